@@ -1,0 +1,34 @@
+# The verbs of this project. Each makes its own .venv on a machine that has only Python 3.11+, git and make.
+PY := .venv/bin/python
+
+.PHONY: test check format demo bench docs clean
+.venv/ready: pyproject.toml requirements.lock
+	@if command -v uv >/dev/null 2>&1; then \
+	    uv venv --quiet --allow-existing .venv && uv pip install --quiet -r requirements.lock && uv pip install --quiet --no-deps -e .; \
+	else \
+	    python3 -m venv .venv && .venv/bin/pip install --quiet --disable-pip-version-check -r requirements.lock \
+	    && .venv/bin/pip install --quiet --disable-pip-version-check --no-deps -e .; \
+	fi
+	@touch .venv/ready
+
+test: .venv/ready  ## the whole suite
+	$(PY) -m pytest -n 2 --dist worksteal
+
+check: .venv/ready  ## format, lint, types, layers
+	$(PY) -m ruff format --check .
+	$(PY) -m ruff check .
+	$(PY) -m mypy
+	.venv/bin/lint-imports
+
+format: .venv/ready  ## what `check` asks for, done
+	$(PY) -m ruff format .
+	$(PY) -m ruff check --fix .
+
+demo: .venv/ready  ## a real small job, offline, no key
+	@$(PY) -m longrein demo
+
+bench: .venv/ready  ## longrein beside the least a Python harness can cost
+	$(PY) benchmarks/bench.py
+
+clean:
+	rm -rf .venv dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

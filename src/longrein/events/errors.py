@@ -1,0 +1,74 @@
+"""Every error longrein raises, and what the person at the terminal can do about it.
+
+    LongreinError
+    ├── UsageError           the command line or a prompt is wrong: correct it                       exit 2
+    ├── SettingsError        a settings file is wrong: file, line, key, nearest valid key            exit 2
+    ├── ModelUnknown         no such provider or model, or no key for it: what was looked for, where exit 1
+    ├── SessionError
+    │   ├── SessionUnknown   no session of that id: `longrein sessions` lists them                   exit 1
+    │   ├── SessionBusy      open in another process: close that one, or fork                        exit 1
+    │   ├── SessionReadOnly  written by a newer longrein: upgrade, or export                         exit 1
+    │   ├── StoreDamaged     the database is damaged: it was set aside, nothing overwritten          exit 1
+    │   └── StoreFull        no room on the disk: free some, then go on with `longrein -c`           exit 1
+    ├── BudgetError          a money limit with a model of unknown price: name the price             exit 2
+    └── ToolError            a call cannot be done: the model is told and goes on (never reaches a person)
+
+What the outside world does (a provider that times out, a file that is gone) is not an error but an event. Each
+message is one line that says what happened, to what, and what to do now.
+"""
+
+
+class LongreinError(Exception):
+    """Root of the tree. `str(error)` is the line for the person."""
+
+    exit_code = 1
+
+
+class UsageError(LongreinError):
+    """The command line or a prompt is wrong."""
+
+    exit_code = 2
+
+
+class SettingsError(LongreinError):
+    """A settings file is wrong."""
+
+    exit_code = 2
+
+
+class ModelUnknown(LongreinError):
+    """No such provider or model, or no key for it."""
+
+
+class SessionError(LongreinError):
+    """Something about a stored session."""
+
+
+class SessionUnknown(SessionError):
+    """No session of that id."""
+
+
+class SessionBusy(SessionError):
+    """Open in another process."""
+
+
+class SessionReadOnly(SessionError):
+    """Written by a newer longrein."""
+
+
+class StoreDamaged(SessionError):
+    """The database is damaged and was set aside."""
+
+
+class StoreFull(SessionError):
+    """No room on the disk."""
+
+
+class BudgetError(LongreinError):
+    """A money limit cannot be kept."""
+
+    exit_code = 2
+
+
+class ToolError(LongreinError):
+    """A call cannot be done; the text goes to the model."""

@@ -1,0 +1,583 @@
+"""The facts: the closed union of events a session's log consists of.
+
+Each event is frozen, in the past tense and complete in itself. A log is a list of entries `(seq, at, event)`; all
+else (the conversation, the screen, the token count, what to do next) is a function of it.
+"""
+
+from typing import Any
+
+import msgspec
+
+from longrein.events.parts import AnyPart, ProviderBlock
+from longrein.events.usage import Usage
+
+SCHEMA_VERSION = 1
+"""Version written into `Opened`. Older ones are lifted by `codec.UPCASTERS`, newer ones open read-only."""
+
+
+class Event(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type", tag=True):
+    """One fact. Subclasses are the closed union `AnyEvent`."""
+
+
+class Record(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A value inside an event."""
+
+
+# --- the values inside -------------------------------------------------------------------------------------------
+
+
+class Parent(Record, frozen=True):
+    """Where a subagent or a fork comes from."""
+
+    session: str
+    """Id of the parent or, for a fork, of the original."""
+    seq: int
+    """Last entry of the parent that this session shares."""
+    call: str = ""
+    """The `Agent` call that started it; empty for a fork."""
+
+
+class Grant(Record, frozen=True):
+    """What a session may spend. 0 means no limit of that kind."""
+
+    usd: float = 0.0
+    """Money."""
+    tokens: int = 0
+    """Input and output tokens together."""
+    turns: int = 0
+    """Requests of purpose `turn` in one run."""
+    spawns: int = 0
+    """Subagents that may be started below it."""
+    depth: int = 0
+    """Levels of subagents below it."""
+
+
+class ToolSpec(Record, frozen=True):
+    """One tool as the model is told of it."""
+
+    name: str
+    """Name the model calls."""
+    description: str
+    """When to use it and how."""
+    schema: dict[str, Any]
+    """JSON schema of the arguments, keys in a fixed order."""
+
+
+class SourceFile(Record, frozen=True):
+    """A file whose text stands in the static context."""
+
+    path: str
+    """Absolute path."""
+    hash: str
+    """Content hash when it was read."""
+
+
+class Form(Record, frozen=True):
+    """How one item is shown from now on."""
+
+    handle: str
+    """Handle of the item: `r<seq>` or `r<seq>.<part>`."""
+    form: str
+    """`trimmed` or `placeholder`."""
+    text: str
+    """Exactly the text the model sees in its place."""
+
+
+class Todo(Record, frozen=True):
+    """One line of the todo list."""
+
+    content: str
+    """What to do."""
+    status: str = "pending"
+    """`pending`, `in_progress` or `completed`."""
+    active: str = ""
+    """The same in the present participle, for the screen."""
+
+
+class Goal(Record, frozen=True):
+    """A goal of the project's graph as it is now."""
+
+    id: int
+    """Never reused."""
+    title: str
+    """What is to be reached."""
+    status: str = "pending"
+    """`pending`, `in_progress`, `completed` or `deleted`."""
+    blocked_by: tuple[int, ...] = ()
+    """Goals that must be completed first."""
+
+
+class FilePut(Record, frozen=True):
+    """What a rewind did to one file."""
+
+    path: str
+    """Absolute path."""
+    done: bool
+    """Whether it was put back."""
+    why: str = ""
+    """Why not."""
+
+
+# --- the session -------------------------------------------------------------------------------------------------
+
+
+class Opened(Event, frozen=True):
+    """The first entry of every session."""
+
+    version: int
+    """`SCHEMA_VERSION` of the writer."""
+    session: str
+    """UUID of the session."""
+    nonce: str
+    """Random sign that the harness's own markers carry."""
+    roots: tuple[str, ...]
+    """Absolute folders the session may work in; the first is where it started."""
+    cwd: str
+    """Absolute folder commands start in."""
+    profile: str = "default"
+    """Context policy: `default` or `seed`."""
+    parent: Parent | None = None
+    """Parent of a subagent or original of a fork."""
+    grant: Grant | None = None
+    """What it may spend."""
+    pins: tuple[str, ...] = ()
+    """Constraints inherited from the parent, verbatim."""
+
+
+class PrefixSet(Event, frozen=True):
+    """What stands before the conversation in each request from now on. A break."""
+
+    reason: str
+    """`start`, `model`, `tools`, `upgrade` or `compaction`."""
+    provider: str
+    """Provider as named in the settings."""
+    model: str
+    """Model id as the provider knows it."""
+    wire: str
+    """`anthropic`, `openai-chat`, `openai-responses`, `gemini` or `scripted`."""
+    system: str
+    """System text."""
+    tools: tuple[ToolSpec, ...] = ()
+    """Tools in their fixed order."""
+    context: tuple[str, ...] = ()
+    """Static context, one text a source: instruction files, environment. Sent before the first message."""
+    sources: tuple[SourceFile, ...] = ()
+    """Files the static context was read from."""
+
+
+class UserSpoke(Event, frozen=True):
+    """The user said something."""
+
+    parts: tuple[AnyPart, ...]
+    """What was said: text, images, documents."""
+    origin: str = "prompt"
+    """`prompt`, `steer`, `queued` or `command`."""
+
+
+class Reminded(Event, frozen=True):
+    """The harness told the model something."""
+
+    kind: str
+    """Name in the event catalogue, such as `file_changed`."""
+    text: str
+    """As sent, marker included."""
+    source: str = ""
+    """What it was born of."""
+    state: str = ""
+    """The state it tells, so that the same is not told twice."""
+
+
+class Asked(Event, frozen=True):
+    """A request was made."""
+
+    purpose: str
+    """`turn` or `summary`."""
+    reach: int
+    """Last entry its view reaches."""
+    prefix: int
+    """Seq of the `PrefixSet` it starts with."""
+    births: tuple[Form, ...] = ()
+    """Birth forms of results that this request is the first to carry; a result not named here is whole."""
+    estimate_tokens: int = 0
+    """Estimated input."""
+    reserved_usd: float = 0.0
+    """Money held back for it."""
+    focus: str = ""
+    """For a summary: what the user wants kept."""
+
+
+class Replied(Event, frozen=True):
+    """The model answered a request."""
+
+    asked: int
+    """Seq of the `Asked`."""
+    parts: tuple[AnyPart, ...]
+    """Text, thinking and calls in the order of the reply."""
+    stop: str
+    """`end`, `calls`, `length`, `refusal` or `interrupted`."""
+    usage: Usage = Usage()
+    """As the provider counted."""
+    blocks: tuple[ProviderBlock, ...] = ()
+    """Provider blocks of the parts."""
+    cost_usd: float = 0.0
+    """By the price table at that time."""
+    model: str = ""
+    """Model that the provider says answered."""
+
+
+class AskFailed(Event, frozen=True):
+    """A request got no usable answer."""
+
+    asked: int
+    """Seq of the `Asked`."""
+    kind: str
+    """A `FailureKind` word, see `usage`."""
+    message: str = ""
+    """One line for the user."""
+    status: int = 0
+    """HTTP status; 0 when there was none."""
+    attempt: int = 1
+    """1-based attempt at the same request."""
+    retry_after_s: float = -1.0
+    """What the provider asked us to wait; negative when it did not say."""
+    limit_tokens: int = 0
+    """The window as the error's text gives it; 0 when it does not."""
+    assumed_usd: float = 0.0
+    """Money assumed spent."""
+    partial: str = ""
+    """Blob of the part of the reply that had arrived."""
+
+
+# --- permissions and hooks ---------------------------------------------------------------------------------------
+
+
+class PermissionAsked(Event, frozen=True):
+    """A call waits for the user's word."""
+
+    call: str
+    """Call id."""
+    name: str
+    """Tool name."""
+    shown: str
+    """Exactly the bytes the user is shown."""
+    reason: str
+    """Why it asks."""
+    suggestion: str = ""
+    """The rule that "always" would store."""
+
+
+class PermissionAnswered(Event, frozen=True):
+    """The answer to it."""
+
+    call: str
+    """Call id."""
+    verdict: str
+    """`allow` or `deny`."""
+    by: str
+    """`user`, `headless`, `hook` or `interrupt`."""
+    scope: str = "once"
+    """`once`, `session` or `always`."""
+    rule: str = ""
+    """Rule that was stored."""
+    message: str = ""
+    """What the user said with it; the model is told."""
+
+
+class HookAnswered(Event, frozen=True):
+    """A hook ran."""
+
+    hook: str
+    """Command or URL."""
+    event: str
+    """Hook event, such as `PreToolUse`."""
+    decision: str
+    """`none`, `allow`, `ask`, `deny` or `block`."""
+    call: str = ""
+    """Call id for tool events."""
+    text: str = ""
+    """What it said."""
+
+
+# --- tools and files ---------------------------------------------------------------------------------------------
+
+
+class ToolStarted(Event, frozen=True):
+    """A call is about to act. On disk before the act."""
+
+    call: str
+    """Call id."""
+    name: str
+    """Tool name."""
+    arguments: dict[str, Any] | None = None
+    """Arguments after hooks; None when they are those of the call."""
+
+
+class ToolEnded(Event, frozen=True):
+    """What came of a call."""
+
+    call: str
+    """Call id."""
+    name: str
+    """Tool name."""
+    status: str
+    """`ok`, `failed`, `denied`, `interrupted` or `not_run`."""
+    parts: tuple[AnyPart, ...]
+    """Content for the model."""
+    elapsed_ms: int = 0
+    """Time from start to end."""
+
+
+class FileSeen(Event, frozen=True):
+    """A file's content was given to the model."""
+
+    path: str
+    """Absolute real path."""
+    hash: str
+    """Hash of the whole file."""
+    blob: str = ""
+    """Blob of the whole content; empty above 5 MB."""
+    whole: bool = True
+    """Whether all of it was shown."""
+
+
+class FileChanged(Event, frozen=True):
+    """A file has new content."""
+
+    path: str
+    """Absolute real path."""
+    hash: str
+    """Hash of the new content; empty when the file is gone."""
+    by: str
+    """`agent`, `subagent`, `command` or `user`."""
+    blob: str = ""
+    """Blob of the new content; empty above 5 MB."""
+    before: str = ""
+    """Hash of the content it replaced; empty for a new file."""
+
+
+class TodoSet(Event, frozen=True):
+    """The todo list is now this."""
+
+    todos: tuple[Todo, ...]
+    """The whole list."""
+
+
+class ModeSet(Event, frozen=True):
+    """The permission mode is now this."""
+
+    mode: str
+    """`default`, `acceptEdits`, `plan` or `bypassPermissions`."""
+
+
+class CwdSet(Event, frozen=True):
+    """Commands start here now."""
+
+    cwd: str
+    """Absolute folder."""
+
+
+class PinsSet(Event, frozen=True):
+    """The pinned constraints are now these."""
+
+    pins: tuple[str, ...]
+    """Verbatim."""
+
+
+# --- compaction --------------------------------------------------------------------------------------------------
+
+
+class Cleared(Event, frozen=True):
+    """Items are shown in a shorter form from now on. A break."""
+
+    forms: tuple[Form, ...]
+    """New forms."""
+    reason: str
+    """Why now."""
+    gain_tokens: int = 0
+    """Expected saving in each later request."""
+
+
+class Summarized(Event, frozen=True):
+    """A span of the conversation is shown as a summary from now on. A break."""
+
+    first: int
+    """First entry of the span."""
+    last: int
+    """Last entry of the span."""
+    text: str
+    """Exactly what the model sees in its place: preamble, ledger, prose, the user's words."""
+    reason: str
+    """`watermark`, `request`, `overflow`."""
+    prose: str = ""
+    """What the model wrote; empty for a digest made without a model."""
+    ledger: str = ""
+    """What code wrote."""
+    files: tuple[str, ...] = ()
+    """Files whose current content was put back."""
+    asks: tuple[int, ...] = ()
+    """The `Asked`s it cost."""
+    reply: str = ""
+    """Text of the fake assistant turn of the `seed` profile; empty otherwise."""
+
+
+class Restored(Event, frozen=True):
+    """A `Cleared` or `Summarized` was undone. A break."""
+
+    undone: int
+    """Its seq."""
+
+
+class Recalled(Event, frozen=True):
+    """Bytes were brought back."""
+
+    call: str
+    """The `Recall` call; empty when the user asked."""
+    handle: str = ""
+    """What was asked for."""
+    query: str = ""
+    """Or searched for."""
+    lines: str = ""
+    """Range that was given, such as `1-40`."""
+    size_bytes: int = 0
+    """How much it brought."""
+
+
+# --- tasks, goals, children --------------------------------------------------------------------------------------
+
+
+class TaskStarted(Event, frozen=True):
+    """A process runs in the background."""
+
+    task: str
+    """Task id."""
+    command: str
+    """What runs."""
+    call: str = ""
+    """The call that started it."""
+    limit_s: float = 0.0
+    """Time limit; 0 for none."""
+
+
+class TaskEnded(Event, frozen=True):
+    """A background process is over."""
+
+    task: str
+    """Task id."""
+    state: str
+    """`done`, `failed`, `timed_out`, `killed` or `lost`."""
+    code: int | None = None
+    """Exit code; None when it is not known."""
+    cause: str = ""
+    """Signal, limit or who ended it."""
+    output: str = ""
+    """Handle or blob of the output."""
+
+
+class GoalChanged(Event, frozen=True):
+    """A goal is now this."""
+
+    goal: Goal
+    """As it is now."""
+
+
+class ChildStarted(Event, frozen=True):
+    """A subagent began."""
+
+    child: str
+    """Its session."""
+    kind: str
+    """Subagent type."""
+    call: str = ""
+    """The `Agent` call."""
+    grant: Grant | None = None
+    """What it may spend."""
+
+
+class ChildEnded(Event, frozen=True):
+    """A subagent is over."""
+
+    child: str
+    """Its session."""
+    status: str
+    """`done`, `failed`, `limit` or `interrupted`."""
+    report: str = ""
+    """What it says."""
+    usage: Usage = Usage()
+    """What it used."""
+    cost_usd: float = 0.0
+    """What it cost."""
+
+
+# --- the walk ----------------------------------------------------------------------------------------------------
+
+
+class Rewound(Event, frozen=True):
+    """The conversation is again as it was. A break."""
+
+    to: int
+    """Last entry that still counts for the conversation; the end of a step."""
+    files: tuple[FilePut, ...] = ()
+    """Files that were put back, or why not."""
+
+
+class Interrupted(Event, frozen=True):
+    """The user stopped what was running."""
+
+    text: str
+    """The line that the model is told."""
+    running: tuple[str, ...] = ()
+    """Calls that were cut."""
+
+
+class TurnEnded(Event, frozen=True):
+    """The agent waits for the user again."""
+
+    reason: str
+    """`done`, `interrupted`, `limit`, `budget`, `blocked` or `error`."""
+    message: str = ""
+    """One line for the user when the reason is not `done`."""
+
+
+AnyEvent = (
+    Opened
+    | PrefixSet
+    | UserSpoke
+    | Reminded
+    | Asked
+    | Replied
+    | AskFailed
+    | PermissionAsked
+    | PermissionAnswered
+    | HookAnswered
+    | ToolStarted
+    | ToolEnded
+    | FileSeen
+    | FileChanged
+    | TodoSet
+    | ModeSet
+    | CwdSet
+    | PinsSet
+    | Cleared
+    | Summarized
+    | Restored
+    | Recalled
+    | TaskStarted
+    | TaskEnded
+    | GoalChanged
+    | ChildStarted
+    | ChildEnded
+    | Rewound
+    | Interrupted
+    | TurnEnded
+)
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """One line of the log."""
+
+    seq: int
+    """1, 2, 3 … without a gap inside a session; the only order."""
+    at: int
+    """UTC in microseconds, for display and cache age, never for order."""
+    event: AnyEvent
+    """The fact."""

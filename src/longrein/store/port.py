@@ -1,0 +1,116 @@
+"""What the agent needs of a session's log on disk."""
+
+from collections.abc import Sequence
+from concurrent.futures import Future
+from typing import Protocol
+
+import msgspec
+
+from longrein.events import Entry
+
+
+class Message(msgspec.Struct, frozen=True):
+    """One message in the inbox, stored before it is acknowledged."""
+
+    id: int
+    """Rising within a session."""
+    body: bytes
+    """JSON; its meaning is the agent's."""
+
+
+class SessionInfo(msgspec.Struct, frozen=True):
+    """One line of `longrein sessions`."""
+
+    session: str
+    """UUID."""
+    folder: str
+    """Where it is stored."""
+    created_at: int
+    """Microseconds UTC."""
+    updated_at: int
+    """Microseconds UTC of the last entry."""
+    cwd: str
+    """Where it started."""
+    title: str
+    """First words of the user."""
+    entries: int
+    """Number of entries."""
+    open: bool
+    """Whether a process holds it now."""
+
+
+class Log(Protocol):
+    """The log of one session, opened for writing: the lock is held until `close`.
+
+    Writes are queued for one writer thread and done in order; those that wait together become one commit. Each
+    future resolves when its write is committed, and with `flush` when it is on disk. Methods may be called from
+    the loop's thread only and never block it.
+    """
+
+    session: str
+    """Id."""
+    entries: Sequence[Entry]
+    """What was there when it was opened, in order."""
+    inbox: Sequence[Message]
+    """Messages that were there and not yet taken, in order."""
+    notes: Sequence[str]
+    """What was repaired at open; each a line for the user."""
+
+    def append(self, entries: Sequence[Entry], *, flush: bool, take: Sequence[int] = ()) -> "Future[None]":
+        """Write `entries` and delete the inbox messages `take`, in one transaction.
+
+        Without `flush` a `kill -9` loses nothing; a power cut may until the next flushing commit or 20 ms later.
+        The future fails with `StoreFull` or `StoreDamaged`; then nothing of the call was written.
+        """
+        ...
+
+    def put(self, body: bytes, *, flush: bool = True) -> "tuple[int, Future[None]]":
+        """Store an inbox message; gives its id at once."""
+        ...
+
+    def put_blob(self, data: bytes) -> str:
+        """Keep `data`; gives its hash (SHA-256, hex). On disk before or with the next commit that flushes.
+
+        Up to 64 kB it goes into the database with the next commit, larger ones become a file.
+        """
+        ...
+
+    def read_blob(self, blob: str) -> bytes:
+        """Bytes of a blob; `KeyError` when there is none."""
+        ...
+
+    def blob_path(self, blob: str) -> str:
+        """Path of a blob file for streaming, or '' when it lies in the database or does not exist."""
+        ...
+
+    def new_blob(self) -> "BlobWriter":
+        """A blob to be written piece by piece (command output), without holding it in memory."""
+        ...
+
+    async def close(self) -> None:
+        """Flush what is queued, release the lock. Idempotent."""
+        ...
+
+
+class BlobWriter(Protocol):
+    """A growing blob in a temporary file of the session's folder. Used by one thread at a time."""
+
+    path: str
+    """The file, readable while it grows."""
+    size_bytes: int
+    """Bytes so far."""
+
+    def write(self, data: bytes) -> None:
+        """Append. Raises OSError (full disk)."""
+        ...
+
+    def finish(self) -> str:
+        """Name it by its hash; it survives the next flushing commit that names it. Gives the hash.
+
+        The data is flushed to disk by the writer thread before that commit, not here.
+        """
+        ...
+
+    def discard(self) -> None:
+        """Forget it."""
+        ...

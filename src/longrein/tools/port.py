@@ -1,0 +1,114 @@
+"""What a tool gets and what it gives back. A tool never appends to the log: it returns facts, the loop appends them."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Literal, Protocol
+
+import msgspec
+
+from longrein.events import AnyEvent, AnyPart, Entry, Text, Todo, ToolSpec
+from longrein.store import BlobWriter
+from longrein.workspace import Workspace
+
+Access = Literal["none", "read", "write", "command"]
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """What came of a call."""
+
+    parts: tuple[AnyPart, ...]
+    """Content for the model."""
+    facts: tuple[AnyEvent, ...] = ()
+    """Events to append in one transaction with `ToolEnded`, before it."""
+    status: Literal["ok", "failed", "interrupted"] = "ok"
+
+    @staticmethod
+    def of(text: str, *facts: AnyEvent) -> "Outcome":
+        """A plain text result."""
+        return Outcome((Text(text),), facts)
+
+    @staticmethod
+    def fail(text: str, *facts: AnyEvent) -> "Outcome":
+        """A result the model must read as a failure."""
+        return Outcome((Text(text),), facts, "failed")
+
+
+class FileVersion(msgspec.Struct, frozen=True):
+    """What the model knows of a file."""
+
+    hash: str
+    """Hash of the whole file when last seen or written."""
+    whole: bool
+    """Whether the model saw all of it."""
+    blob: str = ""
+    """Its content."""
+
+
+class Blobs(Protocol):
+    """The session's blobs (see `store.Log`)."""
+
+    def put_blob(self, data: bytes) -> str: ...
+    def read_blob(self, blob: str) -> bytes: ...
+    def blob_path(self, blob: str) -> str: ...
+    def new_blob(self) -> BlobWriter: ...
+
+
+class Hands(msgspec.Struct, frozen=True):
+    """Everything a tool may use. A new one for each call."""
+
+    call: str
+    """Call id."""
+    session: str
+    """Session id."""
+    nonce: str
+    """Session's nonce: text holding `events.marker_sign(nonce)` must not be written anywhere (law 4)."""
+    cwd: str
+    """Present folder."""
+    workspace: Workspace
+    blobs: Blobs
+    versions: Mapping[str, FileVersion]
+    """Known files by real path."""
+    todos: tuple[Todo, ...]
+    """Present todo list."""
+    options: "ToolOptions"
+    entry: Callable[[int], Entry | None]
+    """An entry of this session by seq, from the log."""
+    note: Callable[[bytes], None]
+    """Shows output of a running tool as provisional (never stored)."""
+
+
+class ToolOptions(msgspec.Struct, frozen=True):
+    """Limits. All are ceilings the model cannot raise."""
+
+    bash_timeout_s: float = 120.0
+    """Default of `Bash`; `timeout` may raise it."""
+    bash_timeout_max_s: float = 600.0
+    """Ceiling of `timeout`."""
+    output_inline_bytes: int = 30_000
+    """Command output up to this size is given as text, more becomes a document with head and tail."""
+    output_bytes_max: int = 256 * 1024 * 1024
+    """A command that prints more is ended."""
+    head_bytes: int = 4_000
+    """Of a document."""
+    tail_bytes: int = 6_000
+    """Of a document."""
+    read_lines_max: int = 2_000
+    """Lines of one `Read` without a limit."""
+    read_bytes_max: int = 256 * 1024
+    """Bytes of one `Read`."""
+    line_chars_max: int = 2_000
+    """A longer line is cut, with a note."""
+    keep_bytes_max: int = 5 * 1024 * 1024
+    """Files up to this size are kept as blobs when seen or changed."""
+
+
+class Tool(msgspec.Struct, frozen=True):
+    """One tool: what the model is told of it and what runs."""
+
+    spec: ToolSpec
+    access: Access
+    run: Callable[..., Awaitable[Outcome]]
+    """`run(hands, **arguments)`; the arguments have been checked against the schema."""
+    together: Callable[[Mapping[str, Any]], bool]
+    """Whether this call may run beside other such calls."""
+    paths: Callable[[Mapping[str, Any]], tuple[tuple[str, bool], ...]]
+    """(path, writes) pairs a call touches, for permission."""
