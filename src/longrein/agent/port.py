@@ -1,0 +1,145 @@
+"""What a frontend may say to a session and what it hears from it. Words go in by the inbox, entries come out."""
+
+from collections.abc import AsyncIterator, Sequence
+from typing import Literal, Protocol
+
+import msgspec
+
+from longrein.context import State
+from longrein.events import AnyPart, Entry
+from longrein.models import CallDelta, TextDelta, ThinkingDelta
+
+How = Literal["prompt", "steer", "queued", "command"]
+
+
+class Said(msgspec.Struct, frozen=True, tag=True):
+    """Words of the user. `steer` goes with the next request, `queued` after the turn, `prompt` starts a turn."""
+
+    parts: tuple[AnyPart, ...]
+    how: How = "prompt"
+
+
+class Answer(msgspec.Struct, frozen=True, tag=True):
+    """The user's word on a call that asked."""
+
+    call: str
+    verdict: Literal["allow", "deny"]
+    scope: Literal["once", "session", "always"] = "once"
+    rule: str = ""
+    message: str = ""
+    by: str = "user"
+
+
+class SetMode(msgspec.Struct, frozen=True, tag=True):
+    """Change the permission mode."""
+
+    mode: str
+
+
+class SetModel(msgspec.Struct, frozen=True, tag=True):
+    """Change the model, `provider/model`. A break."""
+
+    model: str
+
+
+class Compact(msgspec.Struct, frozen=True, tag=True):
+    """Make room now."""
+
+    focus: str = ""
+
+
+class Rewind(msgspec.Struct, frozen=True, tag=True):
+    """Go back to entry `to`; with `files`, put files back too."""
+
+    to: int
+    files: bool = False
+
+
+class GoOn(msgspec.Struct, frozen=True, tag=True):
+    """Go on with an open turn after a resume (Enter on an empty line; `-p` with `-c`)."""
+
+
+Word = Said | Answer | SetMode | SetModel | Compact | Rewind | GoOn
+
+
+class Streaming(msgspec.Struct, frozen=True):
+    """Provisional: more of the reply to request `asked`. Never stored; superseded by its `Replied` or `AskFailed`."""
+
+    asked: int
+    deltas: Sequence[TextDelta | ThinkingDelta | CallDelta]
+
+
+class Output(msgspec.Struct, frozen=True):
+    """Provisional: more output of a running call."""
+
+    call: str
+    data: bytes
+
+
+class Pausing(msgspec.Struct, frozen=True):
+    """Provisional: request `asked` failed and is made again after a pause."""
+
+    asked: int
+    kind: str
+    status: int
+    attempt: int
+    attempts_max: int
+    delay_s: float
+    message: str
+
+
+class Noticed(msgspec.Struct, frozen=True):
+    """Provisional: one line for the user (a warning, a repair at open, a floor diagnosis)."""
+
+    text: str
+
+
+Heard = Entry | Streaming | Output | Pausing | Noticed
+
+
+class Pending(msgspec.Struct, frozen=True):
+    """A message that has not been taken into the log."""
+
+    id: int
+    how: How
+    text: str
+
+
+class SessionPort(Protocol):
+    """One open session. All methods belong to the loop's thread.
+
+    `longrein.agent.Session` is the one implementation; `app.open_session` builds it.
+    """
+
+    id: str
+    state: State
+    """The log folded so far; read, never change."""
+    pending: Sequence[Pending]
+    """Queued and steering messages not yet taken, in order."""
+    busy: bool
+    """Whether a turn is going on."""
+
+    async def tell(self, word: Word) -> None:
+        """Put a word into the inbox; returns when it is on disk."""
+        ...
+
+    def interrupt(self) -> None:
+        """Stop what is running, now. Nothing that was queued is lost. No effect when idle."""
+        ...
+
+    def unqueue(self) -> str:
+        """Take the newest pending message back for editing; '' when there is none."""
+        ...
+
+    def follow(self, seq: int = 0) -> AsyncIterator[Heard]:
+        """Entries after `seq`, then live ones as they are committed, mixed with provisional ones. Ends at `close`."""
+        ...
+
+    async def run(self, *, once: bool) -> None:
+        """The loop. With `once` it returns when the turn has ended and nothing is queued (headless); else it waits
+        for more words until `close`. Raises only our own errors (`StoreFull` …)."""
+        ...
+
+    async def close(self) -> None:
+        """End running tools, flush the log, release the lock."""
+        ...
