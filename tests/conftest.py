@@ -1,0 +1,30 @@
+"""Shared by every test: asyncio only, no key from the environment, no address but loopback."""
+
+import os
+import socket
+from collections.abc import Iterator
+
+import pytest
+
+for name in [n for n in os.environ if n.endswith("_API_KEY") or n.startswith(("LONGREIN_", "XDG_"))]:
+    del os.environ[name]
+
+
+@pytest.fixture(scope="session")
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture(autouse=True)
+def loopback_only(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A real model cannot be called from the tests: only loopback addresses can be connected to."""
+    connect = socket.socket.connect
+
+    def guarded(self: socket.socket, address: object) -> None:
+        host = str(address[0]) if isinstance(address, tuple) else ""
+        if host and not host.startswith("127.") and host not in ("::1", "localhost"):
+            raise AssertionError(f"a test tried to reach {host}")
+        connect(self, address)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(socket.socket, "connect", guarded)
+    yield
