@@ -54,7 +54,7 @@ class Request(msgspec.Struct, frozen=True):
     items: tuple[Item, ...]
     """Content blocks in order; the first ones may be of kind `context`."""
     marks: tuple[int, ...]
-    """Indices of items after which the cache should be marked, rising, at most three (the end of system is a fourth)."""
+    """Indices of items after which the cache should be marked, rising; at most three."""
     max_output_tokens: int
     """Limit of the answer."""
     purpose: Literal["turn", "summary"] = "turn"
@@ -85,6 +85,8 @@ class Budget(msgspec.Struct, frozen=True):
     """How long a cached prefix lives after its last use."""
     cache_min_tokens: int = 1024
     """A shorter prefix is not cached."""
+    accepts_prefill: bool = False
+    """Whether a request may end with the assistant's side; most current models refuse that."""
 
     @property
     def usable_tokens(self) -> int:

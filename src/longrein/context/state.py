@@ -1,41 +1,191 @@
-"""What folding a log gives."""
+"""What folding a log gives: the view, and all that reminders, policies and limits must remember.
+
+Conversation state goes back with a rewind; world state (money, files, model, permissions) does not. `rejoin` is the
+one place that knows which is which.
+"""
+
+from copy import copy
+
+import msgspec
 
 from longrein.context.request import Item
-from longrein.events import PrefixSet, Todo, Usage
+from longrein.context.tokens import Gauge
+from longrein.events import (
+    Asked,
+    AskFailed,
+    PermissionAnswered,
+    PermissionAsked,
+    PrefixSet,
+    Replied,
+    Todo,
+    ToolCall,
+    Usage,
+)
 
 
-class State:
-    """The fold of a log. `step` owns it and may change it in place; everybody else reads.
+class OpenCall(msgspec.Struct):
+    """A call that has no result yet."""
 
-    What frontends may read is below; the rest is the engine's.
-    """
+    call: ToolCall
+    slot: int
+    """Position of its result in the view."""
+    cut: bool = False
+    """Whether the reply ended inside it: it must not run."""
+    started: bool = False
+    """Whether `ToolStarted` was written."""
+    asked: PermissionAsked | None = None
+    answer: PermissionAnswered | None = None
+
+
+class Seen(msgspec.Struct, frozen=True):
+    """What the session knows of a file."""
+
+    hash: str
+    whole: bool
+    blob: str
+    changed: bool
+    """Whether this session changed it."""
+    seq: int
+
+
+class Word(msgspec.Struct, frozen=True):
+    """What the user said once."""
+
+    seq: int
+    text: str
+
+
+class Ran(msgspec.Struct, frozen=True):
+    """A call that was carried out, for the ledger."""
+
+    seq: int
+    name: str
+    argument: str
+    status: str
+
+
+class Settled(msgspec.Struct, frozen=True):
+    """How a compaction left the view."""
+
+    raw: int
+    """Guess for the view."""
+    asks: int
+    """Requests so far."""
+
+
+class Talk(msgspec.Struct):
+    """The conversation: goes back with a rewind."""
+
+    items: list[Item] = []
+    """The view."""
+    index: dict[str, int] = {}
+    """Handle -> position in the view."""
+    calls: dict[str, OpenCall] = {}
+    """Calls without a result, in call order."""
+    context_items: int = 0
+    """How many items at the front are static context."""
+    gauge: Gauge = msgspec.field(default_factory=Gauge)
+    todos: tuple[Todo, ...] = ()
+    cwd: str = ""
+    words: list[Word] = []
+    """Everything the user said that the view stands for."""
+    ran: list[Ran] = []
+    """What was carried out, for the ledger."""
+    turn_open: bool = False
+    """Whether a turn is going on (or was cut by a crash)."""
+    owes_reply: bool = False
+    """Whether something was said or done since the last reply."""
+    interrupted: bool = False
+    """Whether the user stopped this turn."""
+    steps: int = 0
+    """Requests of purpose turn since the user last spoke."""
+    continuations: int = 0
+    """Times the model was told to go on after a cut answer, in this turn."""
+    stop: str = ""
+    """Stop reason of the last reply."""
+    denied_last: bool = False
+    """Whether the last step held a denial and no later call succeeded."""
+    sent_items: int = 0
+    """Items that the last request carried."""
+    sent_reach: int = 0
+    """Last entry that some request carried."""
+    seen_reach: int = 0
+    """Last entry that the model has answered to."""
+    compact_wanted: str | None = None
+    """Focus of a compaction that was asked for; None when none was."""
+    settled: tuple[Settled, ...] = ()
+    """The last three compactions."""
+    settled_seq: int = 0
+    """Entry of the last one."""
+    summary_attempts: int = 0
+    """Failed tries to summarise since the last compaction."""
+
+
+class World(msgspec.Struct):
+    """What happened once and for all: a rewind leaves it as it is."""
 
     session: str = ""
     nonce: str = ""
     roots: tuple[str, ...] = ()
-    cwd: str = ""
-    mode: str = "default"
     profile: str = "default"
-    todos: tuple[Todo, ...] = ()
+    mode: str = "default"
     pins: tuple[str, ...] = ()
     prefix: PrefixSet | None = None
-    seq: int = 0
-    """Last entry folded."""
-    items: list[Item]
-    """The view."""
-    view_tokens: int = 0
-    """Tokens of the next request's input: usage of the last reply plus an estimate of what followed."""
+    prefix_seq: int = 0
+    files: dict[str, Seen] = {}
+    """Known files by real path."""
+    rules: tuple[str, ...] = ()
+    """Rules the user allowed for this session."""
+    asked: Asked | None = None
+    """The request that waits for its answer."""
+    asked_seq: int = 0
+    asked_at: int = 0
+    """When the last request was made, microseconds UTC."""
+    asked_raw: int = 0
+    """Guess for it."""
+    summary: Replied | None = None
+    """Answer to a summary request, until it is used."""
+    failure: AskFailed | None = None
+    """Why the last request failed; None after an answer."""
+    failures: int = 0
+    """Failures in a row."""
     usage: Usage = Usage()
-    """All that was used, together."""
+    """All that was used."""
     last_usage: Usage = Usage()
-    """Of the last reply."""
+    """Of the last reply of purpose turn."""
     spent_usd: float = 0.0
     """All that was spent; lost requests counted as spent."""
-    turn_open: bool = False
-    """Whether a turn is going on (or was cut by a crash)."""
-    steps: int = 0
-    """Requests of purpose turn since the user last spoke."""
-    breaks: int = 0
-    """Entries so far that changed what had been sent."""
     asks: int = 0
-    """Requests of purpose turn so far."""
+    """Requests of purpose turn."""
+    breaks: int = 0
+    """Entries that changed what had been sent."""
+    window_learned: int = 0
+    """The window as an overflow error named it; 0 when none did."""
+    seq: int = 0
+    """Last entry folded."""
+
+
+class State(Talk, World):
+    """The fold of a log. `step` owns it and may change it in place; everybody else reads."""
+
+    @property
+    def view_tokens(self) -> int:
+        """Tokens of the next request's input."""
+        return self.gauge.tokens
+
+
+def rejoin(then: State, now: State) -> State:
+    """The conversation of `then` in the world of `now`. Both are used up.
+
+    Static context stands as `now` sees it; no call of `then` is open, because a rewind goes to the end of a step.
+    """
+    joined = copy(then)
+    for name in World.__struct_fields__:
+        setattr(joined, name, getattr(now, name))
+    joined.items[: joined.context_items] = now.items[: now.context_items]
+    joined.context_items = now.context_items
+    joined.index = {item.handle: at for at, item in enumerate(joined.items) if item.handle}
+    joined.gauge.ratio = now.gauge.ratio
+    joined.turn_open = joined.owes_reply = joined.interrupted = False
+    joined.compact_wanted = None
+    return joined

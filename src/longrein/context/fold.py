@@ -1,0 +1,289 @@
+"""The fold: `step(state, entry)` takes one fact in. Work is proportional to the new entry, not to the history.
+
+An item keeps its place for ever: results take the slots that their calls opened, so they stand in call order however
+they end, and what is said meanwhile comes after them.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import assert_never
+
+from longrein.context.items import add, item_of
+from longrein.context.reform import cleared, prefix_set, reform, summarized_into
+from longrein.context.request import ItemKind
+from longrein.context.state import OpenCall, Ran, Seen, State, Word, rejoin
+from longrein.events import (
+    Asked,
+    AskFailed,
+    ChildEnded,
+    ChildStarted,
+    Cleared,
+    CwdSet,
+    Entry,
+    FileChanged,
+    FileSeen,
+    GoalChanged,
+    HookAnswered,
+    Interrupted,
+    ModeSet,
+    Opened,
+    PermissionAnswered,
+    PermissionAsked,
+    PinsSet,
+    PrefixSet,
+    Recalled,
+    Reminded,
+    Replied,
+    Restored,
+    Rewound,
+    Summarized,
+    TaskEnded,
+    TaskStarted,
+    Text,
+    Thinking,
+    TodoSet,
+    ToolCall,
+    ToolEnded,
+    ToolResult,
+    ToolStarted,
+    TurnEnded,
+    UserSpoke,
+    text_of,
+)
+
+RAN_MAX = 400
+"""Carried-out calls that the ledger keeps; the log keeps all."""
+
+History = Callable[[int], Iterable[Entry]]
+"""Entries 1 to n of this session, from the log."""
+
+
+def fold(entries: Sequence[Entry]) -> State:
+    """The state after `entries`, the whole log of one session."""
+    state = State()
+    for at, entry in enumerate(entries):
+        state = advance(state, entry, lambda to, at=at: entries[: min(to, at)])  # type: ignore[misc]
+    return state
+
+
+def advance(state: State, entry: Entry, history: History) -> State:
+    """`step` for every event, also for the two that need the log again: `Rewound` and `Restored`."""
+    match entry.event:
+        case Rewound(to=to):
+            return _back(fold(list(history(to))), state, entry)
+        case Restored(undone=undone):
+            kept = [e for e in history(entry.seq - 1) if e.seq != undone]
+            return _back(fold(kept), state, entry)
+        case _:
+            return step(state, entry)
+
+
+def _back(then: State, now: State, entry: Entry) -> State:
+    joined = rejoin(then, now)
+    joined.seq = entry.seq
+    joined.breaks += 1
+    joined.sent_items = 0
+    return joined
+
+
+def step(state: State, entry: Entry) -> State:  # noqa: C901, PLR0912, PLR0915 - a line or two for each event
+    """`state` with one more fact; changes and returns the same object."""
+    state.seq = seq = entry.seq
+    match entry.event:
+        case Opened() as event:
+            _opened(state, event)
+        case PrefixSet() as event:
+            prefix_set(state, seq, event)
+        case UserSpoke() as event:
+            _user_spoke(state, seq, event)
+        case Reminded() as event:
+            _reminded(state, seq, event)
+        case Asked() as event:
+            _asked(state, entry.at, seq, event)
+        case Replied() as event:
+            _replied(state, seq, event)
+        case AskFailed() as event:
+            _ask_failed(state, event)
+        case PermissionAsked() as event:
+            state.calls[event.call].asked = event
+        case PermissionAnswered() as event:
+            _answered(state, event)
+        case ToolStarted() as event:
+            state.calls[event.call].started = True
+        case ToolEnded() as event:
+            _tool_ended(state, seq, event)
+        case FileSeen() as event:
+            _file_seen(state, seq, event)
+        case FileChanged() as event:
+            state.files[event.path] = Seen(event.hash, True, event.blob, event.by == "agent", seq)
+        case TodoSet(todos):
+            state.todos = todos
+        case ModeSet(mode):
+            state.mode = mode
+        case CwdSet(cwd):
+            state.cwd = cwd
+        case PinsSet(pins):
+            state.pins = pins
+        case Cleared() as event:
+            cleared(state, seq, event)
+        case Summarized() as event:
+            summarized_into(state, seq, event)
+        case Interrupted(text=text):
+            state.interrupted = True
+            state.compact_wanted = None
+            add(state, item_of(seq, 0, "reminder", Text(text)))
+        case TurnEnded():
+            state.turn_open = state.owes_reply = state.interrupted = False
+        case HookAnswered() | Recalled() | TaskStarted() | TaskEnded() | GoalChanged() | ChildStarted() | ChildEnded():
+            pass
+        case Rewound() | Restored():
+            raise AssertionError("Rewound and Restored are folded by advance()")
+        case never:
+            assert_never(never)
+    return state
+
+
+# --- the session and what stands before it -----------------------------------------------------------------------
+
+
+def _opened(state: State, event: Opened) -> None:
+    state.session, state.nonce = event.session, event.nonce
+    state.roots, state.cwd, state.profile = event.roots, event.cwd, event.profile
+    state.pins = event.pins
+
+
+# --- what is said ------------------------------------------------------------------------------------------------
+
+
+def _user_spoke(state: State, seq: int, event: UserSpoke) -> None:
+    for n, part in enumerate(event.parts):
+        handle = f"r{seq}" if len(event.parts) == 1 else f"r{seq}.{n + 1}"
+        add(state, item_of(seq, n, "user", part, handle=handle))
+    state.words.append(Word(seq, text_of(event.parts)))
+    if not state.turn_open:
+        state.steps = state.continuations = 0
+        state.denied_last = False
+    state.failures, state.failure = 0, None
+    state.turn_open = state.owes_reply = True
+    state.interrupted = False
+
+
+def _reminded(state: State, seq: int, event: Reminded) -> None:
+    if event.kind == "compact":
+        state.compact_wanted = event.state
+    if event.kind == "continue":
+        state.continuations += 1
+        state.owes_reply = True
+    if event.text:
+        add(state, item_of(seq, 0, "reminder", Text(event.text), handle=f"r{seq}"))
+
+
+# --- asking and being answered -----------------------------------------------------------------------------------
+
+
+def _asked(state: State, at: int, seq: int, event: Asked) -> None:
+    for form in event.births:
+        reform(state, seq, form)
+    state.asked, state.asked_seq, state.asked_at = event, seq, at
+    state.asked_raw = state.gauge.raw
+    state.spent_usd += event.reserved_usd
+    if event.purpose == "turn":
+        state.asks += 1
+        state.steps += 1
+        state.sent_items = len(state.items)
+    state.sent_reach = event.reach
+
+
+def _settle(state: State, cost_usd: float) -> None:
+    if state.asked is not None:
+        state.spent_usd += cost_usd - state.asked.reserved_usd
+        state.asked = None
+
+
+def _replied(state: State, seq: int, event: Replied) -> None:
+    asked = state.asked
+    _settle(state, event.cost_usd)
+    state.usage += event.usage
+    state.failure, state.failures = None, 0
+    if asked is not None and asked.purpose == "summary":
+        state.summary = event
+        return
+    state.last_usage, state.stop = event.usage, event.stop
+    state.gauge.calibrate(event.usage.context_tokens, state.asked_raw)
+    state.seen_reach = state.sent_reach
+    state.owes_reply = False
+    if event.stop == "interrupted":
+        _add_parts(state, seq, event, keep=(Text,))
+        return
+    _add_parts(state, seq, event, keep=(Text, Thinking, ToolCall))
+    _open_slots(state, event)
+
+
+def _add_parts(state: State, seq: int, event: Replied, keep: tuple[type, ...]) -> None:
+    blocks = {block.part: block for block in event.blocks}
+    owner = event.model or (state.prefix.model if state.prefix else "")
+    for n, part in enumerate(event.parts):
+        if isinstance(part, keep):
+            kind: ItemKind = "call" if isinstance(part, ToolCall) else "text" if isinstance(part, Text) else "thinking"
+            add(state, item_of(seq, n, kind, part, block=blocks.get(n), owner=owner, handle=f"r{seq}.{n + 1}"))
+
+
+def _open_slots(state: State, event: Replied) -> None:
+    calls = [part for part in event.parts if isinstance(part, ToolCall)]
+    for n, call in enumerate(calls):
+        cut = event.stop == "length" and event.parts[-1] is call
+        state.calls[call.id] = OpenCall(call, len(state.items), cut)
+        add(state, item_of(0, n, "result", ToolResult(call.id, call.name, "not_run", ())))
+
+
+def _ask_failed(state: State, event: AskFailed) -> None:
+    summary = state.asked is not None and state.asked.purpose == "summary"
+    _settle(state, event.assumed_usd)
+    if event.limit_tokens:
+        state.window_learned = event.limit_tokens
+    if summary:
+        state.summary_attempts += 1
+        state.summary = None
+        return
+    state.failure = event
+    if event.kind not in ("lost", "cancelled"):
+        state.failures += 1
+
+
+# --- tools -------------------------------------------------------------------------------------------------------
+
+
+def _answered(state: State, event: PermissionAnswered) -> None:
+    if event.call in state.calls:
+        state.calls[event.call].answer = event
+    if event.verdict == "allow" and event.scope != "once" and event.rule:
+        state.rules = (*state.rules, event.rule)
+
+
+def _tool_ended(state: State, seq: int, event: ToolEnded) -> None:
+    open_call = state.calls.pop(event.call)
+    result = ToolResult(event.call, event.name, event.status, event.parts)
+    item = item_of(seq, 0, "result", result, handle=f"r{seq}")
+    state.gauge.raw += item.tokens - state.items[open_call.slot].tokens
+    state.items[open_call.slot] = item
+    state.index[item.handle] = open_call.slot
+    state.owes_reply = True
+    if event.status == "denied":
+        state.denied_last = True
+    elif event.status == "ok":
+        state.denied_last = False
+    state.ran.append(Ran(seq, event.name, _key_argument(open_call.call), event.status))
+    del state.ran[:-RAN_MAX]
+
+
+def _key_argument(call: ToolCall) -> str:
+    for value in (call.arguments or {}).values():
+        if isinstance(value, str):
+            return value if len(value) <= 120 else value[:117] + "…"
+    return ""
+
+
+def _file_seen(state: State, seq: int, event: FileSeen) -> None:
+    known = state.files.get(event.path)
+    changed = known is not None and known.changed and known.hash == event.hash
+    whole = event.whole or (known is not None and known.whole and known.hash == event.hash)
+    state.files[event.path] = Seen(event.hash, whole, event.blob, changed, seq)

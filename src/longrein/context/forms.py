@@ -1,0 +1,188 @@
+"""Shorter forms of a result: at birth (too much at once) and when cleared (probably no longer needed).
+
+Every form ends with the handle that brings the whole back, inside a marker that only the harness can write.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from longrein.context.request import Budget, Item
+from longrein.context.state import State
+from longrein.context.tokens import CHARS_PER_TOKEN_CODE, estimate_text
+from longrein.events import Document, Form, Text, ToolResult, marker
+
+BIRTH_SHARE_MAX = 0.30
+"""Share of the usable window that all results of one step may take when they are first sent."""
+BIRTH_TOKENS_MAX = 50_000
+"""And their ceiling in tokens."""
+CLEAR_TOKENS_MIN = 150
+"""A smaller result is not worth a placeholder."""
+DIGEST_LINES_MAX = 12
+"""Lines a placeholder keeps."""
+HEAD_SHARE = 0.4
+"""Of a trimmed text; errors stand at the end, so the tail gets more."""
+
+
+def births(state: State, budget: Budget) -> tuple[Form, ...]:
+    """Birth forms of the results that the next request is the first to carry. What is not named goes whole.
+
+    All of them together take at most `min(30 % of usable, 50k)` tokens; the smallest are kept whole first.
+    """
+    fresh = [item for item in _fresh(state) if item.form == "full"]
+    if not fresh:
+        return ()
+    texts = {item.handle: born_text(item, state.nonce) for item in fresh}
+    limit = min(round(budget.usable_tokens * BIRTH_SHARE_MAX), BIRTH_TOKENS_MAX) / max(state.gauge.ratio, 0.25)
+    forms = []
+    for item, share in _shares(fresh, texts, limit):
+        text = texts[item.handle]
+        if estimate_text(text) > share:
+            text = trim(text, round(share * CHARS_PER_TOKEN_CODE), item.handle, state.nonce)
+        elif not _has_document(item):
+            continue
+        forms.append(Form(item.handle, "trimmed", text))
+    return tuple(sorted(forms, key=lambda form: state.index[form.handle]))
+
+
+def _fresh(state: State) -> list[Item]:
+    found = []
+    for at in range(len(state.items) - 1, state.context_items - 1, -1):
+        item = state.items[at]
+        if item.kind == "result" and item.seqs[0] > state.sent_reach:
+            found.append(item)
+        elif item.seqs[1] <= state.sent_reach:
+            break
+    return found[::-1]
+
+
+def _has_document(item: Item) -> bool:
+    return any(isinstance(p, Document) and p.media.startswith("text/") for p in _parts(item))
+
+
+def _parts(item: Item) -> Sequence[object]:
+    return item.part.parts if isinstance(item.part, ToolResult) else (item.part,)
+
+
+def _shares(fresh: list[Item], texts: dict[str, str], limit: float) -> list[tuple[Item, float]]:
+    sized = sorted(((estimate_text(texts[i.handle]), n, i) for n, i in enumerate(fresh)), key=lambda s: s[:2])
+    shares, left = [], limit
+    for done, (tokens, _, item) in enumerate(sized):
+        share = left / (len(sized) - done)
+        left -= min(tokens, share)
+        shares.append((item, share))
+    return shares
+
+
+def born_text(item: Item, nonce: str) -> str:
+    """All text of a result as it is first shown: a document by its two ends and what lies between them."""
+    shown = []
+    for part in _parts(item):
+        if isinstance(part, Text):
+            shown.append(part.text)
+        elif isinstance(part, Document) and part.media.startswith("text/"):
+            shown += [part.head, _gap(part, item.handle, nonce), part.tail]
+    return "\n".join(filter(None, shown))
+
+
+def _gap(part: Document, handle: str, nonce: str) -> str:
+    first, last = part.head.count("\n") + 1, part.lines - part.tail.count("\n")
+    return marker(
+        nonce,
+        "elided",
+        f"lines {first + 1} to {max(first + 1, last - 1)} of {part.lines} ({part.size_bytes} bytes in all) are not shown; "
+        f'Recall(handle="{handle}", lines="{first + 1}-{first + 200}") brings any of them',
+    )
+
+
+def trim(text: str, chars_max: int, handle: str, nonce: str) -> str:
+    """Head and tail of `text` in at most about `chars_max` characters, cut at line ends where there are any."""
+    head = _cut_head(text, round(chars_max * HEAD_SHARE))
+    tail = _cut_tail(text, chars_max - round(chars_max * HEAD_SHARE))
+    lines, first = text.count("\n") + 1, head.count("\n") + 1
+    last = lines - tail.count("\n")
+    gone = f"{len(text) - len(head) - len(tail)} characters (lines {first} to {last} of {lines})"
+    note = f'{gone} are not shown; Recall(handle="{handle}") brings them'
+    return f"{head}\n{marker(nonce, 'elided', note)}\n{tail}"
+
+
+def _cut_head(text: str, chars: int) -> str:
+    cut = text.rfind("\n", 0, chars)
+    return text[: cut if cut > chars // 2 else chars]
+
+
+def _cut_tail(text: str, chars: int) -> str:
+    if chars <= 0:
+        return ""
+    start = len(text) - chars
+    cut = text.find("\n", start)
+    return text[cut + 1 if 0 <= cut < start + chars // 2 else start :]
+
+
+def placeholder(item: Item, call: str, nonce: str) -> Form:
+    """The form of a cleared result: what was asked, how it ended, its size, a few telling lines and its handle."""
+    result = item.part
+    status = result.status if isinstance(result, ToolResult) else ""
+    name = result.name if isinstance(result, ToolResult) else item.kind
+    text = born_text(item, nonce)
+    lines = text.count("\n") + 1
+    note = (
+        f'{name} {call} {status}, {lines} lines, {len(text)} characters; Recall(handle="{item.handle}") brings it back'
+    )
+    kept = "\n".join(telling_lines(text))
+    return Form(item.handle, "placeholder", marker(nonce, "cleared", note) + (f"\n{kept}" if kept else ""))
+
+
+def telling_lines(text: str) -> list[str]:
+    """Up to a dozen lines worth keeping, in order: errors, declarations, the last line."""
+    lines = text.splitlines()
+    if len(lines) <= 3:
+        return []
+    ranked = sorted(range(len(lines)), key=lambda n: (-_weight(lines[n]), -n))[:DIGEST_LINES_MAX]
+    chosen = sorted(n for n in ranked if _weight(lines[n]) > 0)
+    last = max((n for n, line in enumerate(lines) if line.strip()), default=-1)
+    if last >= 0 and last not in chosen:
+        chosen.append(last)
+    return [lines[n][:160] for n in chosen]
+
+
+_ERRORS = ("error", "Error", "FAILED", "failed", "Traceback", "assert", "exit code", "panic", "warning")
+_DECLARES = ("def ", "class ", "func ", "fn ", "struct ", "interface ", "export ", "type ", "const ", "CREATE ")
+
+
+def _weight(line: str) -> int:
+    if len(line) > 400 or not line.strip():
+        return 0
+    return 2 * any(word in line for word in _ERRORS) + any(word in line for word in _DECLARES)
+
+
+class Clearable(msgspec.Struct, frozen=True):
+    """A result that could be cleared, with what that saves."""
+
+    form: Form
+    gain_raw: int
+
+
+def clearable(state: State, at: int) -> Clearable | None:
+    """What clearing the item at position `at` would bring; None when it may not or need not be cleared.
+
+    Only whole or trimmed results that the model has answered to, never those it has not seen (A2).
+    """
+    item = state.items[at]
+    if item.kind != "result" or item.form == "placeholder" or not 0 < item.seqs[1] <= state.seen_reach:
+        return None
+    if item.tokens < CLEAR_TOKENS_MIN:
+        return None
+    form = placeholder(item, _argument_of(state, at), state.nonce)
+    gain = item.tokens - estimate_text(form.text)
+    return Clearable(form, gain) if gain > item.tokens // 4 else None
+
+
+def _argument_of(state: State, at: int) -> str:
+    item = state.items[at]
+    for earlier in range(at - 1, max(-1, at - 200), -1):
+        part = state.items[earlier].part
+        if getattr(part, "id", None) == getattr(item.part, "call", ""):
+            values = (v for v in (getattr(part, "arguments", None) or {}).values() if isinstance(v, str))
+            return next(values, "")[:120].replace("\n", " ")
+    return ""

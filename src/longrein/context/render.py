@@ -1,0 +1,82 @@
+"""From state to request. `render` hands out the very items of the view, so that each is encoded once in its life."""
+
+import msgspec
+
+from longrein.context.decide import Summarise, window_of
+from longrein.context.digest import instruction
+from longrein.context.request import Budget, Item, Request
+from longrein.context.state import State
+from longrein.context.tokens import ITEM_TOKENS, estimate_text
+from longrein.events import PrefixSet, Text
+
+OUTPUT_TOKENS_MIN = 1_000
+"""A money limit does not lower an answer's limit below this."""
+
+
+def render(state: State, budget: Budget, usd_left: float | None = None) -> Request:
+    """The next request of purpose turn. Needs a `PrefixSet` and no open call."""
+    prefix = _prefix(state)
+    return Request(
+        session=state.session,
+        prefix=prefix,
+        prefix_seq=state.prefix_seq,
+        items=tuple(state.items),
+        marks=marks(state),
+        max_output_tokens=output_limit(state, budget, usd_left),
+    )
+
+
+def _prefix(state: State) -> PrefixSet:
+    if state.prefix is None:
+        raise AssertionError("a request needs a PrefixSet before it")
+    return state.prefix
+
+
+def marks(state: State) -> tuple[int, ...]:
+    """Where the cache is marked: end of static context or summary, tail of the last request, tail of this one."""
+    fixed = state.context_items - 1
+    following = state.items[state.context_items : state.context_items + 2]
+    fixed += sum(item.kind in ("summary", "ack") for item in following)
+    tail = len(state.items) - 1
+    return tuple(sorted({at for at in (fixed, state.sent_items - 1, tail) if at >= 0}))
+
+
+def output_limit(state: State, budget: Budget, usd_left: float | None) -> int:
+    """Largest answer: the model's own limit, what the window leaves, and what the money left pays for."""
+    budget = window_of(state, budget)
+    limit = min(budget.max_output_tokens, max(256, budget.window_tokens - state.view_tokens))
+    if usd_left is not None and budget.price is not None and budget.price.output > 0:
+        affordable = int((usd_left - input_usd(state, budget)) * 1e6 / budget.price.output)
+        limit = min(limit, max(OUTPUT_TOKENS_MIN, affordable))
+    return limit
+
+
+def input_usd(state: State, budget: Budget) -> float:
+    """Price of the next request's input if nothing of it is cached."""
+    if budget.price is None:
+        return 0.0
+    dearest = max(budget.price.input, budget.price.cache_write)
+    return state.view_tokens * dearest / 1e6
+
+
+def reserve_usd(state: State, budget: Budget, max_output_tokens: int) -> float:
+    """Money a request may cost at most: what `Asked` holds back."""
+    if budget.price is None:
+        return 0.0
+    return input_usd(state, budget) + max_output_tokens * budget.price.output / 1e6
+
+
+def render_summary(state: State, budget: Budget, wish: Summarise) -> Request:
+    """The live request plus one instruction at its end, so that the summariser reads the cache."""
+    live = render(state, budget)
+    text = instruction(wish.focus)
+    ask = Item(
+        (state.seq, 0, -1),
+        "reminder",
+        (state.seq, state.seq),
+        "",
+        Text(text),
+        "full",
+        estimate_text(text) + ITEM_TOKENS,
+    )
+    return msgspec.structs.replace(live, items=(*live.items, ask), purpose="summary")
