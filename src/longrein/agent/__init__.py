@@ -1,5 +1,7 @@
 """The loop, the inbox and the only writer of events."""
 
+from longrein.agent.loop import run
+from longrein.agent.moves import Judgement, Move, next_move
 from longrein.agent.port import (
     Answer,
     Compact,
@@ -17,21 +19,34 @@ from longrein.agent.port import (
     Streaming,
     Word,
 )
+from longrein.agent.ports import Clock, Crew, Limits, Outlook
+from longrein.agent.prompts import compose_system
+from longrein.agent.session import Session
 
 __all__ = [
     "Answer",
+    "Clock",
     "Compact",
+    "Crew",
     "GoOn",
     "Heard",
+    "Judgement",
+    "Limits",
+    "Move",
     "Noticed",
+    "Outlook",
     "Output",
     "Pausing",
     "Pending",
     "Rewind",
     "Said",
+    "Session",
     "SessionPort",
     "SetMode",
     "SetModel",
     "Streaming",
     "Word",
+    "compose_system",
+    "next_move",
+    "run",
 ]

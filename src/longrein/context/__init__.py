@@ -4,7 +4,7 @@ from longrein.context.decide import Clear, Decision, Digest, Full, Nothing, Summ
 from longrein.context.digest import prose_problem, summarized
 from longrein.context.fold import History, advance, fold, step
 from longrein.context.forms import births
-from longrein.context.render import render, render_summary, reserve_usd
+from longrein.context.render import output_limit, render, render_summary, reserve_usd
 from longrein.context.request import Budget, Item, Price, Request
 from longrein.context.seed import decide_seed, render_seed_summary, seed_summarized
 from longrein.context.state import OpenCall, Seen, State
@@ -31,6 +31,7 @@ __all__ = [
     "decide_seed",
     "estimate_text",
     "fold",
+    "output_limit",
     "prose_problem",
     "render",
     "render_seed_summary",

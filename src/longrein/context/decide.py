@@ -76,7 +76,7 @@ def decide(state: State, budget: Budget) -> Decision:
     """The default policy. Called before each request of purpose turn, and when a compaction was asked for."""
     budget = window_of(state, budget)
     usable = budget.usable_tokens
-    overflow = state.failure is not None and state.failure.kind == "overflow"
+    overflow = overflowed(state)
     must = overflow or state.view_tokens > usable
     if state.compact_wanted is not None:
         return _summarise(state, budget, "request", state.compact_wanted)
@@ -85,9 +85,14 @@ def decide(state: State, budget: Budget) -> Decision:
     if not must and not _armed(state, usable):
         return Nothing("too little is new since the last compaction")
     cleared = _clear(state, GOAL * usable)
-    if cleared is not None and state.settled_seq < state.asked_seq:
+    if cleared is not None:
         return cleared
     return _summarise(state, budget, "overflow" if overflow else "watermark", "")
+
+
+def overflowed(state: State) -> bool:
+    """Whether the last request did not fit and nothing was taken away since."""
+    return state.failure is not None and state.failure.kind == "overflow" and state.settled_seq < state.asked_seq
 
 
 def _armed(state: State, usable: int) -> bool:

@@ -130,7 +130,7 @@ def step(state: State, entry: Entry) -> State:  # noqa: C901, PLR0912, PLR0915 -
         case Interrupted(text=text):
             state.interrupted = True
             state.compact_wanted = None
-            add(state, item_of(seq, 0, "reminder", Text(text)))
+            add(state, item_of(seq, 0, "reminder", Text(text), handle=f"r{seq}"))
         case TurnEnded():
             state.turn_open = state.owes_reply = state.interrupted = False
         case HookAnswered() | Recalled() | TaskStarted() | TaskEnded() | GoalChanged() | ChildStarted() | ChildEnded():
@@ -160,7 +160,7 @@ def _user_spoke(state: State, seq: int, event: UserSpoke) -> None:
         add(state, item_of(seq, n, "user", part, handle=handle))
     state.words.append(Word(seq, text_of(event.parts)))
     if not state.turn_open:
-        state.steps = state.continuations = 0
+        state.steps = state.continuations = state.barren_steps = 0
         state.denied_last = False
     state.failures, state.failure = 0, None
     state.turn_open = state.owes_reply = True
@@ -170,6 +170,8 @@ def _user_spoke(state: State, seq: int, event: UserSpoke) -> None:
 def _reminded(state: State, seq: int, event: Reminded) -> None:
     if event.kind == "compact":
         state.compact_wanted = event.state
+    if event.kind == "compact_refused":
+        state.compact_wanted = None
     if event.kind == "continue":
         state.continuations += 1
         state.owes_reply = True
@@ -229,6 +231,7 @@ def _add_parts(state: State, seq: int, event: Replied, keep: tuple[type, ...]) -
 
 def _open_slots(state: State, event: Replied) -> None:
     calls = [part for part in event.parts if isinstance(part, ToolCall)]
+    state.barren_steps += bool(calls)
     for n, call in enumerate(calls):
         cut = event.stop == "length" and event.parts[-1] is call
         state.calls[call.id] = OpenCall(call, len(state.items), cut)
@@ -271,6 +274,7 @@ def _tool_ended(state: State, seq: int, event: ToolEnded) -> None:
         state.denied_last = True
     elif event.status == "ok":
         state.denied_last = False
+        state.barren_steps = 0
     state.ran.append(Ran(seq, event.name, _key_argument(open_call.call), event.status))
     del state.ran[:-RAN_MAX]
 

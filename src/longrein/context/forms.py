@@ -90,7 +90,7 @@ def _gap(part: Document, handle: str, nonce: str) -> str:
     return marker(
         nonce,
         "elided",
-        f"lines {first + 1} to {max(first + 1, last - 1)} of {part.lines} ({part.size_bytes} bytes in all) are not shown; "
+        f"lines {first + 1} to {max(first + 1, last - 1)} of {part.lines} ({part.size_bytes} bytes) are not shown; "
         f'Recall(handle="{handle}", lines="{first + 1}-{first + 200}") brings any of them',
     )
 

@@ -16,6 +16,7 @@ from longrein.context.decide import (
     Nothing,
     Summarise,
     floor_diagnosis,
+    overflowed,
 )
 from longrein.context.digest import digest
 from longrein.context.request import Budget, Item, Request
@@ -47,7 +48,7 @@ def decide_seed(state: State, budget: Budget) -> Decision:
         if forms:
             return Clear(Cleared(forms, "micro_compact"))
     over = state.compact_wanted is not None or _estimate(state) > THRESHOLD_TOKENS
-    overflow = state.failure is not None and state.failure.kind == "overflow"
+    overflow = overflowed(state)
     if not (over or overflow or state.view_tokens > budget.window_tokens):
         return Nothing("below the threshold")
     conversation = state.items[state.context_items :]

@@ -99,6 +99,8 @@ class Talk(msgspec.Struct):
     """Whether the user stopped this turn."""
     steps: int = 0
     """Requests of purpose turn since the user last spoke."""
+    barren_steps: int = 0
+    """Steps in a row without one successful call."""
     continuations: int = 0
     """Times the model was told to go on after a cut answer, in this turn."""
     stop: str = ""
@@ -121,8 +123,11 @@ class Talk(msgspec.Struct):
     """Failed tries to summarise since the last compaction."""
 
 
-class World(msgspec.Struct):
-    """What happened once and for all: a rewind leaves it as it is."""
+class State(Talk):
+    """The fold of a log. `step` owns it and may change it in place; everybody else reads.
+
+    Its own fields are the world: what happened once and for all, which a rewind leaves as it is.
+    """
 
     session: str = ""
     nonce: str = ""
@@ -164,10 +169,6 @@ class World(msgspec.Struct):
     seq: int = 0
     """Last entry folded."""
 
-
-class State(Talk, World):
-    """The fold of a log. `step` owns it and may change it in place; everybody else reads."""
-
     @property
     def view_tokens(self) -> int:
         """Tokens of the next request's input."""
@@ -180,7 +181,7 @@ def rejoin(then: State, now: State) -> State:
     Static context stands as `now` sees it; no call of `then` is open, because a rewind goes to the end of a step.
     """
     joined = copy(then)
-    for name in World.__struct_fields__:
+    for name in State.__struct_fields__[len(Talk.__struct_fields__) :]:
         setattr(joined, name, getattr(now, name))
     joined.items[: joined.context_items] = now.items[: now.context_items]
     joined.context_items = now.context_items

@@ -1,0 +1,94 @@
+"""Running tools: `ToolStarted` on disk, then the act, then `ToolEnded` as each call ends.
+
+One that is cancelled is recorded with what it had; a tool that raises is our bug and the model is told so, the session
+goes on.
+"""
+
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
+
+from longrein.agent.port import Output
+from longrein.agent.session import Session
+from longrein.context import Seen
+from longrein.events import Text, ToolCall, ToolEnded, ToolError, ToolStarted
+from longrein.tools import FileVersion, Hands, Outcome, fit_arguments
+
+
+class _Versions(Mapping[str, FileVersion]):
+    """Known files, as tools see them."""
+
+    def __init__(self, files: Mapping[str, Seen]) -> None:
+        self._files = files
+
+    def __getitem__(self, path: str) -> FileVersion:
+        seen = self._files[path]
+        return FileVersion(seen.hash, seen.whole, seen.blob)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._files)
+
+    def __len__(self) -> int:
+        return len(self._files)
+
+
+async def run_tools(session: Session, calls: Sequence[ToolCall]) -> None:
+    """Run `calls` side by side, at most `limits.parallel_max` at once."""
+    session.append(*(_started(session, call) for call in calls))
+    await session.commit(flush=True)
+    if len(calls) == 1:
+        await _run(session, calls[0])
+        return
+    gate = asyncio.Semaphore(session.crew.limits.parallel_max)
+
+    async def run(call: ToolCall) -> None:
+        async with gate:
+            await _run(session, call)
+        if session.state.calls:
+            session.commit(flush=False)
+
+    tasks = [asyncio.ensure_future(run(call)) for call in calls]
+    try:
+        await asyncio.gather(*tasks)
+    except asyncio.CancelledError:
+        await asyncio.wait(tasks)  # gather has cancelled them; each records its own end
+        raise
+
+
+def _started(session: Session, call: ToolCall) -> ToolStarted:
+    arguments, _ = fit_arguments(session.crew.tools[call.name], call.arguments or {})
+    return ToolStarted(call.id, call.name, None if arguments == call.arguments else arguments)
+
+
+async def _run(session: Session, call: ToolCall) -> None:
+    tool = session.crew.tools[call.name]
+    arguments, _ = fit_arguments(tool, call.arguments or {})
+    begun = session.crew.clock.mono_s()
+    try:
+        outcome = await tool.run(_hands(session, call.id), **arguments)
+    except asyncio.CancelledError:
+        if session.closed:
+            raise
+        outcome = Outcome((Text("interrupted by the user; it may have had effects"),), (), "interrupted")
+    except ToolError as error:
+        outcome = Outcome.fail(str(error))
+    except Exception as error:
+        outcome = Outcome.fail(f"the tool {call.name} failed inside: {type(error).__name__}: {error}")
+    elapsed = round((session.crew.clock.mono_s() - begun) * 1000)
+    session.append(*outcome.facts, ToolEnded(call.id, call.name, outcome.status, outcome.parts, elapsed))
+
+
+def _hands(session: Session, call: str) -> Hands:
+    state, crew = session.state, session.crew
+    return Hands(
+        call=call,
+        session=session.id,
+        nonce=state.nonce,
+        cwd=state.cwd,
+        workspace=crew.workspace,
+        blobs=session.log,
+        versions=_Versions(state.files),
+        todos=state.todos,
+        options=crew.options,
+        entry=lambda seq: next(iter(crew.history(seq, seq)), None),
+        note=lambda data: session.readers.publish(Output(call, data)),
+    )

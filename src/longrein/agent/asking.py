@@ -1,0 +1,164 @@
+"""Asking the model: one request out, deltas to the readers, one `Replied` or `AskFailed` into the log."""
+
+import asyncio
+from collections.abc import Sequence
+
+import msgspec
+
+from longrein.agent.port import Streaming
+from longrein.agent.session import Session
+from longrein.context import (
+    Request,
+    Summarise,
+    births,
+    prose_problem,
+    render,
+    render_seed_summary,
+    render_summary,
+    reserve_usd,
+    seed_summarized,
+    summarized,
+    window_of,
+)
+from longrein.events import (
+    AnyPart,
+    Asked,
+    AskFailed,
+    Replied,
+    Text,
+    Thinking,
+    ToolCall,
+    Usage,
+    call_id,
+    text_of,
+)
+from longrein.models import CallDelta, Delta, Failure, Reply, TextDelta, ThinkingDelta, cost_usd
+
+
+async def ask(session: Session, usd_left: float | None) -> None:
+    """The next request of purpose turn. On cancel what has come so far is kept (DESIGN: stopping in the middle)."""
+    state, model = session.state, session.crew.model
+    budget = window_of(state, model.budget)
+    forms = births(state, budget)
+    probe = render(state, budget, usd_left)
+    asked = Asked(
+        purpose="turn",
+        reach=state.seq,
+        prefix=state.prefix_seq,
+        births=forms,
+        estimate_tokens=state.view_tokens,
+        reserved_usd=reserve_usd(state, budget, probe.max_output_tokens),
+    )
+    seq = session.append(asked)
+    session.commit(flush=False)
+    request = msgspec.structs.replace(probe, items=tuple(session.state.items)) if forms else probe
+    session.append(await _answer(session, request, seq, asked.reserved_usd))
+    session.rested = 0 if session.state.failures == 0 else session.rested
+
+
+async def summarise(session: Session, wish: Summarise) -> None:
+    """One attempt at a summary. What is no summary counts as a failed attempt; the next move decides what then."""
+    state, model = session.state, session.crew.model
+    budget = window_of(state, model.budget)
+    seed = state.profile == "seed"
+    forms = () if seed else births(state, budget)
+    reserved = reserve_usd(state, budget, budget.max_output_tokens)
+    asked = Asked("summary", state.seq, state.prefix_seq, forms, state.view_tokens, reserved, wish.focus)
+    seq = session.append(asked)
+    session.commit(flush=False)
+    request = render_seed_summary(session.state) if seed else render_summary(session.state, budget, wish)
+    outcome = await _answer(session, request, seq, reserved)
+    if isinstance(outcome, AskFailed):
+        session.append(outcome)
+        return
+    prose, calls = text_of(_texts(outcome.parts)), sum(isinstance(p, ToolCall) for p in outcome.parts)
+    problem = "" if seed and prose.strip() else prose_problem(session.state, budget, prose, outcome.stop, calls)
+    if problem:
+        session.append(AskFailed(seq, "invalid", f"no summary: {problem}", assumed_usd=outcome.cost_usd))
+        return
+    session.append(msgspec.structs.replace(outcome, parts=_texts(outcome.parts), blocks=()))
+    if seed:
+        session.append(seed_summarized(budget, wish, prose, seq))
+    else:
+        session.append(summarized(session.state, budget, (wish.first, wish.last), wish.reason, prose, (seq,)))
+
+
+def _texts(parts: tuple[AnyPart, ...]) -> tuple[AnyPart, ...]:
+    return tuple(part for part in parts if isinstance(part, Text))
+
+
+async def _answer(session: Session, request: Request, seq: int, reserved_usd: float) -> Replied | AskFailed:
+    """Stream the answer to `Asked` `seq`; on an interrupt, what has come so far."""
+    heard: list[Delta] = []
+    final: Delta | None = None
+    try:
+        async for batch in session.crew.model.stream(request):
+            final = batch[-1]
+            heard += batch
+            if session.readers.any and not isinstance(batch[0], Reply | Failure):
+                session.readers.publish(Streaming(seq, [d for d in batch if not isinstance(d, Reply | Failure)]))
+    except asyncio.CancelledError:
+        if session.closed:
+            raise
+        return _cut(heard, seq, reserved_usd)
+    match final:
+        case Reply():
+            return _replied(session, final, seq)
+        case Failure():
+            return _failed(session, final, seq, reserved_usd)
+        case _:
+            return AskFailed(seq, "truncated", "the model's stream ended without an end", assumed_usd=reserved_usd)
+
+
+def _replied(session: Session, reply: Reply, asked: int) -> Replied:
+    budget = session.crew.model.budget
+    cost = cost_usd(budget.price, reply.usage)
+    return Replied(asked, with_call_ids(reply.parts, asked), reply.stop, reply.usage, reply.blocks, cost, reply.model)
+
+
+def with_call_ids(parts: Sequence[AnyPart], asked: int) -> tuple[AnyPart, ...]:
+    """`parts` with our own id on each call: `c<asked>.<index of the call>`."""
+    numbered, n = [], 0
+    for part in parts:
+        if isinstance(part, ToolCall):
+            part = msgspec.structs.replace(part, id=call_id(asked, n))  # noqa: PLW2901 - the same part, named
+            n += 1
+        numbered.append(part)
+    return tuple(numbered)
+
+
+def _failed(session: Session, failure: Failure, asked: int, reserved_usd: float) -> AskFailed:
+    started = bool(failure.partial) or failure.kind in ("truncated", "stalled")
+    partial = session.log.put_blob(msgspec.json.encode(failure.partial)) if failure.partial else ""
+    return AskFailed(
+        asked,
+        failure.kind,
+        failure.message,
+        failure.status,
+        session.state.failures + 1,
+        failure.retry_after_s,
+        failure.limit_tokens,
+        reserved_usd if started else 0.0,
+        partial,
+    )
+
+
+def _cut(heard: Sequence[Delta], asked: int, reserved_usd: float) -> Replied | AskFailed:
+    """What an interrupted stream leaves: its text as a reply; calls and thinking as bytes that the view leaves out."""
+    text = "".join(d.text for d in heard if isinstance(d, TextDelta))
+    thinking = "".join(d.text for d in heard if isinstance(d, ThinkingDelta))
+    calls = _cut_calls([d for d in heard if isinstance(d, CallDelta)])
+    parts: list[AnyPart] = [Thinking(thinking)] if thinking else []
+    parts += [Text(text)] if text else []
+    if not parts and not calls:
+        return AskFailed(asked, "cancelled", "interrupted before anything came", assumed_usd=reserved_usd)
+    return Replied(asked, with_call_ids([*parts, *calls], asked), "interrupted", Usage(), (), reserved_usd)
+
+
+def _cut_calls(deltas: Sequence[CallDelta]) -> list[AnyPart]:
+    names: dict[int, str] = {}
+    received: dict[int, str] = {}
+    for delta in deltas:
+        names[delta.index] = names.get(delta.index, "") or delta.name
+        received[delta.index] = received.get(delta.index, "") + delta.json
+    return [ToolCall("", names[index], None, received[index]) for index in sorted(names)]

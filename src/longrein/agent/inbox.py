@@ -1,0 +1,140 @@
+"""The inbox: what users say waits here, on disk, until the loop takes it into the log in one transaction.
+
+Nothing reacts to the outside; the loop drains. What may be taken depends on the moment: steering at once, queued words
+after the turn, answers when their call waits.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import msgspec
+
+from longrein.agent.port import Answer, Compact, GoOn, Pending, Rewind, Said, SetMode, SetModel, Word
+from longrein.agent.ports import Clock
+from longrein.context import State
+from longrein.events import (
+    AnyEvent,
+    ModeSet,
+    PermissionAnswered,
+    Reminded,
+    UsageError,
+    UserSpoke,
+    text_of,
+)
+from longrein.store import Log
+
+PENDING_MAX = 1_000
+"""Words that may wait; more are refused, so that no other process can fill the disk."""
+
+COLLECT_EVERY_S = 0.5
+"""How often an idle session looks for words that another process left."""
+
+_encode = msgspec.json.Encoder().encode
+_decoder = msgspec.json.Decoder(Word)
+
+
+class Inbox:
+    """Words that were said and not yet taken."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self._words: list[tuple[int, Word]] = []
+        self._wake = asyncio.Event()
+        for message in log.inbox:
+            self._admit(message.id, message.body)
+
+    def _admit(self, number: int, body: bytes) -> None:
+        try:
+            self._words.append((number, _decoder.decode(body)))
+        except msgspec.DecodeError:
+            self._words.append((number, GoOn()))
+
+    def put(self, word: Word) -> Awaitable[None]:
+        """Keep a word; the awaitable is done when it is on disk."""
+        if len(self._words) >= PENDING_MAX:
+            raise UsageError(f"{PENDING_MAX} words wait already; let the session take some first")
+        number, written = self._log.put(_encode(word), flush=True)
+        self._words.append((number, word))
+        self._wake.set()
+        return asyncio.wrap_future(written)
+
+    def collect(self) -> None:
+        """Take in what other processes left in the session's folder."""
+        for message in self._log.collect():
+            self._admit(message.id, message.body)
+            self._wake.set()
+
+    @property
+    def waiting(self) -> bool:
+        """Whether any word waits."""
+        return bool(self._words)
+
+    @property
+    def pending(self) -> list[Pending]:
+        """The user's words that wait, for the screen."""
+        return [Pending(n, w.how, text_of(w.parts)) for n, w in self._words if isinstance(w, Said)]
+
+    def take_back(self) -> tuple[int, Said] | None:
+        """The newest waiting words of the user, out of the inbox again."""
+        for at in range(len(self._words) - 1, -1, -1):
+            number, word = self._words[at]
+            if isinstance(word, Said):
+                del self._words[at]
+                return number, word
+        return None
+
+    def take(self, may: Callable[[Word], bool]) -> tuple[int, Word] | None:
+        """The first word that `may` be taken now, out of the inbox; None when there is none."""
+        for at, (number, word) in enumerate(self._words):
+            if may(word):
+                del self._words[at]
+                return number, word
+        return None
+
+    async def wait(self, clock: Clock) -> None:
+        """Until a word is put, also by another process, or `poke`."""
+        self._wake.clear()
+        while not self._wake.is_set():
+            nap = asyncio.ensure_future(clock.sleep(COLLECT_EVERY_S))
+            woken = asyncio.ensure_future(self._wake.wait())
+            await asyncio.wait((nap, woken), return_when=asyncio.FIRST_COMPLETED)
+            nap.cancel()
+            woken.cancel()
+            self.collect()
+
+    def poke(self) -> None:
+        """Wake whoever waits."""
+        self._wake.set()
+
+
+def takes(state: State, word: Word, *, paused: bool, quiet: bool) -> bool:
+    """Whether `word` may be taken into the log now, while nothing is running.
+
+    `quiet`: all that was written so far is committed, so that the log can be read back for a rewind.
+    """
+    open_turn = state.turn_open and not paused
+    match word:
+        case Said(how=how):
+            return how == "steer" or not open_turn
+        case SetModel():
+            return not state.calls
+        case Rewind():
+            return quiet and not open_turn
+        case Answer() | SetMode() | Compact() | GoOn():
+            return True
+
+
+def facts_of(word: Word, state: State) -> tuple[AnyEvent, ...]:
+    """The entries a word becomes. `SetModel`, `Rewind` and `GoOn` are acts of the session, not facts by themselves."""
+    match word:
+        case Said(parts, how):
+            return (UserSpoke(parts, how),)
+        case Answer(call, verdict, scope, rule, message, by):
+            waits = call in state.calls and state.calls[call].answer is None
+            return (PermissionAnswered(call, verdict, by, scope, rule, message),) if waits else ()
+        case SetMode(mode):
+            return (ModeSet(mode),) if mode != state.mode else ()
+        case Compact(focus):
+            return (Reminded("compact", "", "user", focus),)
+        case SetModel() | Rewind() | GoOn():
+            return ()

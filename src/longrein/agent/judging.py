@@ -1,0 +1,65 @@
+"""What may become of a call: does it exist, are its arguments whole, and do the rules allow it?"""
+
+import msgspec
+
+from longrein.agent.moves import Judgement
+from longrein.agent.session import Session
+from longrein.context import OpenCall
+from longrein.events import PermissionAsked
+from longrein.permissions import Call, Rules, Touched, judge
+from longrein.tools import Tool, fit_arguments, malformed_arguments, unknown_tool
+
+CUT = "not run: the answer was cut by the output limit inside this call; send it again in smaller pieces"
+
+
+def judged(session: Session) -> dict[str, Judgement]:
+    """A judgement for each open call."""
+    return {call: _judge(session, open_call) for call, open_call in session.state.calls.items()}
+
+
+def _judge(session: Session, open_call: OpenCall) -> Judgement:
+    call = open_call.call
+    tool = session.crew.tools.get(call.name)
+    if open_call.cut:
+        return Judgement("not_run", CUT)
+    if open_call.started:
+        return Judgement("run")
+    if tool is None:
+        return Judgement("refuse", unknown_tool(call.name, tuple(session.crew.tools)))
+    if call.arguments is None:
+        return Judgement("refuse", malformed_arguments(call.name, call.received))
+    arguments, problem = fit_arguments(tool, call.arguments)
+    if problem:
+        return Judgement("refuse", problem)
+    return _permitted(session, open_call, tool, arguments)
+
+
+def _permitted(session: Session, open_call: OpenCall, tool: Tool, arguments: dict[str, object]) -> Judgement:
+    state, call = session.state, open_call.call
+    together = tool.together(arguments)
+    if open_call.answer is not None and open_call.answer.verdict == "allow":
+        return Judgement("run", together=together)
+    verdict = judge(
+        Call(call.name, arguments, tool.access, _touched(session, tool, arguments)),
+        _rules(session.crew.rules, state.rules),
+        state.mode,
+        state.cwd,
+    )
+    if verdict.kind == "allow":
+        return Judgement("run", together=together)
+    if verdict.kind == "deny":
+        return Judgement("deny", f"Denied: {verdict.reason}", together)
+    question = PermissionAsked(call.id, call.name, verdict.shown, verdict.reason, verdict.suggestion)
+    return Judgement("ask", verdict.reason, together, question)
+
+
+def _rules(rules: Rules, session_rules: tuple[str, ...]) -> Rules:
+    return msgspec.structs.replace(rules, allow=(*rules.allow, *session_rules)) if session_rules else rules
+
+
+def _touched(session: Session, tool: Tool, arguments: dict[str, object]) -> tuple[Touched, ...]:
+    looked = []
+    for path, writes in tool.paths(arguments):
+        place = session.crew.workspace.look(path, session.state.cwd)
+        looked.append(Touched(path, place.path, place.real, place.inside, writes))
+    return tuple(looked)

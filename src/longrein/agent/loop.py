@@ -1,0 +1,48 @@
+"""The main loop of longrein: ask what comes next, do it, write down what came of it, again.
+
+All branching is in `moves.next_move`, a pure function; all facts go through `Session.append`. Whatever interrupts the
+walk (a crash, a kill, the user) it goes on from the log alone.
+"""
+
+from typing import assert_never
+
+from longrein.agent.acting import run_tools
+from longrein.agent.asking import ask, summarise
+from longrein.agent.judging import judged
+from longrein.agent.moves import AskModel, AskUser, Pause, Record, RunTools, Stop, Switch, Wait, next_move
+from longrein.agent.session import Session
+from longrein.agent.taking import answered, drain, idle, rest, switch
+from longrein.context import Summarise
+from longrein.events import TurnEnded
+
+
+async def run(session: Session, *, once: bool) -> None:
+    """Walk until the session is closed or, with `once`, until a turn has ended and nothing waits.
+
+    Cancelling it cuts the present act, which is recorded at the next open. Raises `StoreFull` and its kin only.
+    """
+    while not session.closed:
+        drain(session)
+        move = next_move(session.state, judged(session), session.outlook)
+        match move:
+            case Record(events):
+                session.append(*events)
+            case AskModel(usd_left):
+                await session.perform(ask(session, usd_left))
+            case RunTools(calls):
+                await session.perform(run_tools(session, calls))
+            case Summarise():
+                await session.perform(summarise(session, move))
+            case Pause(delay_s, failure):
+                await session.perform(rest(session, delay_s, failure))
+            case Switch(model):
+                switch(session, model)
+            case AskUser():
+                await answered(session)
+            case Stop(reason, message):
+                session.append(TurnEnded(reason, message))
+            case Wait():
+                if await idle(session, once=once):
+                    return
+            case never:
+                assert_never(never)

@@ -1,0 +1,258 @@
+"""What happens next, as a pure function of the log's fold, the verdicts on open calls, and the outlook.
+
+`next_move` is asked only when nothing is running. So a call that has started and has no result was cut by a crash, and
+so was a request without an answer: resuming is this same walk.
+"""
+
+from collections.abc import Mapping
+from typing import Literal
+
+import msgspec
+
+from longrein.agent.ports import Limits, Outlook
+from longrein.context import (
+    Clear,
+    Digest,
+    Full,
+    Nothing,
+    OpenCall,
+    State,
+    Summarise,
+    decide,
+    decide_seed,
+    output_limit,
+    reserve_usd,
+    window_of,
+)
+from longrein.events import (
+    RETRYABLE,
+    AnyEvent,
+    AskFailed,
+    PermissionAsked,
+    Reminded,
+    Text,
+    ToolCall,
+    ToolEnded,
+    marker,
+)
+from longrein.models import pause_s
+
+OVERLOADS_MAX = 3
+"""Overload answers in a row before the fallback model is tried (E24)."""
+
+
+class Judgement(msgspec.Struct, frozen=True):
+    """What is to become of one call."""
+
+    kind: Literal["run", "ask", "deny", "refuse", "not_run"]
+    """`refuse`: it cannot be run as it was written; `not_run`: the reply was cut inside it."""
+    text: str = ""
+    """What the model is told when it does not run."""
+    together: bool = False
+    """Whether it may run beside its neighbours."""
+    question: PermissionAsked | None = None
+    """For `ask`."""
+
+
+class Record(msgspec.Struct, frozen=True):
+    """Append these facts."""
+
+    events: tuple[AnyEvent, ...]
+
+
+class AskModel(msgspec.Struct, frozen=True):
+    """Make the next request."""
+
+    usd_left: float | None = None
+    """What a money limit leaves for it."""
+
+
+class RunTools(msgspec.Struct, frozen=True):
+    """Run these calls side by side."""
+
+    calls: tuple[ToolCall, ...]
+
+
+class AskUser(msgspec.Struct, frozen=True):
+    """Wait for the user's word on this call."""
+
+    call: str
+
+
+class Pause(msgspec.Struct, frozen=True):
+    """Wait before asking again."""
+
+    delay_s: float
+    failure: AskFailed
+
+
+class Switch(msgspec.Struct, frozen=True):
+    """Change the model."""
+
+    model: str
+
+
+class Stop(msgspec.Struct, frozen=True):
+    """End the turn."""
+
+    reason: str
+    message: str = ""
+
+
+class Wait(msgspec.Struct, frozen=True):
+    """Nothing to do until someone says something."""
+
+
+Move = Record | AskModel | RunTools | Summarise | AskUser | Pause | Switch | Stop | Wait
+
+
+def next_move(state: State, judged: Mapping[str, Judgement], outlook: Outlook) -> Move:
+    """The next move. `judged` holds a judgement for each open call."""
+    if state.calls:
+        return _of_calls(state, judged)
+    if state.asked is not None:
+        return Record((AskFailed(state.asked_seq, "lost", "longrein ended while it waited", assumed_usd=_held(state)),))
+    if state.interrupted:
+        return Stop("interrupted")
+    if state.compact_wanted is not None and not (state.turn_open and outlook.paused):
+        return _compact(state, outlook) or Wait()
+    if not state.turn_open or outlook.paused:
+        return Wait()
+    if not state.owes_reply:
+        return _after_reply(state, outlook.limits)
+    return _before_request(state, outlook)
+
+
+def _held(state: State) -> float:
+    return state.asked.reserved_usd if state.asked else 0.0
+
+
+# --- calls -------------------------------------------------------------------------------------------------------
+
+
+def _of_calls(state: State, judged: Mapping[str, Judgement]) -> Move:
+    calls = list(state.calls.values())
+    cut = tuple(_ended(c, "interrupted", "interrupted; it may have run") for c in calls if c.started)
+    if cut:
+        return Record(cut)
+    if state.interrupted:
+        return Record(tuple(_unrun(calls)))
+    batch: list[ToolCall] = []
+    for call in calls:
+        judgement = judged[call.call.id]
+        if batch and not judgement.together:
+            break
+        move = _judged(call, judgement)
+        if move is not None:
+            return RunTools(tuple(batch)) if batch and isinstance(move, Record) else move
+        batch.append(call.call)
+        if not judgement.together:
+            break
+    return RunTools(tuple(batch))
+
+
+def _judged(call: OpenCall, judgement: Judgement) -> Move | None:
+    """What must happen to a call before it may run; None when it may."""
+    match judgement.kind:
+        case "refuse":
+            return Record((_ended(call, "failed", judgement.text),))
+        case "not_run":
+            return Record((_ended(call, "not_run", judgement.text),))
+        case "deny":
+            return Record((_ended(call, "denied", judgement.text),))
+        case "ask" if call.answer is not None and call.answer.verdict == "deny":
+            said = f" They said: {call.answer.message}" if call.answer.message else ""
+            who = "the user denied this call." if call.answer.by == "user" else judgement.text
+            return Record((_ended(call, "denied", f"Denied: {who}{said}"),))
+        case "ask" if call.answer is None and call.asked is not None:
+            return AskUser(call.call.id)
+        case "ask" if call.answer is None and judgement.question is not None:
+            return Record((judgement.question,))
+        case _:
+            return None
+
+
+def _unrun(calls: list[OpenCall]) -> list[ToolEnded]:
+    ended: list[ToolEnded] = []
+    denied = False
+    for call in calls:
+        denied = denied or call.asked is not None
+        text = "Denied: the user interrupted." if denied else "not run: the user interrupted"
+        ended.append(_ended(call, "denied" if denied else "not_run", text))
+    return ended
+
+
+def _ended(call: OpenCall, status: str, text: str) -> ToolEnded:
+    return ToolEnded(call.call.id, call.call.name, status, (Text(text),))
+
+
+# --- the end of a turn -------------------------------------------------------------------------------------------
+
+
+def _after_reply(state: State, limits: Limits) -> Move:
+    if state.stop == "length" and state.continuations < limits.continuations_max:
+        text = marker(state.nonce, "note", "your answer was cut by the output limit; go on exactly where it stopped")
+        return Record((Reminded("continue", text, "output limit"),))
+    if state.stop == "refusal":
+        return Stop("error", "the model declined to answer; say it in another way or use another model")
+    return Stop("blocked" if state.denied_last else "done")
+
+
+# --- before a request --------------------------------------------------------------------------------------------
+
+
+def _before_request(state: State, outlook: Outlook) -> Move:
+    limits = outlook.limits
+    if state.failure is not None:
+        move = _after_failure(state, state.failure, outlook)
+        if move is not None:
+            return move
+    if limits.turns_max and state.steps >= limits.turns_max:
+        return Stop(
+            "limit", f"the limit of {limits.turns_max} turns is reached; go on with -c and a higher --max-turns"
+        )
+    if state.barren_steps >= limits.barren_steps_max:
+        return Stop("error", f"{state.barren_steps} steps in a row without one successful call; say how to go on")
+    return _compact(state, outlook) or _ask(state, outlook)
+
+
+def _after_failure(state: State, failure: AskFailed, outlook: Outlook) -> Move | None:
+    """What a failed request leads to; None when it is simply made (again)."""
+    if failure.kind in ("lost", "cancelled") or (failure.kind == "overflow" and state.failures <= 3):
+        return None
+    if failure.kind == "overload" and state.failures >= OVERLOADS_MAX and outlook.fallback:
+        return Switch(outlook.fallback)
+    if failure.kind == "empty" and state.failures > outlook.limits.empty_max:
+        return Stop("error", "the model gave empty answers; say it in another way or use another model")
+    if failure.kind not in RETRYABLE or outlook.rested == state.failures:
+        return None if failure.kind in RETRYABLE else Stop("error", failure.message)
+    delay = pause_s(state.failures, failure.kind, failure.retry_after_s, outlook.jitter)
+    return Stop("error", failure.message) if delay is None else Pause(delay, failure)
+
+
+def _compact(state: State, outlook: Outlook) -> Move | None:
+    decision = decide_seed(state, outlook.budget) if outlook.seed else decide(state, outlook.budget)
+    match decision:
+        case Clear(event):
+            return Record((event,))
+        case Digest(event):
+            return Record((event,))
+        case Summarise():
+            return decision
+        case Full(message):
+            return Stop("error", message)
+        case Nothing(why):
+            return Record((Reminded("compact_refused", "", state=why),)) if state.compact_wanted is not None else None
+
+
+def _ask(state: State, outlook: Outlook) -> Move:
+    limit = outlook.limits.usd_max
+    if not limit:
+        return AskModel()
+    budget = window_of(state, outlook.budget)
+    left = limit - state.spent_usd
+    reserve = reserve_usd(state, budget, output_limit(state, budget, left))
+    if reserve > left:
+        told = f"${state.spent_usd:.4f} of ${limit:.4f} are spent and the next request may cost ${reserve:.4f}"
+        return Stop("budget", f"the money limit stands: {told}; go on with -c and a higher --max-budget-usd")
+    return AskModel(left)

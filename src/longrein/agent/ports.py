@@ -1,0 +1,89 @@
+"""All that a session needs from outside, handed in by `app` (or by a test, or by a simulation)."""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Protocol
+
+import msgspec
+
+from longrein.context import Budget
+from longrein.events import Entry, PrefixSet
+from longrein.models import Model
+from longrein.permissions import Rules
+from longrein.tools import Tool, ToolOptions
+from longrein.workspace import Workspace
+
+
+class Clock(Protocol):
+    """Time. A virtual one makes the whole agent run thousands of times faster."""
+
+    def wall_us(self) -> int:
+        """Microseconds UTC."""
+        ...
+
+    def mono_s(self) -> float:
+        """Seconds since some moment; never goes back."""
+        ...
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait."""
+        ...
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """What a session may use. 0 means no limit."""
+
+    turns_max: int = 0
+    """Requests of purpose turn for one prompt."""
+    usd_max: float = 0.0
+    """Money for the session."""
+    parallel_max: int = 32
+    """Calls that run at once."""
+    continuations_max: int = 3
+    """Times the model is told to go on after its answer was cut by the output limit."""
+    barren_steps_max: int = 20
+    """Steps in a row without one successful call."""
+    empty_max: int = 2
+    """Empty answers in a row that are asked again."""
+
+
+class Crew(msgspec.Struct):
+    """The parts a session works with."""
+
+    clock: Clock
+    jitter: Callable[[], float]
+    """A random number from 0 to 1 at each call."""
+    workspace: Workspace
+    tools: Mapping[str, Tool]
+    """By name, in their fixed order."""
+    model: Model
+    open_model: Callable[[str], Model]
+    """`provider/model` -> model. Raises `ModelUnknown`."""
+    prefix: Callable[[Model, str], PrefixSet]
+    """(model, reason) -> what stands before the conversation."""
+    history: Callable[[int, int], Iterable[Entry]]
+    """Entries from seq a to seq b of this session, read from disk."""
+    rules: Rules = Rules()
+    limits: Limits = Limits()
+    options: ToolOptions = ToolOptions()
+    redact: Callable[[str], str] = lambda text: text
+    """Replaces secrets by markers."""
+    remember_rule: Callable[[str], None] = lambda _rule: None
+    """Stores a rule in the user's settings."""
+    fallback: str = ""
+    """Model to change to after three overloads in a row."""
+
+
+class Outlook(msgspec.Struct, frozen=True):
+    """What `next_move` may know beside the log."""
+
+    budget: Budget
+    limits: Limits
+    jitter: float = 0.5
+    paused: bool = False
+    """A session that was resumed in the middle of a turn and was not told to go on."""
+    fallback: str = ""
+    """Model to change to after overloads; empty when there is none or it is the present one."""
+    rested: int = 0
+    """Failures in a row after which a pause was already made."""
+    seed: bool = False
+    """Whether the founding documents' policy decides."""

@@ -1,0 +1,68 @@
+"""The one channel out of a session: committed entries in order, and provisional news between them.
+
+There is no bus beside the log: to publish is to append. A reader names the last seq it has and gets what follows, first
+from disk, then live.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterable
+
+from longrein.agent.port import Heard
+from longrein.events import Entry
+
+History = Callable[[int, int], Iterable[Entry]]
+
+
+class Readers:
+    """All who follow one session."""
+
+    def __init__(self, history: History, committed: int) -> None:
+        self._history = history
+        self._queues: list[tuple[deque[Heard], asyncio.Event]] = []
+        self._closed = False
+        self.committed = committed
+        """Last entry that readers may have seen."""
+
+    @property
+    def any(self) -> bool:
+        """Whether anybody listens."""
+        return bool(self._queues)
+
+    def publish(self, heard: Heard) -> None:
+        """Hand `heard` to everybody; entries only when they are committed."""
+        for queue, wake in self._queues:
+            queue.append(heard)
+            wake.set()
+
+    def commit(self, entries: list[Entry]) -> None:
+        """Hand out entries that are on disk now."""
+        self.committed = entries[-1].seq
+        for entry in entries:
+            self.publish(entry)
+
+    def close(self) -> None:
+        """Let every reader end after what it has been given."""
+        self._closed = True
+        for _, wake in self._queues:
+            wake.set()
+
+    async def follow(self, seq: int) -> AsyncIterator[Heard]:
+        """Entries after `seq`, then live news, until the session closes."""
+        queue: deque[Heard] = deque()
+        wake = asyncio.Event()
+        mine = (queue, wake)
+        self._queues.append(mine)
+        try:
+            last = self.committed
+            if seq < last:
+                for entry in self._history(seq + 1, last):
+                    yield entry
+            while queue or not self._closed:
+                if not queue:
+                    wake.clear()
+                    await wake.wait()
+                while queue:
+                    yield queue.popleft()
+        finally:
+            self._queues.remove(mine)

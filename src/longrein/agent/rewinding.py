@@ -1,0 +1,66 @@
+"""Going back: the conversation is again as it was; files go back only if asked, and only where they are still ours."""
+
+from longrein.agent.session import Session
+from longrein.events import Entry, FileChanged, FilePut, FileSeen, Rewound, TurnEnded, UserSpoke
+
+
+def rewind(session: Session, to: int, *, files: bool) -> None:
+    """Append `Rewound`. `to` is moved back to the end of the step it lies in, so that every call has its result."""
+    entries = list(session.crew.history(1, session.state.seq))
+    to = step_end(entries, to)
+    put = _put_back(session, entries, to) if files else ()
+    before = session.state.prefix
+    session.append(Rewound(to, put))
+    if before is not session.state.prefix:
+        session.append(session.crew.prefix(session.crew.model, "model"))
+
+
+def step_end(entries: list[Entry], to: int) -> int:
+    """The last entry up to `to` at which no call is open: the end of a turn, or right before the user spoke."""
+    ends = [1]
+    for entry in entries:
+        if entry.seq > to:
+            break
+        if isinstance(entry.event, TurnEnded):
+            ends.append(entry.seq)
+        elif isinstance(entry.event, UserSpoke) and entry.event.origin != "steer":
+            ends.append(entry.seq - 1)
+    return max(end for end in ends if end <= to) if to >= 1 else 1
+
+
+def _put_back(session: Session, entries: list[Entry], to: int) -> tuple[FilePut, ...]:
+    """Put every file that this session changed after `to` back to what it was then."""
+    then: dict[str, str] = {}
+    now: dict[str, str] = {}
+    for entry in entries:
+        event = entry.event
+        if isinstance(event, FileSeen | FileChanged) and entry.seq <= to:
+            then[event.path] = event.blob if event.hash else ""
+        elif isinstance(event, FileChanged) and event.by == "agent":
+            now[event.path] = event.hash
+            then.setdefault(event.path, _content_before(entries, event))
+    return tuple(_put(session, path, then[path], now[path]) for path in sorted(now))
+
+
+def _content_before(entries: list[Entry], change: FileChanged) -> str:
+    """Blob of what a change replaced: '' when the file was new."""
+    if not change.before:
+        return ""
+    known = (e.event for e in entries if isinstance(e.event, FileSeen | FileChanged))
+    return next((event.blob for event in known if event.hash == change.before and event.blob), "?")
+
+
+def _put(session: Session, path: str, blob: str, ours: str) -> FilePut:
+    workspace = session.crew.workspace
+    if blob == "?":
+        return FilePut(path, False, "its old content was not kept")
+    if workspace.hash(path) != ours:
+        return FilePut(path, False, "it was changed since by somebody else")
+    try:
+        if blob:
+            workspace.write(path, session.log.read_blob(blob), expect=ours)
+        else:
+            workspace.remove(path)
+    except (OSError, KeyError) as error:
+        return FilePut(path, False, str(error))
+    return FilePut(path, True)

@@ -1,0 +1,199 @@
+"""One open session: the only writer of its log.
+
+`append` folds an entry into the state and holds it; `commit` hands all that is held to the store in one transaction. An
+act on the world comes after a commit that flushes, so what an act relies on is on disk first (law 7).
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Coroutine, Sequence
+from concurrent.futures import Future
+from typing import Any
+
+from longrein.agent.inbox import Inbox
+from longrein.agent.port import Heard, Noticed, Pending, Word
+from longrein.agent.ports import Crew, Outlook
+from longrein.agent.readers import Readers
+from longrein.agent.redaction import redacted
+from longrein.context import State, advance, fold, window_of
+from longrein.events import AnyEvent, Entry, Interrupted, text_of
+from longrein.store import Log
+
+INTERRUPTED = "[interrupted by the user]"
+"""The line the model is told."""
+
+
+class Session:
+    """See `SessionPort` for what a frontend may do with it."""
+
+    def __init__(self, log: Log, crew: Crew) -> None:
+        self.log = log
+        self.crew = crew
+        self.id = log.session
+        self.state: State = fold(log.entries)
+        self.inbox = Inbox(log)
+        self.readers = Readers(crew.history, self.state.seq)
+        self.paused = self.state.turn_open
+        """Whether a turn that a crash cut waits for the user to say go on."""
+        self.rested = 0
+        """Failures in a row after which a pause was made."""
+        self.closed = False
+        self._held: list[Entry] = []
+        self._taken: list[int] = []
+        self._act: asyncio.Task[None] | None = None
+        self._interrupting = False
+        self._loop = asyncio.get_running_loop()
+        self._broken: BaseException | None = None
+        self._in_flight = 0
+
+    # --- writing ---------------------------------------------------------------------------------------------
+
+    def append(self, *events: AnyEvent) -> int:
+        """Fold `events` in and hold them for the next commit; gives the last seq."""
+        for event in events:
+            entry = Entry(self.state.seq + 1, self.crew.clock.wall_us(), redacted(event, self.crew.redact))
+            self.state = advance(self.state, entry, self._entries_to)
+            self._held.append(entry)
+        return self.state.seq
+
+    def _entries_to(self, seq: int) -> list[Entry]:
+        held = [entry for entry in self._held if entry.seq <= seq]
+        last = self._held[0].seq - 1 if self._held else seq
+        return [*self.crew.history(1, min(seq, last)), *held]
+
+    def commit(self, *, flush: bool) -> "asyncio.Future[None]":
+        """Hand what is held to the store. The future is done when it is committed, with `flush` when it is on disk."""
+        done: asyncio.Future[None] = self._loop.create_future()
+        if self._broken is not None:
+            done.set_exception(self._broken)
+            return done
+        entries, taken = self._held, self._taken
+        if not entries and not taken and not flush:
+            done.set_result(None)
+            return done
+        self._held, self._taken = [], []
+        self._in_flight += 1
+        written = self.log.append(entries, flush=flush, take=taken)
+        written.add_done_callback(lambda w: self._loop.call_soon_threadsafe(self._committed, w, entries, done))
+        return done
+
+    def _committed(self, written: "Future[None]", entries: list[Entry], done: "asyncio.Future[None]") -> None:
+        self._in_flight -= 1
+        error = written.exception()
+        if error is not None:
+            self._broken = error
+            if not done.done():
+                done.set_exception(error)
+                done.exception()  # it is raised by the next commit too, so nobody need have waited for this one
+            return
+        if entries:
+            self.readers.commit(entries)
+        if not done.done():
+            done.set_result(None)
+
+    @property
+    def quiet(self) -> bool:
+        """Whether all that was appended is committed."""
+        return not self._held and not self._in_flight
+
+    def take(self, number: int) -> None:
+        """Delete an inbox message in the next commit."""
+        self._taken.append(number)
+
+    # --- frontends -------------------------------------------------------------------------------------------
+
+    @property
+    def pending(self) -> Sequence[Pending]:
+        """The user's words not yet taken."""
+        return self.inbox.pending
+
+    @property
+    def busy(self) -> bool:
+        """Whether a turn is going on."""
+        return self._act is not None or (self.state.turn_open and not self.paused)
+
+    def tell(self, word: Word) -> Awaitable[None]:
+        """Put a word into the inbox at once; the awaitable is done when it is on disk."""
+        return self.inbox.put(word)
+
+    def unqueue(self) -> str:
+        """Take the newest waiting words back for editing; '' when there are none."""
+        taken = self.inbox.take_back()
+        if taken is None:
+            return ""
+        self.take(taken[0])
+        self.commit(flush=False)
+        return text_of(taken[1].parts)
+
+    def interrupt(self) -> None:
+        """Stop what is running, now."""
+        if not self.busy or self._interrupting:
+            return
+        self._interrupting = True
+        if self._act is not None:
+            self._act.cancel()
+        self.inbox.poke()
+
+    def follow(self, seq: int = 0) -> AsyncIterator[Heard]:
+        """Entries after `seq`, then live news."""
+        return self.readers.follow(seq)
+
+    def notice(self, text: str) -> None:
+        """One line for the user."""
+        self.readers.publish(Noticed(text))
+
+    # --- the loop's needs ------------------------------------------------------------------------------------
+
+    @property
+    def outlook(self) -> Outlook:
+        """What `next_move` may know beside the log."""
+        crew = self.crew
+        return Outlook(
+            budget=window_of(self.state, crew.model.budget),
+            limits=crew.limits,
+            jitter=crew.jitter(),
+            paused=self.paused,
+            fallback="" if crew.fallback == crew.model.name else crew.fallback,
+            rested=self.rested,
+            seed=self.state.profile == "seed",
+        )
+
+    async def perform(self, act: Coroutine[Any, Any, None]) -> None:
+        """Do one act so that an interrupt can cut it; the act itself records how it was cut."""
+        self._act = self._loop.create_task(act)
+        try:
+            if self._interrupting:
+                self._act.cancel()
+            await self._act
+        except asyncio.CancelledError:
+            if not self._interrupting and not self.closed:
+                self._act.cancel()
+                raise
+        finally:
+            self._act = None
+
+    def settle_interrupt(self) -> None:
+        """Write down that the user interrupted, when they did."""
+        if self._interrupting:
+            self._interrupting = False
+            if self.state.turn_open or self.state.calls or self.state.compact_wanted is not None:
+                self.append(Interrupted(INTERRUPTED, tuple(self.state.calls)))
+
+    async def wait_word(self) -> None:
+        """Until somebody says something, interrupts or closes; other processes' messages are looked for meanwhile."""
+        if not self._interrupting and not self.closed:
+            await self.inbox.wait(self.crew.clock)
+
+    async def close(self) -> None:
+        """End what runs, flush the log, release the lock. Idempotent."""
+        if self.closed:
+            return
+        self.closed = True
+        if self._act is not None:
+            self._act.cancel()
+            await asyncio.wait([self._act])
+        self.inbox.poke()
+        if self._held:
+            await self.commit(flush=True)
+        await self.crew.model.aclose()
+        await self.log.close()
+        self.readers.close()

@@ -1,0 +1,76 @@
+"""What the loop does between moves: take words in, rest after a failure, change the model, go back."""
+
+from longrein.agent.inbox import facts_of, takes
+from longrein.agent.port import Answer, GoOn, Pausing, Rewind, Said, SetModel, Word
+from longrein.agent.rewinding import rewind
+from longrein.agent.session import Session
+from longrein.events import AskFailed, LongreinError
+
+ATTEMPTS_MAX = 10
+"""Shown with a pause; `models.pause_s` gives up after as many."""
+
+
+def drain(session: Session) -> None:
+    """Take every word whose time has come into the log; it leaves the inbox in the same transaction."""
+    session.settle_interrupt()
+    session.inbox.collect()
+    while session.inbox.waiting:
+        taken = session.inbox.take(lambda word: takes(session.state, word, paused=session.paused, quiet=session.quiet))
+        if taken is None:
+            return
+        session.take(taken[0])
+        _take(session, taken[1])
+
+
+def _take(session: Session, word: Word) -> None:
+    match word:
+        case SetModel(model):
+            switch(session, model)
+        case Rewind(to, files):
+            rewind(session, to, files=files)
+        case GoOn() | Said():
+            session.paused = False
+        case Answer(scope="always", verdict="allow", rule=rule) if rule:
+            session.crew.remember_rule(rule)
+        case _:
+            pass
+    session.append(*facts_of(word, session.state))
+
+
+async def answered(session: Session) -> None:
+    """Wait for the user's word on a call; the question is on disk before anybody sees it."""
+    await session.commit(flush=True)
+    await session.wait_word()
+
+
+async def idle(session: Session, *, once: bool) -> bool:
+    """Nothing to do: flush, then wait for words. True when the walk is over instead (`once`)."""
+    await session.commit(flush=True)
+    if session.inbox.waiting:
+        return False
+    if not once:
+        await session.wait_word()
+    return once
+
+
+async def rest(session: Session, delay_s: float, failure: AskFailed) -> None:
+    """Wait before the same request is made again; everybody is told why."""
+    session.commit(flush=False)
+    session.readers.publish(
+        Pausing(
+            failure.asked, failure.kind, failure.status, session.state.failures, ATTEMPTS_MAX, delay_s, failure.message
+        )
+    )
+    session.rested = session.state.failures
+    await session.crew.clock.sleep(delay_s)
+
+
+def switch(session: Session, model: str) -> None:
+    """Change the model from the next request on. A break; switching back gives the old bytes again."""
+    try:
+        opened = session.crew.open_model(model)
+    except LongreinError as error:
+        session.notice(str(error))
+        return
+    session.crew.model = opened
+    session.append(session.crew.prefix(opened, "model"))

@@ -1,0 +1,153 @@
+"""Laws 1 to 6 over random sessions. Each case is a seed; a failure names it."""
+
+import msgspec
+import pytest
+from longrein.context import render, window_of
+from longrein.events import (
+    AskFailed,
+    Asked,
+    Cleared,
+    Rewound,
+    Summarized,
+    Text,
+    ToolCall,
+    ToolResult,
+    UserSpoke,
+    parse_handle,
+)
+
+from tests.context.walk import Sent, Walk, content, refold
+
+SEEDS = range(40)
+WINDOWS = [4_000, 12_000, 40_000, 200_000]
+
+
+def walks(profile: str = "default") -> list[Walk]:
+    return [Walk(seed, profile, WINDOWS[seed % len(WINDOWS)]).run() for seed in SEEDS]
+
+
+@pytest.fixture(scope="module")
+def default() -> list[Walk]:
+    return walks()
+
+
+@pytest.fixture(scope="module")
+def seed() -> list[Walk]:
+    return walks("seed")
+
+
+def turns(walk: Walk) -> list[Sent]:
+    return [sent for sent in walk.sent if sent.request.purpose == "turn"]
+
+
+def test_the_random_sessions_visit_what_the_laws_are_about(default: list[Walk]) -> None:
+    kinds = {type(e.event).__name__ for walk in default for e in walk.entries}
+    assert {"Cleared", "Summarized", "Rewound", "AskFailed", "Interrupted", "ToolEnded", "TurnEnded"} <= kinds
+
+
+def test_law_1_the_same_log_gives_the_same_request(default: list[Walk], seed: list[Walk]) -> None:
+    for walk in default[:12] + seed[:12]:
+        for sent in turns(walk)[:: max(1, len(turns(walk)) // 6)]:
+            again = render(refold(walk, sent.at), walk.budget)
+            assert content(again) == content(sent.request), f"seed {walk.seed}"
+            assert msgspec.structs.replace(again, marks=()) == msgspec.structs.replace(sent.request, marks=())
+
+
+def test_law_2_between_breaks_a_request_begins_with_the_one_before(default: list[Walk]) -> None:
+    for walk in default:
+        for before, after in zip(turns(walk), turns(walk)[1:], strict=False):
+            if before.breaks == after.breaks:
+                old, new = content(before.request), content(after.request)
+                assert new[: len(old)] == old, f"seed {walk.seed}"
+                assert before.request.prefix == after.request.prefix
+
+
+def test_law_2_a_summary_request_is_the_live_request_plus_blocks_at_its_end(default: list[Walk]) -> None:
+    checked = 0
+    for walk in default:
+        for before, after in zip(walk.sent, walk.sent[1:], strict=False):
+            if after.request.purpose == "summary" and before.breaks == after.breaks:
+                old, new = content(before.request), content(after.request)
+                stem = old if before.request.purpose == "turn" else old[:-1]
+                assert new[: len(stem)] == stem
+                checked += 1
+    assert checked > 5
+
+
+def test_law_3_each_call_has_exactly_one_result_right_after_its_reply(default: list[Walk], seed: list[Walk]) -> None:
+    for walk in default + seed:
+        for sent in walk.sent:
+            waiting: list[str] = []
+            for item in sent.request.items:
+                if isinstance(item.part, ToolResult):
+                    assert waiting and item.part.call == waiting.pop(0), f"seed {walk.seed}"
+                    assert item.seqs[0], "an empty slot was sent"
+                else:
+                    assert not waiting or isinstance(item.part, ToolCall), f"seed {walk.seed}"
+                    waiting += [item.part.id] if isinstance(item.part, ToolCall) else []
+            assert not waiting
+
+
+def test_law_4_whatever_is_not_shown_whole_names_the_entry_that_holds_it(default: list[Walk]) -> None:
+    for walk in default:
+        for sent in turns(walk):
+            for item in sent.request.items:
+                handle = parse_handle(item.handle)
+                assert handle is not None and handle.seq <= len(walk.entries)
+                if item.form in ("trimmed", "placeholder"):
+                    shown = item.part.parts[0].text if isinstance(item.part, ToolResult) else ""
+                    assert f'Recall(handle="{item.handle}"' in shown
+
+
+def test_law_5_every_word_of_the_user_stands_or_is_elided_with_its_handle(default: list[Walk]) -> None:
+    for walk in default:
+        for sent in turns(walk):
+            shown = "\n".join(i.part.text for i in sent.request.items if isinstance(i.part, Text))
+            for word in refold(walk, sent.at).words:
+                assert word.text in shown or f'Recall(handle="r{word.seq}")' in shown, f"seed {walk.seed} r{word.seq}"
+
+
+def test_law_5_a_rewind_is_the_only_way_a_word_leaves_the_conversation(default: list[Walk]) -> None:
+    for walk in default:
+        said = {e.seq for e in walk.entries if isinstance(e.event, UserSpoke)}
+        gone = said - {word.seq for word in walk.state.words}
+        if not any(isinstance(e.event, Rewound) for e in walk.entries):
+            assert not gone
+
+
+def test_law_6_no_request_exceeds_the_window(default: list[Walk], seed: list[Walk]) -> None:
+    for walk in default:
+        for sent in walk.sent:
+            assert sent.tokens <= window_of(walk.state, walk.budget).window_tokens, f"seed {walk.seed}"
+
+
+def test_law_6_at_most_two_attempts_at_one_summary(default: list[Walk]) -> None:
+    for walk in default:
+        attempts = 0
+        for entry in walk.entries:
+            match entry.event:
+                case Asked(purpose="summary"):
+                    attempts += 1
+                case Summarized() | Cleared():
+                    attempts = 0
+            assert attempts <= 2, f"seed {walk.seed}"
+
+
+def test_law_6_a_crossing_leaves_at_most_half_or_the_floor(default: list[Walk]) -> None:
+    for walk in default:
+        for entry in walk.entries:
+            if isinstance(entry.event, Summarized) and entry.event.reason != "request":
+                after = refold(walk, entry.seq)
+                budget = window_of(after, walk.budget)
+                unseen = sum(
+                    i.tokens for i in after.items if i.seqs[1] > after.seen_reach or i.kind in ("call", "summary")
+                )
+                floor = after.gauge.scale(unseen) + budget.usable_tokens * 0.2
+                assert after.view_tokens <= max(0.5 * budget.usable_tokens, floor), f"seed {walk.seed} r{entry.seq}"
+
+
+def test_no_session_gets_stuck(default: list[Walk]) -> None:
+    for walk in default:
+        assert len(turns(walk)) > 15, f"seed {walk.seed} made {len(turns(walk))} requests: {walk.stops}"
+        failed = [e for e in walk.entries if isinstance(e.event, AskFailed) and e.event.kind == "overflow"]
+        assert len(failed) <= 3, f"seed {walk.seed}"

@@ -1,0 +1,239 @@
+"""A whole session without a loop, a disk or a clock: a random user, a random model and random tools, driven by
+`next_move`. It yields what the laws are about: the log, and every request ever sent with the log it was sent from."""
+
+import random
+from dataclasses import dataclass, field
+
+import msgspec
+from longrein.agent import Judgement, Limits, Outlook, next_move
+from longrein.agent.asking import with_call_ids
+from longrein.agent.moves import AskModel, AskUser, Pause, Record, RunTools, Stop, Switch, Wait
+from longrein.context import (
+    Budget,
+    Price,
+    Request,
+    State,
+    Summarise,
+    advance,
+    births,
+    fold,
+    prose_problem,
+    render,
+    render_seed_summary,
+    render_summary,
+    seed_summarized,
+    summarized,
+    window_of,
+)
+from longrein.events import (
+    Asked,
+    AskFailed,
+    AnyEvent,
+    Document,
+    Entry,
+    FileSeen,
+    Interrupted,
+    Opened,
+    PermissionAnswered,
+    PrefixSet,
+    Reminded,
+    Replied,
+    Rewound,
+    SCHEMA_VERSION,
+    Text,
+    Thinking,
+    TodoSet,
+    Todo,
+    ToolCall,
+    ToolEnded,
+    ToolSpec,
+    ToolStarted,
+    TurnEnded,
+    Usage,
+    UserSpoke,
+)
+
+SESSION = "00000000-0000-4000-8000-000000000001"
+WORDS = "alpha beta gamma src/app.py def main error: 中文 测试 naïve 1234 == {} \n".split(" ")
+
+
+@dataclass
+class Sent:
+    """A request and where in the log it was sent."""
+
+    request: Request
+    at: int
+    breaks: int
+    tokens: int
+
+
+@dataclass
+class Walk:
+    """One random session."""
+
+    seed: int
+    profile: str = "default"
+    window: int = 20_000
+    fail_summaries: float = 0.3
+    entries: list[Entry] = field(default_factory=list)
+    sent: list[Sent] = field(default_factory=list)
+    state: State = field(default_factory=State)
+    moves: int = 0
+    stops: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.rng = random.Random(self.seed)
+        self.budget = Budget(self.window, self.window // 5, Price(3, 15, 0.3, 3.75))
+        self.rested = 0
+        self.add(Opened(SCHEMA_VERSION, SESSION, "n0nce", ("/w",), "/w", self.profile))
+        self.add(
+            PrefixSet(
+                "start", "mock", "small", "anthropic", "Be good. " * 20, (ToolSpec("Read", "read", {}),), ("# env",)
+            )
+        )
+
+    def add(self, *events: AnyEvent) -> int:
+        for event in events:
+            entry = Entry(self.state.seq + 1, 1_000_000 * len(self.entries), event)
+            self.state = advance(self.state, entry, lambda to: self.entries[:to])
+            self.entries.append(entry)
+        return self.state.seq
+
+    def text(self, most: int) -> str:
+        n = self.rng.choice([1, 3, 10, self.rng.randrange(most) + 1])
+        return " ".join(self.rng.choice(WORDS) for _ in range(n))
+
+    def run(self, moves: int = 150) -> "Walk":
+        for _ in range(moves):
+            self.moves += 1
+            judged = {c: self.judge(c) for c in self.state.calls}
+            outlook = Outlook(
+                window_of(self.state, self.budget), Limits(), rested=self.rested, seed=self.profile == "seed"
+            )
+            self.do(next_move(self.state, judged, outlook))
+        return self
+
+    def judge(self, call: str) -> Judgement:
+        luck = random.Random(f"{self.seed}{call}").random()
+        open_call = self.state.calls[call]
+        if open_call.cut or open_call.call.arguments is None:
+            return Judgement("not_run", "not run: truncated")
+        if luck < 0.1:
+            return Judgement("deny", "Denied: no")
+        return Judgement("run", together=luck < 0.7)
+
+    def do(self, move: object) -> None:
+        match move:
+            case Record(events):
+                self.add(*events)
+            case AskModel():
+                self.ask()
+            case RunTools(calls):
+                self.tools(calls)
+            case Summarise():
+                self.summarise(move)
+            case Pause():
+                self.rested = self.state.failures
+            case Stop(reason, _):
+                self.stops.append(reason)
+                self.add(TurnEnded(reason))
+            case Wait():
+                self.idle()
+            case AskUser(call):
+                self.add(PermissionAnswered(call, "allow", "user"))
+            case Switch():
+                raise AssertionError("no fallback is set")
+
+    def idle(self) -> None:
+        turns = [e.seq for e in self.entries if isinstance(e.event, TurnEnded)]
+        if turns and self.rng.random() < 0.08:
+            self.add(Rewound(self.rng.choice(turns)))
+        if self.rng.random() < 0.1:
+            self.add(Reminded("compact", "", "user", self.rng.choice(["", "the tests"])))
+        self.add(UserSpoke((Text(f"please {self.text(self.window // 40)} [{self.rng.random()}]"),)))
+
+    def send(self, request: Request) -> None:
+        self.sent.append(Sent(request, len(self.entries), self.state.breaks, self.state.view_tokens))
+
+    def ask(self) -> None:
+        forms = births(self.state, window_of(self.state, self.budget))
+        seq = self.add(Asked("turn", self.state.seq, self.state.prefix_seq, forms, self.state.view_tokens, 0.1))
+        request = render(self.state, self.budget)
+        self.send(request)
+        counted = round(self.state.gauge.raw * 1.1)
+        luck = self.rng.random()
+        if counted > self.window:
+            self.add(AskFailed(seq, "overflow", f"too long: {counted} > {self.window}", 400, limit_tokens=self.window))
+        elif luck < 0.05:
+            self.add(AskFailed(seq, self.rng.choice(["server", "truncated", "lost", "rate"]), "no", 500))
+        elif luck < 0.1:
+            self.add(
+                Replied(
+                    seq, with_call_ids([Thinking("hm"), Text("I"), ToolCall("", "Read", None, "{")], seq), "interrupted"
+                )
+            )
+            self.add(Interrupted("[interrupted by the user]"))
+        else:
+            self.reply(seq, counted)
+        if self.rng.random() < 0.1 and self.state.turn_open:
+            self.add(UserSpoke((Text(f"wait, {self.text(20)} [{self.rng.random()}]"),), "steer"))
+
+    def reply(self, seq: int, counted: int) -> None:
+        parts: list[object] = [Thinking("hm")] if self.rng.random() < 0.3 else []
+        parts += [Text(self.text(200))] if self.rng.random() < 0.7 else []
+        calls = self.rng.choice([0, 1, 1, 2, 5]) if parts else 1
+        for n in range(calls):
+            arguments = {"file_path": f"f{n}.py", "x": self.text(50)}
+            parts.append(ToolCall("", "Read", None if self.rng.random() < 0.05 else arguments, "{oops"))
+        stop = "calls" if calls else "end"
+        if self.rng.random() < 0.05:
+            stop = "length"
+        usage = Usage(counted, 0, 0, 10) if self.rng.random() < 0.9 else Usage()
+        self.add(Replied(seq, with_call_ids(parts, seq), stop, usage))  # type: ignore[arg-type]
+
+    def tools(self, calls: tuple[ToolCall, ...]) -> None:
+        self.add(*(ToolStarted(c.id, c.name) for c in calls))
+        order = list(calls)
+        self.rng.shuffle(order)
+        for call in order:
+            if self.rng.random() < 0.05:
+                self.add(UserSpoke((Text(f"also {self.text(10)} [{self.rng.random()}]"),), "steer"))
+            self.end(call)
+
+    def end(self, call: ToolCall) -> None:
+        luck = self.rng.random()
+        part: Text | Document = Text(self.text(self.window // 8))
+        if luck < 0.1:
+            part = Document("b" * 64, "text/plain", 30_000_000, "yes", 9_999_999, "y\n" * 50, "y\n" * 50)
+        if luck < 0.3:
+            self.add(FileSeen(f"/w/f{self.rng.randrange(9)}.py", f"{self.rng.random():.20f}"))
+        if luck > 0.95:
+            self.add(TodoSet((Todo("do it"),)))
+        self.add(ToolEnded(call.id, call.name, "failed" if luck > 0.9 else "ok", (part,)))
+
+    def summarise(self, wish: Summarise) -> None:
+        seed = self.profile == "seed"
+        forms = () if seed else births(self.state, self.budget)
+        seq = self.add(Asked("summary", self.state.seq, self.state.prefix_seq, forms, self.state.view_tokens, 0.1))
+        self.send(render_seed_summary(self.state) if seed else render_summary(self.state, self.budget, wish))
+        if self.rng.random() < self.fail_summaries:
+            self.add(AskFailed(seq, self.rng.choice(["invalid", "server", "truncated"]), "no summary"))
+            return
+        prose = "1. Request\n" + self.text(300)
+        assert not prose_problem(self.state, self.budget, prose, "end", 0) or seed
+        self.add(Replied(seq, (Text(prose),), "end"))
+        span = (wish.first, wish.last)
+        self.add(
+            seed_summarized(self.budget, wish, prose, seq)
+            if seed
+            else summarized(self.state, self.budget, span, wish.reason, prose, (seq,))
+        )
+
+
+def content(request: Request) -> list[bytes]:
+    """The blocks of a request, neutrally encoded."""
+    return [msgspec.json.encode((item.kind, item.part)) for item in request.items]
+
+
+def refold(walk: Walk, upto: int) -> State:
+    return fold(walk.entries[:upto])
