@@ -1,0 +1,99 @@
+"""`Bash`: one shell command, told honestly: what it printed, how it ended, where it left the shell."""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+from longrein.events import AnyEvent, CwdSet, ToolError
+from longrein.tools.files import encodable, refuse_marker, said
+from longrein.tools.output import Output
+from longrein.tools.plain import reads_only
+from longrein.tools.port import Hands, Outcome, ToolOptions
+from longrein.tools.registry import make_tool
+from longrein.tools.text import size_words
+from longrein.workspace import Ended
+
+
+async def Bash(hands: Hands, command: str, description: str = "", timeout: int | None = None) -> Outcome:
+    """Run a shell command: tests, builds, git, programs. Not for what Read, Edit, Write, Grep and Glob do.
+    It starts in the current folder; a cd that ends inside the session's folders holds for later calls, variables do
+    not. There is no terminal and no input: use flags such as -y, never an editor or pager. You get stdout and stderr
+    together and how it ended, when that is not exit code 0: trust that line, not hopes. Of long output you get head
+    and tail; the rest comes by Recall, so do not run it again. Quote paths with blanks. Chain dependent commands with
+    &&; send independent ones as several calls. Never commit, push or delete what you were not asked to.
+
+    command: The command line.
+    description: What it does, in five to ten words.
+    timeout: Milliseconds; default 120000, at most 600000.
+    """
+    refuse_marker(hands, command)
+    if not command.strip():
+        raise ToolError("[empty] The command is empty; nothing was run.")
+    if "\0" in command or not encodable(command):
+        raise ToolError("[bad-command] The command holds a NUL or an invalid character; nothing was run.")
+    output = Output(hands)
+    limit_s = limit_of(timeout, hands.options)
+    try:
+        ended = await hands.workspace.spawner.run(
+            command,
+            cwd=hands.cwd,
+            env=hands.workspace.environment(hands.session),
+            sink=output,
+            timeout_s=limit_s,
+            output_bytes_max=hands.options.output_bytes_max,
+        )
+    except asyncio.CancelledError:
+        ended = Ended(None, cause="interrupt")
+    cwd_note, facts = left_in(hands, ended)
+    note = "\n".join(filter(None, (ending(ended, hands.options, limit_s), cwd_note)))
+    parts = output.parts(said(description or command)[:80], note)
+    if ended.cause == "interrupt":
+        return Outcome(parts, facts, "interrupted")
+    return Outcome(parts, facts, "ok" if ended.cause == "exit" and ended.code == 0 else "failed")
+
+
+def limit_of(timeout: int | None, options: ToolOptions) -> float:
+    """Seconds a command may take."""
+    if timeout is None:
+        return options.bash_timeout_s
+    if timeout <= 0:
+        raise ToolError("[bad-timeout] timeout is in milliseconds and must be above 0; nothing was run.")
+    return min(timeout / 1000, options.bash_timeout_max_s)
+
+
+def ending(ended: Ended, options: ToolOptions, limit_s: float) -> str:
+    """How it ended, in one bracketed line; '' for exit code 0."""
+    match ended.cause:
+        case "timeout":
+            most = int(options.bash_timeout_max_s * 1000)
+            return f"[timed out after {limit_s:g} s and was ended; timeout may be up to {most} ms]"
+        case "interrupt":
+            return "[interrupted by the user; the command was ended]"
+        case "flood":
+            return f"[ended: it printed more than {size_words(options.output_bytes_max)}]"
+        case "not_started":
+            return f"[could not be started: {ended.message or 'unknown reason'}]"
+    if ended.signal:
+        return f"[ended by signal {ended.signal}]"
+    words = {126: " (found but not executable)", 127: " (command not found)"}.get(ended.code or 0, "")
+    return f"[exit code {ended.code}{words}]" if ended.code else ""
+
+
+def left_in(hands: Hands, ended: Ended) -> tuple[str, tuple[AnyEvent, ...]]:
+    """A `cd` that the command ended with: a fact inside the roots, only a line outside."""
+    if not ended.cwd or ended.cwd == hands.cwd:
+        return "", ()
+    place = hands.workspace.look(ended.cwd, hands.cwd)
+    if place.real == hands.workspace.look(hands.cwd, hands.cwd).real:
+        return "", ()
+    if place.inside and place.kind == "folder" and encodable(place.path):
+        return f"[current folder is now {said(place.path)}]", (CwdSet(place.path),)
+    return f"[{said(ended.cwd)} is outside the session's folders: the current folder stays {said(hands.cwd)}]", ()
+
+
+def alone(arguments: Mapping[str, Any]) -> bool:
+    """Whether a call may run beside others."""
+    return reads_only(str(arguments.get("command", "")))
+
+
+BASH = make_tool(Bash, access="command", together=alone)

@@ -1,0 +1,73 @@
+"""A command's output while it runs: kept whole in a blob when it grows, both ends in memory, memory flat."""
+
+from collections.abc import Callable
+
+from longrein.events import AnyPart, Document, Text
+from longrein.store import BlobWriter
+from longrein.tools.port import Hands
+from longrein.tools.text import clean, cut_head, cut_tail
+
+SLACK = 4
+"""The tail may grow to this many times its size before it is cut, so that cutting costs little."""
+
+
+class Output:
+    """A sink for one command (`workspace.Sink`). `parts` ends it."""
+
+    def __init__(self, hands: Hands) -> None:
+        self.size_bytes = 0
+        self.lines = 0
+        self._options = hands.options
+        self._note: Callable[[bytes], None] = hands.note
+        self._new_blob = hands.blobs.new_blob
+        self._start = bytearray()
+        self._tail = bytearray()
+        self._writer: BlobWriter | None = None
+        self.lost = ""
+        """Why the rest of the output could not be kept (a full disk); '' when all was."""
+
+    def write(self, data: bytes) -> None:
+        """Take more output. Never raises: what cannot be kept is counted and said."""
+        self.size_bytes += len(data)
+        if self._writer is None and self.size_bytes <= self._options.output_inline_bytes:
+            self._start += data
+        else:
+            self._spill(data)
+        self._note(data)
+
+    def _spill(self, data: bytes) -> None:
+        if self._writer is None:
+            self._writer = self._new_blob()
+            data = bytes(self._start) + data
+            self._start = bytearray(data[: self._options.head_bytes + 1])
+        self.lines += data.count(b"\n")
+        self._keep_tail(data)
+        try:
+            if not self.lost:
+                self._writer.write(data)
+        except OSError as error:
+            self.lost = error.strerror or str(error)
+
+    def _keep_tail(self, data: bytes) -> None:
+        most = self._options.tail_bytes + 1
+        self._tail += data[-most:]
+        if len(self._tail) > SLACK * most:
+            del self._tail[:-most]
+
+    def parts(self, name: str, note: str) -> tuple[AnyPart, ...]:
+        """The output as content, with `note` (how the command ended; may be empty) after it."""
+        if self._writer is None:
+            text = clean(bytes(self._start)).rstrip("\n")
+            return (Text("\n".join(filter(None, (text, note))) or "(no output)"),)
+        lines = self.lines + (0 if self._tail.endswith(b"\n") else 1)
+        head = clean(cut_head(bytes(self._start), self._options.head_bytes))
+        tail = clean(cut_tail(bytes(self._tail), self._options.tail_bytes))
+        lost = f"[the output was not kept whole: {self.lost}]" if self.lost else ""
+        note = "\n".join(filter(None, (lost, note)))
+        document = Document(self._writer.finish(), "text/plain", self.size_bytes, name, lines, head, tail)
+        return (document, Text(note)) if note else (document,)
+
+    def discard(self) -> None:
+        """Forget a blob that nobody will name."""
+        if self._writer is not None:
+            self._writer.discard()

@@ -1,0 +1,179 @@
+"""`Read`: what a file holds, numbered, and a fact that says which content the model has seen."""
+
+from longrein.events import Document, FileSeen, Image, Text, ToolError, marker
+from longrein.tools.encoding import Decoded, decode, lines_of
+from longrein.tools.files import existing, keep, load, said
+from longrein.tools.media import binary_kind, is_pdf, picture
+from longrein.tools.port import Hands, Outcome
+from longrein.tools.registry import make_tool
+from longrein.tools.text import counted, cut_head, size_words, visible, wide_encoding
+from longrein.workspace import Place
+
+MEDIA_BYTES_MAX = 32 * 1024 * 1024
+"""Largest image or PDF given to a model; providers take less, their adapters shrink."""
+PREFIX_BYTES_MAX = 64 * 1024 * 1024
+"""How far into a file that is too large to be kept a line is looked for."""
+
+
+async def Read(hands: Hands, file_path: str, offset: int | None = None, limit: int | None = None) -> Outcome:
+    """Read a file. Read before you Edit or overwrite; read whole files rather than many small ranges.
+    Text comes as numbered lines, `number<TAB>line`; number and tab are not part of the file. A line without number
+    at the end is a note: how to read on, an unusual encoding. Images and PDFs are shown to you. Binary files are
+    refused. Independent reads go in one reply: they run side by side. Not for folders (Glob, or ls in Bash).
+
+    file_path: Absolute, or relative to the current folder.
+    offset: First line to read, from 1.
+    limit: How many lines; default 2000.
+    """
+    if (offset is not None and offset < 0) or (limit is not None and limit < 1):
+        raise ToolError("[bad-range] offset counts from 1 and limit must be at least 1.")
+    place = existing(hands, file_path)
+    first = max(offset or 1, 1)
+    count = limit or hands.options.read_lines_max
+    if place.size_bytes > hands.options.keep_bytes_max:
+        return read_large(hands, place, first, count)
+    data = load(hands, place)
+    if picture(data) or is_pdf(data):
+        return read_media(place, data, *keep(hands, data))
+    decoded = decode(data)
+    if decoded is None:
+        raise ToolError(binary(place, data, len(data)))
+    text, whole = page(hands, place, decoded, first, count)
+    digest, blob = keep(hands, data)
+    known = hands.versions.get(place.real)
+    whole = whole or (known is not None and known.whole and known.hash == digest)
+    return Outcome((Text(text),), (FileSeen(place.real, digest, blob, whole),))
+
+
+def page(hands: Hands, place: Place, decoded: Decoded, first: int, count: int) -> tuple[str, bool]:
+    """Numbered lines with the notes below them, and whether that is the whole file as it is."""
+    lines = lines_of(decoded.text)
+    if not lines:
+        return f"[{said(place.path)} is empty]", True
+    if first > len(lines):
+        raise ToolError(
+            f"[past-end] {said(place.path)} has only {counted(len(lines), 'line')}; offset {first} is past."
+        )
+    chosen, cut = fitting(hands, lines[first - 1 : first - 1 + count], first)
+    last = first + len(chosen) - 1
+    notes = notes_on(decoded)
+    if last < len(lines):
+        notes.append(f"lines {first}-{last} of {len(lines)}; read on with offset={last + 1}")
+    elif first > 1:
+        notes.append(f"lines {first}-{last}, the end of the file")
+    whole = first == 1 and last == len(lines) and not cut
+    return numbered(chosen, first, decoded.odd) + "".join(f"\n[{note}]" for note in notes), whole
+
+
+def numbered(lines: list[str], first: int, odd: bool) -> str:
+    """`number<TAB>line` each, control characters shown when there may be some."""
+    text = "\n".join([f"{number}\t{line}" for number, line in enumerate(lines, first)])
+    return visible(text) if odd else text
+
+
+def fitting(hands: Hands, lines: list[str], first: int) -> tuple[list[str], bool]:
+    """As many of `lines` as one result may hold, and whether one had to be cut."""
+    options = hands.options
+    chars = sum(map(len, lines))
+    if chars <= options.line_chars_max or max(map(len, lines)) <= options.line_chars_max:
+        cut = False
+    else:
+        cut = True
+        lines = [cut_line(hands, line, number) for number, line in enumerate(lines, first)]
+    if chars * 4 <= options.read_bytes_max:
+        return lines, cut
+    size = 0
+    for i, line in enumerate(lines):
+        size += len(line.encode("utf-8", "replace")) + len(str(first + i)) + 2
+        if size > options.read_bytes_max and i:
+            return lines[:i], cut
+    return lines, cut
+
+
+def cut_line(hands: Hands, line: str, number: int) -> str:
+    """A very long line, its end replaced by a marker that no tool writes into a file."""
+    most = hands.options.line_chars_max
+    if len(line) <= most:
+        return line
+    how = f"line {number} has {len(line):,} characters; for more: sed -n {number}p FILE | cut -c{most + 1}-{2 * most}"
+    return line[:most] + marker(hands.nonce, "cut", how)
+
+
+def notes_on(decoded: Decoded) -> list[str]:
+    """What is unusual about the encoding."""
+    words = decoded.style.words()
+    notes = [f"{words}; Edit and Write keep them"] if words else []
+    if decoded.odd and any("\udc80" <= char <= "\udcff" for char in decoded.text):
+        notes.append("bytes that are not UTF-8 are shown as \ufffd")
+    return notes
+
+
+def read_media(place: Place, data: bytes, digest: str, blob: str) -> Outcome:
+    """An image or a PDF document, by its blob."""
+    name = said(place.path.rpartition("/")[2])
+    seen = FileSeen(place.real, digest, blob)
+    image = picture(data)
+    if image is None:
+        text = f"[PDF document {name}, {size_words(len(data))}]"
+        return Outcome((Text(text), Document(blob, "application/pdf", len(data), name)), (seen,))
+    pixels = f", {image.width}x{image.height} pixels" if image.width else ""
+    text = f"[image {name}, {image.media}{pixels}, {size_words(len(data))}]"
+    return Outcome((Text(text), Image(blob, image.media, len(data), image.width, image.height)), (seen,))
+
+
+def binary(place: Place, data: bytes, size: int) -> str:
+    """The refusal for a file that is no text."""
+    name, kind = said(place.path), binary_kind(data)
+    return f"[binary] {name} is not text: {kind}, {size_words(size)}. Look into it with Bash (file, xxd, unzip -l …)."
+
+
+def read_large(hands: Hands, place: Place, first: int, count: int) -> Outcome:
+    """A file too large to be kept: only what the page needs is loaded, the hash comes from the workspace."""
+    head = load(hands, place, min(4 * hands.options.read_bytes_max, place.size_bytes))
+    if picture(head) or is_pdf(head):
+        return read_large_media(hands, place)
+    decoded = decode(whole_lines(head))
+    if decoded is None:
+        raise ToolError(binary(place, head, place.size_bytes))
+    lines = lines_of(decoded.text)
+    if len(lines) <= first + count and place.size_bytes > len(head):
+        wider = load(hands, place, PREFIX_BYTES_MAX)
+        decoded = decode(whole_lines(wider)) or decoded
+        lines = lines_of(decoded.text)
+    text = large_page(hands, place, decoded, lines, (first, count))
+    return Outcome.of(text, FileSeen(place.real, hands.workspace.hash(place.real), whole=False))
+
+
+def whole_lines(data: bytes) -> bytes:
+    """The start of a file without a last line that may be cut."""
+    if wide_encoding(data):
+        return data[: len(data) // 2 * 2]
+    return data[: data.rfind(b"\n") + 1] or cut_head(data, len(data) - 1)
+
+
+def large_page(hands: Hands, place: Place, decoded: Decoded, lines: list[str], span: tuple[int, int]) -> str:
+    """Numbered lines of a large file, and how to read on."""
+    first, count = span
+    if first > len(lines):
+        raise ToolError(
+            f"[too-large] {said(place.path)} has {size_words(place.size_bytes)}; line {first} is too far in. "
+            f"Use Bash: sed -n '{first},{first + 200}p', tail or grep."
+        )
+    chosen, _ = fitting(hands, lines[first - 1 : first - 1 + count], first)
+    last = first + len(chosen) - 1
+    note = (
+        f"lines {first}-{last} of a file of {size_words(place.size_bytes)}; read on with offset={last + 1}, or use Grep"
+    )
+    return numbered(chosen, first, decoded.odd) + f"\n[{note}]"
+
+
+def read_large_media(hands: Hands, place: Place) -> Outcome:
+    """An image or PDF above the size that is kept as a file's content; the part's blob is kept all the same."""
+    if place.size_bytes > MEDIA_BYTES_MAX:
+        raise ToolError(f"[too-large] {said(place.path)} has {size_words(place.size_bytes)}; make it smaller first.")
+    data = load(hands, place)
+    blob = hands.blobs.put_blob(data)
+    return read_media(place, data, blob, blob)
+
+
+READ = make_tool(Read, access="read", together=True, paths=[("file_path", False)])

@@ -1,0 +1,60 @@
+"""`TodoWrite`: the whole todo list, replaced. The log keeps it; every compaction carries it over."""
+
+from typing import Any, Literal, NotRequired, TypedDict
+
+from longrein.events import Todo, TodoSet, ToolError
+from longrein.tools.port import Hands, Outcome
+from longrein.tools.registry import make_tool
+
+TODOS_MAX = 20
+"""More are no plan."""
+
+
+class TodoItem(TypedDict):
+    """One task.
+
+    content: What to do, in the imperative.
+    activeForm: The same while it is done ("Running tests").
+    """
+
+    content: str
+    status: Literal["pending", "in_progress", "completed"]
+    activeForm: NotRequired[str]
+
+
+async def TodoWrite(hands: Hands, todos: list[TodoItem]) -> Outcome:
+    """Replace the todo list, which the user sees and which outlives every compaction. For work of three steps or
+    more, or several requests at once; not for one simple thing. Keep one task in_progress, and mark each completed
+    when it is really done and checked, not in batches at the end. Send the whole list each time, at most 20 tasks.
+
+    todos: The whole list, in order.
+    """
+    if len(todos) > TODOS_MAX:
+        raise ToolError(f"[too-many] {len(todos)} todos; at most {TODOS_MAX}. Join small ones. The list is unchanged.")
+    if any(not item["content"].strip() for item in todos):
+        raise ToolError("[empty] A todo has no content. The list is unchanged.")
+    new = tuple(as_todo(item) for item in todos)
+    active = [todo.content for todo in new if todo.status == "in_progress"]
+    if len(active) > 1:
+        raise ToolError(f"[two-active] {len(active)} todos are in_progress; at most one may be. The list is unchanged.")
+    if new == hands.todos:
+        return Outcome.of("The todo list is that already.")
+    return Outcome.of(summary(new), TodoSet(new))
+
+
+def as_todo(item: TodoItem | dict[str, Any]) -> Todo:
+    """The value for the log."""
+    return Todo(item["content"], item["status"], item.get("activeForm", ""))
+
+
+def summary(todos: tuple[Todo, ...]) -> str:
+    """`Todo list set: 1 done, 1 in progress, 3 to do.`"""
+    if not todos:
+        return "Todo list cleared."
+    words = {"completed": "done", "in_progress": "in progress", "pending": "to do"}
+    counts = {status: sum(todo.status == status for todo in todos) for status in words}
+    said = ", ".join(f"{count} {words[status]}" for status, count in counts.items() if count)
+    return f"Todo list set: {said}."
+
+
+TODO_WRITE = make_tool(TodoWrite, access="none")

@@ -1,0 +1,88 @@
+"""`Write`: a whole file. It never replaces what the model has not seen as it is now."""
+
+from hashlib import sha256
+
+from longrein.events import ToolError
+from longrein.tools.encoding import PLAIN_STYLE, Style, decode, lines_of
+from longrein.tools.files import find, load, refuse_marker, said, save
+from longrein.tools.port import Hands, Outcome
+from longrein.tools.registry import make_tool
+from longrein.tools.text import counted, size_words
+from longrein.workspace import Place
+
+
+async def Write(hands: Hands, file_path: str, content: str) -> Outcome:
+    """Create a file, or replace all of an existing one that you have Read. To change a part use Edit. Folders are
+    made. Line ends, byte order mark and mode of an existing file are kept. Never copy markers, line numbers or
+    placeholders into content: write real, complete text. Do not create files that nobody asked for.
+
+    file_path: Absolute, or relative to the current folder.
+    content: The whole new content.
+    """
+    refuse_marker(hands, content, file_path)
+    place = find(hands, file_path)
+    refuse_place(place)
+    if place.kind == "":
+        fact = save(hands, place, encoded(place, content, PLAIN_STYLE), "")
+        return Outcome.of(f"Created {said(place.path)} ({measured(content)}).", fact)
+    before = load(hands, place)
+    digest = refuse_unseen(hands, place, before)
+    decoded = decode(before)
+    style = decoded.style if decoded and before else PLAIN_STYLE
+    data = encoded(place, restyled(content, style), style)
+    if data == before:
+        return Outcome.of(f"{said(place.path)} has exactly this content already; nothing was written.")
+    fact = save(hands, place, data, digest)
+    kept = f" Kept: {style.words()}." if style.words() else ""
+    return Outcome.of(f"Replaced {said(place.path)} ({measured(content)}).{kept}", fact)
+
+
+def refuse_place(place: Place) -> None:
+    """Refuse what no file tool may write: folders, devices, the insides of version control."""
+    if place.kind in ("folder", "other"):
+        raise ToolError(f"[not-a-file] {said(place.path)} is a {'folder' if place.kind == 'folder' else 'device'}.")
+    inner = {".git", ".hg", ".svn"}.intersection(place.path.split("/") + place.real.split("/"))
+    if inner:
+        text = (
+            f"[ignored-path] {said(place.path)} lies in {min(inner)}, which only version control may change; use git."
+        )
+        raise ToolError(text)
+
+
+def refuse_unseen(hands: Hands, place: Place, data: bytes) -> str:
+    """Refuse a file that was never read or is not what was read; gives its hash. Identity is content, not time."""
+    known = hands.versions.get(place.real)
+    if known is None or not known.hash:
+        raise ToolError(
+            f"[not-read] {said(place.path)} exists and you have not read it. Read it first, then try again."
+        )
+    digest = sha256(data).hexdigest()
+    if digest != known.hash:
+        text = f"[changed] {said(place.path)} has changed since you read it; nothing was written. Read it again first."
+        raise ToolError(text)
+    return digest
+
+
+def restyled(text: str, style: Style) -> str:
+    """`text` with the line ends of the file it goes into."""
+    return text if style.eol == "\n" or style.mixed else text.replace("\r\n", "\n").replace("\n", style.eol)
+
+
+def encoded(place: Place, text: str, style: Style) -> bytes:
+    """Bytes of `text`. Refuses characters that the file's encoding does not have."""
+    try:
+        return style.encode(text)
+    except UnicodeEncodeError as error:
+        char = ascii(text[error.start : error.start + 1])
+        raise ToolError(
+            f"[encoding] {said(place.path)} is {style.words() or 'UTF-8'}, which has no {char}; nothing was written. "
+            "Leave the character out, or convert the file with Bash (iconv) first."
+        ) from None
+
+
+def measured(content: str) -> str:
+    """Size for a confirmation."""
+    return f"{counted(len(lines_of(content)), 'line')}, {size_words(len(content.encode('utf-8', 'replace')))}"
+
+
+WRITE = make_tool(Write, access="write", paths=[("file_path", True)])

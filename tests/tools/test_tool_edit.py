@@ -1,0 +1,298 @@
+"""`Edit`: its refusals, each with its own code word, and that nothing but the change changes."""
+
+import os
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from longrein.events import FileChanged, marker
+from longrein.tools import FileVersion
+from longrein.tools.confirm import shown_change
+from longrein.tools.encoding import decode
+from longrein.tools.replace import replaced, sites_of
+
+pytestmark = pytest.mark.anyio
+
+CODE = "def f():\n    return 1\n\n\ndef g():\n    return 1\n"
+
+
+async def refused(desk: Any, name: str, old: str, new: str, expected: str, **more: Any) -> None:
+    """The edit is refused with this text, and the disk is as it was."""
+    path = desk.root / name
+    before = path.read_bytes() if path.is_file() else None
+    text = await desk.call("Edit", file_path=name, old_string=old, new_string=new, **more)
+    assert text.replace(str(desk.root), "ROOT") == expected
+    assert desk.last.status == "failed"
+    assert desk.last.facts == ()
+    assert (path.read_bytes() if path.is_file() else None) == before
+
+
+async def edited(desk: Any, content: bytes, old: str, new: str, **more: Any) -> bytes:
+    """The bytes of a file after it was read and edited."""
+    path = desk.file("a.txt", content)
+    await desk.call("Read", file_path="a.txt")
+    text = await desk.call("Edit", file_path="a.txt", old_string=old, new_string=new, **more)
+    assert desk.last.status == "ok", text
+    return path.read_bytes()
+
+
+# --- E22: nine checks, nine code words ---------------------------------------------------------------------------
+
+
+async def test_E22_same(desk: Any) -> None:
+    desk.file("a.py", CODE)
+    await refused(desk, "a.py", "x", "x", "[same] old_string and new_string are equal; nothing to do.")
+
+
+async def test_E22_ignored_path(desk: Any) -> None:
+    desk.file(".git/config", "[core]\n")
+    expected = "[ignored-path] ROOT/.git/config lies in .git, which only version control may change; use git."
+    await refused(desk, ".git/config", "[core]", "[x]", expected)
+
+
+async def test_E22_create_over_non_empty(desk: Any) -> None:
+    desk.file("a.py", CODE)
+    await desk.call("Read", file_path="a.py")
+    expected = "[exists] ROOT/a.py exists and is not empty; give the text to replace as old_string."
+    await refused(desk, "a.py", "", "x", expected)
+
+
+async def test_E22_create(desk: Any) -> None:
+    text = await desk.call("Edit", file_path="new/b.py", old_string="", new_string="x = 1\n")
+    assert text == f"Created {desk.root}/new/b.py (1 line, 6 bytes)."
+    assert (desk.root / "new/b.py").read_text() == "x = 1\n"
+    await desk.call("Edit", file_path="new/b.py", old_string="1", new_string="2")
+    assert (desk.root / "new/b.py").read_text() == "x = 2\n"
+
+
+async def test_E22_not_found_with_suggestion(desk: Any) -> None:
+    desk.file("parser.py", CODE)
+    expected = "[not-found] No such file: ROOT/parsr.py. Did you mean ROOT/parser.py?"
+    await refused(desk, "parsr.py", "a", "b", expected)
+
+
+async def test_E22_notebook(desk: Any) -> None:
+    desk.file("a.ipynb", "{}")
+    expected = (
+        "[notebook] ROOT/a.ipynb is a notebook: its cells are JSON, which text edits break. "
+        "Change it with Bash and a few lines of Python (json), or Write the whole file."
+    )
+    await refused(desk, "a.ipynb", "{}", "[]", expected)
+
+
+async def test_E22_not_read(desk: Any) -> None:
+    desk.file("a.py", CODE)
+    expected = "[not-read] ROOT/a.py exists and you have not read it. Read it first, then try again."
+    await refused(desk, "a.py", "def f", "def h", expected)
+
+
+async def test_E22_changed_since_read(desk: Any) -> None:
+    """R079: also by a command of ours, and within the same second with the same size and time."""
+    path = desk.file("a.py", CODE)
+    await desk.call("Read", file_path="a.py")
+    times = (path.stat().st_atime_ns, path.stat().st_mtime_ns)
+    await desk.call("Bash", command="sed -i s/1/2/ a.py")
+    os.utime(path, ns=times)
+    expected = "[changed] ROOT/a.py has changed since you read it; nothing was written. Read it again first."
+    await refused(desk, "a.py", "def f", "def h", expected)
+
+
+async def test_E22_touched_but_equal_is_fine(desk: Any) -> None:
+    """Identity is the content, not the time."""
+    path = desk.file("a.py", CODE)
+    await desk.call("Read", file_path="a.py")
+    os.utime(path, ns=(1, 1))
+    await desk.call("Edit", file_path="a.py", old_string="def f", new_string="def h")
+    assert desk.last.status == "ok"
+
+
+async def test_E22_no_match(desk: Any) -> None:
+    desk.file("a.py", CODE)
+    await desk.call("Read", file_path="a.py")
+    for old, hint in [
+        ("def ff():\n    return 1", "The closest match is at line 1: `def f():`"),
+        ("def f():\n\treturn 1", "Lines 1-2 differ from it only in blanks or tabs. Line 1 is `def f():`"),
+        (
+            "1\tdef f():\n2\t    return 1",
+            "It is there without the line numbers of Read: leave out the numbers and tabs.",
+        ),
+        ("class Zebra(Animal): ...", "No line is like it. Read the file again."),
+    ]:
+        await refused(desk, "a.py", old, "x", f"[no-match] old_string is not in ROOT/a.py. {hint}")
+
+
+async def test_E22_not_unique(desk: Any) -> None:
+    desk.file("a.py", CODE)
+    await desk.call("Read", file_path="a.py")
+    advice = "nothing was changed. Take in more of the lines around it, or set replace_all."
+    expected = f"[not-unique] old_string stands 2 times, at lines 2, 6 of ROOT/a.py; {advice}"
+    await refused(desk, "a.py", "return 1", "return 2", expected)
+    desk.file("b.py", "aaa\n")
+    await desk.call("Read", file_path="b.py")
+    expected = f"[not-unique] old_string overlaps itself at line 1 of ROOT/b.py; {advice}"
+    await refused(desk, "b.py", "aa", "b", expected)
+
+
+# --- the other refusals ------------------------------------------------------------------------------------------
+
+
+async def test_law_4_markers_are_refused(desk: Any) -> None:
+    desk.file("a.py", CODE)
+    await desk.call("Read", file_path="a.py")
+    text = "x = " + marker("5e1f0c", "cleared", "r12")
+    for name, arguments in [
+        ("Edit", {"file_path": "a.py", "old_string": "def f", "new_string": text}),
+        ("Edit", {"file_path": "a.py", "old_string": text, "new_string": "x"}),
+        ("Write", {"file_path": "b.py", "content": text}),
+        ("Bash", {"command": f"cat > b.py <<X\n{text}\nX"}),
+    ]:
+        said = await desk.call(name, **arguments)
+        assert said == (
+            "[marker] The text holds a longrein marker, which stands for content that was cut, cleared or secret. "
+            "Nothing was done. Get the real bytes with Recall (the handle is in or beside the marker) or Read, "
+            "and send the call again with them."
+        )
+    assert sorted(os.listdir(desk.root)) == ["a.py"]
+    other = marker("another", "cleared", "r12")
+    await desk.call("Write", file_path="b.py", content=other)
+    assert (desk.root / "b.py").read_text() == other
+
+
+async def test_refusals_of_places(desk: Any) -> None:
+    desk.file("bin", b"\x7fELF\0\0")
+    desk.file("empty", "")
+    await desk.call("Read", file_path="empty")
+    desk.versions[f"{desk.root}/bin"] = FileVersion(desk.workspace.hash(f"{desk.root}/bin"), True)
+    await refused(desk, "bin", "E", "F", "[binary] ROOT/bin is not text: ELF program.")
+    await refused(desk, ".", "E", "F", "[not-a-file] ROOT is a folder.")
+    await refused(desk, "a\0b", "E", "F", "[bad-path] ab is no usable path; give the path of a file.")
+    await refused(
+        desk, "no/such", "E", "F", "[not-found] No such file: ROOT/no/such; its folder does not exist either."
+    )
+    await refused(
+        desk, "empty", "E", "F", "[no-match] old_string is not in ROOT/empty. No line is like it. Read the file again."
+    )
+
+
+async def test_changed_between_check_and_rename(desk: Any) -> None:
+    """R079: somebody else writes in the last instant; both versions are safe."""
+    path = desk.file("a.py", CODE)
+    await desk.call("Read", file_path="a.py")
+    write = desk.workspace.write
+
+    def late(*args: Any, **kw: Any) -> None:
+        path.write_text("theirs\n")
+        write(*args, **kw)
+
+    desk.workspace.write = late
+    text = await desk.call("Edit", file_path="a.py", old_string="def f", new_string="def h")
+    assert text == f"[changed] {path} was changed by somebody else just now; nothing was written. Read it again."
+    assert path.read_text() == "theirs\n"
+
+
+async def test_characters_the_file_cannot_hold(desk: Any) -> None:
+    desk.file("l1.txt", "caf\xe9 und \xfc\n".encode("latin-1"))
+    await desk.call("Read", file_path="l1.txt")
+    expected = (
+        "[encoding] ROOT/l1.txt is Latin-1 or unknown 8-bit encoding, which has no '\\u4e2d'; nothing was written. "
+        "Leave the character out, or convert the file with Bash (iconv) first."
+    )
+    await refused(desk, "l1.txt", "und", "\u4e2d", expected)
+
+
+# --- bytes -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("before", "old", "new", "after"),
+    [
+        (b"a\r\nb\r\nc\r\n", "b", "B", b"a\r\nB\r\nc\r\n"),  # R081
+        (b"a\r\nb\r\nc\r\n", "a\nb\n", "a\nx\ny\n", b"a\r\nx\r\ny\r\nc\r\n"),
+        (b"a\r\nb\r\nc\r\n", "a\r\nb", "x\r\ny", b"x\r\ny\r\nc\r\n"),
+        (b"a\r\nb\nc\r\n", "b", "b\nb2", b"a\r\nb\nb2\nc\r\n"),
+        (b"a\rb\rc", "a\nb", "x\ny", b"x\ry\rc"),
+        (b"a\nb\n", "a\r\nb", "x\r\ny", b"x\ny\n"),
+        (b"no end", "end", "stop", b"no stop"),
+        (b"\xef\xbb\xbfa = 1\n", "a = 1", "b = 2", b"\xef\xbb\xbfb = 2\n"),
+        ("\ufeffa = 中\r\n".encode("utf-16-le"), "中", "文", "\ufeffa = 文\r\n".encode("utf-16-le")),
+        ("a = b\n".encode("utf-16-be"), "b", "é", "a = é\n".encode("utf-16-be")),
+        ("né à côté, café\n".encode("latin-1"), "côté", "ombré", "né à ombré, café\n".encode("latin-1")),
+        ("中文 \xff 字\n".encode().replace(b"\xc3\xbf", b"\xff"), "字", "word", "中文 ".encode() + b"\xff word\n"),
+        (b"tab\tx\x0c\x1b[0m\n", "x", "y", b"tab\ty\x0c\x1b[0m\n"),
+    ],
+)  # fmt: skip
+async def test_only_the_change_changes(desk: Any, before: bytes, old: str, new: str, after: bytes) -> None:
+    assert await edited(desk, before, old, new) == after
+
+
+async def test_several_edits_in_a_row_need_one_read(desk: Any) -> None:
+    path = desk.file("a.py", CODE)
+    await desk.call("Read", file_path="a.py")
+    await desk.call("Edit", file_path="a.py", old_string="def f", new_string="def h")
+    before = desk.versions[str(path)].hash
+    await desk.call("Edit", file_path="a.py", old_string="return 1", new_string="return 3", replace_all=True)
+    fact = desk.last.facts[0]
+    assert fact == FileChanged(str(path), desk.workspace.hash(str(path)), "agent", fact.hash, before)
+    assert desk.blobs.read_blob(fact.blob).decode() == CODE.replace("def f", "def h").replace("1", "3")
+
+
+@given(data=st.data())
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_replacing_equals_the_reference(data: Any) -> None:
+    """With line ends of one kind, replacing is what `str.replace` does with the same line ends; bytes round-trip."""
+    letters = st.text(alphabet="ab\n é中", max_size=30)
+    eol = data.draw(st.sampled_from(["\n", "\r\n", "\r"]))
+    text, new = data.draw(letters) + "\n", data.draw(letters)
+    start = data.draw(st.integers(0, len(text)))
+    old = text[start : data.draw(st.integers(start, len(text)))] or "a"
+    ours = text.replace("\n", eol)
+    found = decode(ours.encode())
+    assert found is not None
+    assert found.style.encode(found.text) == ours.encode()
+    sites = sites_of(found.text, old, new, eol)
+    assert replaced(found.text, sites) == text.replace(old, new).replace("\n", eol)
+    assert len(sites) == text.count(old)
+    for site in sites:
+        assert shown_change(found.text, site)
+
+
+@given(st.binary(max_size=60))
+@settings(max_examples=300, deadline=None)
+def test_decoding_is_lossless(data: bytes) -> None:
+    found = decode(data)
+    if found is not None:
+        assert found.style.encode(found.text) == data
+
+
+# --- what the model is shown -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "shown"),
+    [
+        ("three", "3", " 1\tone\n 2\ttwo\n-3\tthree\n+3\t3\n 4\tfour\n 5\tfive"),
+        ("three\n", "", " 1\tone\n 2\ttwo\n-3\tthree\n 3\tfour\n 4\tfive"),
+        ("three\n", "3\n3b\n", " 1\tone\n 2\ttwo\n-3\tthree\n+3\t3\n+4\t3b\n 5\tfour\n 6\tfive"),
+        ("one\ntwo\nthree", "one\n2\nthree", " 1\tone\n-2\ttwo\n+2\t2\n 3\tthree\n 4\tfour"),
+        ("three\nfour", "three and four", " 1\tone\n 2\ttwo\n-3\tthree\n-4\tfour\n+3\tthree and four\n 4\tfive"),
+        ("three\nfour\n", "34", " 1\tone\n 2\ttwo\n-3\tthree\n-4\tfour\n-5\tfive\n+3\t34five"),
+    ],
+)  # fmt: skip
+async def test_a_confirmation_shows_the_lines(desk: Any, old: str, new: str, shown: str) -> None:
+    path = desk.file("n.txt", "one\ntwo\nthree\nfour\nfive\n")
+    await desk.call("Read", file_path="n.txt")
+    text = await desk.call("Edit", file_path="n.txt", old_string=old, new_string=new)
+    rows = [f"{row[0]}{row[1:]}" for row in shown.split("\n")]
+    expected = "\n".join(f"{row[1:].split(chr(9))[0]}{row[0]}\t{row.split(chr(9))[1]}" for row in rows)
+    assert text == f"Edited {path}.\n{expected}"
+
+
+async def test_many_places(desk: Any) -> None:
+    path = desk.file("n.txt", "x\n" * 5)
+    await desk.call("Read", file_path="n.txt")
+    text = await desk.call("Edit", file_path="n.txt", old_string="x\n", new_string="y\nz\n", replace_all=True)
+    assert text.startswith(f"Edited {path} in 5 places.\n1-\tx\n1+\ty\n2+\tz\n3 \tx\n4 \tx\n")
+    assert text.endswith("… and 2 more")
+    assert path.read_text() == "y\nz\n" * 5
