@@ -1,1 +1,7 @@
-"""frontends.headless"""
+"""Headless: one prompt (or a stream of them) in, text or JSON lines out, nobody there to ask."""
+
+from longrein.frontends.headless.facts import SessionFacts, Style
+from longrein.frontends.headless.output import Output
+from longrein.frontends.headless.run import run_headless
+
+__all__ = ["Output", "SessionFacts", "Style", "run_headless"]

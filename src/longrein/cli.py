@@ -1,0 +1,156 @@
+"""The hall's door: argv and stdin become `Options`, `app` does the work, an error becomes one line and an exit code."""
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import msgspec
+
+from longrein.events import LongreinError, UsageError
+from longrein.frontends.argv import Parsed, parse
+from longrein.frontends.flags import MAIN
+from longrein.frontends.help import help_page
+from longrein.frontends.options import Options, options_of
+from longrein.frontends.stdin import STDIN_WAIT_S, read_piped
+
+
+class App(Protocol):
+    """What builds the parts and runs them: the module `longrein.app`. Each function gives the exit code."""
+
+    def run_print(self, options: Options, /) -> int:
+        """One headless run. `options.prompt` is empty only with `-c` or `-r`, or with stream-json input."""
+        ...
+
+    def run_interactive(self, options: Options, /) -> int:
+        """The terminal."""
+        ...
+
+    def run_demo(self, argv: Sequence[str], /) -> int:
+        """The demo."""
+        ...
+
+    def run_sessions(self, options: Options, /, json: bool) -> int:
+        """The list of sessions."""
+        ...
+
+    def run_export(self, options: Options, /, session: str, format: str, out: str) -> int:  # noqa: A002
+        """Session `session` (id or its beginning) as `jsonl` or `transcript`, into file `out` ('' for stdout)."""
+        ...
+
+    def run_doctor(self, options: Options, /) -> int:
+        """What is here and what is missing."""
+        ...
+
+
+def main(argv: Sequence[str], app: App) -> int:
+    """Run `longrein ARGV` and give its exit code. Expected errors are one line on stderr, never a traceback."""
+    try:
+        return _dispatch(parse(argv), app)
+    except LongreinError as error:
+        say(str(error))
+        return error.exit_code
+    except BrokenPipeError:
+        return 1  # whoever read our output has gone; there is nobody to tell
+    except KeyboardInterrupt:
+        return 130
+
+
+def say(line: str) -> None:
+    """One line for the person, on stderr, whatever the locale; nothing when stderr is gone."""
+    data = f"longrein: {line}\n".encode("utf-8", "replace")
+    try:
+        os.write(2, data)
+    except OSError:
+        return
+
+
+def _dispatch(parsed: Parsed, app: App) -> int:
+    values = parsed.values
+    if values.get("help"):
+        return _show(help_page(parsed.command, _columns()))
+    if values.get("version"):
+        return _show(f"longrein {_version()}\n")
+    if parsed.command is MAIN:
+        return _run(parsed, app)
+    options = options_of({"state_dir": values.get("state_dir", "")})
+    match parsed.command.name:
+        case "sessions":
+            return app.run_sessions(options, json=values.get("json", False))
+        case "export":
+            return app.run_export(
+                options, session=parsed.words[0], format=values.get("format", "jsonl"), out=values.get("output", "")
+            )
+        case "doctor":
+            return app.run_doctor(options)
+        case _:
+            return app.run_demo(parsed.words)
+
+
+def _run(parsed: Parsed, app: App) -> int:
+    options = options_of(parsed.values)
+    prompt = clean(parsed.words[0]) if parsed.words else ""
+    if not options.print:
+        return app.run_interactive(msgspec.structs.replace(options, prompt=prompt))
+    resumes = options.continue_newest or options.resume is not None
+    if options.input_format == "text":
+        prompt = with_stdin(prompt, lambda wait_s: read_piped(0, wait_s=wait_s, say=say), needed=not resumes)
+    if not prompt.strip() and not resumes and options.input_format == "text":
+        raise UsageError('the prompt is empty: write longrein -p "…" or pipe text in')
+    return app.run_print(msgspec.structs.replace(options, prompt=prompt))
+
+
+def with_stdin(prompt: str, read: Callable[[float | None], bytes], *, needed: bool) -> str:
+    """`prompt` and what `read` brings, a blank line between. `read` gets how long to wait for the first byte, or None.
+
+    With the prompt `-`, or without one where it is `needed`, stdin *is* the prompt: then there is no limit.
+    """
+    wait_s = None if prompt == "-" or (needed and not prompt.strip()) else STDIN_WAIT_S
+    prompt = "" if prompt == "-" else prompt
+    piped = read(wait_s).decode("utf-8", "replace")
+    return "\n\n".join(filter(str.strip, (prompt, piped)))
+
+
+def clean(text: str) -> str:
+    """`text` from argv as valid Unicode: bytes that are no UTF-8 become the replacement character."""
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+def _show(text: str) -> int:
+    data = text.encode()
+    while data:
+        data = data[os.write(1, data) :]
+    return 0
+
+
+def _columns() -> int:
+    try:
+        return min(os.get_terminal_size(1).columns or 100, 120)
+    except OSError:
+        return 100
+
+
+def _version() -> str:
+    from importlib.metadata import version
+
+    return version("longrein")
+
+
+def own_the_three(fds: Sequence[int] = (0, 1, 2)) -> None:
+    """Fill stdin, stdout or stderr with /dev/null where it is closed, so that no database gets its number."""
+    for fd in fds:
+        try:
+            os.fstat(fd)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+
+
+def blame_ourselves() -> None:
+    """After the traceback of a bug of ours, say what it is and that nothing is lost."""
+    shown = sys.excepthook
+
+    def hook(*error: object) -> None:
+        shown(*error)  # type: ignore[arg-type]
+        say("this is a bug in longrein, please report it; the session is saved, `longrein -c` goes on with it")
+
+    sys.excepthook = hook

@@ -1,0 +1,237 @@
+"""The flags of the command line, each declared once: the parser, the help and the refusals are all read off this."""
+
+from collections.abc import Mapping
+from typing import Literal
+
+import msgspec
+
+Kind = Literal["switch", "word", "maybe", "rules", "words", "count", "money"]
+"""`maybe` may stand without its value; `rules` are split at commas and blanks; `words` may be given several times."""
+
+
+class Flag(msgspec.Struct, frozen=True):
+    """One flag."""
+
+    names: tuple[str, ...]
+    """Spellings, the one to show in messages last."""
+    field: str
+    """Field of the result it sets."""
+    kind: Kind
+    """What its value is."""
+    help: str
+    """One line for the help page."""
+    group: str = ""
+    """Heading it stands under."""
+    metavar: str = ""
+    """What its value is called; '' for switches."""
+    choices: tuple[str, ...] = ()
+    """Allowed values; () for any."""
+
+    @property
+    def name(self) -> str:
+        """The spelling used in messages."""
+        return self.names[-1]
+
+
+class Command(msgspec.Struct, frozen=True):
+    """`longrein` itself or one of its subcommands."""
+
+    name: str
+    """'' for longrein itself."""
+    usage: str
+    """What follows the name."""
+    help: str
+    """What it does."""
+    flags: tuple[Flag, ...]
+    """Its flags."""
+    words_max: int
+    """Words it takes beside flags; -1 for whatever follows, untouched."""
+    words_min: int = 0
+    """Words it needs."""
+
+
+STATE = "Settings and state"
+STATE_DIR = Flag(("--state-dir",), "state_dir", "word", "where sessions are kept (LONGREIN_STATE_DIR)", STATE, "DIR")
+HELP = Flag(("-h", "--help"), "help", "switch", "show this page and exit", STATE)
+
+MODES = ("default", "acceptEdits", "plan", "bypassPermissions")
+
+_RUN, _WHICH, _MAY, _HOW = "Headless runs", "Which session", "What it may do", "Model and instructions"
+
+MAIN = Command(
+    "",
+    "[FLAGS] [PROMPT]",
+    "A coding agent for the terminal. Without -p it is interactive and PROMPT is its first message.",
+    (
+        Flag(("-p", "--print"), "print", "switch", "answer PROMPT (and what is piped in) on stdout, then exit", _RUN),
+        Flag(
+            ("--output-format",),
+            "output_format",
+            "word",
+            "text: the answer; json: one result object; stream-json: a line for each thing that happens",
+            _RUN,
+            "FORMAT",
+            ("text", "json", "stream-json"),
+        ),
+        Flag(
+            ("--input-format",),
+            "input_format",
+            "word",
+            "text: stdin is added to PROMPT; stream-json: each line of stdin is a user message",
+            _RUN,
+            "FORMAT",
+            ("text", "stream-json"),
+        ),
+        Flag(
+            ("--include-partial-messages",),
+            "include_partial_messages",
+            "switch",
+            "stream-json: also the reply while it grows",
+            _RUN,
+        ),
+        Flag(("--verbose",), "verbose", "switch", "progress on stderr, a line for each call", _RUN),
+        Flag(("--max-turns",), "max_turns", "count", "stop before the request after N; exit code 4", _RUN, "N"),
+        Flag(
+            ("--max-budget-usd",), "max_budget_usd", "money", "stop before spending more; exit code 4", _RUN, "DOLLARS"
+        ),
+        Flag(("-c", "--continue"), "continue_newest", "switch", "go on with the newest session of this folder", _WHICH),
+        Flag(
+            ("-r", "--resume"),
+            "resume",
+            "maybe",
+            "go on with this session (the beginning of its id is enough); without ID, choose",
+            _WHICH,
+            "ID",
+        ),
+        Flag(("--fork-session",), "fork_session", "switch", "with -c or -r: go on in a copy", _WHICH),
+        Flag(("--session-id",), "session_id", "word", "the id a new session is to have", _WHICH, "UUID"),
+        Flag(
+            ("--permission-mode",),
+            "permission_mode",
+            "word",
+            "default: asks before writes and commands; acceptEdits: asks before commands; plan: changes nothing; "
+            "bypassPermissions: never asks",
+            _MAY,
+            "MODE",
+            MODES,
+        ),
+        Flag(
+            ("--allowed-tools", "--allowedTools"),
+            "allowed_tools",
+            "rules",
+            "do not ask for these, such as 'Edit,Bash(git status)'",
+            _MAY,
+            "RULES",
+        ),
+        Flag(
+            ("--disallowed-tools", "--disallowedTools"),
+            "disallowed_tools",
+            "rules",
+            "never allow these, whatever else allows them",
+            _MAY,
+            "RULES",
+        ),
+        Flag(
+            ("--dangerously-skip-permissions",),
+            "skip_permissions",
+            "switch",
+            "the same as --permission-mode bypassPermissions",
+            _MAY,
+        ),
+        Flag(("--add-dir",), "add_dirs", "words", "a further folder to work in; may be given again", _MAY, "DIR"),
+        Flag(("--model",), "model", "word", "such as anthropic/claude-sonnet-4-5", _HOW, "PROVIDER/MODEL"),
+        Flag(("--system-prompt",), "system_prompt", "word", "in place of longrein's own", _HOW, "TEXT"),
+        Flag(("--append-system-prompt",), "append_system_prompt", "word", "after longrein's own", _HOW, "TEXT"),
+        Flag(
+            ("--profile",),
+            "profile",
+            "word",
+            "context policy; seed: the plainest one",
+            _HOW,
+            "NAME",
+            ("default", "seed"),
+        ),
+        STATE_DIR,
+        Flag(("-v", "--version"), "version", "switch", "show the version and exit", STATE),
+        HELP,
+    ),
+    1,
+)
+
+COMMANDS: Mapping[str, Command] = {
+    c.name: c
+    for c in (
+        MAIN,
+        Command(
+            "sessions",
+            "[FLAGS]",
+            "List the sessions on this machine, newest first.",
+            (Flag(("--json",), "json", "switch", "one JSON array", STATE), STATE_DIR, HELP),
+            0,
+        ),
+        Command(
+            "export",
+            "ID [FLAGS]",
+            "Write a session out, every byte of it.",
+            (
+                Flag(
+                    ("--format",),
+                    "format",
+                    "word",
+                    "jsonl: every entry of the log; transcript: the conversation as providers spell it",
+                    STATE,
+                    "FORMAT",
+                    ("jsonl", "transcript"),
+                ),
+                Flag(("-o", "--output"), "output", "word", "write here and not to stdout", STATE, "FILE"),
+                STATE_DIR,
+                HELP,
+            ),
+            1,
+            1,
+        ),
+        Command("doctor", "[FLAGS]", "Say what longrein finds here and what is missing.", (STATE_DIR, HELP), 0),
+        Command("demo", "", "Watch a real small job, offline and without a key.", (HELP,), -1),
+    )
+}
+
+NOT_YET = frozenset(
+    (
+        "--no-session-persistence",
+        "--json-schema",
+        "--tools",
+        "--permission-prompt-tool",
+        "--fallback-model",
+        "--effort",
+        "--system-prompt-file",
+        "--append-system-prompt-file",
+        "--agents",
+        "--agent",
+        "--mcp-config",
+        "--strict-mcp-config",
+        "--settings",
+        "--setting-sources",
+        "--plugin-dir",
+        "--replay-user-messages",
+        "--include-hook-events",
+        "-w",
+        "--worktree",
+        "--debug",
+        "--output-last-message",
+        "--output-schema",
+        "--ephemeral",
+        "--skip-git-repo-check",
+        "-i",
+    )
+)
+"""Flags that users of other agents know and longrein does not have yet."""
+
+EXIT_CODES = (
+    ("0", "done"),
+    ("1", "error"),
+    ("2", "the command line or a settings file is wrong"),
+    ("3", "blocked: a permission was missing"),
+    ("4", "limit reached: --max-turns or --max-budget-usd"),
+    ("75", "trouble with the provider: worth trying again"),
+    ("130, 143", "ended by Ctrl-C, by SIGTERM"),
+)

@@ -1,0 +1,223 @@
+"""Entries as stream-json lines: a function of an entry and the tally of those before it."""
+
+from typing import assert_never
+
+from longrein.events import (
+    Asked,
+    AskFailed,
+    ChildEnded,
+    ChildStarted,
+    Cleared,
+    CwdSet,
+    Entry,
+    FileChanged,
+    FileSeen,
+    GoalChanged,
+    HookAnswered,
+    Interrupted,
+    ModeSet,
+    Opened,
+    PermissionAnswered,
+    PermissionAsked,
+    PinsSet,
+    PrefixSet,
+    Recalled,
+    Reminded,
+    Replied,
+    Restored,
+    Rewound,
+    Summarized,
+    TaskEnded,
+    TaskStarted,
+    TodoSet,
+    ToolEnded,
+    ToolStarted,
+    TurnEnded,
+    Usage,
+    UserSpoke,
+)
+from longrein.frontends.headless.facts import SessionFacts
+from longrein.frontends.headless.lines import (
+    ERRORS,
+    STOPS,
+    Line,
+    message_id,
+    reply_blocks,
+    result_content,
+    tail,
+    usage_line,
+)
+from longrein.frontends.headless.tally import Tally
+
+
+def draw(entry: Entry, tally: Tally) -> list[Line]:
+    """The lines that `entry` is seen as. Most entries are one line or none."""
+    match entry.event:
+        case Replied() | ToolEnded() | Reminded() | Interrupted() | TurnEnded():
+            return _said(entry, tally)
+        case Asked() | AskFailed() | Cleared() | Summarized() | ModeSet() | TaskStarted() | TaskEnded():
+            return [_system(entry, tally, fields) for fields in _happened(entry, tally)]
+        case Opened() | PrefixSet() | UserSpoke() | Restored() | Recalled() | Rewound() | PinsSet():
+            return []
+        case PermissionAsked() | PermissionAnswered() | HookAnswered() | ToolStarted() | FileSeen() | FileChanged():
+            return []
+        case TodoSet() | CwdSet() | GoalChanged() | ChildStarted() | ChildEnded():
+            return []
+        case _ as never:
+            assert_never(never)
+
+
+def _said(entry: Entry, tally: Tally) -> list[Line]:
+    """Lines of the conversation."""
+    match entry.event:
+        case Replied() as reply:
+            return _replied(entry, reply, tally)
+        case ToolEnded() as end:
+            return _tool_ended(entry, end, tally)
+        case Reminded(text=text) | Interrupted(text=text):
+            message = {"role": "user", "content": [{"type": "text", "text": text}]}
+            line: Line = {"type": "user", "message": message, "parent_tool_use_id": None, "isSynthetic": True}
+            return [line | tail(tally.session, entry.seq)]
+        case TurnEnded(reason="error") if tally.failure:
+            return [_failure(*tally.failure, tally)]
+        case _:
+            return []
+
+
+def _happened(entry: Entry, tally: Tally) -> list[Line]:
+    """What the `system` lines of an entry hold."""
+    match entry.event:
+        case Asked(purpose="summary"):
+            return [{"subtype": "status", "status": "compacting"}]
+        case AskFailed(asked=asked) if tally.purpose(asked) == "summary":
+            return [{"subtype": "status", "status": None}]
+        case Cleared(reason=reason) | Summarized(reason=reason):
+            before = tally.reply.usage if tally.reply else Usage()
+            tokens = before.context_tokens + before.output_tokens
+            trigger = "manual" if reason == "request" else "auto"
+            return [{"subtype": "compact_boundary", "compact_metadata": {"trigger": trigger, "pre_tokens": tokens}}]
+        case ModeSet(mode=mode):
+            return [{"subtype": "status", "status": None, "permissionMode": mode}]
+        case TaskStarted() as task:
+            return [_task_started(task)]
+        case TaskEnded() as task:
+            return [_task_ended(task)]
+        case _:
+            return []
+
+
+def draw_init(facts: SessionFacts, start: int) -> Line:
+    """The first line of a run that begins after entry `start`."""
+    line: Line = {
+        "type": "system",
+        "subtype": "init",
+        "cwd": facts.cwd.encode("utf-8", "surrogateescape").decode("utf-8", "replace"),
+        "tools": list(facts.tools),
+        "mcp_servers": [],
+        "model": facts.model,
+        "permissionMode": facts.mode,
+        "slash_commands": [],
+        "agents": [],
+        "skills": [],
+        "plugins": [],
+        "output_style": "default",
+        "apiKeySource": facts.api_key_source,
+        "claude_code_version": facts.version,
+        "longrein_version": facts.version,
+    }
+    return line | tail(facts.session, f"init.{start}")
+
+
+def _system(entry: Entry, tally: Tally, fields: Line, key: str = "") -> Line:
+    return {"type": "system", **fields, **tail(tally.session, key or entry.seq)}
+
+
+def _replied(entry: Entry, reply: Replied, tally: Tally) -> list[Line]:
+    if tally.purpose(reply.asked) == "summary":
+        return [_system(entry, tally, {"subtype": "status", "status": None})]
+    line: Line = {
+        "type": "assistant",
+        "message": {
+            "id": message_id(tally.session, reply.asked),
+            "type": "message",
+            "role": "assistant",
+            "model": reply.model or tally.model,
+            "content": reply_blocks(reply.parts),
+            "stop_reason": STOPS.get(reply.stop),
+            "stop_sequence": None,
+            "usage": usage_line(reply.usage),
+        },
+        "parent_tool_use_id": None,
+    }
+    if reply.stop == "length":
+        line["error"] = "max_output_tokens"
+    return [line | tail(tally.session, entry.seq)]
+
+
+def _failure(seq: int, failed: AskFailed, tally: Tally) -> Line:
+    """The request that ended the turn, as a message that the harness and not a model wrote."""
+    line: Line = {
+        "type": "assistant",
+        "message": {
+            "id": message_id(tally.session, failed.asked),
+            "type": "message",
+            "role": "assistant",
+            "model": "<synthetic>",
+            "content": [{"type": "text", "text": failed.message or failed.kind}],
+            "stop_reason": None,
+            "stop_sequence": None,
+            "usage": usage_line(Usage()),
+        },
+        "parent_tool_use_id": None,
+        "error": ERRORS.get(failed.kind, "unknown"),
+    }
+    return line | tail(tally.session, seq)
+
+
+def _tool_ended(entry: Entry, end: ToolEnded, tally: Tally) -> list[Line]:
+    block: Line = {"type": "tool_result", "tool_use_id": end.call, "content": result_content(end.parts)}
+    if end.status != "ok":
+        block["is_error"] = True
+    line: Line = {
+        "type": "user",
+        "message": {"role": "user", "content": [block]},
+        "parent_tool_use_id": None,
+        "tool_use_result": {"status": end.status, "elapsed_ms": end.elapsed_ms},
+    }
+    lines = [line | tail(tally.session, entry.seq)]
+    if end.status == "denied":
+        question = tally.questions.get(end.call)
+        fields: Line = {
+            "subtype": "permission_denied",
+            "tool_name": end.name,
+            "tool_use_id": end.call,
+            "decision_reason": question.reason if question else "",
+            "message": question.shown if question else "",
+        }
+        lines.insert(0, _system(entry, tally, fields, key=f"denied.{entry.seq}"))
+    return lines
+
+
+def _task_started(task: TaskStarted) -> Line:
+    call = {"tool_use_id": task.call} if task.call else {}
+    return {
+        "subtype": "task_started",
+        "task_id": task.task,
+        **call,
+        "description": task.command,
+        "task_type": "local_bash",
+        "is_backgrounded": True,
+    }
+
+
+def _task_ended(task: TaskEnded) -> Line:
+    status = {"done": "completed", "killed": "stopped"}.get(task.state, "failed")
+    code = "" if task.code is None else f", exit code {task.code}"
+    cause = f", {task.cause}" if task.cause else ""
+    return {
+        "subtype": "task_notification",
+        "task_id": task.task,
+        "status": status,
+        "output_file": task.output,
+        "summary": f"{task.state}{code}{cause}",
+    }

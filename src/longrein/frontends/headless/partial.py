@@ -1,0 +1,175 @@
+"""The reply while it grows, as the events of the Messages API: blocks open, take deltas and close."""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from longrein.agent import Streaming
+from longrein.events import Replied, Text, Thinking, ToolCall, Usage, call_id
+from longrein.frontends.headless.lines import STOPS, Line, message_id, tail, usage_line
+from longrein.frontends.headless.tally import Tally
+from longrein.models import CallDelta, TextDelta, ThinkingDelta
+
+Delta = TextDelta | ThinkingDelta | CallDelta
+
+
+class Growing:
+    """What of the reply to one request has been drawn so far."""
+
+    def __init__(self, asked: int) -> None:
+        self.asked = asked
+        self.lines = 0
+        """Events drawn."""
+        self.blocks = 0
+        """Blocks begun."""
+        self.kind = ""
+        """Kind of the open text block: `text`, `thinking` or none."""
+        self.calls: dict[int, int] = {}
+        """Call index to its block; calls stay open to the end, their deltas may alternate."""
+
+
+class Partial:
+    """Draws `stream_event` lines. One reply grows at a time; a new request forgets the one before."""
+
+    def __init__(self) -> None:
+        self._growing: Growing | None = None
+
+    def draw(self, heard: Streaming, tally: Tally) -> list[Line]:
+        """Lines for a batch of deltas; none for those of a summary."""
+        if tally.purpose(heard.asked) == "summary":
+            return []
+        return self._lines(heard.asked, tally, self._events(heard.asked, heard.deltas, tally))
+
+    def close(self, reply: Replied, tally: Tally) -> list[Line]:
+        """Lines that end the reply; all of them when none of it was streamed."""
+        if tally.purpose(reply.asked) == "summary":
+            return []
+        deltas = () if self._is(reply.asked) else _deltas(reply)
+        lines = self._lines(reply.asked, tally, [*self._events(reply.asked, deltas, tally), *self._end(reply)])
+        self._growing = None
+        return lines
+
+    def _is(self, asked: int) -> bool:
+        return self._growing is not None and self._growing.asked == asked
+
+    def _events(self, asked: int, deltas: Iterable[Delta], tally: Tally) -> Iterator[Line]:
+        if not self._is(asked):
+            self._growing = Growing(asked)
+            yield {"type": "message_start", "message": _empty_message(asked, tally)}
+        growing = self._growing
+        assert growing is not None
+        for delta in _joined(deltas):
+            if isinstance(delta, CallDelta):
+                yield from _call(growing, delta)
+            else:
+                yield from _prose(growing, delta)
+
+    def _end(self, reply: Replied) -> Iterator[Line]:
+        growing = self._growing
+        assert growing is not None
+        yield from _stop_prose(growing)
+        for block in growing.calls.values():
+            yield {"type": "content_block_stop", "index": block}
+        change = {"stop_reason": STOPS.get(reply.stop), "stop_sequence": None}
+        yield {"type": "message_delta", "delta": change, "usage": usage_line(reply.usage)}
+        yield {"type": "message_stop"}
+
+    def _lines(self, asked: int, tally: Tally, events: Iterable[Line]) -> list[Line]:
+        lines: list[Line] = []
+        for event in events:
+            growing = self._growing
+            assert growing is not None
+            ends = tail(tally.session, f"stream.{asked}.{growing.lines}")
+            growing.lines += 1
+            lines.append({"type": "stream_event", "event": event, "parent_tool_use_id": None, **ends})
+        return lines
+
+
+def _empty_message(asked: int, tally: Tally) -> Line:
+    return {
+        "id": message_id(tally.session, asked),
+        "type": "message",
+        "role": "assistant",
+        "model": tally.model,
+        "content": [],
+        "stop_reason": None,
+        "stop_sequence": None,
+        "usage": usage_line(Usage()),
+    }
+
+
+def _joined(deltas: Iterable[Delta]) -> list[Delta]:
+    """Neighbours that say more of the same are one: what came in one read is one line."""
+    joined: list[Delta] = []
+    texts: list[str] = []
+    for delta in deltas:
+        last = joined[-1] if joined else None
+        if isinstance(delta, TextDelta | ThinkingDelta) and type(last) is type(delta):
+            texts.append(delta.text)
+            continue
+        _settle(joined, texts)
+        joined.append(delta)
+    _settle(joined, texts)
+    return joined
+
+
+def _settle(joined: list[Delta], texts: list[str]) -> None:
+    """Put `texts` behind the last of `joined`."""
+    if texts:
+        last = joined[-1]
+        assert isinstance(last, TextDelta | ThinkingDelta)
+        joined[-1] = type(last)(last.text + "".join(texts))
+        texts.clear()
+
+
+def _call(growing: Growing, delta: CallDelta) -> Iterator[Line]:
+    yield from _stop_prose(growing)
+    block = growing.calls.get(delta.index)
+    if block is None:
+        block = growing.calls[delta.index] = growing.blocks
+        growing.blocks += 1
+        start = {"type": "tool_use", "id": call_id(growing.asked, delta.index), "name": delta.name, "input": {}}
+        yield {"type": "content_block_start", "index": block, "content_block": start}
+    if delta.json:
+        change = {"type": "input_json_delta", "partial_json": delta.json}
+        yield {"type": "content_block_delta", "index": block, "delta": change}
+
+
+def _prose(growing: Growing, delta: TextDelta | ThinkingDelta) -> Iterator[Line]:
+    kind = "text" if isinstance(delta, TextDelta) else "thinking"
+    if growing.kind != kind:
+        yield from _stop_prose(growing)
+        growing.kind = kind
+        growing.blocks += 1
+        empty = {"type": kind, kind: ""} | ({"signature": ""} if kind == "thinking" else {})
+        yield {"type": "content_block_start", "index": growing.blocks - 1, "content_block": empty}
+    change = {"type": f"{kind}_delta", kind: delta.text}
+    yield {"type": "content_block_delta", "index": growing.blocks - 1, "delta": change}
+
+
+def _stop_prose(growing: Growing) -> Iterator[Line]:
+    if growing.kind:
+        growing.kind = ""
+        yield {"type": "content_block_stop", "index": growing.blocks - 1}
+
+
+def _deltas(reply: Replied) -> Sequence[Delta]:
+    """The whole reply as if it had been streamed."""
+    deltas: list[Delta] = []
+    for part in reply.parts:
+        match part:
+            case Text(text):
+                deltas.append(TextDelta(text))
+            case Thinking(text):
+                deltas.append(ThinkingDelta(text))
+            case ToolCall():
+                index = int(part.id.rpartition(".")[2])
+                received = part.received or _compact(part)
+                deltas.append(CallDelta(index, part.name, received))
+            case _:
+                pass
+    return deltas
+
+
+def _compact(call: ToolCall) -> str:
+    from msgspec.json import encode
+
+    return encode(call.arguments).decode()

@@ -1,0 +1,127 @@
+"""The end of a run: one `result` line, one line on stderr when it did not go well, one exit code. Pure."""
+
+import msgspec
+
+from longrein.events import RETRYABLE, LongreinError
+from longrein.frontends.headless.facts import SessionFacts
+from longrein.frontends.headless.lines import STOPS, Line, tail, tool_input, usage_line
+from longrein.frontends.headless.tally import Denial, Tally
+
+SUBTYPES = {"limit": "error_max_turns", "budget": "error_max_budget_usd"}
+"""`TurnEnded.reason` to the subtype of the result; all others but `done` and `blocked` are errors of the run."""
+
+BLOCKED, LIMIT, TRY_AGAIN = 3, 4, 75
+"""Exit codes; 0, 1 and 2 are as everywhere."""
+
+
+class Stop(msgspec.Struct, frozen=True):
+    """What ended the run from outside; all empty when nothing did."""
+
+    signal: int = 0
+    """Signal that came."""
+    error: LongreinError | None = None
+    """Error of ours that the loop raised."""
+    deaf: str = ""
+    """Why stdout takes no more; `closed` when its reader simply left."""
+
+
+def exit_code(tally: Tally, stop: Stop) -> int:
+    """Exit code of the run."""
+    if stop.signal:
+        return 128 + stop.signal
+    if stop.error is not None:
+        return stop.error.exit_code
+    if stop.deaf or tally.ended is None:
+        return 1
+    match tally.ended.reason:
+        case "done":
+            return BLOCKED if tally.blocked else 0
+        case "blocked":
+            return BLOCKED
+        case "limit" | "budget":
+            return LIMIT
+        case "error" if tally.failure and tally.failure[1].kind in RETRYABLE:
+            return TRY_AGAIN
+        case _:
+            return 1
+
+
+def complaint(tally: Tally, stop: Stop) -> str:
+    """The line for stderr; '' when all went well or nobody needs to be told."""
+    if stop.error is not None:
+        return str(stop.error)
+    if stop.deaf:
+        return "" if stop.deaf == "closed" else f"stdout cannot be written: {stop.deaf}"
+    code = exit_code(tally, stop)
+    if code == BLOCKED and tally.denials:
+        return _blocked(tally.denials[-1])
+    return _why(tally, stop) if code else ""
+
+
+def draw_result(facts: SessionFacts, tally: Tally, stop: Stop, key: str) -> Line:
+    """The `result` line; `key` tells it from the other results of the session."""
+    reason = tally.ended.reason if tally.ended else "error"
+    cut = bool(stop.signal or stop.error or stop.deaf)
+    fine = reason in ("done", "blocked") and not cut
+    line: Line = {
+        "type": "result",
+        "subtype": "success" if fine else "error_during_execution" if cut else _subtype(reason),
+        "is_error": not fine,
+        "duration_ms": (tally.last_at - tally.first_at) // 1000,
+        "duration_api_ms": tally.asking_us // 1000,
+        "num_turns": tally.replies,
+    }
+    line |= {"result": tally.text} if fine else {"errors": [complaint(tally, stop) or _why(tally, stop)]}
+    line |= {
+        "stop_reason": STOPS.get(tally.reply.stop) if tally.reply else None,
+        "total_cost_usd": tally.cost_usd,
+        "usage": usage_line(tally.usage),
+        "modelUsage": _model_usage(facts, tally),
+        "permission_denials": [_denial(denial) for denial in tally.denials],
+    }
+    return line | tail(facts.session, key)
+
+
+def _subtype(reason: str) -> str:
+    return SUBTYPES.get(reason, "error_during_execution")
+
+
+def _why(tally: Tally, stop: Stop) -> str:
+    if stop.signal:
+        return "interrupted: the session is saved, `longrein -c` goes on with it"
+    if tally.ended is None:
+        return "the turn did not end: the session is saved, `longrein -c` goes on with it"
+    if tally.ended.message:
+        return tally.ended.message
+    return tally.failure[1].message or tally.failure[1].kind if tally.failure else f"stopped: {tally.ended.reason}"
+
+
+def _blocked(denial: Denial) -> str:
+    if denial.asked is None:
+        return f"blocked: {denial.call.name} is not permitted here, by a rule or by the mode"
+    shown = denial.asked.shown.splitlines()
+    first = (shown[0] if shown else "")[:100]
+    rule = denial.asked.suggestion or denial.call.name
+    return f"blocked: {denial.call.name} needs permission ({first}): allow it with --allowedTools '{rule}'"
+
+
+def _denial(denial: Denial) -> Line:
+    call = denial.call
+    return {"tool_name": call.name, "tool_use_id": call.id, "tool_input": tool_input(call)}
+
+
+def _model_usage(facts: SessionFacts, tally: Tally) -> Line:
+    """By model. Window and output limit are known of the model the run began with."""
+    return {
+        model: {
+            "inputTokens": used.input_tokens,
+            "outputTokens": used.output_tokens,
+            "cacheReadInputTokens": used.cache_read_tokens,
+            "cacheCreationInputTokens": used.cache_write_tokens,
+            "webSearchRequests": 0,
+            "costUSD": cost,
+            "contextWindow": facts.window_tokens if model == facts.model else 0,
+            "maxOutputTokens": facts.max_output_tokens if model == facts.model else 0,
+        }
+        for model, (used, cost) in tally.spent.items()
+    }

@@ -1,0 +1,241 @@
+"""One headless run: a prompt in, lines out, nobody there to ask, an exit code at the end."""
+
+import asyncio
+import signal
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
+
+from longrein.agent import Answer, GoOn, Heard, Said, SessionPort
+from longrein.events import (
+    AnyPart,
+    Asked,
+    Entry,
+    LongreinError,
+    PermissionAsked,
+    ToolCall,
+    TurnEnded,
+    UsageError,
+)
+from longrein.frontends.headless.facts import SessionFacts, Style
+from longrein.frontends.headless.output import Output
+from longrein.frontends.headless.result import Stop, complaint, exit_code
+from longrein.frontends.headless.tally import Tally
+from longrein.frontends.headless.voice import Voice
+from longrein.frontends.headless.words import Asking, KeepImage, Typed, read_word
+
+DENIAL = (
+    "Nobody is here to approve this. Go on with what you may do without it; if it cannot be done without, "
+    "stop and say exactly what needs permission."
+)
+"""What the model is told with each denial."""
+
+FAREWELL_S = 2.0
+"""How long the reader of stdout gets to take the last lines after a signal."""
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+async def run_headless(
+    session: SessionPort,
+    *,
+    prompt: tuple[AnyPart, ...],
+    facts: SessionFacts,
+    style: Style,
+    out: Output,
+    err: Callable[[str], None],
+    lines: AsyncIterator[bytes] | None = None,
+    keep_image: KeepImage | None = None,
+) -> int:
+    """Say `prompt` (() goes on with an open turn), then each of `lines`, and wait for the turns to end.
+
+    The session must be open and idle; it is not closed here. What asks for permission is denied. `out` gets UTF-8
+    lines of `style.output`, `err` gets one line a call, without newline. SIGINT, SIGTERM and SIGHUP interrupt the
+    turn (a second one drops it where it is) and give 128 + their number. Errors of ours become a result, a line on
+    `err` and their exit code. Needs the main thread.
+    """
+    run = _Run(session, facts, style, out, err)
+    with _signals(run.stop):
+        return await run.go(prompt, lines, keep_image)
+
+
+class _Run:
+    def __init__(
+        self, session: SessionPort, facts: SessionFacts, style: Style, out: Output, err: Callable[[str], None]
+    ) -> None:
+        state = session.state
+        self.session, self.facts, self.out, self.err = session, facts, out, err
+        self.start = state.seq
+        """Last entry before the run."""
+        self.end = sys.maxsize
+        """Last entry of the run, once the loop is over."""
+        calls = (item.part for item in state.items if isinstance(item.part, ToolCall)) if state.turn_open else ()
+        self.tally = Tally(facts.session, facts.model, calls)
+        self.voice = Voice(facts, style, out, self.start, err if style.verbose else None)
+        self.signal = 0
+        self.error: LongreinError | None = None
+        self.driving: asyncio.Task[None] | None = None
+        self.fresh = asyncio.Event()
+        """Set when there is something to run for, or nothing will come any more."""
+        self.talks = False
+        """Whether each turn gets a result of its own (stream-json input)."""
+        self.code: int | None = None
+        """Exit code of the last turn that has its result."""
+
+    async def go(
+        self, prompt: tuple[AnyPart, ...], lines: AsyncIterator[bytes] | None, keep_image: KeepImage | None
+    ) -> int:
+        """The whole run."""
+        self.talks = lines is not None
+        self.voice.begin()
+        listening = asyncio.create_task(self._listen())
+        self.driving = asyncio.create_task(self._drive(prompt, lines, keep_image))
+        await asyncio.wait({self.driving, listening}, return_when=asyncio.FIRST_COMPLETED)
+        if not self.driving.done():  # the log cannot be followed any more
+            self.session.interrupt()
+        await _wait_end(self.driving)
+        self.end = self.session.state.seq
+        if self.tally.last >= self.end:
+            listening.cancel()
+        await _wait_end(listening)
+        return await self._finish()
+
+    def stop(self, number: int) -> None:
+        """A signal came."""
+        if self.signal and self.driving is not None:
+            self.driving.cancel()
+        self.signal = self.signal or number
+        self.out.hurry()
+        self.session.interrupt()
+        self.fresh.set()
+
+    async def _drive(
+        self, prompt: tuple[AnyPart, ...], lines: AsyncIterator[bytes] | None, keep_image: KeepImage | None
+    ) -> None:
+        """Put the words in and run the loop; an error of ours is kept for the result."""
+        try:
+            if prompt:
+                await self.session.tell(Said(prompt))
+                self.fresh.set()
+            elif self.session.state.turn_open:
+                await self.session.tell(GoOn())
+                self.fresh.set()
+            elif lines is None:
+                raise UsageError("nothing to go on with: the last turn has ended; give a prompt")
+            if lines is not None:
+                await self._converse(lines, keep_image)
+            elif not self.signal:
+                await self.session.run(once=True)
+        except LongreinError as error:
+            self.error = error
+
+    async def _converse(self, lines: AsyncIterator[bytes], keep_image: KeepImage | None) -> None:
+        """Run a turn whenever a line has come, until stdin ends."""
+        pump = asyncio.create_task(self._pump(lines, keep_image))
+        try:
+            while not self.signal and not self.out.deaf:
+                await self.fresh.wait()
+                ended = pump.done()
+                self.fresh.clear()
+                if not self.signal:
+                    await self.session.run(once=True)
+                if ended:
+                    break
+        finally:
+            pump.cancel()
+        await _wait_end(pump)
+
+    async def _pump(self, lines: AsyncIterator[bytes], keep_image: KeepImage | None) -> None:
+        try:
+            async for line in lines:
+                word = read_word(line, keep_image)
+                if isinstance(word, Asking):
+                    self.voice.answer(word.request)
+                elif word is not None:
+                    await self._said(word)
+        finally:
+            asyncio.get_running_loop().call_soon(self.fresh.set)  # when this task counts as done
+
+    async def _said(self, word: Typed) -> None:
+        if word.how == "now":
+            self.session.interrupt()
+        if not self.session.busy:
+            await self.session.tell(Said(word.parts))
+        else:
+            await self.session.tell(Said(word.parts, "steer" if word.how == "steer" else "queued"))
+        self.fresh.set()
+
+    async def _listen(self) -> None:
+        try:
+            async for heard in self.session.follow(self.start):
+                await self._hear(heard)
+                if self.tally.last >= self.end:
+                    return
+        except LongreinError as error:
+            self.error = error
+
+    async def _hear(self, heard: Heard) -> None:
+        self.voice.heard(heard, self.tally)
+        if isinstance(heard, Entry):
+            self.tally.step(heard)
+            match heard.event:
+                case PermissionAsked(call=call):
+                    await self.session.tell(Answer(call, "deny", message=DENIAL, by="headless"))
+                case Asked() if self.signal:
+                    self.session.interrupt()  # the signal came before the turn had begun
+                case TurnEnded() if self.talks:
+                    self._end_turn()
+                case _:
+                    pass
+        await self.out.drain()
+        if self.out.deaf:
+            self.session.interrupt()
+            self.fresh.set()
+
+    def _end_turn(self) -> None:
+        self.voice.end(self.tally, self._stop())
+        self.code = exit_code(self.tally, self._stop())
+        self._complain()
+        self.tally.next_turn()
+
+    async def _finish(self) -> int:
+        """Say how it ended, unless the last turn has said it."""
+        if self.talks and self.code is None and not (self.signal or self.error or self.tally.replies):
+            self.error = UsageError("the prompt is empty: stdin held no user message")
+        if self.code is None or self.error or self.tally.replies or self.tally.failure:
+            self.voice.end(self.tally, self._stop())
+            self.code = None
+        await self.out.drain(FAREWELL_S if self.signal else None)
+        if self.code is None or self.signal or self.out.deaf:
+            self._complain()
+            return exit_code(self.tally, self._stop())
+        return self.code
+
+    def _stop(self) -> Stop:
+        return Stop(self.signal, self.error, self.out.deaf)
+
+    def _complain(self) -> None:
+        line = complaint(self.tally, self._stop())
+        if line:
+            self.err(line)
+
+
+async def _wait_end(task: asyncio.Task[None]) -> None:
+    """Wait for `task`, which may have been cancelled; raises what it raised."""
+    await asyncio.wait({task})
+    if not task.cancelled():
+        task.result()
+
+
+@contextmanager
+def _signals(stop: Callable[[int], None]) -> Iterator[None]:
+    """Send signals to `stop`; those that were ignored from outside (`nohup`, a script's `&`) stay ignored."""
+    loop = asyncio.get_running_loop()
+    caught = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+    for number in caught:
+        loop.add_signal_handler(number, stop, int(number))
+    try:
+        yield
+    finally:
+        for number in caught:
+            loop.remove_signal_handler(number)

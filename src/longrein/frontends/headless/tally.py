@@ -1,0 +1,142 @@
+"""The fold of one headless run: what its lines and its result must know of the entries before."""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from longrein.events import (
+    Asked,
+    AskFailed,
+    Entry,
+    PermissionAsked,
+    PrefixSet,
+    Replied,
+    Text,
+    ToolCall,
+    ToolEnded,
+    TurnEnded,
+    Usage,
+)
+
+
+class Denial(msgspec.Struct, frozen=True):
+    """A call that was not permitted."""
+
+    call: ToolCall
+    """The call."""
+    asked: PermissionAsked | None
+    """What was asked; None when a rule or the mode refused it."""
+
+
+class Tally:
+    """Folded from the entries of one run. A line is drawn from an entry and the tally of those before it."""
+
+    def __init__(self, session: str, model: str, calls: Iterable[ToolCall] = ()) -> None:
+        """`calls`: those of an open turn that are not answered yet."""
+        self.session = session
+        self.model = model
+        """`provider/model` of the next reply."""
+        self.calls = {call.id: call for call in calls}
+        """Calls without a result."""
+        self.questions: dict[str, PermissionAsked] = {}
+        """Questions about them, by call id."""
+        self.asks: dict[int, Entry] = {}
+        """Requests without an answer, by seq."""
+        self.spent: dict[str, tuple[Usage, float]] = {}
+        """Model to what it used and cost, in the whole run."""
+        self.last = 0
+        """Seq of the last entry."""
+        self.next_turn()
+
+    def next_turn(self) -> None:
+        """Forget what the next result is not about."""
+        self.first_at = self.last_at = 0
+        self.asking_us = 0
+        """Time that requests took."""
+        self.replies = 0
+        """Replies of purpose turn."""
+        self.usage = Usage()
+        self.reply: Replied | None = None
+        """The last one of purpose turn."""
+        self.failure: tuple[int, AskFailed] | None = None
+        """Seq and event of the last request when it failed."""
+        self.denials: list[Denial] = []
+        self.ended: TurnEnded | None = None
+        self._denied = self._worked = -1
+        """Of the last step with calls: the last one that was denied and the last one that worked."""
+
+    @property
+    def text(self) -> str:
+        """The visible text of the last reply."""
+        return "".join(p.text for p in self.reply.parts if isinstance(p, Text)) if self.reply else ""
+
+    @property
+    def blocked(self) -> bool:
+        """Whether the last step with calls held a denial and no later call of it worked."""
+        return self._denied > self._worked
+
+    @property
+    def cost_usd(self) -> float:
+        """Of the whole run."""
+        return sum(cost for _, cost in self.spent.values())
+
+    def step(self, entry: Entry) -> None:
+        """Take the next entry."""
+        self.last, self.last_at = entry.seq, entry.at
+        self.first_at = self.first_at or entry.at
+        match entry.event:
+            case Asked():
+                self.asks[entry.seq] = entry
+            case Replied() as reply:
+                self._replied(reply, entry.at)
+            case AskFailed() as failed:
+                self._answered(failed.asked, entry.at)
+                self.failure = (entry.seq, failed)
+                if failed.assumed_usd:
+                    self._spend(Usage(), failed.assumed_usd)
+            case PermissionAsked() as question:
+                self.questions[question.call] = question
+            case ToolEnded() as end:
+                self._tool_ended(end)
+            case PrefixSet() as prefix:
+                self.model = f"{prefix.provider}/{prefix.model}"
+            case TurnEnded() as ended:
+                self.ended = ended
+            case _:
+                pass
+
+    def purpose(self, asked: int) -> str:
+        """What an unanswered request is for; `turn` when it was made before this run."""
+        entry = self.asks.get(asked)
+        return entry.event.purpose if entry and isinstance(entry.event, Asked) else "turn"
+
+    def _replied(self, reply: Replied, at: int) -> None:
+        if self.purpose(reply.asked) == "turn":
+            self.reply = reply
+            self.replies += 1
+            self.failure = None
+            made = [part for part in reply.parts if isinstance(part, ToolCall)]
+            self.calls.update((call.id, call) for call in made)
+            if made:
+                self._denied = self._worked = -1
+        self._answered(reply.asked, at)
+        self._spend(reply.usage, reply.cost_usd)
+
+    def _answered(self, asked: int, at: int) -> None:
+        entry = self.asks.pop(asked, None)
+        self.asking_us += at - entry.at if entry else 0
+
+    def _spend(self, usage: Usage, cost_usd: float) -> None:
+        before, cost = self.spent.get(self.model, (Usage(), 0.0))
+        self.spent[self.model] = (before + usage, cost + cost_usd)
+        self.usage += usage
+
+    def _tool_ended(self, end: ToolEnded) -> None:
+        call = self.calls.pop(end.call, None) or ToolCall(end.call, end.name, {})
+        question = self.questions.pop(end.call, None)
+        index = int(end.call.rpartition(".")[2])
+        if end.status == "denied":
+            self.denials.append(Denial(call, question))
+            self._denied = max(self._denied, index)
+        elif end.status == "ok":
+            self._worked = max(self._worked, index)

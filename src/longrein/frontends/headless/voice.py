@@ -1,0 +1,115 @@
+"""What the run says while it goes on: lines on stdout for `stream-json`, progress on stderr with `--verbose`."""
+
+from collections.abc import Callable, Iterable
+
+from longrein.agent import Heard, Noticed, Pausing, Streaming
+from longrein.events import Entry, PermissionAsked, Replied, TaskEnded, ToolCall, ToolEnded
+from longrein.frontends.headless.draw import draw, draw_init
+from longrein.frontends.headless.facts import SessionFacts, Style
+from longrein.frontends.headless.lines import ERRORS, Line, encode, tail
+from longrein.frontends.headless.output import Output
+from longrein.frontends.headless.partial import Partial
+from longrein.frontends.headless.result import Stop, draw_result
+from longrein.frontends.headless.tally import Tally
+
+
+class Voice:
+    """Draws what is heard. Keeps no fact: those are in the tally."""
+
+    def __init__(
+        self, facts: SessionFacts, style: Style, out: Output, start: int, note: Callable[[str], None] | None
+    ) -> None:
+        """`start` is the last entry before the run; `note` takes the lines of `--verbose`, None when not wanted."""
+        self._facts, self._style, self._out, self._start, self._note = facts, style, out, start, note
+        self._partial = Partial()
+        self._count = 0
+
+    def begin(self) -> None:
+        """The init line."""
+        if self._style.output == "stream-json":
+            self._put([draw_init(self._facts, self._start)])
+
+    def heard(self, heard: Heard, tally: Tally) -> None:
+        """Draw one thing; `tally` holds what was before it."""
+        if self._note is not None:
+            for line in progress(heard):
+                self._note(line)
+        if self._style.output == "stream-json":
+            self._put(self._lines(heard, tally))
+
+    def answer(self, request: str) -> None:
+        """Say that a control request is not served."""
+        error = {"subtype": "error", "request_id": request, "error": "control requests are not available yet"}
+        self._put([{"type": "control_response", "response": error}])
+
+    def end(self, tally: Tally, stop: Stop) -> None:
+        """The result: a line, one object, or the text of the answer."""
+        if self._style.output != "text":
+            self._put([draw_result(self._facts, tally, stop, self._key("result"))])
+        elif tally.ended and tally.ended.reason in ("done", "blocked") and not (stop.signal or stop.error):
+            text = tally.text.encode("utf-8", "replace")
+            self._out.put(text if text.endswith(b"\n") or not text else text + b"\n")
+
+    def _lines(self, heard: Heard, tally: Tally) -> list[Line]:
+        match heard:
+            case Entry():
+                closing = self._style.partial and isinstance(heard.event, Replied)
+                before = self._partial.close(heard.event, tally) if closing else []  # type: ignore[arg-type]
+                return before + draw(heard, tally)
+            case Streaming():
+                return self._partial.draw(heard, tally) if self._style.partial else []
+            case Pausing():
+                return [self._system("api_retry", _retry(heard))]
+            case Noticed(text=text):
+                return [self._system("informational", {"content": text, "level": "warning"})]
+            case _:
+                return []
+
+    def _system(self, subtype: str, fields: Line) -> Line:
+        return {"type": "system", "subtype": subtype, **fields, **tail(self._facts.session, self._key(subtype))}
+
+    def _key(self, name: str) -> str:
+        self._count += 1
+        return f"{name}.{self._start}.{self._count}"
+
+    def _put(self, lines: Iterable[Line]) -> None:
+        data = b"".join(map(encode, lines))
+        if data:
+            self._out.put(data)
+
+
+def progress(heard: Heard) -> list[str]:
+    """Lines for stderr that say what goes on."""
+    match heard:
+        case Entry(event=Replied() as reply):
+            return [f"calls {part.name} {_one_line(part)}" for part in reply.parts if isinstance(part, ToolCall)]
+        case Entry(event=PermissionAsked() as question):
+            return [f"denied, for nobody is here to ask: {question.name} ({question.reason})"]
+        case Entry(event=ToolEnded() as end):
+            return [f"{end.name} {end.status} after {end.elapsed_ms / 1000:.1f} s"]
+        case Entry(event=TaskEnded() as task):
+            return [f"task {task.task} {task.state}"]
+        case Pausing():
+            return [f"{heard.message}: attempt {heard.attempt} of {heard.attempts_max} in {heard.delay_s:.1f} s"]
+        case Noticed(text=text):
+            return [text]
+        case _:
+            return []
+
+
+def _one_line(call: ToolCall) -> str:
+    for value in (call.arguments or {}).values():
+        if isinstance(value, str) and value:
+            first = value.splitlines()[0]
+            return first if len(first) <= 80 else first[:79] + "…"
+    return ""
+
+
+def _retry(pausing: Pausing) -> Line:
+    return {
+        "attempt": pausing.attempt,
+        "max_retries": pausing.attempts_max,
+        "retry_delay_ms": round(pausing.delay_s * 1000),
+        "error_status": pausing.status or None,
+        "error": ERRORS.get(pausing.kind, "unknown"),
+    }

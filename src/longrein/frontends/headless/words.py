@@ -1,0 +1,89 @@
+"""Lines of stdin with `--input-format stream-json`, read as words to the session. Pure."""
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+import msgspec
+
+from longrein.events import AnyPart, Image, Text, UsageError
+
+How = Literal["queued", "steer", "now"]
+
+KeepImage = Callable[[bytes, str], Image]
+"""Stores the bytes of a picture of a media type and gives its part."""
+
+
+class Typed(msgspec.Struct, frozen=True):
+    """A user message."""
+
+    parts: tuple[AnyPart, ...]
+    """What was said."""
+    how: How
+    """`queued` goes after the running turn, `steer` with its next request, `now` interrupts it."""
+
+
+class Asking(msgspec.Struct, frozen=True):
+    """A control request, which longrein does not serve yet."""
+
+    request: str
+    """Its id."""
+
+
+PRIORITIES: dict[str, How] = {"later": "queued", "next": "steer", "now": "now"}
+
+
+def read_word(line: bytes, keep_image: KeepImage | None) -> Typed | Asking | None:
+    """What a line says; None for a kind of line that is not for us. Raises `UsageError` when it is no such line."""
+    try:
+        data = msgspec.json.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        raise UsageError(f"stdin: {_short(line)} is no JSON; a line is {EXAMPLE}") from None
+    kind = data.get("type") if isinstance(data, dict) else None
+    if kind == "control_request":
+        return Asking(str(data.get("request_id", "")))
+    if kind in ("control_response", "control_cancel_request", "keep_alive"):
+        return None
+    if kind != "user":
+        raise UsageError(f"stdin: {_short(line)} is no user message; a line is {EXAMPLE}")
+    parts = _parts(data.get("message"), keep_image)
+    if not parts:
+        raise UsageError(f"stdin: {_short(line)} has no text; a line is {EXAMPLE}")
+    return Typed(parts, PRIORITIES.get(data.get("priority", "later"), "queued"))
+
+
+EXAMPLE = '{"type":"user","message":{"role":"user","content":"…"}}'
+
+
+def _parts(said: Any, keep_image: KeepImage | None) -> tuple[AnyPart, ...]:
+    content = said.get("content") if isinstance(said, dict) and said.get("role") == "user" else None
+    if isinstance(content, str):
+        return (Text(content),) if content.strip() else ()
+    if not isinstance(content, list):
+        return ()
+    return tuple(_part(block, keep_image) for block in content)
+
+
+def _part(block: Any, keep_image: KeepImage | None) -> AnyPart:
+    match block:
+        case {"type": "text", "text": str(text)}:
+            return Text(text)
+        case {"type": "image", "source": {"type": "base64", "media_type": str(media), "data": str(data)}} if keep_image:
+            return keep_image(_bytes(data), media)
+        case {"type": str(kind)}:
+            raise UsageError(f"stdin: a content block of type {kind!r} cannot be taken; text can")
+        case _:
+            raise UsageError("stdin: a content block has no type; write it as a text block")
+
+
+def _bytes(data: str) -> bytes:
+    from binascii import Error, a2b_base64
+
+    try:
+        return a2b_base64(data, strict_mode=True)
+    except (Error, ValueError):
+        raise UsageError("stdin: the data of an image is no base64") from None
+
+
+def _short(line: bytes) -> str:
+    text = line.decode("utf-8", "replace").strip()
+    return repr(text if len(text) <= 60 else text[:59] + "…")
