@@ -2,10 +2,11 @@
 
 import msgspec
 import pytest
+
 from longrein.context import render, window_of
 from longrein.events import (
-    AskFailed,
     Asked,
+    AskFailed,
     Cleared,
     Rewound,
     Summarized,
@@ -15,7 +16,6 @@ from longrein.events import (
     UserSpoke,
     parse_handle,
 )
-
 from tests.context.walk import Sent, Walk, content, refold
 
 SEEDS = range(40)
@@ -93,7 +93,8 @@ def test_law_4_whatever_is_not_shown_whole_names_the_entry_that_holds_it(default
         for sent in turns(walk):
             for item in sent.request.items:
                 handle = parse_handle(item.handle)
-                assert handle is not None and handle.seq <= len(walk.entries)
+                assert handle is not None
+                assert handle.seq <= len(walk.entries)
                 if item.form in ("trimmed", "placeholder"):
                     shown = item.part.parts[0].text if isinstance(item.part, ToolResult) else ""
                     assert f'Recall(handle="{item.handle}"' in shown

@@ -5,6 +5,7 @@ import random
 from dataclasses import dataclass, field
 
 import msgspec
+
 from longrein.agent import Judgement, Limits, Outlook, next_move
 from longrein.agent.asking import with_call_ids
 from longrein.agent.moves import AskModel, AskUser, Pause, Record, RunTools, Stop, Switch, Wait
@@ -26,9 +27,10 @@ from longrein.context import (
     window_of,
 )
 from longrein.events import (
+    SCHEMA_VERSION,
+    AnyEvent,
     Asked,
     AskFailed,
-    AnyEvent,
     Document,
     Entry,
     FileSeen,
@@ -39,11 +41,10 @@ from longrein.events import (
     Reminded,
     Replied,
     Rewound,
-    SCHEMA_VERSION,
     Text,
     Thinking,
-    TodoSet,
     Todo,
+    TodoSet,
     ToolCall,
     ToolEnded,
     ToolSpec,
@@ -54,7 +55,7 @@ from longrein.events import (
 )
 
 SESSION = "00000000-0000-4000-8000-000000000001"
-WORDS = "alpha beta gamma src/app.py def main error: 中文 测试 naïve 1234 == {} \n".split(" ")
+WORDS = ["alpha", "beta", "src/app.py", "def", "main", "error:", "中文", "测试", "naïve", "1234", "==", "{}", "\n"]
 
 
 @dataclass

@@ -17,12 +17,14 @@ def item_of(
     owner: str = "",
     span: tuple[int, int] | None = None,
 ) -> Item:
+    """An item that entry `seq` gives the view: its part `n`. `span`: the entries it stands for, when not `seq` alone."""
     form: ItemForm = "summary" if kind == "summary" else "full"
     tokens = estimate_part(part) + ITEM_TOKENS
     return Item((seq, n, 0), kind, span or (seq, seq), handle, part, form, tokens, block, owner)
 
 
 def add(state: State, item: Item) -> None:
+    """Put `item` at the end of the view."""
     if item.handle:
         state.index[item.handle] = len(state.items)
     state.items.append(item)
@@ -30,6 +32,7 @@ def add(state: State, item: Item) -> None:
 
 
 def reindex(state: State) -> None:
+    """Find every item and every open slot again after positions have changed."""
     state.index = {item.handle: at for at, item in enumerate(state.items) if item.handle}
     slots = {item.part.call: at for at, item in enumerate(state.items) if isinstance(item.part, ToolResult)}
     for call, open_call in state.calls.items():
@@ -37,6 +40,7 @@ def reindex(state: State) -> None:
 
 
 def prefix_raw(prefix: PrefixSet | None) -> int:
+    """Guess for system text and tools."""
     if prefix is None:
         return 0
     tools = sum(estimate_text(t.name + t.description + str(t.schema)) + ITEM_TOKENS for t in prefix.tools)

@@ -8,6 +8,7 @@ from longrein.events import AnyPart, Cleared, Form, PrefixSet, Summarized, Text,
 
 
 def cleared(state: State, seq: int, event: Cleared) -> None:
+    """Items get their shorter forms."""
     for form in event.forms:
         reform(state, seq, form)
     broke(state)
@@ -21,6 +22,7 @@ def _settled(state: State) -> None:
 
 
 def reform(state: State, seq: int, form: Form) -> None:
+    """One item gets another form; entry `seq` says so. A handle that is not in the view is passed over."""
     at = state.index.get(form.handle)
     if at is None:
         return
@@ -40,6 +42,7 @@ def _is_text(part: AnyPart) -> bool:
 
 
 def summarized_into(state: State, seq: int, event: Summarized) -> None:
+    """The items of a span give way to one summary; open slots stay."""
     head, tail = state.items[: state.context_items], state.items[state.context_items :]
     kept = [item for item in tail if item.seqs[0] == 0 or not event.first <= item.seqs[0] <= event.last]
     gone = len(tail) - len(kept)
@@ -60,6 +63,7 @@ def summarized_into(state: State, seq: int, event: Summarized) -> None:
 
 
 def prefix_set(state: State, seq: int, event: PrefixSet) -> None:
+    """Another system text, tool list or static context. The first one is no break."""
     first = state.prefix is None
     state.gauge.raw -= prefix_raw(state.prefix) + sum(i.tokens for i in state.items[: state.context_items])
     state.prefix, state.prefix_seq = event, seq
@@ -76,5 +80,6 @@ def prefix_set(state: State, seq: int, event: PrefixSet) -> None:
 
 
 def broke(state: State) -> None:
+    """What had been sent is no longer the beginning of what will be."""
     state.breaks += 1
     state.sent_items = 0

@@ -1,0 +1,253 @@
+"""The house rules, each an ordinary test. Exceptions stand in a list with their reason; the lists only shrink."""
+
+import ast
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+SRC = Path(__file__).parent.parent / "src" / "longrein"
+FILES = sorted(SRC.rglob("*.py"))
+TREES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in FILES}
+
+
+def room(path: Path) -> str:
+    parts = path.relative_to(SRC).parts
+    return parts[0] if len(parts) > 1 else path.stem
+
+
+def name(path: Path) -> str:
+    return str(path.relative_to(SRC))
+
+
+def functions(tree: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    return (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+
+
+def imported(node: ast.AST) -> list[str]:
+    match node:
+        case ast.Import(names=names):
+            return [alias.name for alias in names]
+        case ast.ImportFrom(module=module, level=0) if module:
+            return [module]
+        case _:
+            return []
+
+
+def imports(tree: ast.AST) -> set[str]:
+    return {top for node in ast.walk(tree) for top in imported(node)}
+
+
+# --- imports -----------------------------------------------------------------------------------------------------
+
+LAZY = {"httpx2", "rich", "prompt_toolkit", "psutil", "pathspec", "platformdirs", "click", "tomllib", "importlib"}
+"""Packages too dear to import before they are needed, and the parts of the standard library that are."""
+LAZY_STDLIB = {
+    "difflib",
+    "fcntl",
+    "fnmatch",
+    "shutil",
+    "tempfile",
+    "zipfile",
+    "ssl",
+    "email",
+    "glob",
+    "json",
+    "urllib",
+    "select",
+    "binascii",
+    "msgspec",
+}
+
+
+def test_imports_inside_functions_are_only_of_heavy_packages() -> None:
+    wrong = [
+        f"{name(path)}:{node.lineno} {module}"
+        for path, tree in TREES.items()
+        for function in functions(tree)
+        for node in ast.walk(function)
+        for module in imported(node)
+        if module.split(".")[0] not in LAZY | LAZY_STDLIB
+    ]
+    assert not wrong, wrong
+
+
+def test_no_import_hides_under_TYPE_CHECKING() -> None:
+    assert not [name(path) for path in FILES if "TYPE_CHECKING" in path.read_text(encoding="utf-8")]
+
+
+PURE_STDLIB = {"collections", "typing", "re", "copy", "functools", "math", "uuid", "hashlib", "unicodedata", "bisect"}
+
+
+def test_the_pure_rooms_import_nothing_that_touches_the_world() -> None:
+    wrong = [
+        f"{name(path)}: {module}"
+        for path, tree in TREES.items()
+        if room(path) in ("context", "permissions", "events")
+        for module in imports(tree)
+        if module.split(".")[0] not in PURE_STDLIB | {"msgspec", "longrein"}
+    ]
+    assert not wrong, wrong
+
+
+OWNERS = {
+    "sqlite3": {"store"},
+    "subprocess": {"workspace", "frontends", "app"},
+    "httpx2": {"models", "app"},
+    "prompt_toolkit": {"frontends"},
+    "rich": {"frontends"},
+    "psutil": {"workspace"},
+    "random": {"app", "testing"},
+    "fcntl": {"store", "workspace", "frontends"},
+    "termios": {"frontends", "workspace"},
+    "logging": set(),
+}
+"""Module -> rooms that may import it. `testing` and the demo are the outside world played back."""
+
+
+def test_each_part_of_the_world_has_one_toucher() -> None:
+    wrong = [
+        f"{name(path)}: {module}"
+        for path, tree in TREES.items()
+        for module in imports(tree)
+        if (owners := OWNERS.get(module.split(".")[0])) is not None
+        if room(path) not in owners and room(path) not in ("testing", "demo")
+    ]
+    assert not wrong, wrong
+
+
+def attributes(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            yield node.lineno, f"{node.value.id}.{node.attr}"
+
+
+SEAMS = {
+    "os.environ": {"app", "config", "testing", "demo"},
+    "os.getenv": set(),
+    "time.time": {"app", "testing"},
+    "time.time_ns": {"app", "testing"},
+    "time.monotonic": {"app", "testing", "workspace", "frontends"},
+    "time.sleep": {"testing"},
+    "asyncio.to_thread": set(),
+    "uuid.uuid4": {"app", "testing"},
+}
+"""What a simulation must be able to turn -> rooms that own it. Limits of real processes are measured in real time."""
+
+
+def test_time_ids_and_environment_come_in_as_values() -> None:
+    wrong = [
+        f"{name(path)}:{line} {used}"
+        for path, tree in TREES.items()
+        for line, used in attributes(tree)
+        if used in SEAMS and room(path) not in SEAMS[used]
+    ]
+    assert not wrong, wrong
+
+
+def test_only_the_agent_appends_to_a_log() -> None:
+    wrong = [
+        f"{name(path)}:{number}"
+        for path in FILES
+        if room(path) in ("frontends", "config", "tools", "models", "context", "permissions")
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        if "log.append(" in line
+    ]
+    assert not wrong, wrong
+
+
+# --- words -------------------------------------------------------------------------------------------------------
+
+
+def test_there_is_no_list_of_messages_beside_the_log() -> None:
+    wrong = []
+    for path, tree in TREES.items():
+        if room(path) in ("models", "testing"):
+            continue
+        for node in ast.walk(tree):
+            names = [
+                getattr(node, "id", ""),
+                getattr(node, "attr", ""),
+                getattr(node, "arg", ""),
+                getattr(node, "name", ""),
+            ]
+            wrong += [f"{name(path)}:{getattr(node, 'lineno', 0)}" for n in names if n == "messages"]
+    assert not wrong, wrong
+
+
+def test_nothing_is_called_manager_helper_utils_base_or_service() -> None:
+    bad = re.compile(r"(Manager|Helper|Utils?|Service|Base)$|^(utils?|helpers?|base|misc|common)$")
+    wrong = [name(path) for path in FILES if bad.search(path.stem)]
+    wrong += [
+        f"{name(path)}: {node.name}"
+        for path, tree in TREES.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef) and bad.search(node.name)
+    ]
+    assert not wrong, wrong
+
+
+NAMED = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def test_every_public_thing_says_what_it_is() -> None:
+    wrong = []
+    for path, tree in TREES.items():
+        if not ast.get_docstring(tree):
+            wrong.append(name(path))
+        public = [n for n in tree.body if isinstance(n, NAMED) and not n.name.startswith("_")]
+        wrong += [f"{name(path)}: {node.name}" for node in public if not ast.get_docstring(node)]
+    assert not wrong, wrong
+
+
+# --- sizes -------------------------------------------------------------------------------------------------------
+
+DATA_TABLES = {"events/facts.py", "models/prices.py", "models/table.py", "models/catalog_data.py"}
+
+
+def test_no_file_is_longer_than_400_lines() -> None:
+    long = {name(p): n for p in FILES if (n := len(p.read_text(encoding="utf-8").splitlines())) > 400}
+    assert not {n: lines for n, lines in long.items() if n not in DATA_TABLES}
+
+
+def lines_of(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    return (function.end_lineno or 0) - function.lineno + 1
+
+
+def test_functions_are_short() -> None:
+    sizes = sorted(lines_of(f) for tree in TREES.values() for f in functions(tree))
+    long = [
+        f"{name(path)}: {f.name} {lines_of(f)}"
+        for path, tree in TREES.items()
+        for f in functions(tree)
+        if lines_of(f) > 60
+    ]
+    assert not [line for line in long if "context/fold.py: step" not in line], long
+    assert sizes[len(sizes) // 2] <= 10, "the median function has more than ten lines"
+
+
+def test_the_main_loop_is_one_screen() -> None:
+    path = SRC / "agent" / "loop.py"
+    tree = TREES[path]
+    doc = sum(len((ast.get_docstring(n) or "").splitlines()) + 1 for n in [tree, *functions(tree)])
+    assert len(path.read_text(encoding="utf-8").splitlines()) - doc <= 150
+    matches = [node for node in ast.walk(tree) if isinstance(node, ast.Match)]
+    assert len(matches) == 1, "the loop holds one match over moves"
+
+
+# --- start -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("package", ["rich", "prompt_toolkit", "psutil", "pathspec", "platformdirs", "pydantic"])
+def test_nothing_heavy_is_imported_before_the_prompt(package: str) -> None:
+    code = f"import longrein.app, sys; sys.exit({package!r} in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_importing_the_package_does_nothing_at_all() -> None:
+    code = "import sys; before = set(sys.modules); import longrein; print(len(set(sys.modules) - before))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert int(done.stdout) <= 2
