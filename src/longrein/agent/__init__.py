@@ -2,6 +2,7 @@
 
 from longrein.agent.loop import run
 from longrein.agent.moves import Judgement, Move, next_move
+from longrein.agent.opening import OpenSession, open_session
 from longrein.agent.port import (
     Answer,
     Compact,
@@ -34,6 +35,7 @@ __all__ = [
     "Limits",
     "Move",
     "Noticed",
+    "OpenSession",
     "Outlook",
     "Output",
     "Pausing",
@@ -48,5 +50,6 @@ __all__ = [
     "Word",
     "compose_system",
     "next_move",
+    "open_session",
     "run",
 ]

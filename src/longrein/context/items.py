@@ -17,7 +17,7 @@ def item_of(
     owner: str = "",
     span: tuple[int, int] | None = None,
 ) -> Item:
-    """An item that entry `seq` gives the view: its part `n`. `span`: the entries it stands for, when not `seq` alone."""
+    """Part `n` of entry `seq` as an item. `span`: the entries it stands for, when not `seq` alone."""
     form: ItemForm = "summary" if kind == "summary" else "full"
     tokens = estimate_part(part) + ITEM_TOKENS
     return Item((seq, n, 0), kind, span or (seq, seq), handle, part, form, tokens, block, owner)

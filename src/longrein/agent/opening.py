@@ -1,0 +1,48 @@
+"""A session is opened the same way whether it is new, resumed, forked or a subagent's: fold the log, go on from there."""
+
+from longrein.agent.loop import run
+from longrein.agent.ports import Crew
+from longrein.agent.session import Session
+from longrein.events import ModeSet, Opened, PrefixSet
+from longrein.store import Log
+
+
+class OpenSession(Session):
+    """A session that can walk."""
+
+    async def run(self, *, once: bool) -> None:
+        """See `loop.run`."""
+        await run(self, once=once)
+
+
+def open_session(log: Log, crew: Crew, *, opened: Opened | None = None, mode: str = "") -> OpenSession:
+    """The session in `log`, which the caller has locked. `opened` is its first entry when the log is empty.
+
+    What the present version, tools or model would send differently becomes a `PrefixSet` with its reason; else nothing
+    that was sent before changes (law 10).
+    """
+    session = OpenSession(log, crew)
+    if session.state.seq == 0:
+        if opened is None:
+            raise AssertionError("a new session needs its Opened")
+        session.append(opened, crew.prefix(crew.model, "start"))
+    elif session.state.prefix is not None:
+        _renew(session, session.state.prefix)
+    if mode and mode != session.state.mode:
+        session.append(ModeSet(mode))
+    return session
+
+
+def _renew(session: Session, stored: PrefixSet) -> None:
+    wanted = session.crew.prefix(session.crew.model, "upgrade")
+    reason = _difference(stored, wanted)
+    if reason:
+        session.append(session.crew.prefix(session.crew.model, reason))
+
+
+def _difference(stored: PrefixSet, wanted: PrefixSet) -> str:
+    if (stored.provider, stored.model, stored.wire) != (wanted.provider, wanted.model, wanted.wire):
+        return "model"
+    if stored.tools != wanted.tools:
+        return "tools"
+    return "upgrade" if stored.system != wanted.system else ""
