@@ -1,4 +1,4 @@
-"""A session is opened the same way whether it is new, resumed, forked or a subagent's: fold the log, go on from there."""
+"""Opening: new, resumed, forked or a subagent's, a session begins the same way: fold the log, go on from there."""
 
 from longrein.agent.loop import run
 from longrein.agent.ports import Crew
