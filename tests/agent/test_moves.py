@@ -1,0 +1,213 @@
+"""What happens next: a log, and the move it leads to."""
+
+from longrein.agent import Judgement, Limits, Outlook, next_move
+from longrein.agent.moves import Move
+from longrein.context import Budget, Price, fold
+from longrein.events import (
+    SCHEMA_VERSION,
+    AnyEvent,
+    Asked,
+    AskFailed,
+    Entry,
+    Interrupted,
+    Opened,
+    PermissionAnswered,
+    PermissionAsked,
+    PrefixSet,
+    Reminded,
+    Replied,
+    Text,
+    ToolCall,
+    ToolEnded,
+    ToolStarted,
+    TurnEnded,
+    Usage,
+    UserSpoke,
+)
+
+START = (
+    Opened(SCHEMA_VERSION, "00000000-0000-4000-8000-000000000001", "n0nce", ("/w",), "/w"),
+    PrefixSet("start", "mock", "small", "anthropic", "Be good."),
+    UserSpoke((Text("hello"),)),
+)
+ASKED = (*START, Asked("turn", 3, 2, reserved_usd=0.5))
+READ, LIST, WRITE = (ToolCall(f"c4.{n}", name, {}) for n, name in enumerate(["Read", "Glob", "Write"]))
+REPLIED = (*ASKED, Replied(4, (Text("let me see"), READ, LIST, WRITE), "calls", Usage(10)))
+RUN, ASK = (
+    Judgement("run"),
+    Judgement("ask", "needs a yes", question=PermissionAsked("c4.2", "Write", "Write x", "writes")),
+)
+TOGETHER = Judgement("run", together=True)
+
+
+def ended(call: ToolCall, status: str = "ok") -> ToolEnded:
+    return ToolEnded(call.id, call.name, status, (Text("done"),))
+
+
+def move(*events: AnyEvent, judged: tuple[Judgement, ...] = (TOGETHER, TOGETHER, RUN), **outlook: object) -> Move:
+    state = fold([Entry(seq, seq, event) for seq, event in enumerate(events, 1)])
+    budget = Budget(100_000, 8_000, Price(3, 15))
+    verdicts = {call: judged[int(call[-1])] for call in state.calls}
+    return next_move(state, verdicts, Outlook(budget, outlook.pop("limits", Limits()), **outlook))  # type: ignore[arg-type]
+
+
+def check(move: Move, expect: str) -> None:
+    shown = repr(move).replace("()", "")
+    assert expect in shown, f"{expect!r} is not in {shown}"
+
+
+def test_a_turn_from_the_first_word_to_the_last() -> None:
+    check(move(*START[:2]), "Wait")
+    check(move(*START), "AskModel(usd_left=None)")
+    check(move(*REPLIED), "RunTools(calls=(ToolCall(id='c4.0', name='Read'")
+    started = (*REPLIED, ToolStarted(READ.id, "Read"), ToolStarted(LIST.id, "Glob"))
+    check(move(*started, ended(LIST), ended(READ)), "RunTools(calls=(ToolCall(id='c4.2', name='Write'")
+    done = (*started, ended(LIST), ended(READ), ToolStarted(WRITE.id, "Write"), ended(WRITE))
+    check(move(*done), "AskModel")
+    final = (*done, Asked("turn", 11, 2), Replied(12, (Text("all done"),), "end"))
+    check(move(*final), "Stop(reason='done'")
+    check(move(*final, TurnEnded("done")), "Wait")
+
+
+def test_s02_reads_run_together_and_a_writer_alone_in_call_order() -> None:
+    check(move(*REPLIED), "name='Glob'")
+    assert "Write" not in repr(move(*REPLIED))
+    assert "Glob" not in repr(move(*REPLIED, judged=(RUN, TOGETHER, TOGETHER)))
+
+
+def test_s03_a_call_asks_is_answered_and_runs_or_does_not() -> None:
+    waiting = (*REPLIED, ended(READ), ended(LIST))
+    judged = (TOGETHER, TOGETHER, ASK)
+    check(move(*waiting, judged=judged), "Record(events=(PermissionAsked(call='c4.2'")
+    asked = (*waiting, PermissionAsked("c4.2", "Write", "Write x", "writes"))
+    check(move(*asked, judged=judged), "AskUser(call='c4.2')")
+    check(
+        move(*asked, PermissionAnswered("c4.2", "allow", "user"), judged=judged), "RunTools(calls=(ToolCall(id='c4.2'"
+    )
+    denied = move(*asked, PermissionAnswered("c4.2", "deny", "user", message="not that file"), judged=judged)
+    check(denied, "status='denied'")
+    check(denied, "Denied: the user denied this call. They said: not that file")
+
+
+def test_reads_before_a_call_that_asks_run_first() -> None:
+    check(move(*REPLIED, judged=(TOGETHER, TOGETHER, ASK)), "RunTools(calls=(ToolCall(id='c4.0'")
+
+
+def test_a_crash_leaves_calls_that_may_have_run() -> None:
+    cut = move(*REPLIED, ToolStarted(READ.id, "Read"), ToolStarted(LIST.id, "Glob"))
+    check(
+        cut,
+        "ToolEnded(call='c4.0', name='Read', status='interrupted', parts=(Text(text='interrupted; it may have run')",
+    )
+    check(cut, "ToolEnded(call='c4.1'")
+
+
+def test_a_crash_leaves_a_request_without_an_answer_and_its_money_counts_as_spent() -> None:
+    check(move(*ASKED), "Record(events=(AskFailed(asked=4, kind='lost'")
+    check(move(*ASKED), "assumed_usd=0.5")
+    lost = (*ASKED, AskFailed(4, "lost", assumed_usd=0.5))
+    check(move(*lost, paused=True), "Wait")
+    check(move(*lost), "AskModel")
+
+
+def test_E4_an_interrupt_ends_the_turn_and_leaves_every_call_with_a_result() -> None:
+    interrupted = (*REPLIED, ToolStarted(READ.id, "Read"), ended(READ, "interrupted"), Interrupted("[interrupted]"))
+    check(move(*interrupted), "status='not_run'")
+    closed = (*interrupted, ended(LIST, "not_run"), ended(WRITE, "not_run"))
+    check(move(*closed), "Stop(reason='interrupted'")
+
+
+def test_E4_an_interrupt_at_an_approval_denies_that_call_and_those_after_it() -> None:
+    asked = (*ASKED, Replied(4, (READ, LIST), "calls"), PermissionAsked("c4.0", "Read", "x", "y"), Interrupted("[i]"))
+    shown = repr(move(*asked))
+    assert shown.count("status='denied'") == 2
+
+
+def test_E4_what_the_user_says_meanwhile_is_answered_before_the_turn_ends() -> None:
+    answered = (*ASKED, Replied(4, (Text("done"),), "end"))
+    check(move(*answered, UserSpoke((Text("and the other one"),), "steer")), "AskModel")
+
+
+def test_D12_a_failed_request_is_made_again_after_a_pause_and_given_up_in_the_end() -> None:
+    failed = (*ASKED, AskFailed(4, "server", "no", 500))
+    check(move(*failed), "Pause(delay_s=")
+    check(move(*failed, rested=1), "AskModel")
+    many = [*START]
+    for n in range(11):
+        many += [Asked("turn", 3, 2), AskFailed(4 + 2 * n, "server", "overloaded for long", 500)]
+    check(move(*many), "Stop(reason='error', message='overloaded for long')")
+
+
+def test_a_refused_key_is_not_tried_again() -> None:
+    check(move(*ASKED, AskFailed(4, "auth", "the key was refused", 401)), "Stop(reason='error', message='the key was")
+
+
+def test_E24_three_overloads_lead_to_the_fallback_model() -> None:
+    events = [*START]
+    for n in range(3):
+        check(move(*events, rested=n, fallback="mock/other"), "AskModel")
+        events += [Asked("turn", 3, 2), AskFailed(4 + 2 * n, "overload", "busy", 529)]
+    check(move(*events, rested=2, fallback="mock/other"), "Switch(model='mock/other')")
+    check(move(*events, rested=2), "Pause")
+
+
+def test_R012_empty_answers_end_after_two_more_tries() -> None:
+    events = [*START]
+    for n in range(3):
+        events += [Asked("turn", 3, 2), AskFailed(4 + 2 * n, "empty", "")]
+    check(move(*events, rested=3), "Stop(reason='error', message='the model gave empty answers")
+
+
+def test_R015_a_call_cut_by_the_output_limit_is_not_run() -> None:
+    cut = Judgement("not_run", "not run: truncated")
+    check(move(*ASKED, Replied(4, (READ,), "length"), judged=(cut,)), "status='not_run'")
+
+
+def test_a_cut_answer_goes_on_at_most_three_times() -> None:
+    events = [*ASKED, Replied(4, (Text("once upon"),), "length")]
+    for n in range(3):
+        check(move(*events), "Record(events=(Reminded(kind='continue'")
+        events += [Reminded("continue", "go on"), Asked("turn", 6, 2), Replied(7 + 3 * n, (Text("a"),), "length")]
+    check(move(*events), "Stop(reason='done'")
+
+
+def test_max_turns_refuses_before_the_request() -> None:
+    check(move(*START, limits=Limits(turns_max=1)), "AskModel")
+    again = (*REPLIED, ended(READ), ended(LIST), ended(WRITE))
+    check(move(*again, limits=Limits(turns_max=1)), "Stop(reason='limit', message='the limit of 1 turns is reached")
+
+
+def test_a_money_limit_refuses_before_the_request_and_lowers_its_output() -> None:
+    check(move(*START, limits=Limits(usd_max=1.0)), "AskModel(usd_left=1.0)")
+    check(move(*START, limits=Limits(usd_max=0.001)), "Stop(reason='budget', message='the money limit stands")
+
+
+def test_s03_a_turn_that_ends_on_a_denial_is_blocked() -> None:
+    denied = (*ASKED, Replied(4, (WRITE,), "calls"), ended(WRITE, "denied"))
+    final = (Asked("turn", 6, 2), Replied(7, (Text("I may not"),), "end"))
+    check(move(*denied, *final), "Stop(reason='blocked'")
+    ok = (
+        Asked("turn", 6, 2),
+        Replied(7, (ToolCall("c7.0", "Read", {}),), "calls"),
+        ToolEnded("c7.0", "Read", "ok", ()),
+    )
+    check(move(*denied, *ok, Asked("turn", 9, 2), Replied(10, (Text("done"),), "end")), "Stop(reason='done'")
+
+
+def test_R017_a_model_that_never_gets_a_call_right_is_stopped() -> None:
+    events = [*START]
+    for n in range(20):
+        call = ToolCall(f"c{4 + 3 * n}.0", "Nope", {})
+        events += [Asked("turn", 3, 2), Replied(4 + 3 * n, (call,), "calls"), ended(call, "failed")]
+    check(move(*events), "Stop(reason='error', message='20 steps in a row without one successful call")
+
+
+def test_E8_compact_on_an_empty_session_is_refused_kindly() -> None:
+    check(move(*START[:2], Reminded("compact", "", "user")), "Reminded(kind='compact_refused'")
+    check(move(*START[:2], Reminded("compact", "", "user")), "there is nothing yet that could be compacted")
+
+
+def test_A10_E8_compact_summarises_with_its_focus_even_below_the_threshold() -> None:
+    answered = (*ASKED, Replied(4, (Text("done"),), "end"), TurnEnded("done"))
+    check(move(*answered, Reminded("compact", "", "user", "the tests")), "Summarise(first=3, last=5")
+    check(move(*answered, Reminded("compact", "", "user", "the tests")), "focus='the tests'")
