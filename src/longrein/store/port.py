@@ -68,6 +68,14 @@ class Log(Protocol):
         """Store an inbox message; gives its id at once."""
         ...
 
+    async def collect(self) -> "list[Message]":
+        """Take in what other processes left in the session's `inbox/` folder (`leave_message`), oldest first.
+
+        Each is stored and on disk before its file goes, so it is given once, also when killed in between. Costs one
+        look into a folder when there is nothing. Raises `StoreFull`, `StoreDamaged`.
+        """
+        ...
+
     def put_blob(self, data: bytes) -> str:
         """Keep `data`; gives its hash (SHA-256, hex). On disk before or with the next commit that flushes.
 

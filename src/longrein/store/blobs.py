@@ -1,0 +1,207 @@
+"""Blobs by the SHA-256 of their bytes: small ones wait in memory for the next commit, large ones are files."""
+
+import contextlib
+import hashlib
+import itertools
+import os
+from collections.abc import Callable, Iterator
+
+from longrein.store.folder import BLOBS, flush_path, make_folder, new_file, write_file
+
+INLINE_BYTES_MAX = 64 * 1024
+"""Content up to this size lies in the database and so costs no flush of its own."""
+
+
+def blob_file(folder: str, blob: str) -> str:
+    """Path of a blob's file in a session's folder, there or not."""
+    return os.path.join(folder, BLOBS, blob[:2], blob)
+
+
+def blob_hash(data: bytes) -> str:
+    """The name of `data`."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def is_hash(text: str) -> bool:
+    """Whether `text` can name a blob."""
+    return len(text) == 64 and all(sign in "0123456789abcdef" for sign in text)
+
+
+class Kept:
+    """What one commit keeps."""
+
+    def __init__(self) -> None:
+        self.bodies: dict[str, bytes] = {}
+        """Blobs that go into the database, by hash."""
+        self.files: list[str] = []
+        """Hashes of blob files, all of them on disk."""
+
+
+class Blobs:
+    """Blobs on their way into the log of one session. The loop's thread puts, the writer thread settles."""
+
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+        self._pending: dict[str, bytes | None] = {}  # None: a finished file whose data is not flushed
+        self._flushed: set[str] = set()
+        self._numbers = itertools.count(1)
+
+    def put(self, data: bytes) -> str:
+        """Keep `data` with the next commit; gives its hash."""
+        blob = blob_hash(data)
+        if len(data) <= INLINE_BYTES_MAX or not os.path.exists(blob_file(self.folder, blob)):
+            self._pending.setdefault(blob, bytes(data))
+        return blob
+
+    def adopt(self, blob: str, path: str) -> None:
+        """Take the finished file `path` as `blob`: it has its name now and is flushed before the next commit."""
+        target = blob_file(self.folder, blob)
+        if os.path.exists(target):
+            os.unlink(path)
+            return
+        make_folder(os.path.dirname(target))
+        os.rename(path, target)
+        self._pending[blob] = None
+
+    def waiting(self, blob: str) -> bytes | None:
+        """Bytes of a blob that no commit holds yet; None when it is not here."""
+        return self._pending.get(blob)
+
+    def any_waiting(self) -> bool:
+        """Whether a blob waits for a commit."""
+        return bool(self._pending)
+
+    def temporary(self) -> str:
+        """Path for a new file in the folder of blobs; swept at the next open when nobody adopts it."""
+        make_folder(os.path.join(self.folder, BLOBS))
+        return os.path.join(self.folder, BLOBS, f"tmp-{next(self._numbers)}")
+
+    def settle(self) -> Kept:
+        """Everything that waits: large content is on disk under its name when this returns. Raises OSError."""
+        kept = Kept()
+        for blob in list(self._pending):
+            data = self._pending[blob]
+            if data is not None and len(data) <= INLINE_BYTES_MAX:
+                kept.bodies[blob] = data
+            else:
+                if blob not in self._flushed:
+                    self._store(blob, data)
+                    self._flushed.add(blob)
+                kept.files.append(blob)
+        return kept
+
+    def flush_files(self) -> None:
+        """Bring finished files to disk ahead of the commit that names them. Raises OSError."""
+        for blob in [blob for blob in list(self._pending) if self._pending[blob] is None and blob not in self._flushed]:
+            self._store(blob, None)
+            self._flushed.add(blob)
+
+    def forget(self, kept: Kept) -> None:
+        """`kept` is committed."""
+        for blob in (*kept.bodies, *kept.files):
+            del self._pending[blob]
+            self._flushed.discard(blob)
+
+    def _store(self, blob: str, data: bytes | None) -> None:
+        path = blob_file(self.folder, blob)
+        if data is None:
+            flush_path(path)
+        else:
+            temporary = self.temporary()
+            write_file(temporary, data)
+            make_folder(os.path.dirname(path))
+            os.rename(temporary, path)
+        flush_path(os.path.dirname(path))
+        flush_path(os.path.join(self.folder, BLOBS))
+        flush_path(self.folder)
+
+    def sweep(self, named: Callable[[], set[str]]) -> int:
+        """Remove files that no commit named, as a crash leaves them; how many."""
+        swept = 0
+        names: set[str] | None = None
+        for path, blob in _files(os.path.join(self.folder, BLOBS)):
+            names = named() if names is None else names
+            if blob not in names:
+                with contextlib.suppress(OSError):
+                    os.unlink(path)
+                    swept += 1
+        return swept
+
+
+def _files(folder: str) -> Iterator[tuple[str, str]]:
+    """(path, name) of every file at most one folder below `folder`."""
+    try:
+        found = list(os.scandir(folder))
+    except OSError:
+        return
+    for item in found:
+        if item.is_dir(follow_symlinks=False):
+            yield from ((inner.path, inner.name) for inner in os.scandir(item.path))
+        else:
+            yield item.path, item.name
+
+
+class GrowingBlob:
+    """A blob written piece by piece (`port.BlobWriter`). In memory up to 64 kB, then in a file."""
+
+    def __init__(self, blobs: Blobs, finished: Callable[[], object]) -> None:
+        """`finished` is called when a file waits to be flushed."""
+        self.size_bytes = 0
+        self._blobs = blobs
+        self._finished = finished
+        self._hash = hashlib.sha256()
+        self._start = bytearray()
+        self._path = ""
+        self._descriptor = -1
+
+    @property
+    def path(self) -> str:
+        """The file, readable while it grows. Asking for it makes it. Raises OSError."""
+        if not self._path:
+            self._spill()
+        return self._path
+
+    def write(self, data: bytes) -> None:
+        """Append. Raises OSError (full disk)."""
+        if self._descriptor < 0 and len(self._start) + len(data) > INLINE_BYTES_MAX:
+            self._spill()
+        if self._descriptor >= 0:
+            self._write(data)
+        else:
+            self._start += data
+        self._hash.update(data)
+        self.size_bytes += len(data)
+
+    def finish(self) -> str:
+        """Name it by its hash; gives the hash. Raises OSError."""
+        blob = self._hash.hexdigest()
+        if self._descriptor < 0:
+            return self._blobs.put(bytes(self._start))
+        self._close()
+        self._blobs.adopt(blob, self._path)
+        self._finished()
+        return blob
+
+    def discard(self) -> None:
+        """Forget it."""
+        self._start.clear()
+        if self._descriptor >= 0:
+            self._close()
+            with contextlib.suppress(OSError):
+                os.unlink(self._path)
+
+    def _spill(self) -> None:
+        path = self._blobs.temporary()
+        self._descriptor = new_file(path)
+        self._path = path
+        self._write(self._start)
+        self._start = bytearray()
+
+    def _write(self, data: bytes | bytearray) -> None:
+        view = memoryview(data)
+        while view:
+            view = view[os.write(self._descriptor, view) :]
+
+    def _close(self) -> None:
+        os.close(self._descriptor)
+        self._descriptor = -1

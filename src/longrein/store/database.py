@@ -1,0 +1,247 @@
+"""One SQLite database per root session: its tables, how it is opened, and one transaction for many writes.
+
+Commits are made with `synchronous=NORMAL`, which never flushes the WAL, and `sync` flushes it afterwards: the same
+order as `FULL`, but one flush can carry many commits. A new database is made without any flush; the first `sync`
+checkpoints it, so that the main file is whole on disk before anything counts (SQLite drops the WAL of an empty one).
+"""
+
+import os
+import sqlite3
+from collections.abc import Sequence
+from urllib.parse import quote
+
+from longrein.events import SessionReadOnly
+from longrein.store.blobs import INLINE_BYTES_MAX, Blobs, Kept
+from longrein.store.folder import DATABASE, flush, flush_path, new_file
+
+LAYOUT = 1
+"""Version of the tables, in `user_version`."""
+
+TABLES = f"""
+BEGIN;
+CREATE TABLE sessions(number INTEGER PRIMARY KEY, session TEXT NOT NULL, created INTEGER NOT NULL,
+    cwd TEXT NOT NULL, title TEXT NOT NULL);
+CREATE TABLE entries(key INTEGER PRIMARY KEY, at INTEGER NOT NULL, version INTEGER NOT NULL, crc INTEGER NOT NULL,
+    body NOT NULL);
+CREATE TABLE inbox(id INTEGER PRIMARY KEY AUTOINCREMENT, body BLOB NOT NULL);
+CREATE TABLE collected(name TEXT PRIMARY KEY) WITHOUT ROWID;
+CREATE TABLE blobs(hash BLOB PRIMARY KEY, body BLOB NOT NULL);
+CREATE TABLE files(hash BLOB PRIMARY KEY) WITHOUT ROWID;
+PRAGMA user_version={LAYOUT};
+COMMIT;
+"""
+# entries.key is `entry_key(session number, seq)`: one integer key, so that an append touches only the last page.
+# entries.body is the event as a blob or, above 64 kB, the text of the hash of the file that holds it.
+# collected remembers the files of the inbox folder that were taken in; files the blob files that a commit named.
+
+WAL_TIDY_BYTES = 4 * 1024 * 1024
+"""The WAL is folded into the main file when longrein is idle and it is larger than this."""
+WAL_FORCE_BYTES = 64 * 1024 * 1024
+"""And even when it is not idle."""
+BUSY_S = 10.0
+"""How long a write waits for a reader of a rollback-journal database, or for another process that recovers the WAL."""
+
+Row = tuple[int, int, int, int, bytes | str]
+"""(key, at, version, crc32 of the body, body)."""
+
+ROOT = 1
+"""Number of the root session in its own database."""
+_SEQ_BITS = 40
+
+
+def entry_key(number: int, seq: int) -> int:
+    """Key of entry `seq` of session `number`."""
+    return number << _SEQ_BITS | seq
+
+
+def entry_seq(key: int) -> int:
+    """The seq in a key."""
+    return key & ((1 << _SEQ_BITS) - 1)
+
+
+class Write:
+    """What one call wants written: all of it or nothing."""
+
+    __slots__ = ("about", "flush", "names", "put", "rows", "take")
+
+    def __init__(self, *, flush: bool) -> None:
+        self.flush = flush
+        """On disk before it counts as done."""
+        self.rows: list[Row] = []
+        """Entries with rising keys, without a gap."""
+        self.put: Sequence[tuple[int, bytes]] = ()
+        """Inbox messages: (id, body)."""
+        self.take: Sequence[int] = ()
+        """Ids of inbox messages to delete."""
+        self.names: Sequence[str] = ()
+        """Files of the inbox folder that `put` comes from."""
+        self.about: tuple[str, int, str, str] | None = None
+        """(session, created, cwd, title) when it changed."""
+
+
+def read_only(path: str) -> sqlite3.Connection:
+    """A connection that cannot write, for readers without the lock. Raises sqlite3.Error."""
+    if os.path.exists(path) and os.path.getsize(path) == 0:
+        # a session in the making; and if its file was lost, SQLite would delete the WAL that may still hold it
+        return sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+    address = "file:" + quote(os.fsencode(path))
+    connection = sqlite3.connect(
+        address + "?mode=ro", uri=True, isolation_level=None, check_same_thread=False, timeout=BUSY_S
+    )
+    try:
+        connection.execute("PRAGMA schema_version")
+    except sqlite3.OperationalError:
+        connection.close()
+        # a folder we may not write to: SQLite cannot put its shared memory beside the file, so nobody is writing
+        address += "?immutable=1"
+        connection = sqlite3.connect(address, uri=True, isolation_level=None, check_same_thread=False)
+    return connection
+
+
+class Database:
+    """The open database of a session whose lock we hold. Belongs to the writer thread."""
+
+    def __init__(self, folder: str, blobs: Blobs, notes: list[str], *, network: bool) -> None:
+        """Open or make it; lines for the user are added to `notes`. Raises sqlite3.Error, OSError,
+        `SessionReadOnly`."""
+        self.folder = folder
+        self.path = os.path.join(folder, DATABASE)
+        self.unflushed = False
+        """Whether a commit is not on disk yet."""
+        self._blobs = blobs
+        self._wal = -1
+        self._grown_bytes = 0
+        size = os.stat(self.path).st_size if os.path.exists(self.path) else 0
+        self._founded = size > 4096  # one page: no checkpoint has ever flushed it
+        if size == 0 and not os.path.exists(self.path):
+            os.close(new_file(self.path))
+        self._connection = sqlite3.connect(
+            self.path, isolation_level=None, check_same_thread=False, timeout=BUSY_S, cached_statements=64
+        )
+        try:
+            self._prepare(notes, network)
+        except BaseException:
+            self._connection.close()
+            raise
+
+    @property
+    def connection(self) -> sqlite3.Connection:
+        """For reading in the writer thread."""
+        return self._connection
+
+    def _prepare(self, notes: list[str], network: bool) -> None:
+        execute = self._connection.execute
+        execute(f"PRAGMA synchronous={'NORMAL' if self._founded else 'OFF'}")
+        mode = execute(f"PRAGMA journal_mode={'DELETE' if network else 'WAL'}").fetchone()[0]
+        layout = execute("PRAGMA user_version").fetchone()[0]
+        if layout > LAYOUT:
+            raise SessionReadOnly(
+                f"this session was written by a newer longrein (layout {layout}, this one knows {LAYOUT}); upgrade it"
+            )
+        if layout == 0:
+            self._connection.executescript(TABLES)
+        if mode == "wal":
+            execute("PRAGMA wal_autocheckpoint=0")
+            execute(f"PRAGMA journal_size_limit={WAL_FORCE_BYTES}")
+            execute("PRAGMA synchronous=NORMAL")
+            self._wal = os.open(self.path + "-wal", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            self._grown_bytes = os.fstat(self._wal).st_size
+        else:
+            execute("PRAGMA synchronous=FULL")
+            notes.append(f"{self.folder} is on a network file system: the log is written in a slower, safe mode")
+
+    def commit(self, writes: Sequence[Write]) -> None:
+        """All of `writes` and every pending blob in one transaction, or nothing. Raises sqlite3.Error, OSError.
+
+        It is not on disk before `sync`.
+        """
+        rows = [self._placed(row) for write in writes for row in write.rows]
+        kept = self._blobs.settle()
+        execute = self._connection.execute
+        execute("BEGIN IMMEDIATE")
+        try:
+            self._keep(kept)
+            for row in rows:
+                execute("INSERT INTO entries VALUES(?, ?, ?, ?, ?)", row)
+            for write in writes:
+                self._rest(write)
+            execute("COMMIT")
+        except BaseException:
+            if self._connection.in_transaction:
+                execute("ROLLBACK")
+            raise
+        self._blobs.forget(kept)
+        self.unflushed = True
+        self._grown_bytes += sum(len(row[4]) for row in rows) + sum(map(len, kept.bodies.values())) + 8192
+
+    def _keep(self, kept: Kept) -> None:
+        many = self._connection.executemany
+        if kept.bodies:
+            rows = [(bytes.fromhex(name), body) for name, body in kept.bodies.items()]
+            many("INSERT OR IGNORE INTO blobs(hash, body) VALUES(?, ?)", rows)
+        if kept.files:
+            many("INSERT OR IGNORE INTO files(hash) VALUES(?)", [(bytes.fromhex(name),) for name in kept.files])
+
+    def _rest(self, write: Write) -> None:
+        if write.about:
+            self._connection.execute(
+                f"INSERT OR REPLACE INTO sessions(number, session, created, cwd, title) VALUES({ROOT}, ?, ?, ?, ?)",
+                write.about,
+            )
+        many = self._connection.executemany
+        if write.put:
+            many("INSERT INTO inbox(id, body) VALUES(?, ?)", write.put)
+        if write.names:
+            many("INSERT INTO collected(name) VALUES(?)", [(name,) for name in write.names])
+        if write.take:
+            many("DELETE FROM inbox WHERE id = ?", [(message,) for message in write.take])
+
+    def _placed(self, row: Row) -> Row:
+        """`row`, its body moved to a file when it is too large for the database."""
+        key, at, version, _, body = row
+        if len(body) <= INLINE_BYTES_MAX or isinstance(body, str):
+            return row
+        return key, at, version, 0, self._blobs.put(body)
+
+    def sync(self) -> None:
+        """Bring every commit to disk. Raises OSError, sqlite3.Error; then nothing later may count as on disk."""
+        if not self.unflushed:
+            return
+        if not self._founded:
+            self._found()
+        if self._wal >= 0:
+            flush(self._wal)
+        self.unflushed = False
+
+    def _found(self) -> None:
+        """The first flush of a new session: main file, WAL and every folder above."""
+        self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
+        sessions = os.path.dirname(self.folder)
+        for path in (self.folder, sessions, os.path.dirname(sessions)):
+            flush_path(path)
+        self._founded = True
+
+    def tidy(self, *, idle: bool) -> None:
+        """Fold the WAL into the main file when it has grown. A failure is no loss: the WAL stays."""
+        if self._wal < 0 or self._grown_bytes < (WAL_TIDY_BYTES if idle else WAL_FORCE_BYTES):
+            return
+        self._grown_bytes = 0
+        try:
+            self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
+        except sqlite3.OperationalError:
+            return
+
+    def last_key(self) -> int:
+        """Key of the last entry; 0 when there is none."""
+        return int(self._connection.execute("SELECT coalesce(max(key), 0) FROM entries").fetchone()[0])
+
+    def has_pending(self) -> bool:
+        """Whether a blob waits for a commit."""
+        return self._blobs.any_waiting()
+
+    def close(self) -> None:
+        """Close; SQLite folds the WAL into the main file if nobody else reads it."""
+        if self._wal >= 0:
+            os.close(self._wal)
+            self._wal = -1
+        self._connection.close()

@@ -1,0 +1,134 @@
+"""Where a session lies on disk: `<state>/sessions/<uuid>/`, folders 0700 and files 0600 whatever the umask."""
+
+import fcntl
+import os
+import re
+
+from longrein.events import SessionError, SessionUnknown
+from longrein.store.faults import store_failure
+
+DATABASE = "log.sqlite"
+"""The log. Beside it SQLite's `-wal` and `-shm`."""
+BLOBS = "blobs"
+"""Content too large for the database: `blobs/ab/<hash>`."""
+INBOX = "inbox"
+"""Where other processes leave words for the session."""
+LOCK = "lock"
+"""Held as long as a process has the session open."""
+
+NETWORK_TYPES = frozenset(
+    {
+        *("nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", "glusterfs", "lustre", "gpfs", "beegfs"),
+        *("fuse.sshfs", "fuse.rclone", "fuse.s3fs", "fuse.glusterfs", "fuse.ceph", "fuse.mfs", "fuse.gcsfuse"),
+    }
+)
+"""File systems whose shared memory is not shared between machines: SQLite's WAL is not safe there."""
+
+
+def session_id(text: str) -> str:
+    """`text` as a session id, lower case. Raises `SessionUnknown` for anything that is not a UUID."""
+    if re.fullmatch(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}", text):
+        return text.lower()
+    shown = repr(text if len(text) <= 60 else text[:60] + "…")
+    raise SessionUnknown(f"{shown} is not a session id; `longrein sessions` lists them")
+
+
+def sessions_folder(state_dir: str) -> str:
+    """Folder of all sessions."""
+    return os.path.join(state_dir, "sessions")
+
+
+def session_folder(state_dir: str, session: str) -> str:
+    """Folder of one session, there or not. Raises `SessionUnknown` for a text that is no id."""
+    return os.path.join(state_dir, "sessions", session_id(session))
+
+
+def existing_folder(state_dir: str, session: str) -> str:
+    """Folder of a session that is there. Raises `SessionUnknown`."""
+    folder = session_folder(state_dir, session)
+    if os.path.isdir(folder):
+        return folder
+    raise SessionUnknown(f"there is no session {session}; `longrein sessions` lists them")
+
+
+def make_folder(path: str) -> bool:
+    """Make `path` and what is missing above it, 0700 each; whether it was not there. Raises OSError."""
+    try:
+        os.mkdir(path, 0o700)
+    except FileExistsError:
+        return False
+    except FileNotFoundError:
+        make_folder(os.path.dirname(path))
+        os.mkdir(path, 0o700)
+    return True
+
+
+def make_session_folder(state_dir: str, session: str) -> tuple[str, bool]:
+    """Folder of `session`, made if missing; whether it is new. Raises `SessionError`."""
+    folder = session_folder(state_dir, session)
+    try:
+        return folder, make_folder(folder)
+    except OSError as error:
+        failure = store_failure(error, folder)
+        if type(failure) is not SessionError:
+            raise failure from None
+        raise SessionError(
+            f"cannot make {folder}: {error.strerror}; name another place with --state-dir or LONGREIN_STATE_DIR"
+        ) from None
+
+
+def new_file(path: str) -> int:
+    """A descriptor of a new file, 0600. Raises FileExistsError."""
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+
+
+def flush(descriptor: int) -> None:
+    """Bring the data of a file to the platter."""
+    full = getattr(fcntl, "F_FULLFSYNC", None)  # macOS: fsync alone stops at the drive's cache
+    if full is not None:
+        fcntl.fcntl(descriptor, full)
+    else:
+        os.fdatasync(descriptor)
+
+
+def flush_path(path: str) -> None:
+    """The same by name, names inside a folder included."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        if hasattr(fcntl, "F_FULLFSYNC"):
+            flush(descriptor)
+        else:
+            os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def write_file(path: str, data: bytes) -> None:
+    """A new file 0600 with `data`, on disk when this returns; its name is not yet. Leaves nothing when it fails."""
+    descriptor = new_file(path)
+    try:
+        view = memoryview(data)
+        while view:
+            view = view[os.write(descriptor, view) :]
+        flush(descriptor)
+    except OSError:
+        os.unlink(path)
+        raise
+    finally:
+        os.close(descriptor)
+
+
+def on_network(folder: str) -> bool:
+    """Whether `folder` lies on a network file system. False where that cannot be told."""
+    try:
+        device = os.stat(folder).st_dev
+        with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
+            return mount_type(file.read(), os.major(device), os.minor(device)) in NETWORK_TYPES
+    except OSError:
+        return False
+
+
+def mount_type(table: str, major: int, minor: int) -> str:
+    """Type of the file system on device `major:minor` by a mountinfo table; '' when it is not there."""
+    _, found, after = table.partition(f" {major}:{minor} ")
+    return after.partition("\n")[0].partition(" - ")[2].partition(" ")[0] if found else ""

@@ -1,0 +1,189 @@
+"""Reading a session's log without its lock: entries one by one or streamed in order, blobs whole or in part."""
+
+import contextlib
+import os
+import sqlite3
+import zlib
+from collections.abc import Iterator, Sequence
+from typing import Any, overload
+
+import msgspec
+
+from longrein.events import Entry, StoreDamaged, decode_event
+from longrein.store.blobs import blob_file, blob_hash, is_hash
+from longrein.store.database import ROOT, Row, entry_key, entry_seq, read_only
+from longrein.store.faults import store_failure
+from longrein.store.folder import DATABASE, existing_folder
+
+BATCH_ROWS = 256
+"""Rows read at once: no read stays open long enough to hold up the writer's checkpoints."""
+
+
+class Reader:
+    """Reads one session from its files, also while another process writes it. Used by one thread at a time.
+
+    Raises `SessionUnknown` when it is made, `StoreDamaged` and `SessionReadOnly` when what it reads is so.
+    """
+
+    def __init__(self, state_dir: str, session: str) -> None:
+        self.session = session
+        """Id."""
+        self.folder = existing_folder(state_dir, session)
+        """Its folder."""
+        self._connection: sqlite3.Connection | None = None
+
+    def last(self) -> int:
+        """Seq of the last committed entry; 0 when there is none."""
+        row = self._one("SELECT max(key) FROM entries WHERE key < ?", entry_key(ROOT + 1, 0))
+        return entry_seq(row[0]) if row and row[0] else 0
+
+    def entry(self, seq: int) -> Entry | None:
+        """One entry; None when there is none of that seq."""
+        row = self._one("SELECT key, at, version, crc, body FROM entries WHERE key = ?", entry_key(ROOT, seq))
+        return entry_of(self.folder, row) if row else None
+
+    def entries(self, after: int = 0, to: int = 0) -> Iterator[Entry]:
+        """Entries after seq `after`, up to `to` (0: the last there is), in order, a few at a time in memory."""
+        for row in self.rows(after, to):
+            yield entry_of(self.folder, row)
+
+    def rows(self, after: int = 0, to: int = 0) -> Iterator[Row]:
+        """The same as they are stored."""
+        key, end = entry_key(ROOT, after), entry_key(ROOT, to) if to else entry_key(ROOT + 1, 0) - 1
+        while True:
+            batch = self._all(
+                "SELECT key, at, version, crc, body FROM entries WHERE key > ? AND key <= ? ORDER BY key LIMIT ?",
+                key,
+                end,
+                BATCH_ROWS,
+            )
+            yield from batch
+            if len(batch) < BATCH_ROWS:
+                return
+            key = batch[-1][0]
+
+    def blob(self, blob: str) -> bytes:
+        """Bytes of a blob. `KeyError` when there is none, `StoreDamaged` when they are not what was kept."""
+        if not is_hash(blob):
+            raise KeyError(blob)
+        row = self._one("SELECT body FROM blobs WHERE hash = ?", bytes.fromhex(blob))
+        return bytes(row[0]) if row else read_file(self.folder, blob)
+
+    def blob_range(self, blob: str, start: int, size_bytes: int) -> bytes:
+        """At most `size_bytes` of a blob from offset `start`, not checked against its hash. `KeyError` when none."""
+        path = self.blob_path(blob)
+        if not path:
+            return self.blob(blob)[start : start + size_bytes]
+        with open(path, "rb") as file:
+            file.seek(start)
+            return file.read(size_bytes)
+
+    def blob_path(self, blob: str) -> str:
+        """Path of a blob that is a file; '' when it lies in the database or does not exist."""
+        path = blob_file(self.folder, blob) if is_hash(blob) else ""
+        return path if os.path.isfile(path) else ""
+
+    def collected(self, names: Sequence[str]) -> set[str]:
+        """Which of the files `names` of the inbox folder were taken in already."""
+        marks = ", ".join("?" * len(names))
+        return {row[0] for row in self._all(f"SELECT name FROM collected WHERE name IN ({marks})", *names)}
+
+    def close(self) -> None:
+        """Let go of the files. Idempotent; reading again opens them again."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def about(self) -> tuple[int, str, str]:
+        """(created in microseconds UTC, cwd, title); empty values when nothing is known yet."""
+        row = self._one("SELECT created, cwd, title FROM sessions WHERE number = ?", ROOT)
+        return (row[0], row[1], row[2]) if row else (0, "", "")
+
+    def _one(self, query: str, *values: object) -> tuple[Any, ...] | None:
+        found = self._all(query, *values)
+        return found[0] if found else None
+
+    def _all(self, query: str, *values: object) -> list[Any]:
+        try:
+            if self._connection is None:
+                self._connection = read_only(os.path.join(self.folder, DATABASE))
+            return self._connection.execute(query, values).fetchall()
+        except sqlite3.OperationalError as error:
+            if "no such table" in str(error):  # another process is making the session at this moment
+                return []
+            raise store_failure(error, self.folder) from None
+        except sqlite3.Error as error:
+            raise store_failure(error, self.folder) from None
+
+
+class StoredEntries(Sequence[Entry]):
+    """The entries a session had when it was opened: read and decoded as they are walked, never all in memory."""
+
+    def __init__(self, reader: Reader, rows: Sequence[Row] | None, size: int) -> None:
+        """`rows` when all of them are small enough to be kept until they were walked once."""
+        self._reader = reader
+        self._rows = rows
+        self._size = size
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __iter__(self) -> Iterator[Entry]:
+        if not self._size:
+            return iter(())
+        rows, self._rows = self._rows, None
+        if rows is None:
+            return self._reader.entries(0, self._size)
+        return (entry_of(self._reader.folder, row) for row in rows)
+
+    @overload
+    def __getitem__(self, index: int) -> Entry: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Entry]: ...
+    def __getitem__(self, index: int | slice) -> Entry | Sequence[Entry]:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(self._size))]
+        entry = self._reader.entry(range(1, self._size + 1)[index])
+        if entry is None:
+            raise IndexError(index)
+        return entry
+
+
+def read_entries(state_dir: str, session: str, after: int = 0) -> Iterator[Entry]:
+    """Entries of a session after seq `after`, streamed; needs no lock. Raises as `Reader` does."""
+    with contextlib.closing(Reader(state_dir, session)) as reader:
+        yield from reader.entries(after)
+
+
+def entry_of(folder: str, row: Row) -> Entry:
+    """The entry in a stored row. Raises `StoreDamaged`, `SessionReadOnly`."""
+    key, at, version, _, _ = row
+    try:
+        return Entry(entry_seq(key), at, decode_event(stored_body(folder, row), version))
+    except msgspec.DecodeError as error:
+        raise StoreDamaged(f"entry {entry_seq(key)} in {folder} cannot be read ({error})") from None
+
+
+def stored_body(folder: str, row: Row) -> bytes:
+    """The event's bytes, wherever they lie. Raises `StoreDamaged` when they are not what was written."""
+    key, _, _, crc, body = row
+    if isinstance(body, str):
+        try:
+            return read_file(folder, body)
+        except KeyError:
+            raise StoreDamaged(f"the file of entry {entry_seq(key)} in {folder} is gone") from None
+    if zlib.crc32(body) != crc:
+        raise StoreDamaged(f"entry {entry_seq(key)} in {folder} is not what was written")
+    return body
+
+
+def read_file(folder: str, blob: str) -> bytes:
+    """Bytes of a blob file, checked. Raises `KeyError`, `StoreDamaged`."""
+    try:
+        with open(blob_file(folder, blob), "rb") as file:
+            data = file.read()
+    except OSError:
+        raise KeyError(blob) from None
+    if blob_hash(data) != blob:
+        raise StoreDamaged(f"{blob_file(folder, blob)} is not what was written")
+    return data

@@ -1,0 +1,238 @@
+"""Opening a log that was there before: looking through it, and keeping the good part when it is damaged.
+
+A damaged database is never written to. It is set aside as `log.sqlite.damaged-<n>`, then the longest good beginning
+of its log is copied into a new one. Killed anywhere in between, the next open finds no `log.sqlite` and goes on.
+"""
+
+import contextlib
+import os
+import shutil
+import sqlite3
+import zlib
+from collections.abc import Iterator
+
+from longrein.events import SCHEMA_VERSION, SessionReadOnly, StoreDamaged
+from longrein.store.blobs import Blobs, blob_file
+from longrein.store.database import ROOT, TABLES, Database, Row, entry_key, entry_seq, read_only
+from longrein.store.faults import SUSPECT, is_damage
+from longrein.store.folder import DATABASE, flush_path, new_file
+
+KEEP_BYTES_MAX = 16 * 1024 * 1024
+"""Rows of a log up to this size are kept from the look at open, so that the first walk does not read them again."""
+_OTHER_TABLES = ("sessions", "inbox", "collected", "blobs", "files", "sqlite_sequence")
+
+
+class Unsound(Exception):
+    """The log is good up to here."""
+
+
+class Survey:
+    """What a log held when it was opened."""
+
+    def __init__(self) -> None:
+        self.size = 0
+        """Number of entries."""
+        self.rows: list[Row] | None = []
+        """All of them, None when they are too many to keep."""
+        self.inbox: list[tuple[int, bytes]] = []
+        """Messages not yet taken."""
+        self.last_message = 0
+        """Highest id ever given to a message."""
+        self.about: tuple[int, str, str] = (0, "", "")
+        """(created, cwd, title)."""
+
+
+def open_sound(folder: str, blobs: Blobs, notes: list[str], *, network: bool) -> tuple[Database, Survey]:
+    """The database of an existing session, repaired if need be; what was repaired is added to `notes`.
+
+    Raises `StoreDamaged` when nothing could be kept, `SessionReadOnly`, OSError, sqlite3.Error.
+    """
+    why = _outward_damage(folder)
+    if not why:
+        try:
+            return _open(folder, blobs, notes, network)
+        except Unsound as damage:
+            why = str(damage)
+        except sqlite3.DatabaseError as error:
+            if not is_damage(error):
+                raise
+            why = str(error)
+    _rebuild(folder, why, notes)
+    return _open(folder, blobs, notes, network)
+
+
+def sound_rows(connection: sqlite3.Connection, folder: str) -> Iterator[Row]:
+    """The entries of a log from the first on. Raises `Unsound` at the first that is missing or not what was written."""
+    expected = 1
+    rows = connection.execute(
+        "SELECT key, at, version, crc, body FROM entries WHERE key > ? ORDER BY key", (entry_key(ROOT, 0),)
+    )
+    for row in _until_damage(rows):
+        key, _, _, crc, body = row
+        if key != entry_key(ROOT, expected):
+            raise Unsound(f"entry {expected} is missing")
+        if isinstance(body, str):
+            if not os.path.exists(blob_file(folder, body)):
+                raise Unsound(f"the file of entry {expected} is missing")
+        elif zlib.crc32(body) != crc:
+            raise Unsound(f"entry {expected} is not what was written")
+        yield row
+        expected += 1
+
+
+def _until_damage(rows: sqlite3.Cursor) -> Iterator[Row]:
+    try:
+        yield from rows
+    except sqlite3.DatabaseError as error:
+        if not is_damage(error):
+            raise
+        raise Unsound(str(error)) from None
+
+
+def _open(folder: str, blobs: Blobs, notes: list[str], network: bool) -> tuple[Database, Survey]:
+    database = Database(folder, blobs, notes, network=network)
+    try:
+        survey = _look(database.connection, folder)
+        blobs.sweep(lambda: {row[0].hex() for row in database.connection.execute("SELECT hash FROM files")})
+    except BaseException:
+        database.close()
+        raise
+    return database, survey
+
+
+def _look(connection: sqlite3.Connection, folder: str) -> Survey:
+    survey, size_bytes, rows = Survey(), 0, []
+    for row in sound_rows(connection, folder):
+        if row[2] > SCHEMA_VERSION:
+            raise SessionReadOnly(
+                f"entry {entry_seq(row[0])} of this session was written by a newer longrein; upgrade it, or export it"
+            )
+        survey.size += 1
+        size_bytes += len(row[4])
+        if size_bytes <= KEEP_BYTES_MAX:
+            rows.append(row)
+        elif rows:
+            rows, survey.rows = [], None
+    survey.rows = rows if survey.rows is not None else None
+    survey.inbox = connection.execute("SELECT id, body FROM inbox ORDER BY id").fetchall()
+    survey.last_message = connection.execute("SELECT coalesce(max(seq), 0) FROM sqlite_sequence").fetchone()[0]
+    about = connection.execute("SELECT created, cwd, title FROM sessions WHERE number = ?", (ROOT,)).fetchone()
+    survey.about = about or (0, "", "")
+    return survey
+
+
+def _outward_damage(folder: str) -> str:
+    """Damage that shows before SQLite is asked; ''. SQLite would delete the WAL of an empty main file."""
+    path = os.path.join(folder, DATABASE)
+    if os.path.exists(os.path.join(folder, SUSPECT)):
+        return "a write met damage"
+    if not os.path.exists(path):
+        return "its repair was cut short" if _damaged(folder) else ""
+    if os.path.getsize(path) == 0 and os.path.exists(path + "-wal") and os.path.getsize(path + "-wal") > 0:
+        return "the main file is empty"
+    return ""
+
+
+def _rebuild(folder: str, why: str, notes: list[str]) -> None:
+    """Set the database aside and make a new one of what is good in it."""
+    damaged = _set_aside(folder)
+    path = os.path.join(folder, DATABASE)
+    building = path + ".new"
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(building)
+    kept = _copy_good(folder, damaged, building)
+    flush_path(building)
+    if kept == 0:
+        os.unlink(building)
+        raise StoreDamaged(f"nothing in the database of this session could be read ({why}); it is kept as {damaged}")
+    os.rename(building, path)
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(os.path.join(folder, SUSPECT))
+    flush_path(folder)
+    notes.append(
+        f"the session's database was damaged ({why}): the first {kept} entries were kept, the rest is in {damaged}"
+    )
+
+
+def _damaged(folder: str) -> list[str]:
+    """Databases that were set aside, oldest first."""
+    numbers = [
+        int(name.rpartition("-")[2])
+        for name in os.listdir(folder)
+        if name.startswith(DATABASE + ".damaged-") and name.rpartition("-")[2].isdigit()
+    ]
+    return [os.path.join(folder, f"{DATABASE}.damaged-{number}") for number in sorted(numbers)]
+
+
+def _set_aside(folder: str) -> str:
+    """Move the database and its WAL out of the way; the path it has now. Goes on where a killed one stopped."""
+    path, before = os.path.join(folder, DATABASE), _damaged(folder)
+    if os.path.exists(path):
+        target = f"{path}.damaged-{len(before) + 1}"
+        os.rename(path, target)
+    else:
+        target = before[-1]
+    for end in ("-wal", "-journal"):
+        if os.path.exists(path + end) and not os.path.exists(target + end):
+            os.rename(path + end, target + end)
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path + "-shm")  # shared memory of nobody: we hold the lock
+    flush_path(folder)
+    return target
+
+
+def _copy_good(folder: str, damaged: str, building: str) -> int:
+    """Copy what can be read of `damaged` into a new database; the number of entries."""
+    os.close(new_file(building))
+    target = sqlite3.connect(building, isolation_level=None)
+    reading = _readable(damaged)
+    try:
+        target.execute("PRAGMA synchronous=OFF")
+        target.executescript(TABLES)
+        source = read_only(reading)
+        try:
+            return _copy(folder, source, target)
+        finally:
+            source.close()
+    except (sqlite3.DatabaseError, StoreDamaged):
+        return 0
+    finally:
+        target.close()
+        for end in ("-shm", "-journal"):
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(building + end)
+        if reading != damaged:
+            for end in ("", "-wal", "-shm"):
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(reading + end)
+
+
+def _copy(folder: str, source: sqlite3.Connection, target: sqlite3.Connection) -> int:
+    kept = 0
+    target.execute("BEGIN")
+    with contextlib.suppress(Unsound):
+        for row in sound_rows(source, folder):
+            target.execute("INSERT INTO entries VALUES(?, ?, ?, ?, ?)", row)
+            kept += 1
+    for table in _OTHER_TABLES:
+        with contextlib.suppress(sqlite3.DatabaseError):
+            for row in source.execute(f"SELECT * FROM {table}"):
+                target.execute(f"INSERT OR REPLACE INTO {table} VALUES({', '.join('?' * len(row))})", row)
+    target.execute("COMMIT")
+    return kept
+
+
+def _readable(damaged: str) -> str:
+    """A path under which SQLite can read `damaged`. With a lost main file its WAL alone is tried, in a copy: until
+    the first checkpoint it holds everything."""
+    with open(damaged, "rb") as file:
+        sound = file.read(16) == b"SQLite format 3\0"
+    if sound or not os.path.exists(damaged + "-wal"):
+        return damaged
+    copy = damaged + "-copy"
+    os.close(new_file(copy))
+    fresh = sqlite3.connect(copy, isolation_level=None)
+    fresh.execute("PRAGMA journal_mode=WAL")
+    fresh.close()
+    shutil.copyfile(damaged + "-wal", copy + "-wal")
+    return copy

@@ -1,0 +1,186 @@
+"""The writer thread: writes that wait together are one commit, and one flush carries every commit before it."""
+
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from queue import Empty, SimpleQueue
+from sqlite3 import Error as SqliteError
+from typing import Any, TypeVar
+
+from longrein.events import SessionError
+from longrein.store.database import ROOT, Database, Write, entry_key
+from longrein.store.faults import is_damage, mark_suspect, store_failure
+
+FLUSH_AFTER_S = 0.02
+"""A commit that nobody flushed is on disk after this."""
+
+T = TypeVar("T")
+Job = tuple[Write | Callable[[Database], Any] | None, "Future[Any]"]
+"""A write, other work with the database, or None for the end; and what resolves with it."""
+
+
+class Writer:
+    """The one thread that touches the database of a session. Jobs are done in the order they come."""
+
+    def __init__(self, folder: str, open_database: Callable[[], Database], wall_us: Callable[[], int]) -> None:
+        """Starts the thread, which opens the database at once. `wall_us` is called in the thread."""
+        self.opened: Future[Database] = _future()
+        """Resolves when the database is open, or fails as every later job will."""
+        self.closed: Future[None] = _future()
+        """Resolves when the thread has let go of the database."""
+        self.commits = 0
+        """Transactions so far."""
+        self._folder = folder
+        self._jobs: SimpleQueue[Job] = SimpleQueue()
+        self._wall_us = wall_us
+        self._unflushed_since_us = 0
+        self._last_key = 0
+        self._refusal: SessionError | None = None
+        self._broken: SessionError | None = None
+        threading.Thread(target=self._run, args=(open_database,), name="longrein-log", daemon=True).start()
+
+    def write(self, write: Write) -> "Future[None]":
+        """Queue a write; resolves when it is committed, and with `flush` when it is on disk."""
+        future: Future[None] = _future()
+        self._jobs.put((write, future))
+        return future
+
+    def call(self, work: Callable[[Database], T]) -> "Future[T]":
+        """Queue other work. An OSError, SQLite's or our own error in it fails the future."""
+        future: Future[T] = _future()
+        self._jobs.put((work, future))
+        return future
+
+    def stop(self) -> "Future[None]":
+        """Queue the end: resolves when all before it is on disk; then the thread closes the database."""
+        future: Future[None] = _future()
+        self._jobs.put((None, future))
+        return future
+
+    def _run(self, open_database: Callable[[], Database]) -> None:
+        try:
+            database = open_database()
+        except (OSError, SqliteError, SessionError) as error:
+            self._refuse(store_failure(error, self._folder))
+        else:
+            self._last_key = database.last_key()
+            self.opened.set_result(database)
+            self._serve(database)
+            database.close()
+        self.closed.set_result(None)
+
+    def _refuse(self, error: SessionError) -> None:
+        """The database could not be opened: every job fails in the same way until the end."""
+        self.opened.set_exception(error)
+        while True:
+            work, future = self._jobs.get()
+            if work is None:
+                future.set_result(None)
+                return
+            future.set_exception(error)
+
+    def _serve(self, database: Database) -> None:
+        ready: deque[Job] = deque()
+        while True:
+            if not ready:
+                self._wait(database, ready)
+            work, future = ready[0]
+            if isinstance(work, Write):
+                self._commit(database, ready)
+                continue
+            ready.popleft()
+            if work is None:
+                self._end(database, future)
+                return
+            self._do(database, work, future)
+
+    def _wait(self, database: Database, ready: deque[Job]) -> None:
+        """Everything that is queued, at least one job; meanwhile flush what waits too long."""
+        while not ready:
+            try:
+                ready.append(self._jobs.get(timeout=FLUSH_AFTER_S if database.unflushed else None))
+            except Empty:
+                self._broken = self._broken or self._sync(database)
+                database.tidy(idle=True)
+        while not self._jobs.empty():
+            ready.append(self._jobs.get())
+
+    def _commit(self, database: Database, ready: deque[Job]) -> None:
+        """One transaction for the writes at the head of `ready`."""
+        last_key, batch = self._last_key, []
+        while ready and isinstance(write := ready[0][0], Write):
+            future = ready.popleft()[1]
+            error = self._broken or self._misplaced(write)
+            if error:
+                future.set_exception(error)
+            else:
+                batch.append((write, future))
+        failure = self._attempt(database, [write for write, _ in batch]) if batch else None
+        if failure:
+            self._last_key, self._refusal = last_key, failure
+        for _, future in batch:
+            if failure:
+                future.set_exception(failure)
+            else:
+                future.set_result(None)
+
+    def _misplaced(self, write: Write) -> SessionError | None:
+        """None when its entries go on where the log ends. After a failed write the ones queued behind it do not."""
+        if not write.rows:
+            return None
+        if write.rows[0][0] != (self._last_key or entry_key(ROOT, 0)) + 1:
+            return self._refusal or SessionError(f"an entry out of order was refused by the log in {self._folder}")
+        self._last_key = write.rows[-1][0]
+        return None
+
+    def _attempt(self, database: Database, writes: Sequence[Write]) -> SessionError | None:
+        clean = not database.unflushed
+        try:
+            database.commit(writes)
+        except (OSError, SqliteError) as error:
+            if is_damage(error):
+                mark_suspect(self._folder)
+            return store_failure(error, self._folder)
+        self.commits += 1
+        if any(write.flush for write in writes):
+            self._broken = self._sync(database)
+            return self._broken
+        now_us = self._wall_us()
+        if clean:
+            self._unflushed_since_us = now_us
+        elif abs(now_us - self._unflushed_since_us) > FLUSH_AFTER_S * 1e6:
+            self._broken = self._sync(database)
+        return None
+
+    def _sync(self, database: Database) -> SessionError | None:
+        """Flush. After a failed one nobody knows what is on disk: the log takes nothing more until it is reopened."""
+        try:
+            database.sync()
+        except (OSError, SqliteError) as error:
+            return store_failure(error, self._folder)
+        database.tidy(idle=False)
+        return None
+
+    def _do(self, database: Database, work: Callable[[Database], Any], future: "Future[Any]") -> None:
+        try:
+            future.set_result(work(database))
+        except (OSError, SqliteError, SessionError) as error:
+            future.set_exception(store_failure(error, self._folder))
+
+    def _end(self, database: Database, future: "Future[Any]") -> None:
+        failure = self._broken
+        if failure is None and database.has_pending():
+            failure = self._attempt(database, ())
+        failure = failure or self._sync(database)
+        if failure:
+            future.set_exception(failure)
+        else:
+            future.set_result(None)
+
+
+def _future() -> "Future[Any]":
+    """A future that cannot be cancelled: whoever stops waiting for a write does not undo it."""
+    future: Future[Any] = Future()
+    future.set_running_or_notify_cancel()
+    return future
