@@ -3,6 +3,7 @@
 from longrein.agent.loop import run
 from longrein.agent.ports import Crew
 from longrein.agent.session import Session
+from longrein.context import State, fold
 from longrein.events import ModeSet, Opened, PrefixSet
 from longrein.store import Log
 
@@ -15,13 +16,17 @@ class OpenSession(Session):
         await run(self, once=once)
 
 
-def open_session(log: Log, crew: Crew, *, opened: Opened | None = None, mode: str = "") -> OpenSession:
+def open_session(
+    log: Log, crew: Crew, *, state: State | None = None, opened: Opened | None = None, mode: str = ""
+) -> OpenSession:
     """The session in `log`, which the caller has locked. `opened` is its first entry when the log is empty.
+
+    `state` is the fold of the log where the caller has it already.
 
     What the present version, tools or model would send differently becomes a `PrefixSet` with its reason; else nothing
     that was sent before changes (law 10).
     """
-    session = OpenSession(log, crew)
+    session = OpenSession(log, crew, fold(log.entries) if state is None else state)
     if session.state.seq == 0:
         if opened is None:
             raise AssertionError("a new session needs its Opened")

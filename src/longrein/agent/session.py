@@ -14,7 +14,7 @@ from longrein.agent.port import Heard, Noticed, Pending, Word
 from longrein.agent.ports import Crew, Outlook
 from longrein.agent.readers import Readers
 from longrein.agent.redaction import redacted
-from longrein.context import State, advance, fold, window_of
+from longrein.context import State, advance, window_of
 from longrein.events import AnyEvent, Entry, Interrupted, text_of
 from longrein.store import Log
 
@@ -25,11 +25,11 @@ INTERRUPTED = "[interrupted by the user]"
 class Session:
     """See `SessionPort` for what a frontend may do with it."""
 
-    def __init__(self, log: Log, crew: Crew) -> None:
+    def __init__(self, log: Log, crew: Crew, state: State) -> None:
         self.log = log
         self.crew = crew
         self.id = log.session
-        self.state: State = fold(log.entries)
+        self.state = state
         self.inbox = Inbox(log)
         self.readers = Readers(crew.history, self.state.seq)
         self.paused = self.state.turn_open
