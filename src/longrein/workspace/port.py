@@ -81,7 +81,7 @@ class Workspace(Protocol):
         ...
 
     def read(self, path: str, limit_bytes: int = 0) -> bytes:
-        """Content of a regular file. Raises OSError; `limit_bytes` 0 is no limit."""
+        """Content of a regular file, or its first `limit_bytes` (0: no limit but 1 GiB). Raises OSError."""
         ...
 
     def write(self, path: str, data: bytes, *, expect: str | None = None) -> None:
@@ -90,6 +90,10 @@ class Workspace(Protocol):
         Parent folders are made. With `expect` (a content hash, '' for "must not exist") the present content is
         compared right before the rename and `FileExistsError` raised when it differs. Raises OSError.
         """
+        ...
+
+    def remove(self, path: str) -> None:
+        """Remove a file (of a link, the link). Raises OSError."""
         ...
 
     def hash(self, path: str) -> str:

@@ -1,0 +1,64 @@
+"""The plain workspace: the user's own files and processes, without a sandbox."""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+from longrein.workspace import files
+from longrein.workspace.environment import children_environment
+from longrein.workspace.paths import look, spellings
+from longrein.workspace.port import Place, Spawner
+from longrein.workspace.walk import walk
+
+SESSION_MARK = "LONGREIN_SESSION"
+
+
+class PlainWorkspace:
+    """See `Workspace`."""
+
+    def __init__(
+        self, roots: Sequence[str], spawner: Spawner, environment: Mapping[str, str], keep_env: Sequence[str]
+    ) -> None:
+        self._spellings = spellings(roots)
+        self.roots = tuple(dict.fromkeys(look(root, "/", (), "").real for root in spellings(roots)))
+        self.spawner = spawner
+        self._home = environment.get("HOME", "")
+        self._environment = children_environment(environment, keep_env)
+
+    def look(self, path: str, cwd: str) -> Place:
+        """See `Workspace.look`."""
+        return look(path, cwd, self._spellings, self._home)
+
+    def read(self, path: str, limit_bytes: int = 0) -> bytes:
+        """See `Workspace.read`."""
+        return files.read(path, limit_bytes)
+
+    def write(self, path: str, data: bytes, *, expect: str | None = None) -> None:
+        """See `Workspace.write`."""
+        files.write(path, data, expect=expect)
+
+    def remove(self, path: str) -> None:
+        """See `Workspace.remove`."""
+        files.remove(path)
+
+    def hash(self, path: str) -> str:
+        """See `Workspace.hash`."""
+        return files.content_hash(path)
+
+    def walk(self, folder: str, visit: Callable[[str, bool], bool], limit_s: float = 10.0) -> bool:
+        """See `Workspace.walk`."""
+        return walk(folder, visit, limit_s, time.monotonic)
+
+    def environment(self, session: str) -> dict[str, str]:
+        """See `Workspace.environment`."""
+        return {**self._environment, SESSION_MARK: session}
+
+
+def open_workspace(
+    roots: Sequence[str], *, spawner: Spawner, environment: Mapping[str, str], keep_env: Sequence[str] = ()
+) -> PlainWorkspace:
+    """The plain workspace over `roots` (absolute folders).
+
+    `environment` is the parent's, of which children get an allow-list; `keep_env` widens it: exact names, or
+    beginnings written `MY_*`.
+    """
+    return PlainWorkspace(roots, spawner, environment, keep_env)

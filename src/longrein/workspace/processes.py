@@ -1,0 +1,165 @@
+"""The table of processes: who descends from whom, who carries which mark. From /proc; elsewhere through psutil.
+
+A process is named by (pid, start): a number alone may by now belong to somebody else.
+"""
+
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator
+
+import msgspec
+
+LINUX = sys.platform == "linux"
+ENVIRONMENT_BYTES_MAX = 1 << 20
+"""Of one process; the mark is looked for in no more."""
+CHUNK_BYTES = 1 << 14
+
+
+class Process(msgspec.Struct, frozen=True, gc=False):
+    """One live process of this user."""
+
+    pid: int
+    parent: int
+    group: int
+    session: int
+    start: int
+    """When it began, in the system's own unit; compared, never shown."""
+
+
+def processes() -> dict[int, Process]:
+    """Every live process of this user by pid, zombies and kernel threads left out."""
+    if not LINUX:
+        return _from_psutil()
+    own = os.getuid()
+    found = (_stat_of(pid, own) for pid in _numbers())
+    return {process.pid: process for process in found if process is not None}
+
+
+def _numbers() -> Iterator[int]:
+    return (int(name) for name in os.listdir("/proc") if name.isdigit())
+
+
+def process(pid: int) -> Process | None:
+    """One live process of this user; None when it is gone or a zombie."""
+    return _stat_of(pid, os.getuid()) if LINUX else _from_psutil().get(pid)
+
+
+def _stat_of(pid: int, own: int) -> Process | None:
+    data = _slurp(f"/proc/{pid}/stat", own)
+    fields = data[data.rfind(b")") + 2 :].split(b" ", 20)
+    if len(fields) < 20 or fields[0] in b"ZXx" or fields[1] == b"2":  # 2 is the parent of kernel threads
+        return None
+    return Process(pid, int(fields[1]), int(fields[2]), int(fields[3]), int(fields[19]))
+
+
+def _slurp(path: str, own: int) -> bytes:
+    """A file of /proc if it belongs to user `own`; empty when it is gone or not ours."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return b""
+    try:
+        if os.fstat(descriptor).st_uid != own:
+            return b""
+        data = last = os.read(descriptor, CHUNK_BYTES)
+        while len(last) == CHUNK_BYTES and len(data) < ENVIRONMENT_BYTES_MAX:
+            last = os.read(descriptor, CHUNK_BYTES)
+            data += last
+        return data
+    except OSError:
+        return b""
+    finally:
+        os.close(descriptor)
+
+
+def environment_of(pid: int) -> bytes:
+    """`\\0NAME=value\\0…` with which a process of this user was started; empty when it cannot be read."""
+    if LINUX:
+        return b"\0" + _slurp(f"/proc/{pid}/environ", os.getuid())
+    return _environment_psutil(pid)
+
+
+def marked(name: str) -> list[tuple[int, bytes]]:
+    """(pid, environment) of this user's processes that were started with the variable `name`. Cheap: one file each."""
+    wanted = f"\0{name}=".encode()
+    numbers = _numbers() if LINUX else iter(_from_psutil())
+    return [(pid, environment) for pid in numbers if wanted in (environment := environment_of(pid))]
+
+
+def variable(environment: bytes, name: str) -> str:
+    """Value of a variable in what `environment_of` gave; '' when absent."""
+    _, found, rest = environment.partition(f"\0{name}=".encode())
+    return os.fsdecode(rest.partition(b"\0")[0]) if found else ""
+
+
+def descendants(table: dict[int, Process], first: set[int]) -> set[int]:
+    """`first` and everything below it."""
+    below: dict[int, list[int]] = {}
+    for one in table.values():
+        below.setdefault(one.parent, []).append(one.pid)
+    found, waiting = set(first), list(first)
+    while waiting:
+        for pid in below.get(waiting.pop(), ()):
+            if pid not in found:
+                found.add(pid)
+                waiting.append(pid)
+    return found
+
+
+def ancestors(table: dict[int, Process], pid: int) -> set[int]:
+    """`pid` and everything above it."""
+    found: set[int] = set()
+    while pid not in found:
+        found.add(pid)
+        one = table.get(pid)
+        if one is None:
+            break
+        pid = one.parent
+    return found
+
+
+def send(one: Process, number: signal.Signals) -> bool:
+    """Signal exactly this process; False if it is gone, or its number belongs to another by now."""
+    now = process(one.pid)
+    if now is None or now.start != one.start:
+        return False
+    try:
+        os.kill(one.pid, number)
+    except (ProcessLookupError, PermissionError):
+        return False
+    return True
+
+
+def _from_psutil() -> dict[int, Process]:
+    import psutil  # type: ignore[import-untyped]  # it has no stubs of its own
+
+    own, found = os.getuid(), {}
+    for one in psutil.process_iter(["pid", "ppid", "uids", "status", "create_time"]):
+        info = one.info
+        if info["uids"] is None or info["uids"].real != own or info["status"] == psutil.STATUS_ZOMBIE:
+            continue
+        group, session = _group_and_session(info["pid"])
+        start = int((info["create_time"] or 0) * 1000)
+        found[info["pid"]] = Process(info["pid"], info["ppid"] or 0, group, session, start)
+    return found
+
+
+def _group_and_session(pid: int) -> tuple[int, int]:
+    def ask(question: Callable[[int], int]) -> int:
+        try:
+            return question(pid)
+        except OSError:
+            return 0
+
+    return ask(os.getpgid), ask(os.getsid)
+
+
+def _environment_psutil(pid: int) -> bytes:
+    import psutil
+
+    try:
+        values = psutil.Process(pid).environ()
+    except psutil.Error:
+        return b"\0"
+    return b"\0" + b"\0".join(os.fsencode(f"{name}={value}") for name, value in values.items()) + b"\0"
