@@ -1,9 +1,12 @@
 """The session log on disk: one database per root session, one writer thread, blobs beside it."""
 
+from longrein.store.export import export_jsonl, import_jsonl, write_transcript
+from longrein.store.fork import fork_log
 from longrein.store.inbox import leave_message
 from longrein.store.log import SessionLog, open_log
 from longrein.store.port import BlobWriter, Log, Message, SessionInfo
 from longrein.store.reading import Reader, read_entries
+from longrein.store.sessions import find_session, is_open, latest_session, list_sessions, session_info
 
 __all__ = [
     "BlobWriter",
@@ -12,7 +15,16 @@ __all__ = [
     "Reader",
     "SessionInfo",
     "SessionLog",
+    "export_jsonl",
+    "find_session",
+    "fork_log",
+    "import_jsonl",
+    "is_open",
+    "latest_session",
     "leave_message",
+    "list_sessions",
     "open_log",
     "read_entries",
+    "session_info",
+    "write_transcript",
 ]

@@ -37,6 +37,8 @@ class SessionInfo(msgspec.Struct, frozen=True):
     """Number of entries."""
     open: bool
     """Whether a process holds it now."""
+    damaged: bool = False
+    """Whether it could not be read; opening it sets the damaged database aside and keeps what is good."""
 
 
 class Log(Protocol):

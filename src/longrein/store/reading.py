@@ -32,10 +32,11 @@ class Reader:
         """Its folder."""
         self._connection: sqlite3.Connection | None = None
 
-    def last(self) -> int:
-        """Seq of the last committed entry; 0 when there is none."""
-        row = self._one("SELECT max(key) FROM entries WHERE key < ?", entry_key(ROOT + 1, 0))
-        return entry_seq(row[0]) if row and row[0] else 0
+    def tail(self) -> tuple[int, int]:
+        """(seq, time) of the last committed entry; zeros when there is none."""
+        query = "SELECT key, at FROM entries WHERE key < ? ORDER BY key DESC LIMIT 1"
+        row = self._one(query, entry_key(ROOT + 1, 0))
+        return (entry_seq(row[0]), row[1]) if row else (0, 0)
 
     def entry(self, seq: int) -> Entry | None:
         """One entry; None when there is none of that seq."""

@@ -8,22 +8,17 @@ import contextlib
 import os
 import shutil
 import sqlite3
-import zlib
-from collections.abc import Iterator
 
 from longrein.events import SCHEMA_VERSION, SessionReadOnly, StoreDamaged
-from longrein.store.blobs import Blobs, blob_file
-from longrein.store.database import ROOT, TABLES, Database, Row, entry_key, entry_seq, read_only
+from longrein.store.blobs import Blobs
+from longrein.store.copying import Unsound, copy_tables, insert_entry, new_database, sound_rows
+from longrein.store.database import ROOT, Database, Row, entry_seq, read_only
 from longrein.store.faults import SUSPECT, is_damage
-from longrein.store.folder import DATABASE, flush_path, new_file
+from longrein.store.folder import DATABASE, flush_path
 
 KEEP_BYTES_MAX = 16 * 1024 * 1024
 """Rows of a log up to this size are kept from the look at open, so that the first walk does not read them again."""
 _OTHER_TABLES = ("sessions", "inbox", "collected", "blobs", "files", "sqlite_sequence")
-
-
-class Unsound(Exception):
-    """The log is good up to here."""
 
 
 class Survey:
@@ -59,34 +54,6 @@ def open_sound(folder: str, blobs: Blobs, notes: list[str], *, network: bool) ->
             why = str(error)
     _rebuild(folder, why, notes)
     return _open(folder, blobs, notes, network)
-
-
-def sound_rows(connection: sqlite3.Connection, folder: str) -> Iterator[Row]:
-    """The entries of a log from the first on. Raises `Unsound` at the first that is missing or not what was written."""
-    expected = 1
-    rows = connection.execute(
-        "SELECT key, at, version, crc, body FROM entries WHERE key > ? ORDER BY key", (entry_key(ROOT, 0),)
-    )
-    for row in _until_damage(rows):
-        key, _, _, crc, body = row
-        if key != entry_key(ROOT, expected):
-            raise Unsound(f"entry {expected} is missing")
-        if isinstance(body, str):
-            if not os.path.exists(blob_file(folder, body)):
-                raise Unsound(f"the file of entry {expected} is missing")
-        elif zlib.crc32(body) != crc:
-            raise Unsound(f"entry {expected} is not what was written")
-        yield row
-        expected += 1
-
-
-def _until_damage(rows: sqlite3.Cursor) -> Iterator[Row]:
-    try:
-        yield from rows
-    except sqlite3.DatabaseError as error:
-        if not is_damage(error):
-            raise
-        raise Unsound(str(error)) from None
 
 
 def _open(folder: str, blobs: Blobs, notes: list[str], network: bool) -> tuple[Database, Survey]:
@@ -138,8 +105,6 @@ def _rebuild(folder: str, why: str, notes: list[str]) -> None:
     damaged = _set_aside(folder)
     path = os.path.join(folder, DATABASE)
     building = path + ".new"
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(building)
     kept = _copy_good(folder, damaged, building)
     flush_path(building)
     if kept == 0:
@@ -183,41 +148,28 @@ def _set_aside(folder: str) -> str:
 
 def _copy_good(folder: str, damaged: str, building: str) -> int:
     """Copy what can be read of `damaged` into a new database; the number of entries."""
-    os.close(new_file(building))
-    target = sqlite3.connect(building, isolation_level=None)
+    target = new_database(building)
     reading = _readable(damaged)
     try:
-        target.execute("PRAGMA synchronous=OFF")
-        target.executescript(TABLES)
-        source = read_only(reading)
-        try:
+        with contextlib.closing(read_only(reading)) as source:
             return _copy(folder, source, target)
-        finally:
-            source.close()
-    except (sqlite3.DatabaseError, StoreDamaged):
+    except sqlite3.DatabaseError:
         return 0
     finally:
         target.close()
-        for end in ("-shm", "-journal"):
+        leftovers = [damaged + "-shm"] if reading == damaged else [reading, reading + "-wal", reading + "-shm"]
+        for path in leftovers:
             with contextlib.suppress(FileNotFoundError):
-                os.unlink(building + end)
-        if reading != damaged:
-            for end in ("", "-wal", "-shm"):
-                with contextlib.suppress(FileNotFoundError):
-                    os.unlink(reading + end)
+                os.unlink(path)
 
 
 def _copy(folder: str, source: sqlite3.Connection, target: sqlite3.Connection) -> int:
     kept = 0
-    target.execute("BEGIN")
     with contextlib.suppress(Unsound):
         for row in sound_rows(source, folder):
-            target.execute("INSERT INTO entries VALUES(?, ?, ?, ?, ?)", row)
+            insert_entry(target, row)
             kept += 1
-    for table in _OTHER_TABLES:
-        with contextlib.suppress(sqlite3.DatabaseError):
-            for row in source.execute(f"SELECT * FROM {table}"):
-                target.execute(f"INSERT OR REPLACE INTO {table} VALUES({', '.join('?' * len(row))})", row)
+    copy_tables(source, target, _OTHER_TABLES)
     target.execute("COMMIT")
     return kept
 
@@ -230,8 +182,8 @@ def _readable(damaged: str) -> str:
     if sound or not os.path.exists(damaged + "-wal"):
         return damaged
     copy = damaged + "-copy"
-    os.close(new_file(copy))
-    fresh = sqlite3.connect(copy, isolation_level=None)
+    fresh = new_database(copy)
+    fresh.execute("COMMIT")
     fresh.execute("PRAGMA journal_mode=WAL")
     fresh.close()
     shutil.copyfile(damaged + "-wal", copy + "-wal")

@@ -1,0 +1,118 @@
+"""A fork is a session of its own: the entries up to a point are copied, large content is shared by hard links."""
+
+import asyncio
+import contextlib
+import os
+import shutil
+import sqlite3
+import threading
+from binascii import crc32
+from collections.abc import Callable
+from concurrent.futures import Future
+
+from longrein.events import SCHEMA_VERSION, Entry, Opened, SessionError, StoreDamaged, encode_event
+from longrein.store.blobs import blob_file
+from longrein.store.copying import Unsound, copy_tables, insert_entry, new_database, sound_rows
+from longrein.store.database import ROOT, entry_key, entry_seq, read_only
+from longrein.store.faults import store_failure
+from longrein.store.folder import BLOBS, DATABASE, existing_folder, flush_path, make_folder, make_session_folder
+
+
+async def fork_log(state_dir: str, source: str, to: int, first: Entry) -> None:
+    """Make the session that `first` opens of entries 2 to `to` of `source`, which keep their seqs and times.
+
+    `first` is entry 1 of the new session: an `Opened` with the new session's id. The source may be open elsewhere
+    and is not changed. The new session is whole on disk when this returns, or not there at all. Raises
+    `SessionUnknown`, `StoreDamaged`, `StoreFull`, `SessionError`.
+    """
+    opened = first.event
+    assert isinstance(opened, Opened)
+    assert first.seq == 1
+    origin = existing_folder(state_dir, source)
+    folder, fresh = make_session_folder(state_dir, opened.session)
+    if not fresh:
+        raise SessionError(f"there is already a session {opened.session}")
+    await asyncio.wrap_future(_beside(lambda: _fork(origin, folder, to, first, opened)))
+
+
+def _beside(work: Callable[[], None]) -> "Future[None]":
+    """`work` in a thread of its own."""
+    future: Future[None] = Future()
+
+    def run() -> None:
+        try:
+            work()
+        except SessionError as error:
+            future.set_exception(error)
+        else:
+            future.set_result(None)
+
+    threading.Thread(target=run, name="longrein-fork", daemon=True).start()
+    return future
+
+
+def _fork(origin: str, folder: str, to: int, first: Entry, opened: Opened) -> None:
+    try:
+        _copy(origin, folder, to, first, opened)
+    except (OSError, sqlite3.Error, SessionError) as error:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise store_failure(error, folder) from None
+
+
+def _copy(origin: str, folder: str, to: int, first: Entry, opened: Opened) -> None:
+    building = os.path.join(folder, DATABASE + ".new")
+    with (
+        contextlib.closing(read_only(os.path.join(origin, DATABASE))) as source,
+        contextlib.closing(new_database(building)) as target,
+    ):
+        source.execute("BEGIN")  # one view of the source, whatever its owner writes meanwhile
+        _copy_entries(origin, source, target, to)
+        body = encode_event(opened)
+        insert_entry(target, (entry_key(ROOT, 1), first.at, SCHEMA_VERSION, crc32(body), body))
+        copy_tables(source, target, ("blobs", "files"))
+        title = source.execute("SELECT title FROM sessions WHERE number = ?", (ROOT,)).fetchone()
+        about = (ROOT, opened.session, first.at, opened.cwd, title[0] if title else "")
+        target.execute("INSERT INTO sessions VALUES(?, ?, ?, ?, ?)", about)
+        target.execute("COMMIT")
+        for row in source.execute("SELECT hash FROM files"):
+            _link(origin, folder, row[0].hex())
+    flush_path(building)
+    os.rename(building, os.path.join(folder, DATABASE))
+    _flush_folders(folder)
+
+
+def _copy_entries(origin: str, source: sqlite3.Connection, target: sqlite3.Connection, to: int) -> None:
+    last = 0
+    try:
+        for row in sound_rows(source, origin):
+            last = entry_seq(row[0])
+            if 1 < last <= to:
+                insert_entry(target, row)
+            if last >= to:
+                return
+    except Unsound as damage:
+        raise StoreDamaged(f"{origin} is damaged ({damage}); open that session once to repair it") from None
+    raise SessionError(f"cannot fork at entry {to}: session {os.path.basename(origin)} has {last}")
+
+
+def _link(origin: str, folder: str, blob: str) -> None:
+    target = blob_file(folder, blob)
+    make_folder(os.path.dirname(target))
+    try:
+        os.link(blob_file(origin, blob), target)
+    except FileNotFoundError:  # gone from the original too: reading it says so
+        return
+    except OSError:  # a file system without links
+        shutil.copyfile(blob_file(origin, blob), target)
+        os.chmod(target, 0o600)
+        flush_path(target)
+
+
+def _flush_folders(folder: str) -> None:
+    blobs = os.path.join(folder, BLOBS)
+    if os.path.isdir(blobs):
+        for name in os.listdir(blobs):
+            flush_path(os.path.join(blobs, name))
+        flush_path(blobs)
+    flush_path(folder)
+    flush_path(os.path.dirname(folder))
