@@ -57,8 +57,9 @@ def main(argv: Sequence[str], app: App) -> int:
 
 
 def say(line: str) -> None:
-    """One line for the person, on stderr, whatever the locale; nothing when stderr is gone."""
-    data = f"longrein: {line}\n".encode("utf-8", "replace")
+    """One line for the person, on stderr, whatever the locale and the line; nothing when stderr is gone."""
+    shown = "".join(char if char.isprintable() else " " if char.isspace() else "\ufffd" for char in line)
+    data = f"longrein: {shown}\n".encode("utf-8", "replace")
     try:
         os.write(2, data)
     except OSError:

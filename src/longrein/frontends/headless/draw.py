@@ -1,8 +1,10 @@
 """Entries as stream-json lines: a function of an entry and the tally of those before it."""
 
+from collections.abc import Sequence
 from typing import assert_never
 
 from longrein.events import (
+    AnyPart,
     Asked,
     AskFailed,
     ChildEnded,
@@ -29,6 +31,7 @@ from longrein.events import (
     Summarized,
     TaskEnded,
     TaskStarted,
+    Text,
     TodoSet,
     ToolEnded,
     ToolStarted,
@@ -142,7 +145,7 @@ def _replied(entry: Entry, reply: Replied, tally: Tally) -> list[Line]:
             "type": "message",
             "role": "assistant",
             "model": reply.model or tally.model,
-            "content": reply_blocks(reply.parts),
+            "content": reply_blocks(_shown(reply)),
             "stop_reason": STOPS.get(reply.stop),
             "stop_sequence": None,
             "usage": usage_line(reply.usage),
@@ -152,6 +155,11 @@ def _replied(entry: Entry, reply: Replied, tally: Tally) -> list[Line]:
     if reply.stop == "length":
         line["error"] = "max_output_tokens"
     return [line | tail(tally.session, entry.seq)]
+
+
+def _shown(reply: Replied) -> Sequence[AnyPart]:
+    """What counts of a reply: calls and thinking of one that was interrupted do not."""
+    return [part for part in reply.parts if isinstance(part, Text)] if reply.stop == "interrupted" else reply.parts
 
 
 def _failure(seq: int, failed: AskFailed, tally: Tally) -> Line:

@@ -41,12 +41,20 @@ ERRORS = {
 _encoder = msgspec.json.Encoder()
 
 
+_SEPARATORS = ((b"\xc2\x85", b"\\u0085"), (b"\xe2\x80\xa8", b"\\u2028"), (b"\xe2\x80\xa9", b"\\u2029"))
+"""JSON may hold them bare, but many readers of lines break a line there."""
+
+
 def encode(line: Line) -> bytes:
-    """One line with its newline: UTF-8 whatever the locale."""
+    """One line with its newline: UTF-8 whatever the locale, and no other line break in it."""
     try:
-        return _encoder.encode(line) + b"\n"
+        data = _encoder.encode(line)
     except UnicodeEncodeError:  # a lone surrogate in a path or an argument
         return json.dumps(line, ensure_ascii=True, separators=(",", ":")).encode() + b"\n"
+    if b"\xe2\x80" in data or b"\xc2\x85" in data:
+        for bare, escaped in _SEPARATORS:
+            data = data.replace(bare, escaped)
+    return data + b"\n"
 
 
 def tail(session: str, key: int | str) -> Line:

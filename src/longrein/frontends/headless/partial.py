@@ -31,21 +31,32 @@ class Partial:
 
     def __init__(self) -> None:
         self._growing: Growing | None = None
+        self._early: list[Delta] = []
+        """Deltas that came before their `Asked` was committed: what they are for is not known yet."""
 
     def draw(self, heard: Streaming, tally: Tally) -> list[Line]:
         """Lines for a batch of deltas; none for those of a summary."""
+        if heard.asked not in tally.asks:
+            self._early += heard.deltas
+            return []
+        early, self._early = self._early, []
         if tally.purpose(heard.asked) == "summary":
             return []
-        return self._lines(heard.asked, tally, self._events(heard.asked, heard.deltas, tally))
+        return self._lines(heard.asked, tally, self._events(heard.asked, [*early, *heard.deltas], tally))
 
     def close(self, reply: Replied, tally: Tally) -> list[Line]:
         """Lines that end the reply; all of them when none of it was streamed."""
+        self._early = []
         if tally.purpose(reply.asked) == "summary":
             return []
         deltas = () if self._is(reply.asked) else _deltas(reply)
         lines = self._lines(reply.asked, tally, [*self._events(reply.asked, deltas, tally), *self._end(reply)])
         self._growing = None
         return lines
+
+    def forget(self) -> None:
+        """The request failed: what came of it is no reply."""
+        self._growing, self._early = None, []
 
     def _is(self, asked: int) -> bool:
         return self._growing is not None and self._growing.asked == asked

@@ -35,7 +35,7 @@ def exit_code(tally: Tally, stop: Stop) -> int:
         return 1
     match tally.ended.reason:
         case "done":
-            return BLOCKED if tally.blocked else 0
+            return 0
         case "blocked":
             return BLOCKED
         case "limit" | "budget":

@@ -2,7 +2,6 @@
 
 import asyncio
 import signal
-import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 
@@ -13,7 +12,6 @@ from longrein.events import (
     Entry,
     LongreinError,
     PermissionAsked,
-    ToolCall,
     TurnEnded,
     UsageError,
 )
@@ -49,10 +47,10 @@ async def run_headless(
 ) -> int:
     """Say `prompt` (() goes on with an open turn), then each of `lines`, and wait for the turns to end.
 
-    The session must be open and idle; it is not closed here. What asks for permission is denied. `out` gets UTF-8
-    lines of `style.output`, `err` gets one line a call, without newline. SIGINT, SIGTERM and SIGHUP interrupt the
-    turn (a second one drops it where it is) and give 128 + their number. Errors of ours become a result, a line on
-    `err` and their exit code. Needs the main thread.
+    The session must be open and idle; it is closed here, before the last result is said. What asks for permission is
+    denied. `out` gets UTF-8 lines of `style.output`, `err` gets one line a call, without newline. SIGINT, SIGTERM and
+    SIGHUP interrupt the turn (a second one drops it where it is) and give 128 + their number. Errors of ours become a
+    result, a line on `err` and their exit code. Needs the main thread.
     """
     run = _Run(session, facts, style, out, err)
     with _signals(run.stop):
@@ -67,10 +65,8 @@ class _Run:
         self.session, self.facts, self.out, self.err = session, facts, out, err
         self.start = state.seq
         """Last entry before the run."""
-        self.end = sys.maxsize
-        """Last entry of the run, once the loop is over."""
-        calls = (item.part for item in state.items if isinstance(item.part, ToolCall)) if state.turn_open else ()
-        self.tally = Tally(facts.session, facts.model, calls)
+        self.tally = Tally(facts.session, facts.model)
+        self.tally.calls.update((call, opened.call) for call, opened in state.calls.items())
         self.voice = Voice(facts, style, out, self.start, err if style.verbose else None)
         self.signal = 0
         self.error: LongreinError | None = None
@@ -94,11 +90,17 @@ class _Run:
         if not self.driving.done():  # the log cannot be followed any more
             self.session.interrupt()
         await _wait_end(self.driving)
-        self.end = self.session.state.seq
-        if self.tally.last >= self.end:
+        await self._close(listening)
+        return await self._finish()
+
+    async def _close(self, listening: asyncio.Task[None]) -> None:
+        """Close the session, so that who follows it has heard all and the next run may open it at once."""
+        try:
+            await self.session.close()
+        except LongreinError as error:
+            self.error = self.error or error
             listening.cancel()
         await _wait_end(listening)
-        return await self._finish()
 
     def stop(self, number: int) -> None:
         """A signal came."""
@@ -114,13 +116,17 @@ class _Run:
     ) -> None:
         """Put the words in and run the loop; an error of ours is kept for the result."""
         try:
+            for call, opened in list(self.session.state.calls.items()):
+                if opened.asked is not None and opened.answer is None:  # asked before a crash
+                    self.tally.questions[call] = opened.asked
+                    await self._deny(call)
             if prompt:
                 await self.session.tell(Said(prompt))
                 self.fresh.set()
             elif self.session.state.turn_open:
                 await self.session.tell(GoOn())
                 self.fresh.set()
-            elif lines is None:
+            elif lines is None and not self.session.pending:
                 raise UsageError("nothing to go on with: the last turn has ended; give a prompt")
             if lines is not None:
                 await self._converse(lines, keep_image)
@@ -169,8 +175,6 @@ class _Run:
         try:
             async for heard in self.session.follow(self.start):
                 await self._hear(heard)
-                if self.tally.last >= self.end:
-                    return
         except LongreinError as error:
             self.error = error
 
@@ -180,7 +184,7 @@ class _Run:
             self.tally.step(heard)
             match heard.event:
                 case PermissionAsked(call=call):
-                    await self.session.tell(Answer(call, "deny", message=DENIAL, by="headless"))
+                    await self._deny(call)
                 case Asked() if self.signal:
                     self.session.interrupt()  # the signal came before the turn had begun
                 case TurnEnded() if self.talks:
@@ -191,6 +195,9 @@ class _Run:
         if self.out.deaf:
             self.session.interrupt()
             self.fresh.set()
+
+    async def _deny(self, call: str) -> None:
+        await self.session.tell(Answer(call, "deny", message=DENIAL, by="headless"))
 
     def _end_turn(self) -> None:
         self.voice.end(self.tally, self._stop())

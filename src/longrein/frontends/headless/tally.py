@@ -1,7 +1,5 @@
 """The fold of one headless run: what its lines and its result must know of the entries before."""
 
-from collections.abc import Iterable
-
 import msgspec
 
 from longrein.events import (
@@ -31,12 +29,11 @@ class Denial(msgspec.Struct, frozen=True):
 class Tally:
     """Folded from the entries of one run. A line is drawn from an entry and the tally of those before it."""
 
-    def __init__(self, session: str, model: str, calls: Iterable[ToolCall] = ()) -> None:
-        """`calls`: those of an open turn that are not answered yet."""
+    def __init__(self, session: str, model: str) -> None:
         self.session = session
         self.model = model
         """`provider/model` of the next reply."""
-        self.calls = {call.id: call for call in calls}
+        self.calls: dict[str, ToolCall] = {}
         """Calls without a result."""
         self.questions: dict[str, PermissionAsked] = {}
         """Questions about them, by call id."""
@@ -62,18 +59,11 @@ class Tally:
         """Seq and event of the last request when it failed."""
         self.denials: list[Denial] = []
         self.ended: TurnEnded | None = None
-        self._denied = self._worked = -1
-        """Of the last step with calls: the last one that was denied and the last one that worked."""
 
     @property
     def text(self) -> str:
         """The visible text of the last reply."""
         return "".join(p.text for p in self.reply.parts if isinstance(p, Text)) if self.reply else ""
-
-    @property
-    def blocked(self) -> bool:
-        """Whether the last step with calls held a denial and no later call of it worked."""
-        return self._denied > self._worked
 
     @property
     def cost_usd(self) -> float:
@@ -115,10 +105,7 @@ class Tally:
             self.reply = reply
             self.replies += 1
             self.failure = None
-            made = [part for part in reply.parts if isinstance(part, ToolCall)]
-            self.calls.update((call.id, call) for call in made)
-            if made:
-                self._denied = self._worked = -1
+            self.calls.update((part.id, part) for part in reply.parts if isinstance(part, ToolCall))
         self._answered(reply.asked, at)
         self._spend(reply.usage, reply.cost_usd)
 
@@ -134,9 +121,5 @@ class Tally:
     def _tool_ended(self, end: ToolEnded) -> None:
         call = self.calls.pop(end.call, None) or ToolCall(end.call, end.name, {})
         question = self.questions.pop(end.call, None)
-        index = int(end.call.rpartition(".")[2])
         if end.status == "denied":
             self.denials.append(Denial(call, question))
-            self._denied = max(self._denied, index)
-        elif end.status == "ok":
-            self._worked = max(self._worked, index)

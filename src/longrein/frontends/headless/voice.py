@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 
 from longrein.agent import Heard, Noticed, Pausing, Streaming
-from longrein.events import Entry, PermissionAsked, Replied, TaskEnded, ToolCall, ToolEnded
+from longrein.events import AskFailed, Entry, PermissionAsked, Replied, TaskEnded, ToolCall, ToolEnded
 from longrein.frontends.headless.draw import draw, draw_init
 from longrein.frontends.headless.facts import SessionFacts, Style
 from longrein.frontends.headless.lines import ERRORS, Line, encode, tail
@@ -53,9 +53,7 @@ class Voice:
     def _lines(self, heard: Heard, tally: Tally) -> list[Line]:
         match heard:
             case Entry():
-                closing = self._style.partial and isinstance(heard.event, Replied)
-                before = self._partial.close(heard.event, tally) if closing else []  # type: ignore[arg-type]
-                return before + draw(heard, tally)
+                return self._closing(heard, tally) + draw(heard, tally)
             case Streaming():
                 return self._partial.draw(heard, tally) if self._style.partial else []
             case Pausing():
@@ -64,6 +62,14 @@ class Voice:
                 return [self._system("informational", {"content": text, "level": "warning"})]
             case _:
                 return []
+
+    def _closing(self, entry: Entry, tally: Tally) -> list[Line]:
+        match entry.event:
+            case Replied() as reply if self._style.partial:
+                return self._partial.close(reply, tally)
+            case AskFailed():
+                self._partial.forget()
+        return []
 
     def _system(self, subtype: str, fields: Line) -> Line:
         return {"type": "system", "subtype": subtype, **fields, **tail(self._facts.session, self._key(subtype))}

@@ -1,0 +1,17 @@
+"""A stdin that is at its end, so that no test waits for the one pytest has."""
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+
+@pytest.fixture
+def no_stdin() -> Iterator[None]:
+    kept = os.dup(0)
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.close(null)
+    yield
+    os.dup2(kept, 0)
+    os.close(kept)

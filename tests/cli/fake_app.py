@@ -1,0 +1,49 @@
+"""An app that only writes down how it was called."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from longrein.frontends.options import Options
+
+
+class FakeApp:
+    """Stands in for `longrein.app`; raises `error` when it has one, gives `code` otherwise."""
+
+    def __init__(self, code: int = 0, error: BaseException | None = None) -> None:
+        self.code, self.error = code, error
+        self.calls: list[tuple[Any, ...]] = []
+
+    def _called(self, *call: Any) -> int:
+        self.calls.append(call)
+        if self.error is not None:
+            raise self.error
+        return self.code
+
+    def run_print(self, options: Options) -> int:
+        return self._called("print", options)
+
+    def run_interactive(self, options: Options) -> int:
+        return self._called("interactive", options)
+
+    def run_demo(self, argv: Sequence[str]) -> int:
+        return self._called("demo", list(argv))
+
+    def run_sessions(self, options: Options, json: bool) -> int:
+        return self._called("sessions", options, json)
+
+    def run_export(self, options: Options, session: str, format: str, out: str) -> int:  # noqa: A002
+        return self._called("export", options, session, format, out)
+
+    def run_doctor(self, options: Options) -> int:
+        return self._called("doctor", options)
+
+
+def given(options: Options) -> dict[str, Any]:
+    """The fields that differ from their defaults."""
+    return {
+        name: getattr(options, name)
+        for name, default in msgspec.to_builtins(Options(), builtin_types=(tuple,)).items()
+        if getattr(options, name) != (tuple(default) if isinstance(default, list) else default)
+    }

@@ -1,0 +1,136 @@
+"""Bad input: what is typed, the exact line on stderr, the exit code. Nothing is ever on stdout."""
+
+import shlex
+
+import pytest
+
+from longrein.cli import main
+from longrein.events import (
+    BudgetError,
+    LongreinError,
+    ModelUnknown,
+    SessionBusy,
+    SessionReadOnly,
+    SessionUnknown,
+    SettingsError,
+    StoreDamaged,
+    StoreFull,
+    ToolError,
+    UsageError,
+)
+from longrein.frontends.flags import NOT_YET
+
+from .fake_app import FakeApp
+
+UUID = "0192d0c8-0000-7000-8000-000000000001"
+
+TABLE = [
+    ("-p", 'the prompt is empty: write longrein -p "…" or pipe text in'),
+    ("-p ''", 'the prompt is empty: write longrein -p "…" or pipe text in'),
+    ("-p ' \n '", 'the prompt is empty: write longrein -p "…" or pipe text in'),
+    ("-p -", 'the prompt is empty: write longrein -p "…" or pipe text in'),
+    ("-p fix it", "one prompt is expected, but 'it' follows 'fix': put quotes around the whole"),
+    ("sesions", "no command 'sesions'; did you mean sessions? (if it is a prompt: longrein -- sesions)"),
+    ("sessions now", "longrein sessions does not know what to do with 'now'"),
+    ("sessions -p", "longrein sessions has no flag -p; see longrein sessions --help"),
+    ("--model a/b doctor", "longrein doctor has no flag --model; see longrein doctor --help"),
+    ("export", "which one? longrein export ID [FLAGS]; `longrein sessions` lists them"),
+    ("export a b", "longrein export does not know what to do with 'b'"),
+    ("export a --format josnl", "--format: 'josnl' is not one of jsonl, transcript; did you mean jsonl?"),
+    ("--verbos", "longrein has no flag --verbos; did you mean --verbose?"),
+    ("--frobnicate", "longrein has no flag --frobnicate; see longrein --help"),
+    ("'--\x1b[31m'", "longrein has no flag --\ufffd[31m; see longrein --help"),
+    ("-z", "longrein has no flag -z; see longrein --help"),
+    ("-pz x", "longrein has no flag -z; see longrein --help"),
+    ("--print=yes", "--print takes no value: leave out =yes"),
+    ("--model", "--model needs a value: --model PROVIDER/MODEL"),
+    ("--model=", "--model needs a value: --model PROVIDER/MODEL"),
+    ("--model ''", "--model needs a value: --model PROVIDER/MODEL"),
+    ("--model --verbose", "--model needs a value: --model PROVIDER/MODEL"),
+    ("--model a/b --model c/d", "--model is given twice, as 'a/b' and 'c/d': give it once"),
+    (
+        "-p x --output-format jsn",
+        "--output-format: 'jsn' is not one of text, json, stream-json; did you mean json?",
+    ),
+    ("--output-format json", "--output-format goes with -p: add -p"),
+    ("--input-format stream-json", "--input-format goes with -p: add -p"),
+    (
+        "-p --input-format stream-json",
+        "--input-format stream-json goes with --output-format stream-json: add it",
+    ),
+    (
+        "-p x --include-partial-messages",
+        "--include-partial-messages goes with -p --output-format stream-json: add them",
+    ),
+    (
+        "--permission-mode acceptedits",
+        (
+            "--permission-mode: 'acceptedits' is not one of default, acceptEdits, plan, bypassPermissions; "
+            "did you mean acceptEdits?"
+        ),
+    ),
+    (
+        "--permission-mode plan --dangerously-skip-permissions",
+        "--dangerously-skip-permissions and --permission-mode plan: give one of them",
+    ),
+    ("--allowedTools 'Bash(git'", "--allowedTools: 'Bash(git' is no list of rules such as 'Edit,Bash(git status)'"),
+    ("--allowedTools ,", "--allowedTools: ',' is no list of rules such as 'Edit,Bash(git status)'"),
+    ("--disallowedTools 'a)('", "--disallowedTools: 'a)(' is no list of rules such as 'Edit,Bash(git status)'"),
+    ("--max-turns 0", "--max-turns: '0' is not a whole number above 0"),
+    ("--max-turns 1.5", "--max-turns: '1.5' is not a whole number above 0"),
+    ("--max-turns ٣", "--max-turns: '٣' is not a whole number above 0"),
+    ("--max-budget-usd nan", "--max-budget-usd: 'nan' is not an amount of US dollars such as 2.50"),
+    ("--max-budget-usd 1,50", "--max-budget-usd: '1,50' is not an amount of US dollars such as 2.50"),
+    ("--max-budget-usd=-1", "--max-budget-usd: '-1' is not an amount of US dollars such as 2.50"),
+    ("-c -r", "-c and -r name two sessions: give one of them"),
+    ("-p -r", "-r needs an ID with -p: `longrein sessions` lists them"),
+    ("--fork-session", "--fork-session copies a session: say which with -c or -r ID"),
+    ("--session-id 12", "--session-id: '12' is not a UUID"),
+    (
+        f"-c --session-id {UUID}",
+        "--session-id names a new session: leave out -c and -r, or add --fork-session",
+    ),
+    ("--profile sead", "--profile: 'sead' is not one of default, seed; did you mean seed?"),
+    *((flag, f"{flag} is not available yet") for flag in sorted(NOT_YET)),
+    ("--settings=x.json", "--settings is not available yet"),
+]
+
+
+@pytest.mark.parametrize(("line", "says"), TABLE)
+def test_a_wrong_command_line(line: str, says: str, no_stdin: None, capfd: pytest.CaptureFixture[str]) -> None:
+    app = FakeApp()
+    assert main(shlex.split(line), app) == 2
+    assert capfd.readouterr() == ("", f"longrein: {says}\n")
+    assert app.calls == []
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (UsageError("u"), 2),
+        (SettingsError("s"), 2),
+        (BudgetError("b"), 2),
+        (ModelUnknown("m"), 1),
+        (SessionUnknown("s"), 1),
+        (SessionBusy("s"), 1),
+        (SessionReadOnly("s"), 1),
+        (StoreDamaged("s"), 1),
+        (StoreFull("s"), 1),
+        (ToolError("t"), 1),
+    ],
+)
+def test_an_error_of_ours_is_one_line_and_its_code(
+    error: LongreinError, code: int, no_stdin: None, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["-p", "x"], FakeApp(error=error)) == code
+    assert capfd.readouterr() == ("", f"longrein: {error}\n")
+
+
+def test_ctrl_c_outside_of_a_session_is_130_without_a_word(no_stdin: None, capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["-p", "x"], FakeApp(error=KeyboardInterrupt())) == 130
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_bug_flies(no_stdin: None) -> None:
+    with pytest.raises(ZeroDivisionError):
+        main(["-p", "x"], FakeApp(error=ZeroDivisionError()))

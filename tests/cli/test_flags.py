@@ -1,0 +1,130 @@
+"""What argv means."""
+
+import shlex
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from hypothesis import given as over
+from hypothesis import settings
+from hypothesis import strategies as st
+
+from longrein.cli import main
+from longrein.events import UsageError
+from longrein.frontends.argv import parse
+from longrein.frontends.flags import COMMANDS, MAIN
+from longrein.frontends.options import Options
+
+from .fake_app import FakeApp, given
+
+
+@pytest.mark.parametrize(
+    ("line", "command", "fields"),
+    [
+        ("", "interactive", {}),
+        ("'fix the build'", "interactive", {"prompt": "fix the build"}),
+        ("-- sesions", "interactive", {"prompt": "sesions"}),
+        ("-p 'fix it'", "print", {"print": True, "prompt": "fix it"}),
+        ("'fix it' --print", "print", {"print": True, "prompt": "fix it"}),
+        ("-p '- one\n- two'", "print", {"print": True, "prompt": "- one\n- two"}),
+        ("-p -- --help", "print", {"print": True, "prompt": "--help"}),
+        ("-p doctor", "print", {"print": True, "prompt": "doctor"}),
+        ("-pc", "print", {"print": True, "continue_newest": True}),
+        ("-pc next", "print", {"print": True, "continue_newest": True, "prompt": "next"}),
+        ("-r", "interactive", {"resume": ""}),
+        ("-r 0192ab", "interactive", {"resume": "0192ab"}),
+        ("-r0192ab", "interactive", {"resume": "0192ab"}),
+        ("--resume=0192ab --fork-session", "interactive", {"resume": "0192ab", "fork_session": True}),
+        ("-r 'go on with it'", "interactive", {"resume": "", "prompt": "go on with it"}),
+        ("-p -r 0192ab 'go on'", "print", {"print": True, "resume": "0192ab", "prompt": "go on"}),
+        (
+            "-p x --output-format stream-json --include-partial-messages --verbose",
+            "print",
+            {
+                "print": True,
+                "prompt": "x",
+                "output_format": "stream-json",
+                "include_partial_messages": True,
+                "verbose": True,
+            },
+        ),
+        (
+            "-p --input-format=stream-json --output-format=stream-json",
+            "print",
+            {"print": True, "input_format": "stream-json", "output_format": "stream-json"},
+        ),
+        ("--model mock/small --profile seed", "interactive", {"model": "mock/small", "profile": "seed"}),
+        ("--permission-mode plan", "interactive", {"permission_mode": "plan"}),
+        ("--dangerously-skip-permissions", "interactive", {"permission_mode": "bypassPermissions"}),
+        (
+            "--allowedTools 'Edit, Bash(git log, -n 3) Read' --allowed-tools 'Bash(make:*)'",
+            "interactive",
+            {"allowed_tools": ("Edit", "Bash(git log, -n 3)", "Read", "Bash(make:*)")},
+        ),
+        ("--disallowedTools 'Bash(rm *)'", "interactive", {"disallowed_tools": ("Bash(rm *)",)}),
+        (
+            "-p x --max-turns 3 --max-budget-usd 0.5",
+            "print",
+            {"prompt": "x", "print": True, "max_turns": 3, "max_budget_usd": 0.5},
+        ),
+        ("--max-budget-usd '$2'", "interactive", {"max_budget_usd": 2.0}),
+        (
+            "--session-id 0192d0c8-0000-7000-8000-000000000001",
+            "interactive",
+            {"session_id": "0192d0c8-0000-7000-8000-000000000001"},
+        ),
+        (
+            "--system-prompt 'Be terse.' --append-system-prompt '- no emoji'",
+            "interactive",
+            {"system_prompt": "Be terse.", "append_system_prompt": "- no emoji"},
+        ),
+        ("--add-dir ../a --add-dir=/b --state-dir /s", "interactive", {"add_dirs": ("../a", "/b"), "state_dir": "/s"}),
+    ],
+)
+def test_the_main_command(line: str, command: str, fields: dict[str, Any], no_stdin: None) -> None:
+    app = FakeApp()
+    assert main(shlex.split(line), app) == 0
+    ((name, options),) = app.calls
+    assert (name, given(options)) == (command, fields)
+
+
+@pytest.mark.parametrize(
+    ("line", "call"),
+    [
+        ("sessions", ("sessions", Options(), False)),
+        ("sessions --json --state-dir /s", ("sessions", Options(state_dir="/s"), True)),
+        ("--state-dir /s sessions", ("sessions", Options(state_dir="/s"), False)),
+        ("export 0192", ("export", Options(), "0192", "jsonl", "")),
+        ("export --format transcript 0192 -o out.jsonl", ("export", Options(), "0192", "transcript", "out.jsonl")),
+        ("doctor", ("doctor", Options())),
+        ("demo --keep 3", ("demo", ["--keep", "3"])),
+    ],
+)
+def test_the_other_commands(line: str, call: tuple[Any, ...]) -> None:
+    app = FakeApp()
+    assert main(shlex.split(line), app) == 0
+    assert app.calls == [call]
+
+
+def test_the_exit_code_of_the_app_is_the_exit_code(no_stdin: None) -> None:
+    assert [main(["-p", "x"], FakeApp(code)) for code in (0, 1, 3, 4, 75, 143)] == [0, 1, 3, 4, 75, 143]
+
+
+def test_every_flag_sets_a_field_that_exists() -> None:
+    fields = {flag.field for flag in MAIN.flags} - {"help", "version", "skip_permissions"}
+    assert fields == set(Options.__struct_fields__) - {"prompt"}
+
+
+tokens = st.one_of(
+    st.sampled_from([name for command in COMMANDS.values() for flag in command.flags for name in flag.names]),
+    st.sampled_from([*COMMANDS, "-", "--", "-pc", "-pz", "--=", "--model=", "x y", "-1 z", "3", "json", "Bash(a"]),
+    st.text(max_size=6),
+)
+
+
+@settings(max_examples=80, deadline=None)
+@over(st.lists(tokens, max_size=5))
+def test_any_argv_is_read_or_refused(argv: list[str]) -> None:
+    with suppress(UsageError):
+        parsed = parse(argv)
+        assert set(parsed.values) <= {flag.field for flag in parsed.command.flags}

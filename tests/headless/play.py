@@ -1,0 +1,231 @@
+"""A session that plays turns written down in a test, and `check`, which runs headless against it on real pipes."""
+
+import asyncio
+import json
+import os
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+from longrein.agent import Answer, GoOn, Heard, Noticed, Pausing, Pending, Said, Streaming, Word
+from longrein.agent import Output as More
+from longrein.context import State
+from longrein.events import (
+    AnyEvent,
+    Asked,
+    Entry,
+    Interrupted,
+    LongreinError,
+    PermissionAsked,
+    Replied,
+    Text,
+    ToolCall,
+    ToolEnded,
+    TurnEnded,
+    Usage,
+)
+from longrein.frontends.headless import Output, SessionFacts, Style, run_headless
+
+from .schema import validate
+
+SESSION = "0192d0c8-0000-7000-8000-000000000001"
+FACTS = SessionFacts(
+    session=SESSION,
+    cwd="/w/caffè",
+    model="mock/small",
+    tools=("Read", "Bash"),
+    mode="default",
+    version="0.1.0",
+    api_key_source="MOCK_API_KEY",
+    window_tokens=200_000,
+    max_output_tokens=8_192,
+)
+SECOND_US = 1_000_000
+
+
+class Hang:
+    """The turn stays here until somebody interrupts."""
+
+
+class Raise:
+    """The loop fails."""
+
+    def __init__(self, error: LongreinError) -> None:
+        self.error = error
+
+
+Scene = AnyEvent | Streaming | Pausing | Noticed | More | Hang | Raise
+HANG = Hang()
+
+
+class Played:
+    """A session whose turns are written down. Entries are one second apart; a question waits for its answer."""
+
+    def __init__(self, turns: Sequence[Sequence[Scene]], *, seq: int = 0, open_turn: bool = False) -> None:
+        self.id = SESSION
+        self.state = State(session=SESSION, seq=seq, turn_open=open_turn)
+        self.pending: Sequence[Pending] = ()
+        self.busy = False
+        self.said: list[Word] = []
+        self.closed = False
+        self.over = asyncio.Event()
+        """Set when a turn has been played."""
+        self._turns = list(turns)
+        self._heard: asyncio.Queue[Heard | None] = asyncio.Queue()
+        self._interrupted = asyncio.Event()
+        self._answered = asyncio.Event()
+        self._waiting = int(open_turn)
+
+    async def tell(self, word: Word) -> None:
+        self.said.append(word)
+        await asyncio.sleep(0)
+        if isinstance(word, Answer):
+            self._answered.set()
+        elif isinstance(word, Said):
+            self._waiting += 1
+        else:
+            assert isinstance(word, GoOn)
+
+    def interrupt(self) -> None:
+        if self.busy:
+            self._interrupted.set()
+
+    def unqueue(self) -> str:
+        return ""
+
+    async def follow(self, seq: int = 0) -> AsyncIterator[Heard]:
+        while (heard := await self._heard.get()) is not None:
+            yield heard
+
+    async def run(self, *, once: bool) -> None:
+        assert once
+        while self._waiting:
+            self._waiting -= 1
+            self.busy = True
+            await self._play(self._turns.pop(0))
+            self.busy = False
+            self.over.set()
+            await asyncio.sleep(0)
+
+    async def _play(self, turn: Sequence[Scene]) -> None:
+        for scene in turn:
+            await asyncio.sleep(0)
+            if isinstance(scene, Raise):
+                raise scene.error
+            if isinstance(scene, Hang):
+                await self._interrupted.wait()
+            elif isinstance(scene, Streaming | Pausing | Noticed | More):
+                self._heard.put_nowait(scene)
+            else:
+                self._append(scene)
+            if isinstance(scene, PermissionAsked):
+                await self._answered.wait()
+                self._answered.clear()
+            if self._interrupted.is_set():
+                self._interrupted.clear()
+                self._append(Interrupted("[interrupted by the user]"))
+                self._append(TurnEnded("interrupted"))
+                return
+
+    def _append(self, event: AnyEvent) -> None:
+        self.state.seq += 1
+        self._heard.put_nowait(Entry(self.state.seq, self.state.seq * SECOND_US, event))
+
+    async def close(self) -> None:
+        if not self.closed:
+            self.closed = True
+            self._heard.put_nowait(None)
+
+    @property
+    def leftover(self) -> int:
+        """Turns that nobody asked for."""
+        return len(self._turns)
+
+
+# --- how turns are written ---------------------------------------------------------------------------------------
+
+
+def asked(reach: int = 0) -> Asked:
+    return Asked("turn", reach, 1)
+
+
+def answered(to: int, *parts: Any, stop: str = "", cost: float = 0.25) -> Replied:
+    """A reply to request `to` of 10 tokens in and 5 out."""
+    made = tuple(Text(p) if isinstance(p, str) else p for p in parts)
+    calls = any(isinstance(p, ToolCall) for p in made)
+    return Replied(to, made, stop or ("calls" if calls else "end"), Usage(10, 20, 30, 5), (), cost, "small-1")
+
+
+def call(asked_seq: int, index: int, name: str, **arguments: Any) -> ToolCall:
+    return ToolCall(f"c{asked_seq}.{index}", name, arguments)
+
+
+def ended(call_id: str, name: str, text: str, status: str = "ok", elapsed_ms: int = 12) -> ToolEnded:
+    return ToolEnded(call_id, name, status, (Text(text),), elapsed_ms)
+
+
+DONE = TurnEnded("done")
+
+
+# --- running -----------------------------------------------------------------------------------------------------
+
+
+class Ran:
+    """What a run gave."""
+
+    def __init__(self, code: int, out: bytes, err: list[str], session: Played) -> None:
+        self.code, self.out, self.err, self.session = code, out, err, session
+
+    @property
+    def lines(self) -> list[dict[str, Any]]:
+        """Lines of stdout, each checked against its schema."""
+        lines = [json.loads(line) for line in self.out.decode("utf-8").splitlines()]
+        for line in lines:
+            validate(line)
+        return lines
+
+    @property
+    def kinds(self) -> list[str]:
+        return [validate(line) for line in self.lines]
+
+
+async def play(
+    turns: Sequence[Sequence[Scene]],
+    style: Style | str = "stream-json",
+    *,
+    prompt: str = "do it",
+    typed: Sequence[bytes] | None = None,
+    session: Played | None = None,
+) -> Ran:
+    """Run headless over `turns` with stdout a real pipe; `typed` are lines of stdin."""
+    session = session or Played(turns)
+    style = Style(style) if isinstance(style, str) else style  # type: ignore[arg-type]
+    reading, writing = os.pipe()
+    err: list[str] = []
+    collected = asyncio.create_task(asyncio.to_thread(_read_all, reading))
+    try:
+        code = await run_headless(
+            session,
+            prompt=(Text(prompt),) if prompt else (),
+            facts=FACTS,
+            style=style,
+            out=Output(writing),
+            err=err.append,
+            lines=None if typed is None else _each(typed),
+        )
+    finally:
+        os.close(writing)
+        out = await collected
+    assert session.closed
+    assert session.leftover == 0, "turns were left over"
+    return Ran(code, out, err, session)
+
+
+def _read_all(fd: int) -> bytes:
+    with os.fdopen(fd, "rb") as file:
+        return file.read()
+
+
+async def _each(lines: Sequence[bytes]) -> AsyncIterator[bytes]:
+    for line in lines:
+        await asyncio.sleep(0)
+        yield line

@@ -1,0 +1,283 @@
+"""Whole headless runs: what stands on stdout, what on stderr, and the exit code."""
+
+import pytest
+
+from longrein.agent import Answer, GoOn, Noticed, Pausing, Said
+from longrein.events import (
+    Asked,
+    AskFailed,
+    Cleared,
+    Form,
+    ModeSet,
+    PermissionAnswered,
+    PermissionAsked,
+    Reminded,
+    StoreFull,
+    Summarized,
+    TaskEnded,
+    TaskStarted,
+    Text,
+    ToolStarted,
+    TurnEnded,
+    UserSpoke,
+)
+from longrein.frontends.headless import Style
+
+from .play import DONE, SESSION, Played, Raise, Scene, answered, asked, call, ended, play
+
+pytestmark = pytest.mark.anyio
+
+HELLO: list[Scene] = [UserSpoke((Text("do it"),)), asked(), answered(2, "All done, café ✓"), DONE]
+
+EDIT: list[Scene] = [
+    UserSpoke((Text("do it"),)),  # 1
+    asked(),  # 2
+    answered(2, "Looking.", call(2, 0, "Read", path="a.py"), call(2, 1, "Bash", command="make")),  # 3
+    ToolStarted("c2.0", "Read"),
+    ended("c2.0", "Read", "1\tx = 1"),
+    ended("c2.1", "Bash", "no rule to make", "failed"),
+    asked(),  # 7
+    answered(7, "It is mended."),  # 8
+    DONE,
+]
+
+RM = "rm -rf build"
+BLOCKED: list[Scene] = [
+    UserSpoke((Text("do it"),)),
+    asked(),
+    answered(2, call(2, 0, "Bash", command=RM)),
+    PermissionAsked("c2.0", "Bash", RM, "no rule allows it", "Bash(rm:*)"),
+    PermissionAnswered("c2.0", "deny", "headless"),
+    ended("c2.0", "Bash", "Denied: no rule allows it", "denied", 0),
+    asked(),
+    answered(7, "I may not remove it."),
+    TurnEnded("blocked"),
+]
+
+
+async def test_text_is_the_answer_alone() -> None:
+    ran = await play([EDIT], "text")
+    assert (ran.code, ran.out, ran.err) == (0, b"It is mended.\n", [])
+
+
+async def test_text_with_verbose_says_on_stderr_what_goes_on() -> None:
+    turn = [*EDIT[:-1], Noticed("the window is nearly full"), DONE]
+    ran = await play([turn], Style("text", verbose=True))
+    assert ran.out == b"It is mended.\n"
+    assert ran.err == [
+        "calls Read a.py",
+        "calls Bash make",
+        "Read ok after 0.0 s",
+        "Bash failed after 0.0 s",
+        "the window is nearly full",
+    ]
+
+
+async def test_json_is_one_result_object() -> None:
+    ran = await play([EDIT], "json")
+    (line,) = ran.lines
+    line.pop("uuid")
+    assert ran.out.count(b"\n") == 1
+    assert line == {
+        "type": "result",
+        "subtype": "success",
+        "is_error": False,
+        "duration_ms": 8000,
+        "duration_api_ms": 2000,
+        "num_turns": 2,
+        "result": "It is mended.",
+        "stop_reason": "end_turn",
+        "total_cost_usd": 0.5,
+        "usage": {
+            "input_tokens": 20,
+            "output_tokens": 10,
+            "cache_creation_input_tokens": 60,
+            "cache_read_input_tokens": 40,
+        },
+        "modelUsage": {
+            "mock/small": {
+                "inputTokens": 20,
+                "outputTokens": 10,
+                "cacheReadInputTokens": 40,
+                "cacheCreationInputTokens": 60,
+                "webSearchRequests": 0,
+                "costUSD": 0.5,
+                "contextWindow": 200_000,
+                "maxOutputTokens": 8_192,
+            }
+        },
+        "permission_denials": [],
+        "session_id": SESSION,
+    }
+
+
+async def test_stream_json_has_init_first_and_one_result_last() -> None:
+    ran = await play([EDIT])
+    assert ran.kinds == ["system/init", "assistant", "user", "user", "assistant", "result"]
+    init, first, read, bash, _, _ = ran.lines
+    assert (init["cwd"], init["tools"], init["longrein_version"]) == ("/w/caffè", ["Read", "Bash"], "0.1.0")
+    assert first["message"]["content"] == [
+        {"type": "text", "text": "Looking."},
+        {"type": "tool_use", "id": "c2.0", "name": "Read", "input": {"path": "a.py"}},
+        {"type": "tool_use", "id": "c2.1", "name": "Bash", "input": {"command": "make"}},
+    ]
+    assert first["message"]["stop_reason"] == "tool_use"
+    assert read["message"]["content"] == [{"type": "tool_result", "tool_use_id": "c2.0", "content": "1\tx = 1"}]
+    assert bash["message"]["content"][0]["is_error"] is True
+    assert bash["tool_use_result"] == {"status": "failed", "elapsed_ms": 12}
+    assert len({line["uuid"] for line in ran.lines}) == 6
+
+
+async def test_what_asks_is_denied_and_recorded() -> None:
+    ran = await play([BLOCKED])
+    assert ran.code == 3
+    denial = next(word for word in ran.session.said if isinstance(word, Answer))
+    assert (denial.call, denial.verdict, denial.by) == ("c2.0", "deny", "headless")
+    assert ran.kinds == [
+        "system/init",
+        "assistant",
+        "system/permission_denied",
+        "user",
+        "assistant",
+        "result",
+    ]
+    assert ran.lines[2]["message"] == RM
+    result = ran.lines[-1]
+    assert (result["subtype"], result["result"]) == ("success", "I may not remove it.")
+    assert result["permission_denials"] == [{"tool_name": "Bash", "tool_use_id": "c2.0", "tool_input": {"command": RM}}]
+    assert ran.err == ["blocked: Bash needs permission (rm -rf build): allow it with --allowedTools 'Bash(rm:*)'"]
+
+
+async def test_a_denial_that_did_not_matter_in_the_end_is_still_listed() -> None:
+    ran = await play([[*BLOCKED[:-1], DONE]], "json")
+    assert ran.code == 0
+    assert len(ran.lines[0]["permission_denials"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("last", "code", "subtype", "error"),
+    [
+        (
+            [TurnEnded("limit", "the limit of 3 turns is reached")],
+            4,
+            "error_max_turns",
+            "the limit of 3 turns is reached",
+        ),
+        ([TurnEnded("budget", "$1 is spent")], 4, "error_max_budget_usd", "$1 is spent"),
+        ([TurnEnded("error", "nothing came of it")], 1, "error_during_execution", "nothing came of it"),
+        (
+            [asked(), AskFailed(4, "overload", "overloaded", 529), TurnEnded("error", "overloaded")],
+            75,
+            "error_during_execution",
+            "overloaded",
+        ),
+        (
+            [asked(), AskFailed(4, "auth", "the key was refused", 401), TurnEnded("error", "the key was refused")],
+            1,
+            "error_during_execution",
+            "the key was refused",
+        ),
+        ([TurnEnded("interrupted")], 1, "error_during_execution", "stopped: interrupted"),
+        ([Raise(StoreFull("no room on the disk"))], 1, "error_during_execution", "no room on the disk"),
+    ],
+)
+async def test_how_a_turn_ends(last: list[Scene], code: int, subtype: str, error: str) -> None:
+    begun: list[Scene] = [UserSpoke((Text("do it"),)), asked(), answered(2, call(2, 0, "Read", path="a"))]
+    ran = await play([[*begun, *last]])
+    result = ran.lines[-1]
+    assert (ran.code, result["subtype"], result["errors"], ran.err) == (code, subtype, [error], [error])
+    text = await play([[*begun, *last]], "text")
+    assert (text.code, text.out, text.err) == (code, b"", [error])
+
+
+async def test_a_failed_request_is_also_an_assistant_line_with_its_error() -> None:
+    turn: list[Scene] = [asked(), AskFailed(1, "auth", "the key was refused", 401), TurnEnded("error", "refused")]
+    ran = await play([turn])
+    assert ran.kinds == ["system/init", "assistant", "result"]
+    assert ran.lines[1]["error"] == "authentication_failed"
+    assert ran.lines[1]["message"]["content"] == [{"type": "text", "text": "the key was refused"}]
+
+
+async def test_retries_notices_compaction_and_tasks_are_system_lines() -> None:
+    turn: list[Scene] = [
+        UserSpoke((Text("do it"),)),  # 1
+        ModeSet("plan"),  # 2
+        asked(),  # 3
+        AskFailed(3, "rate", "slow down", 429),  # 4
+        Pausing(3, "rate", 429, 1, 10, 2.5, "slow down"),
+        asked(),  # 5
+        answered(5, "half", stop="length"),  # 6
+        Asked("summary", 6, 1),  # 7
+        answered(7, "a summary nobody should read as an answer"),  # 8
+        Summarized(1, 6, "…", "watermark"),  # 9
+        Cleared((Form("r3", "placeholder", "…"),), "request"),  # 10
+        Reminded("continue", "go on exactly where it stopped"),  # 11
+        TaskStarted("t1", "make serve", "c5.0"),  # 12
+        TaskEnded("t1", "failed", 2, "", "r12"),  # 13
+        Noticed("folder is on a network mount"),
+        asked(),  # 14
+        answered(14, "whole"),
+        DONE,
+    ]
+    ran = await play([turn])
+    assert ran.kinds == [
+        "system/init",
+        "system/status",
+        "system/api_retry",
+        "assistant",
+        "system/status",
+        "system/status",
+        "system/compact_boundary",
+        "system/compact_boundary",
+        "user",
+        "system/task_started",
+        "system/task_notification",
+        "system/informational",
+        "assistant",
+        "result",
+    ]
+    retry = {k: v for k, v in ran.lines[2].items() if k not in ("uuid", "session_id", "type", "subtype")}
+    assert retry == {
+        "attempt": 1,
+        "max_retries": 10,
+        "retry_delay_ms": 2500,
+        "error_status": 429,
+        "error": "rate_limit",
+    }
+    assert ran.lines[1]["permissionMode"] == "plan"
+    assert ran.lines[3]["error"] == "max_output_tokens"
+    assert [line["status"] for line in ran.lines[4:6]] == ["compacting", None]
+    assert ran.lines[6]["compact_metadata"] == {"trigger": "auto", "pre_tokens": 65}
+    assert ran.lines[7]["compact_metadata"]["trigger"] == "manual"
+    assert ran.lines[8]["isSynthetic"] is True
+    result = ran.lines[-1]
+    assert (result["result"], result["num_turns"], result["usage"]["output_tokens"]) == ("whole", 2, 15)
+
+
+async def test_no_prompt_goes_on_with_the_turn_that_was_cut() -> None:
+    session = Played([[asked(), answered(41, "There."), DONE]], seq=40, open_turn=True)
+    ran = await play([], "text", prompt="", session=session)
+    assert (ran.code, ran.out, ran.session.said) == (0, b"There.\n", [GoOn()])
+
+
+async def test_no_prompt_and_no_open_turn_is_a_usage_error() -> None:
+    ran = await play([], "text", prompt="", session=Played([], seq=40))
+    assert (ran.code, ran.out) == (2, b"")
+    assert ran.err == ["nothing to go on with: the last turn has ended; give a prompt"]
+
+
+async def test_A18_12_stream_has_the_published_types_and_the_prompt_went_in() -> None:
+    ran = await play([HELLO], prompt="sum")
+    assert [line["type"] for line in ran.lines] == ["system", "assistant", "result"]
+    assert ran.session.said == [Said((Text("sum"),))]
+
+
+async def test_R095_a_line_is_one_line_of_utf8_whatever_stands_in_the_text() -> None:
+    odd = 'quote " back\\slash \u2028\u2029\x85\x0b\x1c\r\n\x07 漢字 🦎'
+    ran = await play(
+        [[asked(), answered(1, odd, call(1, 0, "Bash", command="\ud800")), asked(), answered(3, odd), DONE]]
+    )
+    assert ran.kinds == ["system/init", "assistant", "assistant", "result"]
+    assert ran.lines[1]["message"]["content"][0]["text"] == odd
+    assert ran.lines[-1]["result"] == odd
+    assert "漢字" in ran.out.decode()

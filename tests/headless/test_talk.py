@@ -1,0 +1,108 @@
+"""stream-json input: each line is a user message, several may come while a turn runs, the end of stdin ends the run."""
+
+import pytest
+
+from longrein.agent import Said
+from longrein.events import Text
+
+from .play import DONE, HANG, Played, Scene, answered, asked, play
+
+pytestmark = pytest.mark.anyio
+
+
+def user(text: str, extra: str = "") -> bytes:
+    return f'{{"type":"user","message":{{"role":"user","content":"{text}"}}{extra}}}'.encode()
+
+
+def turn(asked_seq: int, text: str) -> list[Scene]:
+    return [asked(), answered(asked_seq, text), DONE]
+
+
+async def test_each_message_gets_its_turn_and_its_result() -> None:
+    ran = await play([turn(1, "one"), turn(4, "two")], prompt="", typed=[user("first"), user("second")])
+    assert ran.code == 0
+    assert ran.kinds == ["system/init", "assistant", "result", "assistant", "result"]
+    first, second = [line for line in ran.lines if line["type"] == "result"]
+    assert (first["result"], first["num_turns"], first["total_cost_usd"]) == ("one", 1, 0.25)
+    assert (second["result"], second["num_turns"], second["total_cost_usd"]) == ("two", 1, 0.5)
+    assert first["uuid"] != second["uuid"]
+
+
+async def test_the_prompt_comes_first() -> None:
+    ran = await play([turn(1, "one"), turn(4, "two")], prompt="zero", typed=[user("first")])
+    assert [word.parts[0].text for word in ran.session.said] == ["zero", "first"]  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("extra", "how"), [("", "queued"), (',"priority":"next"', "steer"), (',"priority":"later"', "queued")]
+)
+async def test_a_message_while_a_turn_runs_is_queued_unless_it_says_otherwise(extra: str, how: str) -> None:
+    session = Played([turn(1, "one"), turn(4, "two")])
+    session.busy = True
+    ran = await play([], prompt="", typed=[user("a"), user("b", extra)], session=session)
+    assert ran.session.said[1] == Said((Text("b"),), how)  # type: ignore[arg-type]
+
+
+async def test_now_interrupts_the_turn_that_runs() -> None:
+    stuck: list[Scene] = [asked(), HANG]
+    ran = await play([stuck, turn(4, "two")], prompt="zero", typed=[user("stop", ',"priority":"now"')])
+    results = [line for line in ran.lines if line["type"] == "result"]
+    assert [r["subtype"] for r in results] == ["error_during_execution", "success"]
+    assert ran.code == 0
+
+
+async def test_blocks_of_text_are_taken_too() -> None:
+    line = (
+        b'{"type":"user","message":{"role":"user","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]}}'
+    )
+    ran = await play([turn(1, "one")], prompt="", typed=[line])
+    assert ran.session.said == [Said((Text("a"), Text("b")))]
+
+
+EXAMPLE = '{"type":"user","message":{"role":"user","content":"…"}}'
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        (b"fix it", f"stdin: 'fix it' is no JSON; a line is {EXAMPLE}"),
+        (b'\xff{"type":"user"', f"""stdin: '\ufffd{{"type":"user"' is no JSON; a line is {EXAMPLE}"""),
+        (b"[1]", f"stdin: '[1]' is no user message; a line is {EXAMPLE}"),
+        (b'{"type":"assistant"}', f"""stdin: '{{"type":"assistant"}}' is no user message; a line is {EXAMPLE}"""),
+        (
+            b'{"type":"user","message":1}',
+            f"""stdin: '{{"type":"user","message":1}}' has no text; a line is {EXAMPLE}""",
+        ),
+        (
+            b'{"type":"user","message":{"role":"user","content":[{"type":"video"}]}}',
+            "stdin: a content block of type 'video' cannot be taken; text can",
+        ),
+    ],
+)
+async def test_a_line_that_is_no_message_ends_the_run_after_the_turn_that_goes_on(line: bytes, says: str) -> None:
+    ran = await play([turn(1, "one")], prompt="", typed=[user("a"), line, user("never")])
+    assert (ran.code, ran.err) == (2, [says])
+    assert [line.get("result") or line.get("errors") for line in ran.lines if line["type"] == "result"] == [
+        "one",
+        [says],
+    ]
+
+
+async def test_no_message_at_all_is_an_empty_prompt() -> None:
+    ran = await play([], prompt="", typed=[])
+    assert (ran.code, ran.err) == (2, ["the prompt is empty: stdin held no user message"])
+    assert ran.kinds == ["system/init", "result"]
+
+
+async def test_a_control_request_is_answered_honestly_and_unknown_lines_of_the_protocol_are_passed_over() -> None:
+    typed = [
+        b'{"type":"control_request","request_id":"r1","request":{"subtype":"initialize"}}',
+        b'{"type":"keep_alive"}',
+    ]
+    ran = await play([turn(1, "one")], prompt="", typed=[*typed, user("a")])
+    assert ran.kinds == ["system/init", "control_response", "assistant", "result"]
+    assert ran.lines[1]["response"] == {
+        "subtype": "error",
+        "request_id": "r1",
+        "error": "control requests are not available yet",
+    }
