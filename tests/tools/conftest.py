@@ -43,6 +43,8 @@ class Shell:
         finally:
             if process.returncode is None:
                 os.killpg(process.pid, signal.SIGKILL)
+            while process.stdout and await process.stdout.read(1 << 20):
+                pass
         code = await process.wait()
         with open(read, "rb") as pipe:
             folder = pipe.read().decode().rstrip("\n")

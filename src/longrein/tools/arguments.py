@@ -151,14 +151,16 @@ def read_as(kind: str, value: Any) -> Any:
 
 def read_number(kind: str, value: str | float) -> int | float | None:
     """3, 3.0 and "3" are whole numbers; 3.5 is not."""
+    if isinstance(value, int):
+        return value
     try:
         number = float(value)
-        whole = int(value) if isinstance(value, (int, str)) and kind == "integer" else int(number)
+        whole = int(value) if isinstance(value, str) and kind == "integer" else int(number)
     except (ValueError, OverflowError):
         return None
     if kind == "integer":
         return whole if whole == number else None
-    return value if isinstance(value, (int, float)) else number
+    return number
 
 
 def read_json(kind: str, value: str) -> Any:

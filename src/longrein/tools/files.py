@@ -80,16 +80,22 @@ def save(hands: Hands, place: Place, data: bytes, before: str) -> FileChanged:
     """Write `data` if the file still has the hash `before` ('' for "does not exist"); gives the fact."""
     try:
         hands.workspace.write(place.real, data, expect=before)
-    except FileExistsError:
+    except FileExistsError as error:
+        if hands.workspace.hash(place.real) == before:  # not the content: a part of the path is a file
+            raise ToolError(unwritable(place, error)) from None
         text = (
             f"[changed] {said(place.path)} was changed by somebody else just now; nothing was written. Read it again."
         )
         raise ToolError(text) from None
     except OSError as error:
-        text = f"[unwritable] {said(place.path)} cannot be written: {reason(error)}. It is unchanged."
-        raise ToolError(text) from None
+        raise ToolError(unwritable(place, error)) from None
     digest, blob = keep(hands, data)
     return FileChanged(place.real, digest, "agent", blob, before)
+
+
+def unwritable(place: Place, error: OSError) -> str:
+    """The refusal for what the system refused."""
+    return f"[unwritable] {said(place.path)} cannot be written: {reason(error)}. It is unchanged."
 
 
 def keep(hands: Hands, data: bytes) -> tuple[str, str]:

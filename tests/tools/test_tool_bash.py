@@ -1,0 +1,148 @@
+"""`Bash`: what was printed, how it ended, where it left the shell; with real commands."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from longrein.events import CwdSet, Document, Text
+from longrein.tools.plain import reads_only
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.mark.parametrize(
+    ("command", "expected", "status"),
+    [
+        ("echo out; echo err >&2; echo out2", "out\nerr\nout2", "ok"),
+        ("true", "(no output)", "ok"),
+        ("exit 137", "[exit code 137]", "failed"),  # R063
+        ("echo x; false", "x\n[exit code 1]", "failed"),
+        ("kill -9 $$", "[ended by signal SIGKILL]", "failed"),
+        ("./no-such-program 2>/dev/null", "[exit code 127 (command not found)]", "failed"),
+        ("touch f; ./f 2>/dev/null", "[exit code 126 (found but not executable)]", "failed"),
+        ("printf 'a\\0b\\377\\n'", "ab\ufffd", "ok"),  # R061
+        ("printf 'h\\0i\\0 \\0y\\0o\\0u\\0\\n\\0'", "hi you", "ok"),
+        ("printf '10%%\\r50%%\\r100%%\\ndone\\r\\n'", "100%\ndone", "ok"),
+        ("printf '\\033[31mred\\033[0m \\033]0;title\\007\\033]8;;http://x\\033\\\\link\\007\\n'", "red link", "ok"),
+        ("  ", "[empty] The command is empty; nothing was run.", "failed"),
+        ("echo a\0b", "[bad-command] The command holds a NUL or an invalid character; nothing was run.", "failed"),
+        ("echo \ud800", "[bad-command] The command holds a NUL or an invalid character; nothing was run.", "failed"),
+        ("cat", "(no output)", "ok"),  # R057: no input
+    ],
+)
+async def test_ending(desk: Any, command: str, expected: str, status: str) -> None:
+    assert await desk.call("Bash", command=command) == expected
+    assert desk.last.status == status
+
+
+async def test_timeout(desk: Any) -> None:
+    text = await desk.call("Bash", command="echo a; sleep 5", timeout=50)
+    assert text == "a\n[timed out after 0.05 s and was ended; timeout may be up to 600000 ms]"
+    assert desk.last.status == "failed"
+    text = await desk.call("Bash", command="echo a", timeout=0)
+    assert text == "[bad-timeout] timeout is in milliseconds and must be above 0; nothing was run."
+
+
+async def test_flood(desk: Any) -> None:
+    """R059"""
+    desk.limit(output_bytes_max=1_000_000)
+    await desk.call("Bash", command="yes")
+    assert desk.last.status == "failed"
+    document, note = desk.last.parts
+    assert note == Text("[ended: it printed more than 1.0 MB]")
+    assert document.head.startswith("y\ny\n")
+    assert document.tail.endswith("y\n")
+
+
+async def test_large_output_goes_into_a_blob(desk: Any) -> None:
+    """A13: whole behind a handle, both ends at line borders, memory flat."""
+    await desk.call("Bash", command="seq 1 20000; exit 3", description="Count")
+    document, note = desk.last.parts
+    whole = "".join(f"{n}\n" for n in range(1, 20001)).encode()
+    assert desk.blobs.read_blob(document.blob) == whole
+    assert bytes(desk.noted) == whole
+    assert isinstance(document, Document)
+    assert (document.name, document.size_bytes, document.lines) == ("Count", len(whole), 20000)
+    assert document.head.startswith("1\n2\n")
+    assert document.head.endswith("\n")
+    assert 3_990 < len(document.head) <= 4_000
+    assert document.tail.endswith("19999\n20000\n")
+    assert 5_990 < len(document.tail) <= 6_000
+    assert document.tail.split("\n")[0].isdecimal()
+    assert note == Text("[exit code 3]")
+    assert document.media == "text/plain"
+
+
+async def test_just_inline(desk: Any) -> None:
+    desk.limit(output_inline_bytes=10)
+    assert await desk.call("Bash", command="printf 0123456789") == "0123456789"
+    await desk.call("Bash", command="printf 01234; sleep 0.02; printf 567890")
+    assert desk.last.parts[0].head == "01234567890"
+    assert desk.last.parts[0].lines == 1
+
+
+async def test_disk_full_while_printing(desk: Any) -> None:
+    desk.blobs.full = True
+    await desk.call("Bash", command="seq 1 20000")
+    assert desk.last.parts[1] == Text("[the output was not kept whole: No space left on device]")
+
+
+async def test_cd_holds_inside_the_roots_only(desk: Any) -> None:
+    desk.file("sub/x", "x")
+    text = await desk.call("Bash", command="cd sub; V=1")
+    assert text == f"[current folder is now {desk.root}/sub]"
+    assert desk.last.facts == (CwdSet(f"{desk.root}/sub"),)
+    assert await desk.call("Bash", command="ls; echo $V") == "x"
+    text = await desk.call("Bash", command="cd /; pwd")
+    assert text == f"/\n[/ is outside the session's folders: the current folder stays {desk.root}/sub]"
+    assert desk.last.facts == ()
+    assert await desk.call("Bash", command="(cd ..); false") == "[exit code 1]"
+
+
+async def test_folder_is_gone(desk: Any) -> None:
+    """R086"""
+    desk.cwd = f"{desk.root}/gone"
+    text = await desk.call("Bash", command="pwd")
+    assert text == f"[could not be started: [Errno 2] No such file or directory: '{desk.cwd}']"
+
+
+async def test_interrupted(desk: Any) -> None:
+    """What was printed so far is kept."""
+    task = asyncio.ensure_future(desk.call("Bash", command="echo a; sleep 60"))
+    while not desk.noted:
+        await asyncio.sleep(0.005)
+    task.cancel()
+    assert await task == "a\n[interrupted by the user; the command was ended]"
+    assert desk.last.status == "interrupted"
+
+
+@pytest.mark.parametrize(
+    ("command", "together"),
+    [
+        ("ls -la src", True),
+        ("sleep 1", True),
+        ("git log --oneline -5", True),
+        ("git diff HEAD -- a.py", True),
+        ("rg -n foo src", True),
+        ("grep -rn 'def f(x)$' src", True),
+        ("git", False),
+        ("git commit -m x", False),
+        ("git diff --output=x", False),
+        ("git log --ext-diff", False),
+        ("rg --pre evil foo", False),
+        ("date -s tomorrow", False),
+        ("ls; rm x", False),
+        ("ls > x", False),
+        ("ls $(rm x)", False),
+        ("cat a | sh", False),
+        ("echo it's", False),
+        ("A=1 ls", False),
+        ("ls\nrm x", False),
+        ("rm x", False),
+        ("'ls'", False),
+        ("", False),
+    ],
+)
+def test_which_commands_run_together(command: str, together: bool) -> None:
+    assert reads_only(command) is together

@@ -1,0 +1,183 @@
+"""`Read`: what the model is shown of each kind of file, and the fact about what it has seen."""
+
+import hashlib
+import os
+import struct
+from typing import Any
+
+import pytest
+
+from longrein.events import Document, FileSeen, Image
+from longrein.tools.media import picture
+
+pytestmark = pytest.mark.anyio
+
+
+async def shows(desk: Any, content: bytes | str, expected: str, **arguments: Any) -> None:
+    """`Read` of a file with this content gives this text."""
+    path = desk.file("f.txt", content)
+    text = await desk.call("Read", file_path="f.txt", **arguments)
+    assert text.replace(str(path), "PATH") == expected
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        ("a\nb\n", "1\ta\n2\tb"),
+        ("a\nb", "1\ta\n2\tb"),
+        ("\n\na", "1\t\n2\t\n3\ta"),
+        ("", "[PATH is empty]"),
+        ("中文\n", "1\t中文"),
+        ("a\x0bb\u2028c\x85d\n", "1\ta\u240bb\u2028c\ufffdd"),
+        (b"a\r\nb\r\n", "1\ta\n2\tb\n[CRLF line ends; Edit and Write keep them]"),
+        (b"a\r\nb\nc\r\n", "1\ta\n2\tb\n3\tc\n[mixed line ends; Edit and Write keep them]"),
+        (b"a\rb\r", "1\ta\n2\tb\n[CR line ends; Edit and Write keep them]"),
+        (b"\xef\xbb\xbfa\n", "1\ta\n[byte order mark; Edit and Write keep them]"),
+        ("\ufeffa\u4e2d\n".encode("utf-16-le"), "1\ta中\n[UTF-16; Edit and Write keep them]"),
+        ("only ascii\n".encode("utf-16-be"), "1\tonly ascii\n[UTF-16; Edit and Write keep them]"),
+        ("café\n".encode("latin-1"), "1\tcafé\n[Latin-1 or unknown 8-bit encoding; Edit and Write keep them]"),
+        ("中文中文\n".encode() + b"\xff\n", "1\t中文中文\n2\t\ufffd\n[bytes that are not UTF-8 are shown as \ufffd]"),
+        (b"\x1b[31mred\x1b[0m\n", "1\t\u241b[31mred\u241b[0m"),
+    ],
+)
+async def test_text(desk: Any, content: bytes | str, expected: str) -> None:
+    """R061: any bytes become text that a wire can carry."""
+    await shows(desk, content, expected)
+
+
+async def test_ranges(desk: Any) -> None:
+    text = "".join(f"line {n}\n" for n in range(1, 11))
+    await shows(desk, text, "4\tline 4\n5\tline 5\n[lines 4-5 of 10; read on with offset=6]", offset=4, limit=2)
+    await shows(desk, text, "9\tline 9\n10\tline 10\n[lines 9-10, the end of the file]", offset=9)
+    await shows(desk, text, "[past-end] PATH has only 10 lines; offset 11 is past.", offset=11)
+    await shows(desk, text, "[bad-range] offset counts from 1 and limit must be at least 1.", limit=0)
+    desk.limit(read_lines_max=3)
+    await shows(desk, text, "1\tline 1\n2\tline 2\n3\tline 3\n[lines 1-3 of 10; read on with offset=4]")
+    desk.limit(read_lines_max=2000, read_bytes_max=40)
+    await shows(desk, text, "1\tline 1\n2\tline 2\n3\tline 3\n4\tline 4\n[lines 1-4 of 10; read on with offset=5]")
+
+
+async def test_long_line(desk: Any) -> None:
+    """1 MB on one line: cut by a marker that no tool writes into a file."""
+    desk.limit(line_chars_max=10)
+    note = "[longrein:5e1f0c cut: line 2 has 1,000,000 characters; for more: sed -n 2p FILE | cut -c11-20]"
+    await shows(desk, "a\n" + "x" * 1_000_000, f"1\ta\n2\txxxxxxxxxx{note}")
+    assert not desk.last.facts[0].whole
+
+
+async def test_what_was_seen(desk: Any) -> None:
+    path = desk.file("f.txt", "a\nb\n")
+    digest = hashlib.sha256(b"a\nb\n").hexdigest()
+    await desk.call("Read", file_path="f.txt", limit=1)
+    assert desk.last.facts == (FileSeen(str(path), digest, digest, whole=False),)
+    await desk.call("Read", file_path="f.txt")
+    assert desk.last.facts == (FileSeen(str(path), digest, digest, whole=True),)
+    await desk.call("Read", file_path="f.txt", limit=1)
+    assert desk.last.facts == (FileSeen(str(path), digest, digest, whole=True),)
+    assert desk.blobs.read_blob(digest) == b"a\nb\n"
+
+
+async def test_symlink_is_known_by_its_target(desk: Any) -> None:
+    path = desk.file("real.txt", "a\n")
+    os.symlink("real.txt", desk.root / "link")
+    await desk.call("Read", file_path="link")
+    assert list(desk.versions) == [str(path)]
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("bin", "[binary] ROOT/bin is not text: ELF program, 6 bytes. Look into it with Bash (file, xxd, unzip -l …)."),
+        ("noise", "[binary] ROOT/noise is not text: binary data, 2.0 kB. Look into it with Bash (file, xxd, unzip -l …)."),
+        ("sub", "[folder] sub is a folder; use Glob, or Bash with ls, to see what is in it."),
+        ("pipe", "[not-a-file] pipe is a device, pipe or socket, not a file."),
+        ("reedme.txt", "[not-found] No such file: ROOT/reedme.txt. Did you mean ROOT/README.txt?"),
+        ("zzz", "[not-found] No such file: ROOT/zzz. Use Glob to find it."),
+        ("no/zzz", "[not-found] No such file: ROOT/no/zzz; its folder does not exist either."),
+        ("a\0b", "[bad-path] ab is no usable path; give the path of a file."),
+        ("", "[bad-path] An empty text is no usable path; give the path of a file."),
+        ("\udcff", "[bad-path] \ufffd is no usable path; give the path of a file."),
+    ],
+)  # fmt: skip
+async def test_refused(desk: Any, path: str, expected: str) -> None:
+    desk.file("bin", b"\x7fELF\0\0")
+    desk.file("noise", bytes(range(128, 256)) * 8 + bytes(range(1, 32)) * 32)
+    desk.file("README.txt", "x")
+    desk.file("sub/x", "x")
+    os.mkfifo(desk.root / "pipe")
+    assert (await desk.call("Read", file_path=path)).replace(str(desk.root), "ROOT") == expected
+    assert desk.last.status == "failed"
+
+
+async def test_vanished_and_unreadable(desk: Any) -> None:
+    path = desk.file("f.txt", "a")
+
+    def gone(*_: Any) -> bytes:
+        raise failure
+
+    desk.workspace.read = gone
+    failure: OSError = FileNotFoundError()
+    assert await desk.call("Read", file_path="f.txt") == f"[not-found] {path} has just vanished."
+    failure = PermissionError(13, "Permission denied")
+    assert await desk.call("Read", file_path="f.txt") == f"[unreadable] {path} cannot be read: permission denied."
+
+
+async def test_large_file_is_paged(desk: Any) -> None:
+    desk.limit(keep_bytes_max=10_000, read_bytes_max=5_000)
+    content = "".join(f"{n} {'x' * 90}\n" for n in range(1, 2001))
+    path = desk.file("big.log", content)
+    text = await desk.call("Read", file_path="big.log", limit=2)
+    assert text.endswith("\n[lines 1-2 of a file of 190.9 kB; read on with offset=3, or use Grep]")
+    assert desk.last.facts == (FileSeen(str(path), hashlib.sha256(content.encode()).hexdigest(), "", whole=False),)
+    text = await desk.call("Read", file_path="big.log", offset=1500, limit=1)
+    assert text.startswith("1500\t1500 xxx")
+    text = await desk.call("Read", file_path="big.log", offset=2001)
+    assert text.startswith(f"[too-large] {path} has 190.9 kB; line 2001 is too far in. Use Bash: sed -n '2001,2201p'")
+
+
+# --- images and documents ----------------------------------------------------------------------------------------
+
+PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + struct.pack(">II", 640, 480) + b"\x08\x02\0\0\0"
+JPEG = b"\xff\xd8\xff\xe0\0\x10JFIF\0\1\1\0\0\1\0\1\0\0\xff\xc0\0\x11\x08" + struct.pack(">HH", 48, 64) + b"\3"
+WEBP = b"RIFF\0\0\0\0WEBPVP8X\n\0\0\0\0\0\0\0" + b"\x3f\0\0" + b"\x2f\0\0"
+LOSSLESS = b"RIFF\0\0\0\0WEBPVP8L\0\0\0\0\x2f" + struct.pack("<I", 63 | 47 << 14)
+
+
+@pytest.mark.parametrize(
+    ("data", "media", "size"),
+    [
+        (PNG, "image/png", (640, 480)),
+        (JPEG, "image/jpeg", (64, 48)),
+        (b"GIF89a" + struct.pack("<HH", 64, 48), "image/gif", (64, 48)),
+        (WEBP, "image/webp", (64, 48)),
+        (LOSSLESS, "image/webp", (64, 48)),
+        (b"\xff\xd8\xff\xe0\0", "image/jpeg", (0, 0)),
+    ],
+)
+def test_pictures(data: bytes, media: str, size: tuple[int, int]) -> None:
+    found = picture(data)
+    assert found is not None
+    assert (found.media, (found.width, found.height)) == (media, size)
+
+
+async def test_image(desk: Any) -> None:
+    path = desk.file("a.txt", PNG)
+    assert await desk.call("Read", file_path="a.txt") == "[image a.txt, image/png, 640x480 pixels, 29 bytes]"
+    blob = hashlib.sha256(PNG).hexdigest()
+    assert desk.last.parts[1] == Image(blob, "image/png", 29, 640, 480)
+    assert desk.last.facts == (FileSeen(str(path), blob, blob),)
+
+
+async def test_pdf(desk: Any) -> None:
+    desk.file("a.pdf", b"%PDF-1.7 ...")
+    assert await desk.call("Read", file_path="a.pdf") == "[PDF document a.pdf, 12 bytes]"
+    assert desk.last.parts[1] == Document(hashlib.sha256(b"%PDF-1.7 ...").hexdigest(), "application/pdf", 12, "a.pdf")
+
+
+async def test_image_too_large(desk: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    desk.limit(keep_bytes_max=10)
+    path = desk.file("a.png", PNG)
+    await desk.call("Read", file_path="a.png")
+    assert desk.last.parts[1] == Image(hashlib.sha256(PNG).hexdigest(), "image/png", 29, 640, 480)
+    monkeypatch.setattr("longrein.tools.read.MEDIA_BYTES_MAX", 20)
+    assert await desk.call("Read", file_path="a.png") == f"[too-large] {path} has 29 bytes; make it smaller first."

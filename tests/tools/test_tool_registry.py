@@ -1,0 +1,227 @@
+"""A function becomes a tool (D2), arguments are checked, and every wrong call is answered with one useful line (D7)."""
+
+from typing import Any, Literal, TypedDict
+
+import msgspec
+import pytest
+
+from longrein.events import ToolError
+from longrein.tools import (
+    Hands,
+    Outcome,
+    builtin_tools,
+    check_arguments,
+    fit_arguments,
+    make_tool,
+    malformed_arguments,
+    tool,
+    unknown_tool,
+)
+
+
+class Spot(TypedDict, total=False):
+    """x: Across."""
+
+    x: int
+    y: int
+
+
+async def Count(
+    hands: Hands,
+    file_path: str,
+    word: str = "TODO",
+    how: Literal["fast", "slow"] = "fast",
+    spots: list[Spot] | None = None,
+) -> Outcome:
+    """Count a word in a file.
+    Not for folders.
+
+    - one
+    - two
+
+    file_path: The file,
+        really.
+    word: What to count.
+    """
+    return Outcome.of(f"{word} in {file_path}")
+
+
+COUNT = make_tool(Count, access="read", together=True, paths=[("file_path", False)])
+
+
+def test_D2_signature_and_docstring_are_the_tool() -> None:
+    assert msgspec.to_builtins(COUNT.spec) == {
+        "name": "Count",
+        "description": "Count a word in a file. Not for folders.\n\n- one\n- two",
+        "schema": {
+            "type": "object",
+            "properties": {
+                "file_path": {"type": "string", "description": "The file, really."},
+                "word": {"type": "string", "description": "What to count."},
+                "how": {"type": "string", "enum": ["fast", "slow"]},
+                "spots": {
+                    "type": "array",
+                    "items": {
+                        "type": "object",
+                        "properties": {"x": {"type": "integer", "description": "Across."}, "y": {"type": "integer"}},
+                        "required": [],
+                        "additionalProperties": False,
+                    },
+                },
+            },
+            "required": ["file_path"],
+            "additionalProperties": False,
+        },
+    }
+    assert COUNT.paths({"file_path": "a"}) == (("a", False),)
+    assert COUNT.together({})
+
+
+def test_D2_renaming_a_parameter_changes_the_schema() -> None:
+    async def Ask(question: "str", times: "int | None" = None) -> str:
+        """Ask.
+
+        Args:
+            question: What.
+        """
+        return f"{question} {times}"
+
+    async def Asks(text: str, times: int | None = None) -> str:
+        """Ask.
+
+        Args:
+            text: What.
+        """
+        return text
+
+    first, second = tool()(Ask).spec.schema, tool()(Asks).spec.schema
+    assert list(first["properties"]) == ["question", "times"]
+    assert first["properties"]["question"] == {"type": "string", "description": "What."}
+    assert list(second["properties"]) == ["text", "times"]
+    assert tool()(Ask).access == "command"
+
+
+@pytest.mark.anyio
+async def test_any_function_runs(desk: Any) -> None:
+    async def Echo(text: str, loud: bool = False) -> str:
+        """Echo."""
+        if text == "no":
+            raise ToolError("[no] Not that.")
+        return str(1 / len(text)) if loud else text
+
+    echo = make_tool(Echo, access="none", names={"loud": "-l"})
+    assert await echo.run(desk.hands(), text="hi") == Outcome.of("hi")
+    assert await echo.run(desk.hands(), text="no") == Outcome.fail("[no] Not that.")
+    broken = "[tool-error] Echo failed: ZeroDivisionError: division by zero. The fault is the tool's."
+    assert await echo.run(desk.hands(), **{"text": "", "-l": True}) == Outcome.fail(broken)
+
+
+def test_a_hint_without_schema_is_a_mistake() -> None:
+    async def Bad(what: bytes) -> str:
+        """Bad."""
+        return str(what)
+
+    with pytest.raises(TypeError, match="cannot be <class 'bytes'>"):
+        make_tool(Bad, access="none")
+
+
+def test_builtin_tools_have_a_fixed_small_form() -> None:
+    tools = builtin_tools()
+    encoded = msgspec.json.encode([one.spec for one in tools])
+    assert len(encoded) <= 8_000
+    assert [one.spec.name for one in tools] == NAMES
+    for one in tools:
+        for name, schema in one.spec.schema["properties"].items():
+            assert schema.get("description"), (one.spec.name, name)
+
+
+NAMES = ["Read", "Write", "Edit", "Bash", "TodoWrite", "Recall", "Compact"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ({"file_path": "a"}, None),
+        ({"file_path": "a", "word": None, "spots": None}, None),
+        ({}, 'missing "file_path" (a string)'),
+        ({"file_path": None}, '"file_path" must be a string, not null'),
+        ({"path": "a"}, 'unknown argument "path" (did you mean "file_path"?); it takes file_path (required), word, how, spots'),
+        ({"file_path": "a", "zzz": 1}, 'unknown argument "zzz"; it takes file_path (required), word, how, spots'),
+        ({"file_path": ["a"]}, '"file_path" must be a string, not ["a"]'),
+        ({"file_path": "a", "how": "slowly"}, '"how" must be "fast" or "slow", not "slowly" (did you mean "slow"?)'),
+        ({"file_path": "a", "spots": [{"x": "1"}, {"x": "one"}]}, '"spots[1].x" must be a whole number, not "one"'),
+        ({"file_path": "a", "spots": [{"z": 1}]}, 'unknown argument "spots[0].z"; it takes x, y'),
+        ({"file_path": "a", "spots": "[{"}, '"spots" must be a list, not "[{"'),
+        ({"file_path": {"a": "x" * 99}}, '"file_path" must be a string, not {"a":"' + "x" * 54 + "…"),
+        ({"file_path": ["\ud800"]}, "\"file_path\" must be a string, not ['\\ud800']"),
+    ],
+)  # fmt: skip
+def test_D7_wrong_arguments_are_named(arguments: dict[str, Any], expected: str | None) -> None:
+    end = ". Nothing was done; correct the call and send it again."
+    assert check_arguments(COUNT, arguments) == (expected and f"[bad-arguments] Count: {expected}{end}")
+
+
+async def Kinds(
+    i: int = 0, f: float = 0, b: bool = False, s: str = "", o: dict[str, Any] | None = None, u: int | str = 0
+) -> str:
+    """Kinds."""
+    return ""
+
+
+@pytest.mark.parametrize(
+    ("given", "read"),
+    [
+        ({"i": "3"}, {"i": 3}),
+        ({"i": 3.0}, {"i": 3}),
+        ({"i": " 3 "}, {"i": 3}),
+        ({"f": "2.5"}, {"f": 2.5}),
+        ({"f": 2}, {"f": 2}),
+        ({"b": "True"}, {"b": True}),
+        ({"s": 404}, {"s": "404"}),
+        ({"o": '{"a":1}'}, {"o": {"a": 1}}),
+        ({"u": "x"}, {"u": "x"}),
+        ({"i": 9007199254740993}, {"i": 9007199254740993}),
+        ({"i": None}, {}),
+    ],
+)
+def test_plain_meanings_are_read(given: dict[str, Any], read: dict[str, Any]) -> None:
+    fitted, error = fit_arguments(make_tool(Kinds, access="none"), given)
+    assert error is None
+    assert fitted == read
+    assert msgspec.json.encode(fitted) == msgspec.json.encode(read)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{"i": True}, {"i": 3.5}, {"i": "x"}, {"i": 1e400}, {"b": 1}, {"s": False}, {"o": "[1]"}, {"o": []}, {"u": []}],
+)
+def test_nothing_is_guessed(given: dict[str, Any]) -> None:
+    assert check_arguments(make_tool(Kinds, access="none"), given)
+
+
+def test_R014_malformed_json() -> None:
+    end = "Nothing was done; send valid JSON."
+    for received, why in [
+        ('{"file_path": "a"', "Input data was truncated"),
+        ('{"file_path": a}', 'invalid character at byte 14, near "{\\"file_path\\": a}"'),
+        ('["a"]', "they are a list"),
+        ("3", "they are a number"),
+        ("", "Input data was truncated"),
+    ]:
+        assert (
+            malformed_arguments("Read", received)
+            == f"[bad-json] The arguments of Read are not a JSON object: {why}. {end}"
+        )
+
+
+def test_R017_unknown_tool() -> None:
+    names = ["Read", "Edit", "Bash"]
+    assert (
+        unknown_tool("read_file", names)
+        == '[unknown-tool] There is no tool "read_file". Did you mean Read? Tools: Read, Edit, Bash.'
+    )
+    assert (
+        unknown_tool("bash", names)
+        == '[unknown-tool] There is no tool "bash". Did you mean Bash? Tools: Read, Edit, Bash.'
+    )
+    assert unknown_tool("Zzz", names) == '[unknown-tool] There is no tool "Zzz". Tools: Read, Edit, Bash.'
