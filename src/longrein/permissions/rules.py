@@ -1,0 +1,89 @@
+"""One rule, `Tool` or `Tool(spec)`: read, checked for sense."""
+
+import re
+from functools import lru_cache
+
+import msgspec
+
+from longrein.permissions.plain import META
+
+READING = ("Read", "Grep", "Glob")
+"""Tools that a `Read` rule speaks for."""
+WRITING = ("Edit", "Write", "MultiEdit", "NotebookEdit")
+"""Tools that an `Edit` rule speaks for."""
+
+_NAME = re.compile(r"\*|[A-Za-z][\w.-]*\*?")
+
+
+class Rule(msgspec.Struct, frozen=True):
+    """A rule taken apart."""
+
+    text: str
+    """As written."""
+    tool: str
+    """Tool it speaks of; may end in `*`."""
+    spec: str = ""
+    """Between the brackets; '' for all calls of the tool."""
+    problem: str = ""
+    """Why it makes no sense; such an allow rule allows nothing, such a deny rule denies the tool altogether."""
+
+
+@lru_cache(maxsize=2048)
+def parse_rule(text: str) -> Rule:
+    """`Tool` or `Tool(spec)`. Never raises: a rule without sense carries its problem."""
+    name, bracket, rest = text.strip().partition("(")
+    name, spec = name.strip(), rest.rstrip().removesuffix(")").strip()
+    return Rule(text, name, spec, _problem(name, bracket, rest.rstrip(), spec))
+
+
+def check_rule(text: str, kind: str = "") -> str | None:
+    """What is wrong with a rule, in words that follow its text; None when nothing is.
+
+    With `kind` "allow" also what would keep it from ever allowing anything.
+    """
+    rule = parse_rule(text)
+    if rule.problem:
+        return rule.problem
+    if kind == "allow" and rule.tool == "Bash":
+        bad = next((c for c in rule.spec if c in META and c != "*"), "")
+        if bad:
+            shown = "a line break" if bad == "\n" else f"`{bad}`"
+            return f"an allow rule covers plain words only, so it cannot hold {shown}"
+    return None
+
+
+def _problem(name: str, bracket: str, rest: str, spec: str) -> str:
+    web, paths = name == "WebFetch", name in READING + WRITING
+    checks = (
+        (not name, "no tool is named: write Tool or Tool(what)"),
+        (not _NAME.fullmatch(name), f"{name!r} is not a tool name: write Tool or Tool(what)"),
+        (bracket and not rest.endswith(")"), "the closing bracket is missing"),
+        (bracket and not spec, f"nothing stands between the brackets: write {name} for all its calls"),
+        (paths and spec.startswith("!"), "a path that starts with ! cannot be excepted: name what is meant"),
+        (web and bracket and not spec.startswith("domain:"), "write WebFetch(domain:example.com)"),
+        (web and spec == "domain:", "no domain is named: write WebFetch(domain:example.com)"),
+    )
+    return next((problem for wrong, problem in checks if wrong), "")
+
+
+@lru_cache(maxsize=1024)
+def glob(pattern: str, loose: bool) -> re.Pattern[str]:
+    """`*` stands for anything; ` *` or `:*` at the end for nothing or for a blank and anything.
+
+    `loose`, for deny and ask: case and the width of blanks do not count, and more words may always follow.
+    """
+    pattern = pattern.removesuffix(":*") + " *" if pattern.endswith(":*") else pattern
+    if loose:
+        pattern = " ".join(pattern.split())
+    head = pattern.removesuffix(" *")
+    open_end = head != pattern or (loose and not pattern.endswith("*"))
+    body = ".*".join(re.escape(piece) for piece in re.split(r"\*+", head))
+    tail = r"(?:\s.*)?" if open_end else ""
+    return re.compile(body + tail + r"\Z", re.DOTALL | (re.IGNORECASE if loose else 0))
+
+
+def names(rule: Rule, tool: str) -> bool:
+    """Whether a rule's tool is `tool`: equal, a `*` at its end, or an MCP server's name for its tools."""
+    if rule.tool.endswith("*"):
+        return tool.startswith(rule.tool[:-1])
+    return rule.tool == tool or (rule.tool.startswith("mcp__") and tool.startswith(rule.tool + "__"))

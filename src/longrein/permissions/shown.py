@@ -1,0 +1,57 @@
+r"""Text as a person must see it before saying yes: nothing hidden, nothing that moves the cursor.
+
+Control, bidirectional, zero-width and tag characters are written as `\x1b`, `\u202e`, `\U000e0041`; long runs of
+blanks or empty lines are folded with their count. Letters of every script, and emoji with their joiners, stay.
+"""
+
+import re
+from typing import Any
+
+_BLANKS = re.compile(r"[ \t\u3000]{33,}")
+_LINES = re.compile(r"\n(?:[ \t]*\n){3,}")
+_UNSEEN = frozenset("\u115f\u1160\u2800\u3164\uffa0\u034f\u17b4\u17b5")
+"""Letters and marks that show nothing though they count as printable."""
+
+
+def visible(text: str) -> str:
+    """`text` with everything unseen escaped and long gaps folded. Blank-free printable text comes back as it is."""
+    if not (text.isprintable() and text.isascii()):
+        text = "".join(_shown(text, i) for i in range(len(text)))
+    text = _LINES.sub(lambda m: f"\n[{m[0].count(chr(10))} line breaks]\n", text)
+    return _BLANKS.sub(lambda m: f" [{len(m[0])} blanks] ", text)
+
+
+def _shown(text: str, i: int) -> str:
+    c = text[i]
+    code = ord(c)
+    if c in "\n\t\u3000" or (c.isprintable() and c not in _UNSEEN and not _selector(code)):
+        return c
+    if code in (0x200C, 0x200D, 0xFE0E, 0xFE0F) and _joins(text, i):
+        return c
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def _selector(code: int) -> bool:
+    return 0xFE00 <= code <= 0xFE0F or 0xE0100 <= code <= 0xE01EF or 0x180B <= code <= 0x180F
+
+
+def _joins(text: str, i: int) -> bool:
+    """Whether a joiner or an emoji selector stands where scripts and emoji need one."""
+    before = ord(text[i - 1]) if i else 0
+    after = ord(text[i + 1]) if i + 1 < len(text) else 0
+    if ord(text[i]) >= 0xFE00:
+        return before >= 0x203C or text[i - 1 : i] in tuple("#*0123456789©®")
+    return before >= 0x600 and after >= 0x600 and before not in (0x200C, 0x200D) and after not in (0x200C, 0x200D)
+
+
+def shown_call(arguments: dict[str, Any]) -> str:
+    """What the user approves: the command alone, or each argument under its name."""
+    if isinstance(arguments.get("command"), str):
+        rest = {k: v for k, v in arguments.items() if k not in ("command", "description", "timeout")}
+        return "\n".join([visible(arguments["command"]), *(_argument(k, v) for k, v in rest.items() if v is not None)])
+    return "\n".join(_argument(k, v) for k, v in arguments.items() if v is not None)
+
+
+def _argument(name: str, value: object) -> str:
+    text = visible(value if isinstance(value, str) else repr(value))
+    return f"{visible(name)}:\n{text}" if "\n" in text else f"{visible(name)}: {text}"

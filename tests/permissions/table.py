@@ -1,0 +1,32 @@
+"""How the tests of this room name calls: a home, a root, and one line for each call."""
+
+from longrein.permissions import Call, Rules, Touched, Verdict, judge
+
+ROOT, HOME = "/work/repo", "/home/ann"
+
+
+def bash(command: str) -> Call:
+    return Call("Bash", {"command": command}, "command")
+
+
+def touched(path: str, real: str = "", *, writes: bool = False) -> Touched:
+    path = path if path.startswith("/") else f"{ROOT}/{path}"
+    real = real or path
+    inside = all(p == ROOT or p.startswith(ROOT + "/") for p in (path, real))
+    return Touched(path, path, real, inside, writes)
+
+
+def read(path: str, real: str = "") -> Call:
+    return Call("Read", {"file_path": path}, "read", (touched(path, real),))
+
+
+def write(path: str, real: str = "", tool: str = "Write") -> Call:
+    return Call(tool, {"file_path": path}, "write", (touched(path, real, writes=True),))
+
+
+def verdict(
+    call: Call, *, allow: str = "", ask: str = "", deny: str = "", mode: str = "default", cwd: str = ROOT
+) -> Verdict:
+    """`allow`, `ask`, `deny`: rules separated by ` + `."""
+    given = {k: tuple(v.split(" + ")) if v else () for k, v in (("allow", allow), ("ask", ask), ("deny", deny))}
+    return judge(call, Rules(**given, base=ROOT, home=HOME), mode, cwd)

@@ -1,0 +1,283 @@
+"""Reads and writes: roots, links, protected names, patterns. Cases S031-S040; E23 plan mode refuses by code."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from longrein.permissions import Call, Rules, Touched, hidden, judge
+from tests.permissions.table import HOME, ROOT, read, touched, verdict, write
+
+OUT = "/etc/passwd"
+
+MODES = [
+    # call, default, acceptEdits, plan, bypassPermissions
+    (read("a.py"), "allow", "allow", "allow", "allow"),
+    (read(OUT), "ask", "ask", "ask", "allow"),
+    (read("link", OUT), "ask", "ask", "ask", "allow"),  # S033
+    (read(".git/config"), "allow", "allow", "allow", "allow"),
+    (write("a.py"), "ask", "allow", "deny", "allow"),
+    (write(OUT), "ask", "ask", "deny", "allow"),
+    (write("link", OUT), "ask", "ask", "deny", "allow"),
+    (write(".git/hooks/x"), "ask", "ask", "deny", "ask"),  # S040
+    (Call("Bash", {"command": "ls"}, "command"), "ask", "ask", "deny", "allow"),
+    (Call("TodoWrite", {"todos": []}, "none"), "allow", "allow", "allow", "allow"),
+    (Call("mcp__mem__get", {}, "read"), "ask", "ask", "ask", "allow"),
+    (Call("WebFetch", {"url": "http://x"}, "read"), "ask", "ask", "ask", "allow"),
+    (Call("Count", {}, "write"), "ask", "ask", "deny", "allow"),
+    (read("/work/repo-evil/secret"), "ask", "ask", "ask", "allow"),  # S031
+]
+
+
+@pytest.mark.parametrize(("call", "default", "accept", "plan", "bypass"), MODES)
+def test_E23_s03_what_each_mode_does(call: Call, default: str, accept: str, plan: str, bypass: str) -> None:
+    kinds = [verdict(call, mode=m).kind for m in ("default", "acceptEdits", "plan", "bypassPermissions")]
+    assert kinds == [default, accept, plan, bypass]
+
+
+def test_E23_plan_refuses_by_code_whatever_the_rules_say() -> None:
+    answer = verdict(write("a.py"), allow="Edit + Edit(**) + Write + *", mode="plan")
+    assert answer.kind == "deny"
+    assert answer.reason.startswith("plan mode changes nothing")
+
+
+PROTECTED = [
+    *(".git", ".git/hooks/pre-commit", "sub/.git/config", ".vscode/tasks.json", ".idea/x", ".husky/x", ".envrc"),
+    *(".mcp.json", ".gitmodules", ".gitconfig", ".ripgreprc", ".bashrc", "sub/.zshrc", ".profile", ".longrein/x"),
+    *(".claude", ".claude/settings.json", ".claude/agents/.git/config", ".config/longrein/config.toml", ".ssh/id"),
+    # S038: whatever the case, and what a file system may not tell apart
+    *(".LongRein/config", ".GIT/hooks/x", ".Mcp.json", ".g\u200bit/x", "\ufeff.git/x", ".git./x", ".git /x", "git~1/x"),
+    *(".gi\u00adt/x", ".\uff47it/x".replace("\uff47", "g"), ".mcp.js\u200don", ".git::$INDEX_ALLOCATION/x"),
+    ".vscode/\u212a",
+]
+
+
+@pytest.mark.parametrize("path", PROTECTED)
+def test_S038_S040_protected_even_in_auto_edit_even_with_a_rule(path: str) -> None:
+    for mode in ("acceptEdits", "bypassPermissions", "default"):
+        answer = verdict(write(path), mode=mode, allow="Edit + Edit(**) + *")
+        assert (answer.kind, answer.suggestion) == ("ask", ""), mode
+    assert verdict(write("plain", f"{ROOT}/{path}"), mode="acceptEdits").kind == "ask"
+
+
+def test_why_a_protected_path_asks() -> None:
+    assert verdict(write(".GIT/x")).reason == ".git is protected: what stands there runs or is obeyed later"
+
+
+@pytest.mark.parametrize(
+    "path",
+    [".gitignore", ".github/x", "git/x", ".claude/skills/a/SKILL.md", ".claude/commands/x.md", ".agents/x", "x.git"],
+)
+def test_ordinary_work_is_not_protected(path: str) -> None:
+    assert verdict(write(path), mode="acceptEdits").kind == "allow"
+
+
+def test_what_leads_to_the_first_root_does_not_protect() -> None:
+    root = "/home/ann/.claude/worktrees/w/.git/x"
+    call = Call("Write", {}, "write", (Touched("a", f"{root}/a", f"{root}/a", inside=True, writes=True),))
+    assert judge(call, Rules(base=root), "acceptEdits", root).kind == "allow"
+    assert judge(call, Rules(base="/other"), "acceptEdits", root).kind == "ask"
+
+
+ALLOW = [
+    ("Edit(src/**)", write("src/a.py"), "allow"),
+    ("Edit(src/**)", write("src"), "ask"),
+    ("Edit(src/**)", write("srcs/a.py"), "ask"),
+    ("Edit(src/**)", write("sub/src/a.py"), "ask"),
+    ("Edit(/src/**)", write("src/a.py"), "allow"),
+    ("Edit(./src)", write("src/a.py"), "allow"),
+    ("Edit(*.py)", write("deep/down/a.py"), "allow"),
+    ("Edit(*.py)", write("a.pyc"), "ask"),
+    ("Edit(*.py)", write("/etc/a.py"), "ask"),
+    ("Edit(src/*.py)", write("src/a.py"), "allow"),
+    ("Edit(src/*.py)", write("src/sub/a.py"), "ask"),
+    ("Edit(src/**/t?st.py)", write("src/test.py"), "allow"),
+    ("Edit(src/**/t?st.py)", write("src/a/b/tost.py"), "allow"),
+    ("Edit(**/docs/**)", write("a/docs/b"), "allow"),
+    ("Edit([ab].txt)", write("a.txt"), "allow"),
+    ("Edit([!ab].txt)", write("a.txt"), "ask"),
+    ("Edit([!ab].txt)", write("c.txt"), "allow"),
+    ("Edit([a)", write("[a"), "allow"),
+    ("Edit(a\\*b)", write("a*b"), "allow"),
+    ("Edit(a\\*b)", write("axb"), "ask"),
+    ("Edit(a.c)", write("abc"), "ask"),
+    ("Edit(docs/)", write("docs/a"), "allow"),
+    ("Edit(docs/)", write("docs"), "ask"),
+    ("Edit(//tmp/**)", write("/tmp/a"), "allow"),
+    ("Edit(//tmp/**)", write("/tmp/a", OUT), "ask"),  # both spellings must be allowed
+    ("Edit(~/notes/**)", write(f"{HOME}/notes/a"), "allow"),
+    ("Edit(../other/**)", write("/work/other/a"), "allow"),
+    ("Edit", write("a"), "allow"),
+    ("Edit", write("a", tool="Edit"), "allow"),
+    ("Edit", write(OUT), "ask"),  # a bare rule ends at the roots
+    ("Write", write("a"), "allow"),
+    ("Write", write("a", tool="Edit"), "ask"),
+    ("Edit", read(OUT), "ask"),
+    ("Read", read(OUT), "ask"),
+    ("Read(//etc/**)", read(OUT), "allow"),
+    ("Read(//etc/**)", write(OUT), "ask"),
+    ("Read(//ETC/**)", read(OUT), "ask"),
+    ("Read(//etc/**)", Call("Grep", {}, "read", (touched(OUT),)), "allow"),
+    ("Read(!x)", read(OUT), "ask"),
+    ("Read()", read(OUT), "ask"),
+]
+
+
+@pytest.mark.parametrize(("rule", "call", "kind"), ALLOW)
+def test_allow_patterns(rule: str, call: Call, kind: str) -> None:
+    assert verdict(call, allow=rule).kind == kind
+
+
+def test_each_path_of_a_call_needs_its_own_leave() -> None:
+    call = Call("Copy", {}, "write", (touched(OUT), touched("a", writes=True)))
+    assert verdict(call, mode="acceptEdits").kind == "ask"
+    assert verdict(call, mode="acceptEdits", allow="Copy(//etc/**)").kind == "allow"
+    assert verdict(call, allow="Copy(//etc/**)").kind == "ask"
+
+
+DENY = [
+    ("Read(.env)", read(".env"), "deny"),
+    ("Read(.env)", read("sub/.env"), "deny"),
+    ("Read(./.env)", read("sub/.env"), "allow"),
+    ("Read(./.env)", read(".ENV"), "deny"),
+    ("Read(./.env)", read("plain", f"{ROOT}/.env"), "deny"),  # S033: through the link
+    ("Read(./.env)", read(".env", f"{ROOT}/plain"), "deny"),
+    ("Read(caf\u00e9)", read("cafe\u0301"), "deny"),
+    ("Read(secrets/**)", read("secrets/a/b"), "deny"),
+    ("Read(secrets/**)", Call("Grep", {}, "read", (touched("secrets"),)), "deny"),
+    ("Read(secrets/)", read("secrets"), "deny"),
+    ("Read(//etc)", read(OUT), "deny"),
+    ("Read(~)", read(f"{HOME}/x"), "deny"),
+    ("Read", read("a"), "deny"),
+    ("Read", Call("Glob", {}, "read", ()), "deny"),
+    ("Read", write("a"), "ask"),
+    ("Grep", read("a"), "allow"),
+    ("Edit(src/**)", write("src/a"), "deny"),
+    ("Edit(src/**)", write("src/a", tool="mcp__fs__put"), "deny"),
+    ("Edit(src/**)", read("src/a"), "allow"),
+    ("Write(src/**)", write("src/a", tool="Edit"), "deny"),
+    ("Write", write("src/a", tool="Edit"), "ask"),
+    ("Edit", write("a"), "deny"),
+    ("Read(", read("a"), "deny"),
+]
+
+
+@pytest.mark.parametrize(("rule", "call", "kind"), DENY)
+def test_S033_deny_patterns(rule: str, call: Call, kind: str) -> None:
+    assert verdict(call, deny=rule, allow="*" if kind == "deny" else "").kind == kind
+
+
+def test_a_relative_deny_rule_holds_after_a_cd() -> None:
+    assert verdict(read(".env"), deny="Read(./.env)", cwd=f"{ROOT}/sub").kind == "deny"
+    assert verdict(read("sub/.env"), deny="Read(./.env)", cwd=f"{ROOT}/sub").kind == "deny"
+
+
+def test_a_relative_allow_rule_does_not_move_with_a_cd() -> None:
+    assert verdict(write("sub/src/a"), allow="Edit(src/**)", cwd=f"{ROOT}/sub").kind == "ask"
+
+
+def test_denied_files_are_hidden_from_searches() -> None:
+    rules = Rules(deny=("Read(.env)", "Edit(x)"), base=ROOT, home=HOME)
+    assert hidden(f"{ROOT}/a/.env", f"{ROOT}/a/.env", rules, ROOT)
+    assert hidden(f"{ROOT}/x", f"{ROOT}/.env", rules, ROOT)
+    assert not hidden(f"{ROOT}/x", f"{ROOT}/x", rules, ROOT)
+
+
+OTHERS = [
+    # kind of rule, rule, call, verdict
+    ("allow", "mcp__mem", Call("mcp__mem__get", {}, "read"), "allow"),
+    ("allow", "mcp__mem__*", Call("mcp__mem__get", {}, "read"), "allow"),
+    ("allow", "mcp__mem__get", Call("mcp__mem__put", {}, "read"), "ask"),
+    ("allow", "mcp__me", Call("mcp__mem__get", {}, "read"), "ask"),
+    ("deny", "mcp__mem", Call("mcp__mem__get", {}, "none"), "deny"),
+    ("allow", "WebFetch(domain:a.com)", Call("WebFetch", {"url": "https://a.com/x"}, "read"), "allow"),
+    ("allow", "WebFetch(domain:a.com)", Call("WebFetch", {"url": "https://A.com.:443"}, "read"), "allow"),
+    ("allow", "WebFetch(domain:a.com)", Call("WebFetch", {"url": "https://b.a.com"}, "read"), "ask"),
+    ("allow", "WebFetch(domain:*.a.com)", Call("WebFetch", {"url": "https://b.a.com"}, "read"), "allow"),
+    ("allow", "WebFetch(domain:*.a.com)", Call("WebFetch", {"url": "https://eva.com"}, "read"), "ask"),
+    ("allow", "WebFetch(domain:a.com)", Call("WebFetch", {"url": "https://a.com@evil.com"}, "read"), "ask"),
+    ("allow", "WebFetch(domain:a.com)", Call("WebFetch", {"url": "https://a.com\\@evil.com"}, "read"), "ask"),
+    ("allow", "WebFetch(domain:a.com)", Call("WebFetch", {"url": "https://u@a.com"}, "read"), "ask"),
+    ("allow", "WebFetch", Call("WebFetch", {"url": "https://a.com"}, "read"), "allow"),
+    ("deny", "WebFetch(domain:a.com)", Call("WebFetch", {"url": "https://b.A.com./x"}, "read"), "deny"),
+    ("deny", "WebFetch(domain:a.com)", Call("WebFetch", {"url": "https://u:p@a.com:80"}, "read"), "deny"),
+    ("deny", "WebFetch(domain:a.com)", Call("WebFetch", {"url": "https://eva.com"}, "read"), "ask"),
+    ("deny", "Agent(explore)", Call("Agent", {"subagent_type": "explore"}, "none"), "deny"),
+    ("deny", "Agent(explore)", Call("Agent", {"subagent_type": "other"}, "none"), "allow"),
+    ("ask", "Agent", Call("Agent", {"subagent_type": "other"}, "none"), "ask"),
+    ("ask", "Skill(deploy *)", Call("Skill", {"skill": "deploy prod"}, "none"), "ask"),
+    ("deny", "Send(to:ann*)", Call("Send", {"to": "ann@x"}, "none"), "deny"),
+    ("deny", "Send(to:ann*)", Call("Send", {"to": "bob"}, "none"), "allow"),
+]
+
+
+@pytest.mark.parametrize(("kind", "rule", "call", "expected"), OTHERS)
+def test_rules_about_other_tools(kind: str, rule: str, call: Call, expected: str) -> None:
+    assert verdict(call, **{kind: rule}).kind == expected
+
+
+@pytest.mark.parametrize(
+    ("deny", "ask", "allow", "kind"),
+    [
+        ("Edit(a)", "Edit(a)", "Edit(a)", "deny"),
+        ("", "Edit(a)", "Edit(a)", "ask"),
+        ("", "", "Edit(a)", "allow"),
+        ("Edit(b)", "Edit(c)", "Edit(d)", "ask"),
+    ],
+)
+def test_s03_deny_over_ask_over_allow(deny: str, ask: str, allow: str, kind: str) -> None:
+    assert verdict(write("a"), deny=deny, ask=ask, allow=allow).kind == kind
+
+
+SUGGESTIONS = [
+    (write("a.py"), "Edit(//work/repo/a.py)"),
+    (write("a.py", tool="Edit"), "Edit(//work/repo/a.py)"),
+    (read(OUT), "Read(//etc/passwd)"),
+    (write("a*.py"), ""),
+    (write("a b.py"), "Edit(//work/repo/a b.py)"),
+    (write("link", OUT), ""),
+    (write("a\u202eb"), ""),
+    (Call("WebFetch", {"url": "https://A.com/x?y"}, "read"), "WebFetch(domain:a.com)"),
+    (Call("WebFetch", {"url": "https://a.com@b.com"}, "read"), ""),
+    (Call("mcp__mem__get", {}, "read"), "mcp__mem__get"),
+]
+
+
+@pytest.mark.parametrize(("call", "rule"), SUGGESTIONS)
+def test_the_rule_that_always_would_store(call: Call, rule: str) -> None:
+    assert verdict(call).suggestion == rule
+    if rule:
+        assert verdict(call, allow=rule).kind == "allow"
+
+
+REASONS = [
+    (write("a.py"), "it changes /work/repo/a.py"),
+    (write(OUT), "it changes /etc/passwd, outside the session's folders"),
+    (read("link", OUT), "it reads /work/repo/link (really /etc/passwd), outside the session's folders"),
+    (Call("mcp__mem__get", {}, "read"), "no rule allows mcp__mem__get"),
+]
+
+
+@pytest.mark.parametrize(("call", "reason"), REASONS)
+def test_why_it_asks(call: Call, reason: str) -> None:
+    assert verdict(call).reason == reason
+
+
+@pytest.mark.parametrize(
+    "given", ["../x", "a/../../x", "~/.ssh/id", "$HOME/x", "file:///etc/passwd", "%2e%2e/x", "a" * 5000]
+)
+def test_S032_odd_paths_never_crash(given: str) -> None:
+    call = Call("Read", {}, "read", (Touched(given, f"/x/{given}", f"/x/{given}", inside=False, writes=False),))
+    assert verdict(call, deny="Read(**/.env) + Read(a*a*b)").kind == "ask"
+
+
+names = st.lists(st.sampled_from(["a", "b", ".git", "*", "**", "?", "[a]", "..", ""]), max_size=5).map("/".join)
+
+
+@given(
+    names, names, st.sampled_from(["Read", "Edit"]), st.sampled_from(["default", "acceptEdits", "bypassPermissions"])
+)
+def test_a_deny_pattern_never_permits(pattern: str, path: str, tool: str, mode: str) -> None:
+    order = {"deny": 0, "ask": 1, "allow": 2}
+    for call in (read(path), write(path)):
+        before, after = verdict(call, mode=mode), verdict(call, mode=mode, deny=f"{tool}({pattern})")
+        assert order[after.kind] <= order[before.kind]

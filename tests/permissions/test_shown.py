@@ -1,0 +1,81 @@
+"""What the user sees before saying yes, and what is said about rules without sense. Cases S028, S077."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from longrein.permissions import Call, check_rule, visible
+from tests.permissions.table import bash, verdict
+
+SHOWN = [
+    ("ls -l", "ls -l"),
+    ("ls" + " " * 3000 + "; X", "ls [3000 blanks] ; X"),  # S028
+    ("ls\r; X", "ls\\x0d; X"),
+    ("ls\x1b[2K; X", "ls\\x1b[2K; X"),
+    ("ls" + "\n" * 200 + "X", "ls\n[200 line breaks]\nX"),
+    ("ls" + "\n \t" * 50 + "\nX", "ls\n[51 line breaks]\nX"),
+    ("a\n\nb", "a\n\nb"),
+    ("\tif x:\n\t\ty", "\tif x:\n\t\ty"),
+    # S077
+    ("a\u202eb", "a\\u202eb"),
+    ("a\u200bb\ufeff", "a\\u200bb\\ufeff"),
+    ("a\U000e0041b", "a\\U000e0041b"),
+    ("a\u00a0b", "a\\xa0b"),
+    ("a\u2028b", "a\\u2028b"),
+    ("a\x9bb", "a\\x9bb"),
+    ("a\ud800b", "a\\ud800b"),
+    ("a\u3164b", "a\\u3164b"),
+    ("a\ufe01b", "a\\ufe01b"),
+    ("a\u200db", "a\\u200db"),
+    ("日本語\u3000テスト", "日本語\u3000テスト"),
+    ("👩\u200d💻 ok ❤\ufe0f", "👩\u200d💻 ok ❤\ufe0f"),
+    ("می\u200cخواهم", "می\u200cخواهم"),
+]
+
+
+@pytest.mark.parametrize(("text", "shown"), SHOWN)
+def test_S028_S077_nothing_is_hidden(text: str, shown: str) -> None:
+    assert visible(text) == shown
+    assert verdict(bash(text)).shown == shown
+
+
+@given(st.text())
+def test_whatever_is_shown_moves_no_cursor(text: str) -> None:
+    shown = visible(text)
+    assert all(c.isprintable() or c in "\n\t\u3000\u200c\u200d\ufe0e\ufe0f" for c in shown)
+
+
+def test_other_calls_are_shown_argument_by_argument() -> None:
+    call = Call("Write", {"file_path": "a\u202eb", "content": "x\ny\n", "mode": 3, "none": None}, "write")
+    assert verdict(call).shown == "file_path: a\\u202eb\ncontent:\nx\ny\n\nmode: 3"
+    assert verdict(Call("Bash", {"command": "ls", "description": "safe", "timeout": 5}, "command")).shown == "ls"
+    assert verdict(Call("Run", {"command": "ls", "host": "h"}, "command")).shown == "ls\nhost: h"
+
+
+CHECKED = [
+    ("Bash", None),
+    ("Bash(npm test)", None),
+    ("mcp__mem__*", None),
+    ("*", None),
+    ("Edit(src/**)", None),
+    ("WebFetch(domain:*.a.com)", None),
+    ("", "no tool is named: write Tool or Tool(what)"),
+    ("(x)", "no tool is named: write Tool or Tool(what)"),
+    ("npm test", "'npm test' is not a tool name: write Tool or Tool(what)"),
+    ("Bash(rm", "the closing bracket is missing"),
+    ("Bash(rm) x", "the closing bracket is missing"),
+    ("Bash()", "nothing stands between the brackets: write Bash for all its calls"),
+    ("Read(!x)", "a path that starts with ! cannot be excepted: name what is meant"),
+    ("WebFetch(a.com)", "write WebFetch(domain:example.com)"),
+    ("WebFetch(domain:)", "no domain is named: write WebFetch(domain:example.com)"),
+]
+
+
+@pytest.mark.parametrize(("rule", "problem"), CHECKED)
+def test_a_rule_without_sense_says_why(rule: str, problem: str | None) -> None:
+    assert check_rule(rule) == problem
+
+
+def test_an_allow_rule_that_could_never_allow_says_why() -> None:
+    assert check_rule("Bash(a | b)") is None
+    assert check_rule("Bash(a | b)", "allow") == "an allow rule covers plain words only, so it cannot hold `|`"
