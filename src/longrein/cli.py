@@ -12,6 +12,7 @@ from longrein.frontends.argv import Parsed, parse
 from longrein.frontends.flags import MAIN
 from longrein.frontends.help import help_page
 from longrein.frontends.options import Options, options_of
+from longrein.frontends.stderr import say
 from longrein.frontends.stdin import STDIN_WAIT_S, read_piped
 
 
@@ -54,16 +55,6 @@ def main(argv: Sequence[str], app: App) -> int:
         return 1  # whoever read our output has gone; there is nobody to tell
     except KeyboardInterrupt:
         return 130
-
-
-def say(line: str) -> None:
-    """One line for the person, on stderr, whatever the locale and the line; nothing when stderr is gone."""
-    shown = "".join(char if char.isprintable() else " " if char.isspace() else "\ufffd" for char in line)
-    data = f"longrein: {shown}\n".encode("utf-8", "replace")
-    try:
-        os.write(2, data)
-    except OSError:
-        return
 
 
 def _dispatch(parsed: Parsed, app: App) -> int:

@@ -1,6 +1,8 @@
 """Bad input: what is typed, the exact line on stderr, the exit code. Nothing is ever on stdout."""
 
 import shlex
+import subprocess
+import sys
 
 import pytest
 
@@ -134,3 +136,13 @@ def test_ctrl_c_outside_of_a_session_is_130_without_a_word(no_stdin: None, capfd
 def test_a_bug_flies(no_stdin: None) -> None:
     with pytest.raises(ZeroDivisionError):
         main(["-p", "x"], FakeApp(error=ZeroDivisionError()))
+
+
+def test_after_a_bug_the_last_line_says_that_nothing_is_lost() -> None:
+    code = "from longrein import cli; cli.blame_ourselves(); 1 / 0"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False, text=True)
+    assert ran.returncode == 1
+    assert ran.stderr.splitlines()[-2:] == [
+        "ZeroDivisionError: division by zero",
+        "longrein: this is a bug in longrein, please report it; the session is saved, `longrein -c` goes on with it",
+    ]

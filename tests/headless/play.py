@@ -195,6 +195,7 @@ async def play(
     prompt: str = "do it",
     typed: Sequence[bytes] | None = None,
     session: Played | None = None,
+    facts: SessionFacts = FACTS,
 ) -> Ran:
     """Run headless over `turns` with stdout a real pipe; `typed` are lines of stdin."""
     session = session or Played(turns)
@@ -206,7 +207,7 @@ async def play(
         code = await run_headless(
             session,
             prompt=(Text(prompt),) if prompt else (),
-            facts=FACTS,
+            facts=facts,
             style=style,
             out=Output(writing),
             err=err.append,

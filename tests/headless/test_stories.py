@@ -1,5 +1,6 @@
 """Whole headless runs: what stands on stdout, what on stderr, and the exit code."""
 
+import msgspec
 import pytest
 
 from longrein.agent import Answer, GoOn, Noticed, Pausing, Said
@@ -23,7 +24,7 @@ from longrein.events import (
 )
 from longrein.frontends.headless import Style
 
-from .play import DONE, SESSION, Played, Raise, Scene, answered, asked, call, ended, play
+from .play import DONE, FACTS, SESSION, Played, Raise, Scene, answered, asked, call, ended, play
 
 pytestmark = pytest.mark.anyio
 
@@ -281,3 +282,10 @@ async def test_R095_a_line_is_one_line_of_utf8_whatever_stands_in_the_text() -> 
     assert ran.lines[1]["message"]["content"][0]["text"] == odd
     assert ran.lines[-1]["result"] == odd
     assert "漢字" in ran.out.decode()
+
+
+async def test_what_happened_before_anybody_listened_is_told_first() -> None:
+    facts = msgspec.structs.replace(FACTS, notes=("a torn entry was set aside",))
+    ran = await play([HELLO], Style("stream-json", verbose=True), facts=facts)
+    assert ran.kinds == ["system/init", "system/informational", "assistant", "result"]
+    assert ran.err == ["a torn entry was set aside"]

@@ -26,6 +26,8 @@ class SessionFacts(msgspec.Struct, frozen=True):
     """Context window of the model."""
     max_output_tokens: int = 0
     """Largest output of the model."""
+    notes: tuple[str, ...] = ()
+    """What happened before anybody listened (a repair at open, a degraded mode), a line each."""
 
 
 class Style(msgspec.Struct, frozen=True):

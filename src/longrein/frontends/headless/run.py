@@ -5,7 +5,7 @@ import signal
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 
-from longrein.agent import Answer, GoOn, Heard, Said, SessionPort
+from longrein.agent import Answer, GoOn, Noticed, Said, SessionPort
 from longrein.events import (
     AnyPart,
     Asked,
@@ -84,6 +84,8 @@ class _Run:
         """The whole run."""
         self.talks = lines is not None
         self.voice.begin()
+        for note in self.facts.notes:
+            self.voice.heard(Noticed(note), self.tally)
         listening = asyncio.create_task(self._listen())
         self.driving = asyncio.create_task(self._drive(prompt, lines, keep_image))
         await asyncio.wait({self.driving, listening}, return_when=asyncio.FIRST_COMPLETED)
@@ -174,27 +176,28 @@ class _Run:
     async def _listen(self) -> None:
         try:
             async for heard in self.session.follow(self.start):
-                await self._hear(heard)
+                self.voice.heard(heard, self.tally)
+                if isinstance(heard, Entry):
+                    await self._entry(heard)
+                if self.out.waiting_bytes:
+                    await self.out.drain()
+                if self.out.deaf:
+                    self.session.interrupt()
+                    self.fresh.set()
         except LongreinError as error:
             self.error = error
 
-    async def _hear(self, heard: Heard) -> None:
-        self.voice.heard(heard, self.tally)
-        if isinstance(heard, Entry):
-            self.tally.step(heard)
-            match heard.event:
-                case PermissionAsked(call=call):
-                    await self._deny(call)
-                case Asked() if self.signal:
-                    self.session.interrupt()  # the signal came before the turn had begun
-                case TurnEnded() if self.talks:
-                    self._end_turn()
-                case _:
-                    pass
-        await self.out.drain()
-        if self.out.deaf:
-            self.session.interrupt()
-            self.fresh.set()
+    async def _entry(self, entry: Entry) -> None:
+        self.tally.step(entry)
+        match entry.event:
+            case PermissionAsked(call=call):
+                await self._deny(call)
+            case Asked() if self.signal:
+                self.session.interrupt()  # the signal came before the turn had begun
+            case TurnEnded() if self.talks:
+                self._end_turn()
+            case _:
+                pass
 
     async def _deny(self, call: str) -> None:
         await self.session.tell(Answer(call, "deny", message=DENIAL, by="headless"))
