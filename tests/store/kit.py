@@ -1,0 +1,107 @@
+"""What the stories of the store share: a clock that ticks, entries to append, processes to kill."""
+
+import asyncio
+import itertools
+import os
+import signal
+from collections.abc import Awaitable, Callable, Iterable
+from concurrent.futures import Future
+from pathlib import Path
+
+from longrein.events import SCHEMA_VERSION, Entry, Opened, Text, ToolEnded, UserSpoke
+from longrein.store import SessionLog, open_log
+
+ID = "6f1c3a52-7d0e-4b7a-9f3e-0123456789ab"
+OTHER = "6f9d0000-0000-4000-8000-000000000002"
+
+_ticks = itertools.count(1_760_000_000_000_000, 1_000)
+
+
+def wall_us() -> int:
+    return next(_ticks)
+
+
+def opened(session: str = ID, cwd: str = "/work") -> Opened:
+    return Opened(SCHEMA_VERSION, session, "n0nce", (cwd,), cwd)
+
+
+def said(text: str) -> UserSpoke:
+    return UserSpoke((Text(text),))
+
+
+def result(seq: int, text: str = "") -> ToolEnded:
+    return ToolEnded(f"c{seq}.0", "Bash", "ok", (Text(text or f"result {seq}"),))
+
+
+def entry(seq: int, text: str = "", session: str = ID) -> Entry:
+    """Entry `seq` of a plain session: opened, one word of the user, then results."""
+    if seq == 1:
+        return Entry(1, wall_us(), opened(session))
+    return Entry(seq, wall_us(), said(text or "hello") if seq == 2 else result(seq, text))
+
+
+def entries(first: int, last: int) -> list[Entry]:
+    return [entry(seq) for seq in range(first, last + 1)]
+
+
+async def make(state: Path, session: str = ID) -> SessionLog:
+    return await open_log(str(state), session, create=True, wall_us=wall_us)
+
+
+async def reopen(state: Path, session: str = ID) -> SessionLog:
+    return await open_log(str(state), session, create=False, wall_us=wall_us)
+
+
+async def add(log: SessionLog, new: Iterable[Entry], *, flush: bool = True) -> None:
+    await done(log.append(list(new), flush=flush))
+
+
+async def done(future: "Future[None]") -> None:
+    await asyncio.wrap_future(future)
+
+
+async def filled(state: Path, last: int, session: str = ID) -> None:
+    """A closed session of `last` entries."""
+    log = await make(state, session)
+    await add(log, [entry(seq, session=session) for seq in range(1, last + 1)])
+    await log.close()
+
+
+def folder(state: Path, session: str = ID) -> Path:
+    return state / "sessions" / session
+
+
+def seqs(log: SessionLog) -> list[int]:
+    return [one.seq for one in log.entries]
+
+
+def fork_off(work: Callable[[], Awaitable[None]]) -> int:
+    """`work` in a child process of its own; its pid. The child ends by `os._exit`: 0, or 1 when `work` raised."""
+    pid = os.fork()
+    if pid:
+        return pid
+    code = 1
+    try:
+        asyncio.run(_run(work))
+        code = 0
+    finally:
+        os._exit(code)
+
+
+async def _run(work: Callable[[], Awaitable[None]]) -> None:
+    await work()
+
+
+def kill(pid: int) -> None:
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+
+
+def crash(work: Callable[[], Awaitable[None]]) -> None:
+    """Do `work` in a process that then dies without closing anything."""
+    assert ended(fork_off(work)) == 0
+
+
+def ended(pid: int) -> int:
+    """Wait for a child; its wait status."""
+    return os.waitpid(pid, 0)[1]

@@ -1,0 +1,270 @@
+"""`kill -9` at any instant, a full disk, two at once: nothing acknowledged is lost, nothing is half there."""
+
+import asyncio
+import os
+import random
+import re
+import resource
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from longrein.events import SessionBusy, StoreFull
+from longrein.store import SessionLog, is_open, list_sessions, open_log, read_entries
+from tests.store.kit import (
+    ID,
+    add,
+    crash,
+    done,
+    ended,
+    entries,
+    entry,
+    filled,
+    folder,
+    fork_off,
+    kill,
+    make,
+    reopen,
+    seqs,
+    wall_us,
+)
+
+pytestmark = pytest.mark.anyio
+
+UNCOUNTED = ("-shm", "-journal", "lock")
+"""Shared memory, the journal of the empty database's making, and the lock's message need not be on disk."""
+
+
+async def acknowledge_for_ever(state: Path, pipe: int, start: int) -> None:
+    """Append until killed; each acknowledged seq is told to the parent."""
+    log = await (make(state) if start == 1 else reopen(state))
+    seq = start
+    while True:
+        blob = log.put_blob(b"%d " % seq * (20_000 if seq % 5 == 0 else 10))
+        new = [entry(seq, "x" * 70_000 if seq % 9 == 8 else blob if seq > 2 else "")]
+        new += [entry(seq + 1)] if seq % 3 == 0 else []
+        await done(log.append(new, flush=seq % 2 == 1))
+        seq += len(new)
+        os.write(pipe, b"%d\n" % (seq - 1))
+
+
+def killed_after(state: Path, acknowledged: int, start: int, pause: random.Random) -> int:
+    """Run a writer, kill it some instant after its `acknowledged`-th word; the last seq it had been acknowledged."""
+    reading, writing = os.pipe()
+    pid = fork_off(lambda: acknowledge_for_ever(state, writing, start))
+    os.close(writing)
+    said = b""
+    while said.count(b"\n") < acknowledged:
+        said += os.read(reading, 1)
+    for _ in range(pause.randrange(3000)):  # some instant inside the next writes
+        pass
+    kill(pid)
+    while more := os.read(reading, 65536):
+        said += more
+    os.close(reading)
+    return int(said.split()[-1]) if said else start - 1
+
+
+@pytest.mark.parametrize("seed", range(6))
+async def test_R030_killed_at_any_instant_nothing_acknowledged_is_lost(tmp_path: Path, seed: int) -> None:
+    pause, start = random.Random(seed), 1
+    for _ in range(5):
+        acknowledged = killed_after(tmp_path, pause.randrange(0 if start > 1 else 1, 12), start, pause)
+        log = await reopen(tmp_path)
+        found = list(log.entries)
+        assert [one.seq for one in found] == list(range(1, len(found) + 1))
+        assert len(found) >= acknowledged
+        for one in found:
+            blob = one.event.parts[0].text if one.seq > 2 else ""  # type: ignore[union-attr]
+            assert len(blob) != 64 or log.read_blob(blob).startswith(b"%d " % one.seq)
+        assert list(log.notes) == []
+        await log.close()
+        start = len(found) + 1
+
+
+def test_R037_it_is_acknowledged_after_the_flush(tmp_path: Path) -> None:
+    """The system calls of a real run: between a write to the log and its acknowledgement lies a flush of it."""
+    if not shutil.which("strace"):
+        pytest.skip("needs strace")
+    program = (
+        "import asyncio, os, sys\n"
+        "from tests.store.kit import *\n"
+        "async def main():\n"
+        "    log = await make(Path(sys.argv[1]))\n"
+        "    for seq in range(1, 6):\n"
+        "        await add(log, [entry(seq, 'x' * 70_000 if seq == 4 else '')])\n"
+        "        os.write(1, b'ACK')\n"
+        "asyncio.run(main())\n"
+        "os._exit(0)\n"
+    )
+    trace = tmp_path / "trace"
+    calls = "trace=pwrite64,write,fsync,fdatasync,rename"
+    subprocess.run(
+        ["strace", "-f", "-y", "-o", trace, "-e", calls, sys.executable, "-c", program, tmp_path],
+        check=True,
+        stdout=subprocess.DEVNULL,
+        cwd=Path(__file__).parents[2],
+    )
+    unflushed: set[str] = set()
+    flushed: set[str] = set()
+    acknowledged = 0
+    for line in trace.read_text().splitlines():
+        call = re.search(r"(\w+)\((\d+)<([^>]*)>", line)
+        if call and ID in call[3] and call[1] in ("pwrite64", "write") and not call[3].endswith(UNCOUNTED):
+            unflushed.add(call[3])
+        elif call and call[1] in ("fsync", "fdatasync"):
+            unflushed.discard(call[3])
+            flushed.add(call[3].removeprefix(str(tmp_path)))
+        elif "ACK" in line and call and call[1] == "write":
+            acknowledged += 1
+            assert not unflushed, f"acknowledged before {unflushed} was on disk"
+    assert acknowledged == 5
+    names = {name.replace(ID, "ID") for name in flushed}
+    assert {"", "/sessions", "/sessions/ID", "/sessions/ID/log.sqlite", "/sessions/ID/log.sqlite-wal"} <= names
+    assert {"/sessions/ID/blobs", "/sessions/ID/blobs/tmp-1"} <= names
+
+
+async def test_R039_a_second_opener_is_told_who_has_it(tmp_path: Path) -> None:
+    log = await make(tmp_path)
+    await add(log, entries(1, 2))
+    with pytest.raises(SessionBusy) as busy:
+        await reopen(tmp_path)
+    assert str(busy.value) == (
+        f"session {ID} is open in process {os.getpid()} on {os.uname().nodename}; "
+        "close that one, or go on in a copy with --fork-session"
+    )
+    assert is_open(str(tmp_path), ID)
+    assert [info.open for info in list_sessions(str(tmp_path))] == [True]
+    assert len(list(read_entries(str(tmp_path), ID))) == 2  # reading needs no lock
+
+    async def other() -> None:
+        with pytest.raises(SessionBusy, match=f"process {os.getppid()} "):
+            await reopen(tmp_path)
+
+    crash(other)
+    await add(log, [entry(3)])
+    await log.close()
+    assert not is_open(str(tmp_path), ID)
+
+
+async def test_a_dead_process_holds_no_lock(tmp_path: Path) -> None:
+    async def die_open() -> None:
+        log = await make(tmp_path)
+        await add(log, entries(1, 4))
+
+    crash(die_open)
+    assert not is_open(str(tmp_path), ID)
+    log = await reopen(tmp_path)
+    assert seqs(log) == [1, 2, 3, 4]
+    await log.close()
+
+
+async def test_R041_ten_at_once_in_one_state_folder(tmp_path: Path) -> None:
+    def session(number: int) -> str:
+        return f"00000000-0000-4000-8000-{number:012d}"
+
+    async def run(number: int) -> None:
+        log = await make(tmp_path, session(number))
+        for seq in range(1, 11):
+            await add(log, [entry(seq, session=session(number))], flush=seq % 2 == 0)
+            list_sessions(str(tmp_path))
+        await log.close()
+
+    pids = [fork_off(lambda number=number: run(number)) for number in range(10)]  # type: ignore[misc]
+    assert [ended(pid) for pid in pids] == [0] * 10
+    assert [info.entries for info in list_sessions(str(tmp_path))] == [10] * 10
+
+
+async def fill_up(log: SessionLog, seq: int) -> int:
+    """Append 30 kB at a time until the disk is full; the seq that did not fit."""
+    while True:
+        try:
+            await add(log, [entry(seq, "x" * 30_000)])
+        except StoreFull:
+            return seq
+        seq += 1
+
+
+async def test_R035_a_full_disk_loses_nothing_and_the_log_goes_on_when_there_is_room(tmp_path: Path) -> None:
+    async def story() -> None:
+        soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+        log = await make(tmp_path)
+        await add(log, entries(1, 2))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, hard))
+        full = await fill_up(log, 3)
+        assert 5 < full < 20
+        behind = [log.append([entry(seq, "y" * 30_000)], flush=True) for seq in range(full, full + 3)]
+        for future in behind:  # those queued behind a failed one fail too: no gap
+            with pytest.raises(StoreFull, match=f"free some room, then go on with `longrein -r {ID}`"):
+                await done(future)
+        big = log.new_blob()
+        with pytest.raises(OSError, match="File too large"):
+            big.write(b"z" * 500_000)
+        big.discard()
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        await add(log, [entry(full)])
+        await log.close()
+        assert [one.seq for one in read_entries(str(tmp_path), ID)] == list(range(1, full + 1))
+
+    crash(story)
+    log = await reopen(tmp_path)
+    assert seqs(log) == list(range(1, len(log.entries) + 1))
+    assert list(folder(tmp_path).glob("blobs/tmp-*")) == []
+    await log.close()
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Path:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    made = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", disk], capture_output=True, check=False)
+    if made.returncode:
+        pytest.skip("needs the right to mount")
+    yield disk  # type: ignore[misc]
+    subprocess.run(["umount", "-l", disk], check=True)
+
+
+async def test_R035_a_256_kb_disk_fills_up_and_is_freed(small_disk: Path) -> None:
+    ballast = small_disk / "ballast"
+    ballast.write_bytes(b"b" * 60_000)
+    log = await make(small_disk)
+    await add(log, entries(1, 2))
+    full = await fill_up(log, 3)
+    assert full > 3
+    ballast.unlink()
+    await add(log, [entry(full)])
+    await log.close()
+    log = await reopen(small_disk)
+    assert seqs(log) == list(range(1, full + 1))
+    await log.close()
+
+
+async def test_no_room_even_to_begin(small_disk: Path) -> None:
+    with pytest.raises(OSError, match="No space"):
+        (small_disk / "ballast").write_bytes(b"b" * 1_000_000)
+    log = await open_log(str(small_disk), ID, create=True, wall_us=wall_us)
+    with pytest.raises(StoreFull, match="free some room"):
+        await add(log, entries(1, 2))
+    await log.close()
+    (small_disk / "ballast").unlink()
+    log = await make(small_disk)
+    await add(log, entries(1, 2))
+    await log.close()
+
+
+async def test_a_killed_close_loses_nothing(tmp_path: Path) -> None:
+    async def story() -> None:
+        log = await make(tmp_path)
+        await add(log, entries(1, 40), flush=False)
+        closing = asyncio.ensure_future(log.close())
+        await asyncio.sleep(0)
+        del closing
+
+    crash(story)
+    await filled(tmp_path, 1, "00000000-0000-4000-8000-000000000001")
+    log = await reopen(tmp_path)
+    assert len(log.entries) in (0, 40)
+    await log.close()

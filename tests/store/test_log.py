@@ -1,0 +1,256 @@
+"""The log of one session: what is acknowledged is there, in order, after closing and after dying."""
+
+import asyncio
+import threading
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from longrein.events import Entry, SessionError, SessionReadOnly
+from longrein.store import Message, open_log, read_entries
+from longrein.store.database import Write
+from tests.store.kit import ID, OTHER, add, done, entries, entry, filled, folder, make, reopen, result, seqs, wall_us
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_what_was_appended_is_there_again(tmp_path: Path) -> None:
+    log = await make(tmp_path)
+    assert list(log.entries) == []
+    written = entries(1, 5)
+    await add(log, written[:2])
+    await add(log, written[2:], flush=False)
+    await log.close()
+    log = await reopen(tmp_path)
+    assert list(log.entries) == written
+    assert log.entries[0] == written[0]
+    assert log.entries[-1] == written[4]
+    assert log.entries[1:3] == written[1:3]
+    assert list(log.notes) == []
+    await add(log, [entry(6)])
+    await log.close()
+    assert [one.seq for one in read_entries(str(tmp_path), ID, after=4)] == [5, 6]
+
+
+async def test_writes_that_wait_together_are_one_commit(tmp_path: Path) -> None:
+    log = await make(tmp_path)
+    gate = threading.Event()
+    held = log._writer.call(lambda database: gate.wait(5))
+    futures = [log.append([entry(seq)], flush=seq % 7 == 0) for seq in range(1, 31)]
+    assert not any(future.done() for future in futures)
+    gate.set()
+    await asyncio.wrap_future(held)
+    for future in futures:
+        await done(future)
+    assert log._writer.commits == 1
+    await log.close()
+    assert len(list(read_entries(str(tmp_path), ID))) == 30
+
+
+async def test_what_nobody_flushed_is_flushed_within_20_ms(tmp_path: Path) -> None:
+    log = await make(tmp_path)
+    await add(log, entries(1, 2))
+    await add(log, [entry(3)], flush=False)
+    unflushed = log._writer.call(lambda database: database.unflushed)
+    assert await asyncio.wrap_future(unflushed)
+    for _ in range(50):
+        await asyncio.sleep(0.02)
+        if not await asyncio.wrap_future(log._writer.call(lambda database: database.unflushed)):
+            break
+    else:
+        raise AssertionError("the timer never flushed")
+    await log.close()
+
+
+async def test_appending_does_not_wait_for_the_database(tmp_path: Path) -> None:
+    log = await make(tmp_path)
+    gate = threading.Event()
+    log._writer.call(lambda database: gate.wait(5))
+    future = log.append(entries(1, 2), flush=True)
+    number, stored = log.put(b"{}")
+    assert (number, future.done(), stored.done()) == (1, False, False)
+    gate.set()
+    await done(stored)
+    assert future.done()
+    await log.close()
+
+
+async def test_giving_up_waiting_does_not_undo_a_write(tmp_path: Path) -> None:
+    log = await make(tmp_path)
+    waiting = asyncio.wrap_future(log.append(entries(1, 2), flush=True))
+    waiting.cancel()
+    await add(log, [entry(3)])
+    await log.close()
+    assert len(list(read_entries(str(tmp_path), ID))) == 3
+
+
+async def test_an_entry_out_of_order_is_refused(tmp_path: Path) -> None:
+    log = await make(tmp_path)
+    with pytest.raises(SessionError, match="out of order"):
+        await add(log, [entry(2)])
+    await add(log, entries(1, 3))
+    for wrong in (3, 5):
+        with pytest.raises(SessionError, match="out of order"):
+            await add(log, [entry(wrong)])
+    await add(log, [entry(4)])
+    await log.close()
+    assert len(list(read_entries(str(tmp_path), ID))) == 4
+
+
+async def test_a_message_is_taken_in_one_transaction_with_its_entry(tmp_path: Path) -> None:
+    log = await make(tmp_path)
+    await add(log, entries(1, 2))
+    first, stored = log.put(b'{"a":1}')
+    second, stored = log.put(b'{"b":2}')
+    await done(stored)
+    await log.close()
+    log = await reopen(tmp_path)
+    assert list(log.inbox) == [Message(first, b'{"a":1}'), Message(second, b'{"b":2}')]
+    await done(log.append([entry(3)], flush=True, take=[first, second]))
+    await log.close()
+    log = await reopen(tmp_path)
+    assert (list(log.inbox), seqs(log)) == ([], [1, 2, 3])
+    assert log.put(b"{}")[0] == second + 1  # ids rise for ever
+    await log.close()
+
+
+async def test_a_large_event_is_a_file_and_reads_like_any_other(tmp_path: Path) -> None:
+    large = Entry(3, 7, result(3, "x" * 300_000))
+    log = await make(tmp_path)
+    await add(log, [*entries(1, 2), large], flush=False)
+    assert log.reader.entry(3) == large
+    await log.close()
+    assert sum(1 for _ in folder(tmp_path).glob("blobs/??/*")) == 1
+    assert (folder(tmp_path) / "log.sqlite").stat().st_size < 100_000
+    log = await reopen(tmp_path)
+    assert log.entries[2] == large
+    assert list(log.entries)[2] == large
+    await log.close()
+
+
+async def test_a_long_log_is_walked_a_few_entries_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("longrein.store.repair.KEEP_BYTES_MAX", 1000)
+    await filled(tmp_path, 700)
+    log = await reopen(tmp_path)
+    assert len(log.entries) == 700
+    assert seqs(log) == seqs(log) == list(range(1, 701))
+    await log.close()
+
+
+async def test_making_a_session_that_is_there_is_refused(tmp_path: Path) -> None:
+    await filled(tmp_path, 3)
+    with pytest.raises(SessionError, match="there is already a session"):
+        await make(tmp_path)
+    log = await reopen(tmp_path)
+    assert seqs(log) == [1, 2, 3]
+    await log.close()
+
+
+async def test_a_session_killed_while_it_was_made_can_be_made_again(tmp_path: Path) -> None:
+    folder(tmp_path).mkdir(parents=True)
+    (folder(tmp_path) / "log.sqlite").touch()
+    log = await make(tmp_path)
+    await add(log, entries(1, 2))
+    await log.close()
+    assert len(list(read_entries(str(tmp_path), ID))) == 2
+
+
+async def test_an_entry_of_a_newer_longrein_makes_the_session_read_only(tmp_path: Path) -> None:
+    log = await make(tmp_path)
+    await add(log, entries(1, 2))
+    write = Write(flush=True)
+    key, at, _, crc, body = next(iter(log.reader.rows(after=1)))
+    write.rows = [(key + 1, at, 99, crc, body)]
+    await done(log._writer.write(write))
+    await log.close()
+    with pytest.raises(SessionReadOnly, match="entry 3 of this session was written by a newer longrein; upgrade it"):
+        await reopen(tmp_path)
+    with pytest.raises(SessionReadOnly):
+        list(read_entries(str(tmp_path), ID))
+
+
+async def test_on_a_network_mount_the_journal_is_a_rollback_journal(tmp_path: Path) -> None:
+    log = await open_log(str(tmp_path), ID, create=True, wall_us=wall_us, network=True)
+    await add(log, entries(1, 3))
+    mode = log._writer.call(lambda database: database.connection.execute("PRAGMA journal_mode").fetchone()[0])
+    assert await asyncio.wrap_future(mode) == "delete"
+    assert [note.partition(" is on ")[2] for note in log.notes] == [
+        "a network file system: the log is written in a slower, safe mode"
+    ]
+    await log.close()
+    log = await reopen(tmp_path)  # moved to a local disk
+    assert (seqs(log), list(log.notes)) == ([1, 2, 3], [])
+    await add(log, [entry(4)])
+    await log.close()
+
+
+async def test_closing_twice_and_using_after_closing(tmp_path: Path) -> None:
+    log = await make(tmp_path)
+    blob = log.put_blob(b"kept though nothing named it")
+    await log.close()
+    await log.close()
+    log = await reopen(tmp_path)
+    assert log.read_blob(blob) == b"kept though nothing named it"
+    await log.close()
+
+
+async def test_two_sessions_do_not_meet(tmp_path: Path) -> None:
+    one, two = await make(tmp_path), await make(tmp_path, OTHER)
+    await add(one, entries(1, 3))
+    await add(two, [entry(1, session=OTHER)])
+    await one.close()
+    await two.close()
+    assert len(list(read_entries(str(tmp_path), ID))) == 3
+    assert len(list(read_entries(str(tmp_path), OTHER))) == 1
+
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("append"), st.integers(1, 4), st.booleans()),
+        st.tuples(st.just("put"), st.binary(max_size=20), st.booleans()),
+        st.tuples(st.just("take"), st.integers(0, 3), st.booleans()),
+        st.tuples(st.just("blob"), st.integers(0, 70_000), st.booleans()),
+        st.tuples(st.just("reopen"), st.just(0), st.booleans()),
+    ),
+    max_size=12,
+)
+
+
+@given(steps=STEPS)
+@settings(max_examples=25, deadline=None)
+async def test_any_walk_ends_with_what_was_written(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[tuple]
+) -> None:
+    """Appends, messages, blobs and reopenings in any order, waited for or not."""
+    state = tmp_path_factory.mktemp("walk")
+    log = await make(state)
+    written: list[Entry] = []
+    inbox: list[Message] = []
+    blobs: dict[str, bytes] = {}
+    for kind, value, flag in steps:
+        match kind:
+            case "append":
+                new = [entry(len(written) + n) for n in range(1, value + 1)]
+                written += new
+                future = log.append(new, flush=flag)
+            case "put":
+                number, future = log.put(value, flush=flag)
+                inbox.append(Message(number, value))
+            case "take":
+                taken, inbox = inbox[:value], inbox[value:]
+                future = log.append([], flush=flag, take=[message.id for message in taken])
+            case "blob":
+                data = bytes([value % 251]) * value
+                blobs[log.put_blob(data)] = data
+            case _:
+                await log.close()
+                log = await reopen(state)
+                assert list(log.entries) == written
+                assert list(log.inbox) == inbox
+        if kind in ("append", "put", "take") and flag:
+            await done(future)
+        assert all(log.read_blob(blob) == data for blob, data in blobs.items())
+    await log.close()
+    assert list(read_entries(str(state), ID)) == written
