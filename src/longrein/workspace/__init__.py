@@ -1,7 +1,31 @@
 """Where files and processes are."""
 
+from longrein.workspace.git import run_git
+from longrein.workspace.globs import split_glob
+from longrein.workspace.orphans import sweep
 from longrein.workspace.plain import open_workspace
 from longrein.workspace.port import Ended, Place, Sink, Spawner, Workspace
+from longrein.workspace.search import Found, Line, Query, glob, grep
 from longrein.workspace.spawner import PlainSpawner
+from longrein.workspace.stamps import Stamp, differs, stamp
 
-__all__ = ["Ended", "Place", "PlainSpawner", "Sink", "Spawner", "Workspace", "open_workspace"]
+__all__ = [
+    "Ended",
+    "Found",
+    "Line",
+    "Place",
+    "PlainSpawner",
+    "Query",
+    "Sink",
+    "Spawner",
+    "Stamp",
+    "Workspace",
+    "differs",
+    "glob",
+    "grep",
+    "open_workspace",
+    "run_git",
+    "split_glob",
+    "stamp",
+    "sweep",
+]

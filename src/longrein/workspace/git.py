@@ -1,0 +1,127 @@
+"""The harness's own git calls, in which nothing that a repository brings can run (S049) and nothing waits.
+
+Disarmed: hooks, fsmonitor, pagers, editors, ssh and credential commands, external diffs, text conversion, signing
+programs, aliases (ours are built-in words), submodule recursion, background maintenance, every transport, system
+settings, and the content filters: these the repository names itself (even `git status` runs them), so they are listed
+first, which runs nothing, and then switched off by name.
+"""
+
+import os
+from collections.abc import Mapping, Sequence
+
+from longrein.workspace.paths import find_program, spellings
+from longrein.workspace.port import Workspace
+
+GIT_TIMEOUT_S = 10.0
+GIT_BYTES_MAX = 16 << 20
+
+DISARMED = {
+    "core.fsmonitor": "false",
+    "core.hooksPath": "/dev/null",
+    "core.pager": "cat",
+    "core.editor": "true",
+    "core.sshCommand": "false",
+    "core.askPass": "true",
+    "core.attributesFile": "/dev/null",
+    "core.gitProxy": "",
+    "core.alternateRefsCommand": "true",
+    "credential.helper": "",
+    "diff.external": "",
+    "gpg.program": "false",
+    "log.showSignature": "false",
+    "commit.gpgSign": "false",
+    "submodule.recurse": "false",
+    "status.submoduleSummary": "false",
+    "diff.ignoreSubmodules": "all",
+    "maintenance.auto": "false",
+    "gc.auto": "0",
+    "protocol.allow": "never",
+    "uploadpack.packObjectsHook": "",
+}
+"""Given on the command line, so above every file of settings."""
+
+QUIET = {
+    "GIT_CONFIG_NOSYSTEM": "1",
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_OPTIONAL_LOCKS": "0",
+    "GIT_PAGER": "cat",
+    "GIT_EDITOR": "true",
+    "GIT_ASKPASS": "true",
+    "SSH_ASKPASS": "true",
+    "GIT_NO_LAZY_FETCH": "1",
+    "GIT_NO_REPLACE_OBJECTS": "1",
+    "LC_ALL": "C",
+}
+
+SHOWS_DIFFS = ("diff", "log", "show", "format-patch", "diff-tree", "diff-index", "diff-files", "whatchanged", "stash")
+
+
+NO_CONTENT = ("rev-parse", "rev-list", "ls-files", "ls-tree", "for-each-ref", "symbolic-ref", "cat-file", "config")
+"""Words that never put a file's content through a filter, so the filters need not be listed."""
+
+FILTERS = ("config", "--null", "--name-only", "--get-regexp", r"^filter\..*\.(clean|smudge|process|required)$")
+
+
+class Collected:
+    """A sink that keeps all of it."""
+
+    def __init__(self) -> None:
+        self._pieces: list[bytes] = []
+
+    def write(self, data: bytes) -> None:
+        """Take more."""
+        self._pieces.append(data)
+
+    def all(self) -> bytes:
+        """What came."""
+        return b"".join(self._pieces)
+
+
+async def run_git(workspace: Workspace, args: Sequence[str], cwd: str, session: str = "") -> tuple[int, bytes]:
+    """(exit code, output) of `git <args>` in `cwd`. 127 without git, 124 when it took too long or printed too much."""
+    environment = quiet(workspace.environment(session))
+    git = find_program("git", environment.get("PATH", ""), spellings(workspace.roots))
+    if not git:
+        return 127, b""
+    options = [git, "--no-pager", "--no-optional-locks", *settings(DISARMED)]
+    if args and args[0] not in NO_CONTENT:
+        code, names = await _run(workspace, [*options, *FILTERS], cwd, environment)
+        if code not in (0, 1) or b"=" in names:
+            return 128, b"fatal: the repository's filters cannot be listed\n" if code in (0, 1) else names
+        options += settings({os.fsdecode(name): "" for name in names.split(b"\0") if name})
+    return await _run(workspace, [*options, *args_disarmed(args)], cwd, environment)
+
+
+async def _run(workspace: Workspace, words: list[str], cwd: str, environment: dict[str, str]) -> tuple[int, bytes]:
+    output = Collected()
+    ended = await workspace.spawner.run(
+        words,
+        cwd=cwd,
+        env=environment,
+        sink=output,
+        timeout_s=GIT_TIMEOUT_S,
+        output_bytes_max=GIT_BYTES_MAX,
+    )
+    if ended.cause in ("timeout", "flood"):
+        return 124, output.all()
+    return 128 if ended.code is None else ended.code, output.all()
+
+
+def settings(values: Mapping[str, str]) -> list[str]:
+    """Options that put these settings above every file; an empty filter is none, `required` wants a boolean."""
+    words = []
+    for key, value in values.items():
+        words += ["-c", f"{key}={'false' if key.endswith('.required') else value}"]
+    return words
+
+
+def args_disarmed(args: Sequence[str]) -> list[str]:
+    """The arguments, with no external diff and no text conversion for the words that show differences."""
+    if not args or args[0] not in SHOWS_DIFFS:
+        return list(args)
+    return [args[0], "--no-ext-diff", "--no-textconv", *args[1:]]
+
+
+def quiet(environment: Mapping[str, str]) -> dict[str, str]:
+    """A child's environment without git's own variables (`GIT_DIR`, `GIT_EXTERNAL_DIFF` …), then `QUIET`."""
+    return {name: value for name, value in environment.items() if not name.startswith("GIT_")} | QUIET

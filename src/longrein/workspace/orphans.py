@@ -1,0 +1,127 @@
+"""What a crash left: processes that carry the mark of a session which nobody holds. Looked for at every start.
+
+The price is one small file of /proc per process. Who is ended: this user's, marked, outside this process's own
+ancestry, in our process namespace, whose longrein is dead and whose session's lock nobody holds.
+"""
+
+import os
+import select
+import signal
+import sys
+import time
+from collections.abc import Callable
+
+import msgspec
+
+from longrein.workspace.processes import Process, ancestors, descendants, marked, process, processes, send, variable
+from longrein.workspace.trees import COMMAND_MARK
+
+SESSION_MARK = "LONGREIN_SESSION"
+PATIENCE_S = 0.25
+"""Between TERM and KILL: a start does not wait longer for what nobody misses."""
+
+
+class Orphan(msgspec.Struct, frozen=True):
+    """A process whose longrein is gone."""
+
+    process: Process
+    session: str
+    """Session whose mark it carries; '' for one found only as a child of such."""
+    name: str
+    """Of its program, for the notice."""
+
+
+def find_orphans(session_is_held: Callable[[str], bool]) -> list[Orphan]:
+    """Who would be ended. `session_is_held` is asked once for each session; what it does not know it must call held.
+
+    A session that this very process has just opened may be called not held: what we started ourselves is spared,
+    because its longrein lives.
+    """
+    suspects = [
+        (pid, variable(found, SESSION_MARK), variable(found, COMMAND_MARK)) for pid, found in marked(SESSION_MARK)
+    ]
+    if not suspects:
+        return []
+    table = processes()
+    spared = ancestors(table, os.getpid())
+    held = {session: session_is_held(session) for session in sorted({session for _, session, _ in suspects})}
+    lost = {
+        pid: session
+        for pid, session, command in suspects
+        if pid in table and pid not in spared and not held[session]
+        if not _owner_lives(command, table) and _same_namespace(pid)
+    }
+    below = descendants(table, set(lost)) - spared
+    return [Orphan(table[pid], lost.get(pid, ""), _name(pid)) for pid in sorted(below) if pid in table]
+
+
+def _owner_lives(command: str, table: dict[int, Process]) -> bool:
+    """Whether the longrein that started it, told by the innermost part of its mark, is alive. No mark: it is not."""
+    pid, _, rest = command.rstrip("/").rpartition("/")[2].partition(".")
+    owner = table.get(int(pid)) if pid.isdecimal() else None
+    return owner is not None and str(owner.start) == rest.partition(".")[0]
+
+
+def _same_namespace(pid: int) -> bool:
+    """A container's longrein looks dead from outside: its numbers mean nothing here."""
+    if sys.platform != "linux":
+        return True
+    try:
+        return os.readlink(f"/proc/{pid}/ns/pid") == os.readlink("/proc/self/ns/pid")
+    except OSError:
+        return False
+
+
+def _name(pid: int) -> str:
+    try:
+        with open(f"/proc/{pid}/comm", encoding="utf-8", errors="replace") as file:
+            return file.read().strip()
+    except OSError:
+        return "process"
+
+
+def sweep(session_is_held: Callable[[str], bool]) -> list[str]:
+    """End what `find_orphans` finds: TERM, `PATIENCE_S`, KILL. One line each of who was ended, such as `sleep (77)`.
+
+    Almost always there is nobody, and it takes two or three milliseconds.
+    """
+    ended: dict[int, str] = {}
+    until = time.monotonic() + PATIENCE_S
+    number = signal.SIGTERM
+    while orphans := find_orphans(session_is_held):
+        told = [one for one in orphans if send(one.process, number)]
+        ended.update((one.process.pid, f"{one.name} ({one.process.pid})") for one in told)
+        if number == signal.SIGKILL and time.monotonic() > until + PATIENCE_S:
+            break  # not even KILL ends what waits in the kernel
+        _wait_gone([one.process for one in orphans], max(0.01, until - time.monotonic()))
+        number = signal.SIGKILL
+    return list(ended.values())
+
+
+def _wait_gone(gone: list[Process], limit_s: float) -> None:
+    """Wait until all have exited, at most `limit_s`."""
+    poll, until = select.poll(), time.monotonic() + limit_s
+    descriptors = [descriptor for one in gone if (descriptor := _watch(one)) >= 0]
+    for descriptor in descriptors:
+        poll.register(descriptor, select.POLLIN)
+    left = set(descriptors)
+    while (wait_s := until - time.monotonic()) > 0 and (left or not descriptors):
+        for descriptor, _ in poll.poll(wait_s * 1000):
+            left.discard(descriptor)
+            poll.unregister(descriptor)
+        if not left and descriptors:
+            break
+    for descriptor in descriptors:
+        os.close(descriptor)
+
+
+def _watch(one: Process) -> int:
+    try:
+        descriptor = os.pidfd_open(one.pid)
+    except (AttributeError, OSError):
+        return -1
+    now = process(one.pid)
+    if now is not None and now.start == one.start:
+        return descriptor
+    os.close(descriptor)
+    return -1

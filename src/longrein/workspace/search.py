@@ -1,0 +1,265 @@
+"""Finding files by name and lines by content: `rg` where there is one outside the roots, else the same in Python.
+
+Either runs as a command through the spawner (so a hopeless pattern or an endless tree costs a timeout, not the
+session) and prints the same form, which is read here. Both see hidden files, never `.git`, obey `.gitignore` (inside
+git repositories and out) and no other ignore file, follow no link, and pass over binary files.
+"""
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import Literal
+
+import msgspec
+
+from longrein.workspace.globs import compile_glob, name_glob
+from longrein.workspace.paths import find_program, spellings
+from longrein.workspace.port import Ended, Workspace
+
+Mode = Literal["files", "content", "count", "names"]
+SEARCH_S = 10.0
+"""Longest search; what was found by then is given, as partial."""
+CONTENT_BYTES_MAX = 8 << 20
+NAMES_BYTES_MAX = 64 << 20
+"""Of a search's raw output."""
+
+
+class Query(msgspec.Struct, frozen=True):
+    """What to look for."""
+
+    path: str
+    """Absolute real path of a folder, or of one file (searched even if ignored)."""
+    pattern: str = ""
+    """Regular expression."""
+    glob: str = ""
+    """Only files so named: `*.py` at any depth, `src/**/*.py` from `path`; `!` in front excludes."""
+    mode: Mode = "files"
+    """`files`: which hold a match, newest first. `content`: lines. `count`: matching lines per file. `names`: files."""
+    ignore_case: bool = False
+    multiline: bool = False
+    """A match may span lines, and `.` matches their ends."""
+    before: int = 0
+    """Lines of context."""
+    after: int = 0
+    limit: int = 250
+    """Most lines, files or counts given back."""
+
+
+class Line(msgspec.Struct, frozen=True):
+    """One line of a file."""
+
+    path: str
+    number: int
+    """1-based."""
+    text: str
+    """Without its end. `surrogateescape` for bytes that are not UTF-8."""
+    match: bool
+    """False for context."""
+
+
+class Found(msgspec.Struct, frozen=True):
+    """What was found. Paths are absolute."""
+
+    paths: tuple[str, ...] = ()
+    """Modes `files` and `names`."""
+    lines: tuple[Line, ...] = ()
+    """Mode `content`, by path and number."""
+    counts: tuple[tuple[str, int], ...] = ()
+    """Mode `count`, by path."""
+    more: bool = False
+    """There was more than the limit."""
+    partial: str = ""
+    """Why not everything was searched: `time`, `size`; '' when it was."""
+    error: str = ""
+    """Why nothing could be searched, for the model."""
+
+
+class _Text(msgspec.Struct, frozen=True):
+    text: str | None = None
+    bytes: bytes | None = None
+
+    def str(self) -> str:
+        return os.fsdecode(self.bytes or b"") if self.text is None else self.text
+
+
+class _Data(msgspec.Struct, frozen=True):
+    path: _Text | None = None
+    lines: _Text | None = None
+    line_number: int | None = None
+
+
+class _Event(msgspec.Struct, frozen=True):
+    type: str
+    data: _Data
+
+
+class _Taken:
+    """A sink."""
+
+    def __init__(self) -> None:
+        self.data = bytearray()
+
+    def write(self, data: bytes) -> None:
+        self.data += data
+
+
+async def grep(workspace: Workspace, query: Query) -> Found:
+    """Look for lines. Never raises for what is on the disk or in the pattern."""
+    rg = _rg(workspace)
+    if rg:
+        found = await _search(workspace, query, rg_words(rg, query))
+        if not found.error:
+            return found
+    # rg's dialect has no lookaround and takes `{` strictly; Python's often knows what was meant
+    return await _search(workspace, query, python_words(query))
+
+
+async def glob(workspace: Workspace, pattern: str, folder: str, limit: int = 100) -> Found:
+    """Files below `folder` whose relative path matches, newest first, then by name.
+
+    `pattern` is anchored: `*.py` is in `folder` itself, `**/*.py` anywhere below. A leading part without magic, `/`
+    or `..` is for the caller to move into `folder` (`split_glob`), after looking that up.
+    """
+    rg = _rg(workspace)
+    query = Query(folder, "", pattern, "names", limit=limit)
+    return await _search(workspace, query, rg_words(rg, query) if rg else python_words(query))
+
+
+def _rg(workspace: Workspace) -> str:
+    path = workspace.environment("").get("PATH", "")
+    return find_program("rg", path, spellings(workspace.roots))
+
+
+async def _search(workspace: Workspace, query: Query, words: list[str]) -> Found:
+    taken = _Taken()
+    most = CONTENT_BYTES_MAX if query.mode == "content" else NAMES_BYTES_MAX
+    ended = await workspace.spawner.run(
+        words,
+        cwd="/",
+        env=workspace.environment(""),
+        sink=taken,
+        timeout_s=SEARCH_S,
+        output_bytes_max=most,
+    )
+    return read_output(query, bytes(taken.data), ended)
+
+
+def read_output(query: Query, data: bytes, ended: Ended) -> Found:
+    """What a search printed, as a value."""
+    partial = {"timeout": "time", "flood": "size"}.get(ended.cause, "")
+    if error := _complaint(data, ended):
+        return Found(error=error)
+    wanted = _wanted(query)
+    if query.mode == "content":
+        return _lines(query, data, wanted, partial)
+    if query.mode == "count":
+        counts = [(path, number) for path, number in _counts(data) if wanted(path)]
+        return Found(counts=tuple(counts[: query.limit]), more=len(counts) > query.limit, partial=partial)
+    paths = newest_first([path for path in map(os.fsdecode, data.split(b"\0")[:-1]) if wanted(path)])
+    return Found(paths=tuple(paths[: query.limit]), more=len(paths) > query.limit, partial=partial)
+
+
+def _complaint(data: bytes, ended: Ended) -> str:
+    """Why nothing was searched; '' when something was. Code 2 alone may mean a file that could not be read."""
+    if ended.cause == "not_started":
+        return ended.message
+    if ended.cause == "exit" and ended.signal:
+        return f"the search was ended by {ended.signal}"
+    if ended.code in (0, 1, None) or data.startswith((b"/", b'{"')):
+        return ""
+    return data.decode("utf-8", "replace").strip().removeprefix("rg: ")[:1000]
+
+
+def _wanted(query: Query) -> Callable[[str], bool]:
+    """Whether a path passes the query's glob."""
+    if not query.glob or not os.path.isdir(query.path):
+        return lambda _: True
+    excludes = query.glob.startswith("!")
+    matcher = compile_glob(query.glob.removeprefix("!"), anywhere=query.mode != "names")
+    start = len(query.path.rstrip("/")) + 1
+    return lambda path: (matcher.match(path, start) is None) == excludes
+
+
+def _lines(query: Query, data: bytes, wanted: Callable[[str], bool], partial: str) -> Found:
+    decoder = msgspec.json.Decoder(_Event)
+    found: list[Line] = []
+    for raw in data.split(b"\n"):
+        if not raw.startswith((b'{"type":"match"', b'{"type":"context"')):
+            continue
+        try:
+            event = decoder.decode(raw)
+        except msgspec.MsgspecError:
+            continue  # the line at which the output was cut
+        found += _split(event, wanted)
+        if len(found) > query.limit:
+            return Found(lines=tuple(found[: query.limit]), more=True, partial=partial)
+    return Found(lines=tuple(found), partial=partial)
+
+
+def _split(event: _Event, wanted: Callable[[str], bool]) -> list[Line]:
+    """The lines of one event; a match that spans lines has several."""
+    data = event.data
+    if data.path is None or data.lines is None or not wanted(path := data.path.str()):
+        return []
+    texts = data.lines.str().removesuffix("\n").split("\n")
+    first, match = data.line_number or 1, event.type == "match"
+    return [Line(path, number, text.removesuffix("\r"), match) for number, text in enumerate(texts, first)]
+
+
+def _counts(data: bytes) -> list[tuple[str, int]]:
+    counts, pieces = [], data.split(b"\0")
+    path = pieces[0]
+    for piece in pieces[1:]:
+        number, _, following = piece.partition(b"\n")
+        if number.isdigit():
+            counts.append((os.fsdecode(path), int(number)))
+        path = following
+    return counts
+
+
+def newest_first(paths: list[str]) -> list[str]:
+    """Regular files only, by time of change, equal ones by name."""
+    times = [(status.st_mtime_ns, path) for path in paths if (status := _status(path)) is not None]
+    return [path for _, path in sorted(times, key=lambda one: (-one[0], one[1]))]
+
+
+def _status(path: str) -> os.stat_result | None:
+    try:
+        return os.lstat(path)
+    except OSError:
+        return None
+
+
+def rg_words(rg: str, query: Query) -> list[str]:
+    """The command line of `rg`."""
+    words = [rg, "--no-config", "--no-messages", "--color=never", "--hidden", "--glob=!.git", "--crlf", "--sort=path"]
+    words += ["--no-require-git", "--no-ignore-dot", "--no-ignore-global", "--no-ignore-exclude", "--no-follow"]
+    words += _flags(query)
+    name = name_glob(query.glob)
+    if name and not query.glob.startswith("!"):
+        words += [f"--type-add=wanted:{name}", "--type=wanted"]
+    if query.mode != "names":
+        words += ["--regexp", query.pattern]
+    return [*words, "--", query.path]
+
+
+def _flags(query: Query) -> Sequence[str]:
+    flags = {
+        "names": ["--files", "--null"],
+        "files": ["--files-with-matches", "--null"],
+        "count": ["--count", "--null", "--with-filename"],
+        "content": ["--json", f"--before-context={query.before}", f"--after-context={query.after}"],
+    }[query.mode]
+    flags += ["--ignore-case"] if query.ignore_case else []
+    return flags + (["--multiline", "--multiline-dotall"] if query.multiline else [])
+
+
+def python_words(query: Query) -> list[str]:
+    """The command line of the search in Python. Isolated: neither the folder nor the environment adds modules."""
+    clean = msgspec.structs.replace(query, path="", pattern=_utf8(query.pattern), glob=_utf8(query.glob))
+    asked = msgspec.json.encode(clean).decode()
+    return [sys.executable, "-I", "-B", "-m", "longrein.workspace.plain_search", asked, query.path]
+
+
+def _utf8(text: str) -> str:
+    return text.encode("utf-8", "replace").decode()
