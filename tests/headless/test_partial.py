@@ -111,7 +111,7 @@ async def test_a_summary_and_a_failed_request_are_no_replies() -> None:
         for line in ran.lines
         if line["type"] == "stream_event" and line["event"]["type"] == "content_block_delta"
     ]
-    assert texts == ["ab", "c"]
+    assert texts == ["a", "b", "c"]
 
 
 deltas = st.one_of(

@@ -39,14 +39,17 @@ class Partial:
         if heard.asked not in tally.asks:
             self._early += heard.deltas
             return []
-        early, self._early = self._early, []
         if tally.purpose(heard.asked) == "summary":
             return []
-        return self._lines(heard.asked, tally, self._events(heard.asked, [*early, *heard.deltas], tally))
+        return self._lines(heard.asked, tally, self._events(heard.asked, heard.deltas, tally))
+
+    def open(self, asked: int, purpose: str, tally: Tally) -> list[Line]:
+        """Lines for what came before request `asked` was on disk."""
+        early, self._early = self._early, []
+        return self._lines(asked, tally, self._events(asked, early, tally)) if early and purpose == "turn" else []
 
     def close(self, reply: Replied, tally: Tally) -> list[Line]:
         """Lines that end the reply; all of them when none of it was streamed."""
-        self._early = []
         if tally.purpose(reply.asked) == "summary":
             return []
         deltas = () if self._is(reply.asked) else _deltas(reply)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 
 from longrein.agent import Heard, Noticed, Pausing, Streaming
-from longrein.events import AskFailed, Entry, PermissionAsked, Replied, TaskEnded, ToolCall, ToolEnded
+from longrein.events import Asked, AskFailed, Entry, PermissionAsked, Replied, TaskEnded, ToolCall, ToolEnded
 from longrein.frontends.headless.draw import draw, draw_init
 from longrein.frontends.headless.facts import SessionFacts, Style
 from longrein.frontends.headless.lines import ERRORS, Line, encode, tail
@@ -53,7 +53,7 @@ class Voice:
     def _lines(self, heard: Heard, tally: Tally) -> list[Line]:
         match heard:
             case Entry():
-                return self._closing(heard, tally) + draw(heard, tally)
+                return self._growing(heard, tally) + draw(heard, tally)
             case Streaming():
                 return self._partial.draw(heard, tally) if self._style.partial else []
             case Pausing():
@@ -63,8 +63,10 @@ class Voice:
             case _:
                 return []
 
-    def _closing(self, entry: Entry, tally: Tally) -> list[Line]:
+    def _growing(self, entry: Entry, tally: Tally) -> list[Line]:
         match entry.event:
+            case Asked(purpose=purpose) if self._style.partial:
+                return self._partial.open(entry.seq, purpose, tally)
             case Replied() as reply if self._style.partial:
                 return self._partial.close(reply, tally)
             case AskFailed():
