@@ -8,7 +8,7 @@ git repositories and out) and no other ignore file, follow no link, and pass ove
 import os
 import sys
 from collections.abc import Callable, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -72,25 +72,6 @@ class Found(msgspec.Struct, frozen=True):
     """Why not everything was searched: `time`, `size`; '' when it was."""
     error: str = ""
     """Why nothing could be searched, for the model."""
-
-
-class _Text(msgspec.Struct, frozen=True):
-    text: str | None = None
-    bytes: bytes | None = None
-
-    def str(self) -> str:
-        return os.fsdecode(self.bytes or b"") if self.text is None else self.text
-
-
-class _Data(msgspec.Struct, frozen=True):
-    path: _Text | None = None
-    lines: _Text | None = None
-    line_number: int | None = None
-
-
-class _Event(msgspec.Struct, frozen=True):
-    type: str
-    data: _Data
 
 
 class _Taken:
@@ -181,13 +162,12 @@ def _wanted(query: Query) -> Callable[[str], bool]:
 
 
 def _lines(query: Query, data: bytes, wanted: Callable[[str], bool], partial: str) -> Found:
-    decoder = msgspec.json.Decoder(_Event)
     found: list[Line] = []
     for raw in data.split(b"\n"):
         if not raw.startswith((b'{"type":"match"', b'{"type":"context"')):
             continue
         try:
-            event = decoder.decode(raw)
+            event = msgspec.json.decode(raw)
         except msgspec.MsgspecError:
             continue  # the line at which the output was cut
         found += _split(event, wanted)
@@ -196,14 +176,24 @@ def _lines(query: Query, data: bytes, wanted: Callable[[str], bool], partial: st
     return Found(lines=tuple(found), partial=partial)
 
 
-def _split(event: _Event, wanted: Callable[[str], bool]) -> list[Line]:
+def _split(event: dict[str, Any], wanted: Callable[[str], bool]) -> list[Line]:
     """The lines of one event; a match that spans lines has several."""
-    data = event.data
-    if data.path is None or data.lines is None or not wanted(path := data.path.str()):
+    data = event["data"]
+    path = _text(data["path"])
+    if not wanted(path):
         return []
-    texts = data.lines.str().removesuffix("\n").split("\n")
-    first, match = data.line_number or 1, event.type == "match"
-    return [Line(path, number, text.removesuffix("\r"), match) for number, text in enumerate(texts, first)]
+    texts = _text(data["lines"]).removesuffix("\n").split("\n")
+    match = event["type"] == "match"
+    return [
+        Line(path, number, text.removesuffix("\r"), match) for number, text in enumerate(texts, data["line_number"])
+    ]
+
+
+def _text(value: dict[str, str]) -> str:
+    """`{"text": …}`, or `{"bytes": …}` in base64 for what is not UTF-8."""
+    import binascii
+
+    return value["text"] if "text" in value else os.fsdecode(binascii.a2b_base64(value["bytes"]))
 
 
 def _counts(data: bytes) -> list[tuple[str, int]]:
