@@ -3,8 +3,6 @@
 import asyncio
 import hashlib
 import os
-import signal
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,96 +11,9 @@ import pytest
 
 from longrein.events import CwdSet, Entry, FileChanged, FileSeen, TodoSet, ToolEnded, text_of
 from longrein.tools import FileVersion, Hands, Outcome, ToolOptions, builtin_tools, fit_arguments
-from longrein.workspace import Ended, Place
+from longrein.workspace import PlainSpawner, open_workspace
 
 NONCE = "5e1f0c"  # of every test session
-
-
-class Shell:
-    """Starts real commands; the small part of a spawner that the tools' tests need."""
-
-    async def run(
-        self, command: Any, *, cwd: str, env: Any, sink: Any, timeout_s: float, output_bytes_max: int
-    ) -> Ended:
-        line = f"{command}\ncode=$?; pwd -P >&3; exit $code"
-        read, write = os.pipe()
-        try:
-            process = await asyncio.create_subprocess_exec(
-                "bash", "-c", f"exec 3>&{write}\n{line}", cwd=cwd, env=dict(env), pass_fds=(write,),
-                stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
-                start_new_session=True,
-            )  # fmt: skip
-        except (OSError, ValueError) as error:
-            os.close(read), os.close(write)
-            return Ended(None, cause="not_started", message=str(error))
-        os.close(write)
-        try:
-            cause = await asyncio.wait_for(self._pump(process, sink, output_bytes_max), timeout_s)
-        except TimeoutError:
-            cause = "timeout"
-        finally:
-            if process.returncode is None:
-                os.killpg(process.pid, signal.SIGKILL)
-            while process.stdout and await process.stdout.read(1 << 20):
-                pass
-        code = await process.wait()
-        with open(read, "rb") as pipe:
-            folder = pipe.read().decode().rstrip("\n")
-        name = signal.Signals(-code).name if code < 0 else ""
-        return Ended(None if code < 0 else code, name, cause, elapsed_s=0.0, cwd=folder)
-
-    @staticmethod
-    async def _pump(process: asyncio.subprocess.Process, sink: Any, most: int) -> str:
-        size = 0
-        assert process.stdout is not None
-        while data := await process.stdout.read(65536):
-            sink.write(data)
-            size += len(data)
-            if size > most:
-                return "flood"
-        await process.wait()
-        return "exit"
-
-
-class Folder:
-    """A workspace over one real folder."""
-
-    def __init__(self, root: Path) -> None:
-        self.roots = (str(root),)
-        self.spawner = Shell()
-
-    def look(self, path: str, cwd: str) -> Place:
-        if "\0" in path:
-            return Place(path, path, path, False, "")
-        whole = os.path.normpath(os.path.join(cwd, os.path.expanduser(path)))
-        real = os.path.realpath(whole)
-        kind = "file" if os.path.isfile(real) else "folder" if os.path.isdir(real) else "other"
-        kind = kind if os.path.lexists(real) else ""
-        inside = all((one + "/").startswith(self.roots[0] + "/") for one in (whole, real))
-        return Place(path, whole, real, inside, kind, os.path.getsize(real) if kind == "file" else 0)
-
-    def read(self, path: str, limit_bytes: int = 0) -> bytes:
-        with open(path, "rb") as file:
-            return file.read(limit_bytes or -1)
-
-    def write(self, path: str, data: bytes, *, expect: str | None = None) -> None:
-        if expect is not None and self.hash(path) != expect:
-            raise FileExistsError(path)
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-        Path(path).write_bytes(data)
-
-    def hash(self, path: str) -> str:
-        return hashlib.sha256(Path(path).read_bytes()).hexdigest() if os.path.exists(path) else ""
-
-    def walk(self, folder: str, visit: Callable[[str, bool], bool], limit_s: float = 10.0) -> bool:
-        for name in sorted(os.listdir(folder)):
-            path = os.path.join(folder, name)
-            if visit(path, os.path.isdir(path)):
-                self.walk(path, visit, limit_s)
-        return True
-
-    def environment(self, session: str) -> dict[str, str]:
-        return {"PATH": os.environ["PATH"], "LONGREIN_SESSION": session}
 
 
 class Blob:
@@ -156,7 +67,7 @@ class Desk:
 
     def __init__(self, root: Path, blobs: Path) -> None:
         self.root = root
-        self.workspace = Folder(root)
+        self.workspace: Any = open_workspace([str(root)], spawner=PlainSpawner(), environment=os.environ)
         self.blobs = Blobs(blobs)
         self.options = ToolOptions()
         self.cwd = str(root)
@@ -164,13 +75,14 @@ class Desk:
         self.todos: tuple[Any, ...] = ()
         self.entries: dict[int, Entry] = {}
         self.noted = bytearray()
+        self.printed = asyncio.Event()
         self.tools = {tool.spec.name: tool for tool in builtin_tools()}
         self.last: Outcome
 
     def hands(self) -> Hands:
         return Hands(
             "c1.0", "s", NONCE, self.cwd, self.workspace, self.blobs, self.versions, self.todos, self.options,
-            self.entries.get, self.noted.extend,
+            self.entries.get, self.note,
         )  # fmt: skip
 
     async def call(self, name: str, **arguments: Any) -> str:
@@ -184,6 +96,10 @@ class Desk:
         msgspec.json.encode(self.last)
         self.add(ToolEnded("c1.0", name, self.last.status, self.last.parts))
         return text_of(self.last.parts)
+
+    def note(self, data: bytes) -> None:
+        self.noted += data
+        self.printed.set()
 
     def fold(self, fact: Any) -> None:
         match fact:

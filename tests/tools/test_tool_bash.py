@@ -87,6 +87,14 @@ async def test_disk_full_while_printing(desk: Any) -> None:
     await desk.call("Bash", command="seq 1 20000")
     assert desk.last.parts[1] == Text("[the output was not kept whole: No space left on device]")
 
+    def full() -> None:
+        raise OSError(28, "No space left on device")
+
+    desk.blobs.new_blob = full
+    text = await desk.call("Bash", command="seq 1 20000")
+    assert text.startswith("1\n2\n")
+    assert text.endswith("19999\n20000\n\n[the output was not kept whole: No space left on device]")
+
 
 async def test_cd_holds_inside_the_roots_only(desk: Any) -> None:
     desk.file("sub/x", "x")
@@ -104,14 +112,15 @@ async def test_folder_is_gone(desk: Any) -> None:
     """R086"""
     desk.cwd = f"{desk.root}/gone"
     text = await desk.call("Bash", command="pwd")
-    assert text == f"[could not be started: [Errno 2] No such file or directory: '{desk.cwd}']"
+    gone = f"[could not be started: the folder {desk.root}/gone does not exist (any more)]"
+    assert text == f"{gone}\n[the current folder is gone; it is now {desk.root}]"
+    assert await desk.call("Bash", command="pwd") == str(desk.root)
 
 
 async def test_interrupted(desk: Any) -> None:
     """What was printed so far is kept."""
     task = asyncio.ensure_future(desk.call("Bash", command="echo a; sleep 60"))
-    while not desk.noted:
-        await asyncio.sleep(0.005)
+    await desk.printed.wait()
     task.cancel()
     assert await task == "a\n[interrupted by the user; the command was ended]"
     assert desk.last.status == "interrupted"

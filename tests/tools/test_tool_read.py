@@ -88,7 +88,7 @@ async def test_symlink_is_known_by_its_target(desk: Any) -> None:
     ("path", "expected"),
     [
         ("bin", "[binary] ROOT/bin is not text: ELF program, 6 bytes. Look into it with Bash (file, xxd, unzip -l …)."),
-        ("noise", "[binary] ROOT/noise is not text: binary data, 2.0 kB. Look into it with Bash (file, xxd, unzip -l …)."),
+        ("x", "[binary] ROOT/x is not text: binary data, 2.0 kB. Look into it with Bash (file, xxd, unzip -l …)."),
         ("sub", "[folder] sub is a folder; use Glob, or Bash with ls, to see what is in it."),
         ("pipe", "[not-a-file] pipe is a device, pipe or socket, not a file."),
         ("reedme.txt", "[not-found] No such file: ROOT/reedme.txt. Did you mean ROOT/README.txt?"),
@@ -101,7 +101,7 @@ async def test_symlink_is_known_by_its_target(desk: Any) -> None:
 )  # fmt: skip
 async def test_refused(desk: Any, path: str, expected: str) -> None:
     desk.file("bin", b"\x7fELF\0\0")
-    desk.file("noise", bytes(range(128, 256)) * 8 + bytes(range(1, 32)) * 32)
+    desk.file("x", bytes(range(128, 256)) * 8 + bytes(range(1, 32)) * 32)
     desk.file("README.txt", "x")
     desk.file("sub/x", "x")
     os.mkfifo(desk.root / "pipe")

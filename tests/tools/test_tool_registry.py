@@ -135,6 +135,7 @@ def test_builtin_tools_have_a_fixed_small_form() -> None:
             assert schema.get("description"), (one.spec.name, name)
 
 
+TAKES = "it takes file_path (required), word, how, spots"
 NAMES = ["Read", "Write", "Edit", "Bash", "TodoWrite", "Recall", "Compact"]
 
 
@@ -145,8 +146,8 @@ NAMES = ["Read", "Write", "Edit", "Bash", "TodoWrite", "Recall", "Compact"]
         ({"file_path": "a", "word": None, "spots": None}, None),
         ({}, 'missing "file_path" (a string)'),
         ({"file_path": None}, '"file_path" must be a string, not null'),
-        ({"path": "a"}, 'unknown argument "path" (did you mean "file_path"?); it takes file_path (required), word, how, spots'),
-        ({"file_path": "a", "zzz": 1}, 'unknown argument "zzz"; it takes file_path (required), word, how, spots'),
+        ({"path": "a"}, f'unknown argument "path" (did you mean "file_path"?); {TAKES}'),
+        ({"file_path": "a", "zzz": 1}, f'unknown argument "zzz"; {TAKES}'),
         ({"file_path": ["a"]}, '"file_path" must be a string, not ["a"]'),
         ({"file_path": "a", "how": "slowly"}, '"how" must be "fast" or "slow", not "slowly" (did you mean "slow"?)'),
         ({"file_path": "a", "spots": [{"x": "1"}, {"x": "one"}]}, '"spots[1].x" must be a whole number, not "one"'),

@@ -1,5 +1,6 @@
 """`Write`: new files, and whole replacements of what was seen."""
 
+import os
 from typing import Any
 
 import pytest
@@ -76,8 +77,8 @@ async def test_somebody_was_faster(desk: Any) -> None:
     ("path", "expected"),
     [
         ("sub", "[not-a-file] ROOT/sub is a folder."),
-        (".git/hooks/pre-commit", "[ignored-path] ROOT/.git/hooks/pre-commit lies in .git, which only version control may change; use git."),
-        ("sub/x/y", "[unwritable] ROOT/sub/x/y cannot be written: file exists. It is unchanged."),
+        (".git/x", "[ignored-path] ROOT/.git/x lies in .git, which only version control may change; use git."),
+        ("sub/x/y", "[unwritable] ROOT/sub/x/y cannot be written: not a directory. It is unchanged."),
     ],
 )  # fmt: skip
 async def test_refused(desk: Any, path: str, expected: str) -> None:
@@ -94,3 +95,19 @@ async def test_full_disk(desk: Any) -> None:
     desk.workspace.write = full
     text = await desk.call("Write", file_path="a", content="y")
     assert text == f"[unwritable] {desk.root}/a cannot be written: no space left on device. It is unchanged."
+
+
+async def test_R083_mode_and_link_are_kept(desk: Any) -> None:
+    path = desk.file("run.sh", "echo 1\n")
+    path.chmod(0o755)
+    os.symlink("run.sh", desk.root / "link")
+    await desk.call("Read", file_path="link")
+    await desk.call("Edit", file_path="link", old_string="1", new_string="2")
+    await desk.call("Write", file_path="link", content="echo 3\n")
+    assert path.read_text() == "echo 3\n"
+    assert path.stat().st_mode & 0o777 == 0o755
+    assert os.readlink(desk.root / "link") == "run.sh"
+    path.chmod(0o444)
+    text = await desk.call("Edit", file_path="run.sh", old_string="3", new_string="4")
+    assert text == f"[unwritable] {path} cannot be written: is read-only. It is unchanged."
+    assert path.stat().st_mode & 0o777 == 0o444

@@ -81,6 +81,9 @@ def ending(ended: Ended, options: ToolOptions, limit_s: float) -> str:
 
 def left_in(hands: Hands, ended: Ended) -> tuple[str, tuple[AnyEvent, ...]]:
     """A `cd` that the command ended with: a fact inside the roots, only a line outside."""
+    if ended.cause == "not_started" and hands.workspace.look(hands.cwd, "/").kind != "folder":
+        root = hands.workspace.roots[0]
+        return f"[the current folder is gone; it is now {said(root)}]", (CwdSet(root),)
     if not ended.cwd or ended.cwd == hands.cwd:
         return "", ()
     place = hands.workspace.look(ended.cwd, hands.cwd)

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 def nearest(word: str, names: Iterable[str]) -> str:
     """The one of `names` most like `word`, or '' when none is near. Case does not count; ties go to the first."""
-    best, best_score = "", 0.5
+    best, best_score = "", 0.49
     for name in names:
         score = likeness(word.lower(), name.lower())
         if score > best_score:

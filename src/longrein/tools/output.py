@@ -23,30 +23,37 @@ class Output:
         self._start = bytearray()
         self._tail = bytearray()
         self._writer: BlobWriter | None = None
+        self._spilled = False
         self.lost = ""
         """Why the rest of the output could not be kept (a full disk); '' when all was."""
 
     def write(self, data: bytes) -> None:
         """Take more output. Never raises: what cannot be kept is counted and said."""
         self.size_bytes += len(data)
-        if self._writer is None and self.size_bytes <= self._options.output_inline_bytes:
+        if not self._spilled and self.size_bytes <= self._options.output_inline_bytes:
             self._start += data
         else:
             self._spill(data)
         self._note(data)
 
     def _spill(self, data: bytes) -> None:
-        if self._writer is None:
-            self._writer = self._new_blob()
+        if not self._spilled:
+            self._spilled = True
             data = bytes(self._start) + data
             self._start = bytearray(data[: self._options.head_bytes + 1])
         self.lines += data.count(b"\n")
         self._keep_tail(data)
         try:
-            if not self.lost:
-                self._writer.write(data)
+            self._keep(data)
         except OSError as error:
             self.lost = error.strerror or str(error)
+
+    def _keep(self, data: bytes) -> None:
+        if self.lost:
+            return
+        if self._writer is None:
+            self._writer = self._new_blob()
+        self._writer.write(data)
 
     def _keep_tail(self, data: bytes) -> None:
         most = self._options.tail_bytes + 1
@@ -56,18 +63,25 @@ class Output:
 
     def parts(self, name: str, note: str) -> tuple[AnyPart, ...]:
         """The output as content, with `note` (how the command ended; may be empty) after it."""
-        if self._writer is None:
+        if not self._spilled:
             text = clean(bytes(self._start)).rstrip("\n")
             return (Text("\n".join(filter(None, (text, note))) or "(no output)"),)
-        lines = self.lines + (0 if self._tail.endswith(b"\n") else 1)
         head = clean(cut_head(bytes(self._start), self._options.head_bytes))
         tail = clean(cut_tail(bytes(self._tail), self._options.tail_bytes))
-        lost = f"[the output was not kept whole: {self.lost}]" if self.lost else ""
-        note = "\n".join(filter(None, (lost, note)))
-        document = Document(self._writer.finish(), "text/plain", self.size_bytes, name, lines, head, tail)
+        blob = self._finish()
+        if self.lost:
+            note = "\n".join(filter(None, (f"[the output was not kept whole: {self.lost}]", note)))
+        if not blob:
+            return (Text(f"{head}\n[…]\n{tail}\n{note}"),)
+        lines = self.lines + (0 if self._tail.endswith(b"\n") else 1)
+        document = Document(blob, "text/plain", self.size_bytes, name, lines, head, tail)
         return (document, Text(note)) if note else (document,)
 
-    def discard(self) -> None:
-        """Forget a blob that nobody will name."""
-        if self._writer is not None:
-            self._writer.discard()
+    def _finish(self) -> str:
+        if self._writer is None:
+            return ""
+        try:
+            return self._writer.finish()
+        except OSError as error:
+            self.lost = error.strerror or str(error)
+            return ""
