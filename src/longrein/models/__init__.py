@@ -1,7 +1,12 @@
 """Providers: a neutral request goes in, a stream of deltas comes out; one adapter per wire."""
 
+from longrein.models.catalog import Provider, known_models, known_provider, known_providers, look_up
+from longrein.models.cost import cost_usd
+from longrein.models.naming import family, wire_call_id
+from longrein.models.opening import open_model
 from longrein.models.port import (
     CallDelta,
+    Clock,
     Delta,
     Failure,
     Model,
@@ -11,15 +16,27 @@ from longrein.models.port import (
     TextDelta,
     ThinkingDelta,
 )
+from longrein.models.retry import pause_s
 
 __all__ = [
     "CallDelta",
+    "Clock",
     "Delta",
     "Failure",
     "Model",
     "ModelOptions",
+    "Provider",
     "ReadBlob",
     "Reply",
     "TextDelta",
     "ThinkingDelta",
+    "cost_usd",
+    "family",
+    "known_models",
+    "known_provider",
+    "known_providers",
+    "look_up",
+    "open_model",
+    "pause_s",
+    "wire_call_id",
 ]

@@ -119,6 +119,22 @@ class ModelOptions(msgspec.Struct, frozen=True):
     """Longest wait for a connection."""
     headers: tuple[tuple[str, str], ...] = ()
     """Extra headers."""
+    effort: str = ""
+    """How hard to think: `none`, `minimal`, `low`, `medium`, `high`, `max`; empty: as the provider does by default."""
+    proxy: str = ""
+    """URL of a proxy for `https` addresses, from `HTTPS_PROXY`; loopback never uses one."""
+
+
+class Clock(Protocol):
+    """The part of a clock that a model needs."""
+
+    def wall_us(self) -> int:
+        """Microseconds UTC: for a `Retry-After` date."""
+        ...
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait: for the delays of a scripted model."""
+        ...
 
 
 ReadBlob = Callable[[str], bytes]

@@ -1,0 +1,306 @@
+"""Anthropic Messages: `POST /v1/messages`, blocks inside alternating messages, cache marks where we say.
+
+The only wire whose cache is marked by hand: at the end of system and after the items that `Request.marks` names.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from longrein.context import Item, Request
+from longrein.events import Text, Thinking, ToolCall, ToolResult, ToolSpec, Usage
+from longrein.models.arguments import object_json
+from longrein.models.content import Pdf, Picture, Piece, Plain, encode_json
+from longrein.models.draft import Draft, Slot
+from longrein.models.failures import kind_of_error_event, limit_tokens
+from longrein.models.layout import Grammar, Memo
+from longrein.models.naming import wire_call_id, wire_tool_name
+from longrein.models.port import CallDelta, Delta, Failure, Reply, TextDelta, ThinkingDelta
+from longrein.models.wire import ERROR_CODES, Facing, head_of, listed, thinking_raw, with_path
+
+API_VERSION = "2023-06-01"
+"""The only version there is."""
+_MARK = b',"cache_control":{"type":"ephemeral"}}'
+_OPENING = {"user": b'{"role":"user","content":[', "assistant": b'{"role":"assistant","content":['}
+_STOPS = {
+    "end_turn": "end",
+    "stop_sequence": "end",
+    "pause_turn": "end",
+    "tool_use": "calls",
+    "max_tokens": "length",
+    "model_context_window_exceeded": "length",
+    "refusal": "refusal",
+}
+_NUMBERED_THINKING = (
+    "claude-3",
+    *("claude-opus-4-0", "claude-opus-4-1", "claude-opus-4-2", "claude-opus-4-5"),
+    *("claude-sonnet-4-0", "claude-sonnet-4-2", "claude-sonnet-4-5", "claude-haiku-4-5"),
+)
+EFFORT_TOKENS = {"minimal": 1_024, "low": 2_048, "medium": 8_192, "high": 24_576, "max": 49_152}
+"""Thinking budgets of models that take a number."""
+
+
+class Anthropic:
+    """The wire `anthropic`."""
+
+    name = "anthropic"
+
+    def __init__(self, facing: Facing) -> None:
+        self.facing = facing
+        self.grammar = Grammar(self._encode, _side, _lay)
+
+    def url(self, base_url: str) -> str:
+        """The Messages address."""
+        return with_path(base_url, "/v1", "/messages")
+
+    def headers(self, api_key: str) -> dict[str, str]:
+        """Version and key."""
+        return {"anthropic-version": API_VERSION} | ({"x-api-key": api_key} if api_key else {})
+
+    def body(self, request: Request, memo: Memo) -> bytes:
+        """The request. Law 2: what stands between the brackets, marks aside, is a prefix of the next one."""
+        head = head_of(memo, request, lambda: self._head(request))
+        chunks = memo.chunks(request.items)
+        marked = _marked(request, chunks)
+        limit = request.max_output_tokens
+        start = b'{"max_tokens":%d%b,%b,"messages":[' % (limit, self._thinking(limit), head)
+        if memo.first_side == "assistant":  # only after a rewind or a digest; a conversation must begin with the user
+            start += b'{"role":"user","content":[{"type":"text","text":"(continued)"}]},'
+        return b"".join((start, *marked, memo.closing, b"]}"))
+
+    def reading(self) -> "AnthropicReading":
+        """Reads one answer."""
+        return AnthropicReading(self.facing)
+
+    def _thinking(self, limit: int) -> bytes:
+        effort = self.facing.effort
+        if not effort or effort == "none" or limit <= 2 * EFFORT_TOKENS["minimal"]:
+            return b""
+        if takes_adaptive_thinking(self.facing.model):
+            return b',"thinking":{"type":"adaptive"},"output_config":{"effort":%b}' % encode_json(effort)
+        budget = min(EFFORT_TOKENS.get(effort, EFFORT_TOKENS["medium"]), limit // 2)
+        return b',"thinking":{"type":"enabled","budget_tokens":%d}' % budget
+
+    def _head(self, request: Request) -> bytes:
+        prefix = request.prefix
+        head = b'"model":%b,"stream":true' % encode_json(self.facing.model)
+        tools = [encode_json(_tool(tool)) for tool in prefix.tools]
+        if prefix.system.strip():
+            system = encode_json({"type": "text", "text": prefix.system})
+            head += b',"system":[%b]' % (system[:-1] + _MARK)
+        elif tools:
+            tools[-1] = tools[-1][:-1] + _MARK
+        return head + (b',"tools":[%b]' % b",".join(tools) if tools else b"")
+
+    def _encode(self, item: Item) -> bytes:
+        match item.part:
+            case ToolCall() as call:
+                return b'{"type":"tool_use","id":%b,"name":%b,"input":%b}' % (
+                    encode_json(wire_call_id(call.id)),
+                    encode_json(wire_tool_name(call.name)),
+                    object_json(call),
+                )
+            case Thinking():
+                return thinking_raw(self.facing, item)
+            case ToolResult() as result:
+                return self._result(item, result)
+            case Text(text) if item.mine:
+                return encode_json({"type": "text", "text": text}) if text.strip() else b""
+            case _:
+                return b",".join(encode_json(_block(piece)) for piece in self.facing.pieces(item, pdf=True))
+
+    def _result(self, item: Item, result: ToolResult) -> bytes:
+        pieces = self.facing.pieces(item, pdf=True)
+        fields: dict[str, object] = {"type": "tool_result", "tool_use_id": wire_call_id(result.call)}
+        if len(pieces) == 1 and isinstance(pieces[0], Plain):
+            fields["content"] = pieces[0].text
+        elif pieces:
+            fields["content"] = [_block(p) for p in pieces if not isinstance(p, Plain) or p.text.strip()]
+        if result.status != "ok":
+            fields["is_error"] = True
+        return encode_json(fields)
+
+
+def takes_adaptive_thinking(model: str) -> bool:
+    """Whether the model decides itself how much to think (Claude 4.6 and later) instead of taking a token number."""
+    name = model.rsplit("/", 1)[-1]
+    return name.startswith("claude-") and not name.startswith(_NUMBERED_THINKING)
+
+
+def _tool(tool: ToolSpec) -> dict[str, object]:
+    return {"name": tool.name, "description": tool.description, "input_schema": tool.schema}
+
+
+def _block(piece: Piece) -> dict[str, object]:
+    match piece:
+        case Plain(text):
+            return {"type": "text", "text": text if text.strip() else "(empty)"}
+        case Picture(media, base64):
+            return {"type": "image", "source": {"type": "base64", "media_type": media, "data": base64}}
+        case Pdf(name, base64):
+            source = {"type": "base64", "media_type": "application/pdf", "data": base64}
+            return {"type": "document", "source": source, "title": name}
+
+
+def _side(item: Item) -> str:
+    return "assistant" if item.mine else "user"
+
+
+def _lay(side: str, fragments: Sequence[bytes]) -> tuple[list[bytes], bytes]:
+    return listed(_OPENING[side], fragments), b"]}"
+
+
+def _marked(request: Request, chunks: list[bytes]) -> list[bytes]:
+    """`chunks` with cache marks; a mark on what cannot carry one (thinking, nothing) moves to the block before."""
+    marked = list(chunks)
+    for mark in request.marks:
+        for at in range(min(mark, len(request.items) - 1), -1, -1):
+            fragment = chunks[2 * at + 1]
+            if fragment and request.items[at].kind != "thinking":
+                marked[2 * at + 1] = fragment[:-1] + _MARK
+                break
+    return marked
+
+
+# --- the answer --------------------------------------------------------------------------------------------------
+
+
+class _Part(msgspec.Struct, gc=False):
+    type: str = ""
+    text: str | None = None
+    thinking: str | None = None
+    signature: str | None = None
+    partial_json: str | None = None
+    stop_reason: str | None = None
+    id: str | None = None
+    name: str | None = None
+    data: str | None = None
+    input: msgspec.Raw = msgspec.Raw(b"")
+
+
+class _Usage(msgspec.Struct, gc=False):
+    input_tokens: int | None = None
+    cache_creation_input_tokens: int | None = None
+    cache_read_input_tokens: int | None = None
+    output_tokens: int | None = None
+
+
+class _Message(msgspec.Struct):
+    model: str | None = None
+    usage: _Usage | None = None
+    stop_reason: str | None = None
+
+
+class _Error(msgspec.Struct):
+    type: str | None = None
+    message: str | None = None
+
+
+class _Event(msgspec.Struct):
+    type: str = ""
+    index: int = 0
+    delta: _Part | None = None
+    content_block: _Part | None = None
+    message: _Message | None = None
+    usage: _Usage | None = None
+    error: _Error | None = None
+
+
+_decode = msgspec.json.Decoder(_Event).decode
+
+
+class AnthropicReading:
+    """Reads one streamed message."""
+
+    def __init__(self, facing: Facing) -> None:
+        self.draft = Draft()
+        self.done = False
+        self.failed: Failure | None = None
+        self._facing = facing
+        self._slots: dict[int, Slot] = {}
+
+    def take(self, payload: bytes, out: list[Delta]) -> None:
+        """One event."""
+        event = _decode(payload)
+        if event.type == "content_block_delta" and event.delta is not None:
+            self._grow(event.index, event.delta, out)
+        elif event.type == "content_block_start" and event.content_block is not None:
+            self._open(event.index, event.content_block, out)
+        elif event.type == "content_block_stop":
+            self._shut(event.index)
+        elif event.type == "message_start" and event.message is not None:
+            self._use(event.message.usage)
+            self.draft.model = event.message.model or ""
+        elif event.type == "message_delta":
+            self._use(event.usage)
+            if event.delta is not None and event.delta.stop_reason:
+                self.draft.stop = _STOPS.get(event.delta.stop_reason, "end")
+        elif event.type == "message_stop":
+            self.done = True
+        elif event.error is not None:
+            self._fail(event.error)
+
+    def finish(self) -> Reply | Failure:
+        """The reply."""
+        return self.draft.finish("anthropic", self._facing.model)
+
+    def _grow(self, index: int, delta: _Part, out: list[Delta]) -> None:
+        slot = self._slots.get(index) or self._slot(index, delta)
+        if delta.text:
+            slot.grown.append(delta.text)
+            out.append(TextDelta(delta.text))
+        elif delta.partial_json:
+            slot.grown.append(delta.partial_json)
+            out.append(CallDelta(slot.call, json=delta.partial_json))
+        elif delta.thinking:
+            slot.grown.append(delta.thinking)
+            out.append(ThinkingDelta(delta.thinking))
+        if delta.signature:
+            slot.sign += delta.signature
+
+    def _slot(self, index: int, delta: _Part) -> Slot:
+        """A slot for a block whose start never came."""
+        kind = "call" if delta.partial_json else "thinking" if delta.thinking or delta.signature else "text"
+        self._slots[index] = slot = self.draft.open(kind)
+        return slot
+
+    def _open(self, index: int, block: _Part, out: list[Delta]) -> None:
+        if block.type == "tool_use":
+            self._slots[index] = slot = self.draft.open("call", name=block.name or "")
+            slot.raw = encode_json({"type": "tool_use", "id": block.id or ""}).decode()
+            whole = bytes(block.input)
+            slot.sign = whole.decode() if whole not in (b"", b"{}", b"null") else ""  # sent whole, without deltas
+            out.append(CallDelta(slot.call, block.name or ""))
+        elif block.type == "redacted_thinking":
+            self._slots[index] = slot = self.draft.open("thinking")
+            slot.raw = encode_json({"type": "redacted_thinking", "data": block.data or ""}).decode()
+        else:
+            self._slots[index] = self.draft.open("thinking" if block.type == "thinking" else "text")
+            self._grow(index, block, out)
+
+    def _shut(self, index: int) -> None:
+        slot = self._slots.get(index)
+        if slot is None:
+            return
+        if slot.kind == "call" and not slot.grown and slot.sign:
+            slot.grown.append(slot.sign)
+        elif slot.kind == "thinking" and slot.sign:
+            fields = {"type": "thinking", "thinking": slot.text, "signature": slot.sign}
+            slot.raw = encode_json(fields).decode()
+
+    def _use(self, usage: _Usage | None) -> None:
+        if usage is None:
+            return
+        was = self.draft.usage
+        self.draft.usage = Usage(
+            was.input_tokens if usage.input_tokens is None else usage.input_tokens,
+            was.cache_read_tokens if usage.cache_read_input_tokens is None else usage.cache_read_input_tokens,
+            was.cache_write_tokens if usage.cache_creation_input_tokens is None else usage.cache_creation_input_tokens,
+            was.output_tokens if usage.output_tokens is None else usage.output_tokens,
+        )
+
+    def _fail(self, error: _Error) -> None:
+        code, text = error.type or "", error.message or ""
+        kind = kind_of_error_event(str(ERROR_CODES.get(code, code)), text)
+        failure = self.draft.failure(kind, text or code or "the provider broke off", ERROR_CODES.get(code, 0))
+        self.failed = msgspec.structs.replace(failure, limit_tokens=limit_tokens(text) if kind == "overflow" else 0)

@@ -1,0 +1,265 @@
+"""Reading a Chat Completions stream, as OpenAI and those who imitate it write it.
+
+Terminal event is `data: [DONE]`. `finish_reason` alone is not enough: the stream may be cut before the usage.
+"""
+
+from typing import Any
+
+import msgspec
+
+from longrein.events import Usage
+from longrein.models.arguments import read_arguments
+from longrein.models.content import encode_json
+from longrein.models.draft import Draft, Slot
+from longrein.models.failures import error_text, kind_of_error_event, limit_tokens
+from longrein.models.port import CallDelta, Delta, Failure, Reply, TextDelta, ThinkingDelta
+
+_STOPS = {
+    "stop": "end",
+    "eos": "end",
+    "tool_calls": "calls",
+    "function_call": "calls",
+    "length": "length",
+    "max_tokens": "length",
+    "model_length": "length",
+    "content_filter": "refusal",
+    "sensitive": "refusal",
+    "refusal": "refusal",
+}
+_BROKEN = {"error": "server", "network_error": "server", "insufficient_system_resource": "overload"}
+
+
+class _Function(msgspec.Struct, gc=False):
+    name: str | None = None
+    arguments: str | dict[str, Any] | None = None
+
+
+class _Call(msgspec.Struct):
+    index: int | None = None
+    id: str | None = None
+    function: _Function | None = None
+    extra_content: dict[str, Any] | None = None
+
+
+class _Chunk(msgspec.Struct):
+    type: str = ""
+    text: str | None = None
+    thinking: "list[_Chunk] | str | None" = None
+
+
+class _Delta(msgspec.Struct):
+    content: str | list[_Chunk] | None = None
+    reasoning_content: str | None = None
+    reasoning: str | None = None
+    reasoning_details: list[dict[str, Any]] | None = None
+    tool_calls: list[_Call] | None = None
+    refusal: str | None = None
+
+
+class _Choice(msgspec.Struct):
+    delta: _Delta | None = None
+    message: _Delta | None = None
+    finish_reason: str | None = None
+
+
+class _InputDetails(msgspec.Struct):
+    cached_tokens: int | None = None
+    cache_write_tokens: int | None = None
+
+
+class _OutputDetails(msgspec.Struct):
+    reasoning_tokens: int | None = None
+
+
+class _Usage(msgspec.Struct):
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    total_tokens: int | None = None
+    prompt_tokens_details: _InputDetails | None = None
+    completion_tokens_details: _OutputDetails | None = None
+    prompt_cache_hit_tokens: int | None = None
+    cached_tokens: int | None = None
+
+
+class _Event(msgspec.Struct):
+    choices: list[_Choice] | None = None
+    usage: _Usage | None = None
+    model: str | None = None
+    error: msgspec.Raw = msgspec.Raw(b"")
+
+
+_decode = msgspec.json.Decoder(_Event).decode
+
+
+def usage_of(usage: _Usage) -> Usage:
+    """The four kinds apart. Some count reasoning beside the completion: their total gives them away."""
+    given, written = usage.prompt_tokens or 0, usage.completion_tokens or 0
+    details = usage.prompt_tokens_details or _InputDetails()
+    read = details.cached_tokens or usage.prompt_cache_hit_tokens or usage.cached_tokens or 0
+    cached = details.cache_write_tokens or 0
+    thought = (usage.completion_tokens_details or _OutputDetails()).reasoning_tokens or 0
+    if thought and usage.total_tokens == given + written + thought:
+        written += thought
+    return Usage(max(0, given - read - cached), read, cached, written, thought)
+
+
+class ChatReading:
+    """Reads one streamed completion."""
+
+    def __init__(self, model: str, says_done: bool = True) -> None:
+        self.draft = Draft()
+        self.done = False
+        self.failed: Failure | None = None
+        self._model = model
+        self._says_done = says_done
+        self._text: Slot | None = None
+        self._thinking: Slot | None = None
+        self._calls: list[tuple[int | None, str, Slot]] = []
+        self._details: list[dict[str, Any]] = []
+
+    def take(self, payload: bytes, out: list[Delta]) -> None:
+        """One chunk."""
+        if payload == b"[DONE]":
+            self.done = True
+            return
+        event = _decode(payload)
+        if event.choices:
+            choice = event.choices[0]
+            delta = choice.delta or choice.message
+            if delta is not None:
+                self._grow(delta, out)
+            if choice.finish_reason:
+                self._stop(choice.finish_reason)
+            if event.model and not self.draft.model:
+                self.draft.model = event.model
+        if event.usage is not None and event.usage.prompt_tokens is not None:
+            self.draft.usage = usage_of(event.usage)
+        if event.error and bytes(event.error) != b"null":
+            self._fail(bytes(event.error))
+
+    def finish(self) -> Reply | Failure:
+        """The reply. A stream that ended with `[DONE]` but never said why was cut on the way to the server."""
+        if not self.draft.stop and not self.draft.slots:
+            return self.draft.failure("empty", "the model gave an empty answer")
+        if self._thinking is not None and (self._details or self._thinking.name):
+            fields: dict[str, Any] = {self._thinking.name: self._thinking.text} if self._thinking.name else {}
+            if self._details:
+                fields = {"reasoning_details": self._details}
+            self._thinking.raw = encode_json(fields).decode()
+        return self.draft.finish("openai-chat", self._model)
+
+    def _grow(self, delta: _Delta, out: list[Delta]) -> None:
+        content = delta.content
+        if content:
+            if isinstance(content, str):
+                self._say(content, out)
+            else:
+                self._chunks(content, out)
+        if delta.reasoning_content:
+            self._think("reasoning_content", delta.reasoning_content, out)
+        elif delta.reasoning:
+            self._think("reasoning", delta.reasoning, out)
+        if delta.reasoning_details:
+            self._detail(delta.reasoning_details)
+        if delta.tool_calls:
+            for call in delta.tool_calls:
+                self._call(call, out)
+        if delta.refusal:
+            self._say(delta.refusal, out)
+            self.draft.stop = "refusal"
+
+    def _say(self, text: str, out: list[Delta]) -> None:
+        if self._text is None:
+            self._text = self.draft.open("text")
+        self._text.grown.append(text)
+        out.append(TextDelta(text))
+
+    def _think(self, field: str, text: str, out: list[Delta]) -> None:
+        if self._thinking is None:
+            self._thinking = self.draft.open("thinking", name=field)
+        self._thinking.grown.append(text)
+        out.append(ThinkingDelta(text))
+
+    def _chunks(self, chunks: list[_Chunk], out: list[Delta]) -> None:
+        """Mistral's reasoning models write content as a list."""
+        for chunk in chunks:
+            if chunk.text:
+                self._say(chunk.text, out)
+            inner = chunk.thinking
+            for text in [inner] if isinstance(inner, str) else [c.text for c in inner or ()]:
+                if text:
+                    self._think("", text, out)
+
+    def _detail(self, details: list[dict[str, Any]]) -> None:
+        """Blocks of reasoning in pieces: those of one kind and index are one."""
+        if self._thinking is None:
+            self._thinking = self.draft.open("thinking", name="reasoning")
+        for new in details:
+            old = self._details[-1] if self._details else None
+            if old is None or (old.get("type"), old.get("index")) != (new.get("type"), new.get("index")):
+                self._details.append(dict(new))
+                continue
+            for key, value in new.items():
+                joins = key in ("text", "summary", "data") and isinstance(value, str) and isinstance(old.get(key), str)
+                if joins:
+                    old[key] += value
+                elif value is not None:
+                    old[key] = value
+
+    def _call(self, call: _Call, out: list[Delta]) -> None:
+        function = call.function or _Function()
+        given = function.arguments
+        text = given if isinstance(given, str) else encode_json(given).decode() if given else ""
+        slot = self._slot(call, function.name or "", text)
+        fresh = not slot.name and bool(function.name)
+        if fresh:
+            slot.name = function.name or ""
+        if call.id or call.extra_content:
+            self._keep(slot, call)
+        if text:
+            slot.grown.append(text)
+        if fresh or text:
+            out.append(CallDelta(slot.call, slot.name if fresh else "", text))
+
+    def _slot(self, call: _Call, name: str, text: str) -> Slot:
+        """The call that a piece belongs to. Servers leave out the index, the id or both, or number all calls 0."""
+        known = [(id_, slot) for index, id_, slot in self._calls if call.index is None or index == call.index]
+        if known:
+            id_, slot = known[-1]
+            other_id = bool(call.id and id_ and call.id != id_)
+            again = bool(name and text and slot.grown) and read_arguments(slot.text) is not None
+            if not (name and (other_id or again)):
+                return slot
+        slot = self.draft.open("call")
+        self._calls.append((call.index, call.id or "", slot))
+        return slot
+
+    def _keep(self, slot: Slot, call: _Call) -> None:
+        fields: dict[str, Any] = {"id": call.id} if call.id else {}
+        if call.extra_content:
+            fields["extra_content"] = call.extra_content
+        if not slot.raw or call.extra_content:
+            slot.raw = encode_json(fields).decode()
+
+    def _stop(self, reason: str) -> None:
+        if reason in _BROKEN:
+            self.failed = self.draft.failure(_BROKEN[reason], f"the provider broke off: {reason}")
+        elif self.draft.stop != "refusal":
+            self.draft.stop = _STOPS.get(reason, "end")
+        if not self._says_done:
+            self.done = True
+
+    def _fail(self, raw: bytes) -> None:
+        text = raw.decode("utf-8", "replace")
+        code = _code_of(raw)
+        kind = kind_of_error_event(code, text)
+        status = int(code) if code.isdecimal() and len(code) == 3 else 0
+        failure = self.draft.failure(kind, error_text(f'{{"error":{text}}}') or "the provider broke off", status)
+        self.failed = msgspec.structs.replace(failure, limit_tokens=limit_tokens(text) if kind == "overflow" else 0)
+
+
+def _code_of(raw: bytes) -> str:
+    value = msgspec.json.decode(raw)
+    if not isinstance(value, dict):
+        return ""
+    return str(value.get("code") or value.get("status") or value.get("type") or "")

@@ -1,0 +1,217 @@
+"""Failures of the outside world as data: the status decides before the text does.
+
+A 429 is never an overflow, whatever its text says, and a 400 is one only by a spelling in the table below.
+"""
+
+import re
+
+import msgspec
+
+from longrein.models.port import Failure
+
+MESSAGE_CHARS_MAX = 500
+"""What is kept of a provider's explanation."""
+
+OVERFLOW_SPELLINGS: tuple[tuple[str, str], ...] = (
+    ("Anthropic", r"prompt is too long"),
+    ("Anthropic, with the output limit", r"exceed(s)? (the )?context (limit|window|length)"),
+    ("Anthropic, bytes", r"request_too_large|request exceeds the maximum size"),
+    ("OpenAI", r"context_length_exceeded|maximum context length"),
+    ("OpenAI Responses", r"exceeds the context window|exceeds? the model'?s? context"),
+    ("OpenAI, one string", r"string_above_max_length|string too long"),
+    ("Gemini", r"input token count.{0,40}exceeds the maximum"),
+    ("Gemini, old", r"exceeds the maximum number of tokens|exceeds the max(imum)? tokens"),
+    ("xAI", r"maximum prompt length is"),
+    ("Groq", r"reduce the length of the messages"),
+    ("OpenRouter", r"endpoint'?s? maximum context|is \d[\d,]* tokens.{0,60}requested about"),
+    ("GitHub Copilot", r"prompt token count of [\d,]+ exceeds the limit"),
+    ("Mistral", r"too large for model with .{0,20}maximum context|tokens? .{0,40}too large for model"),
+    ("Moonshot", r"exceeded model token limit"),
+    ("MiniMax", r"context window exceeds limit"),
+    ("Amazon Bedrock", r"input is too long|too many input tokens"),
+    ("Together, vLLM", r"(inputs|input) (tokens )?\+ ?`?max_new_tokens`? must be|longer than the maximum model length"),
+    ("llama.cpp", r"exceed_context_size|exceeds? the available context size"),
+    ("LM Studio", r"greater than the context length|context length of only|context overflow"),
+    ("Ollama", r"prompt too long; exceeded|exceeded max context length|input length exceeds"),
+    ("DeepSeek, Qwen", r"range of input length should be|max(imum)? (input|message) (length|tokens) "),
+    ("Z.ai", r"model_context_window_exceeded|prompt exceeds max length"),
+    ("Cohere", r"too many tokens"),
+    ("Cerebras", r"please reduce (the length|your prompt)|token limit exceeded|exceeds? .{0,20}token limit"),
+    ("any", r"context (window|length|size) .{0,20}exceeded|exceeded .{0,30}context (window|length|size)"),
+)
+"""Who says it, and what an error of status 400, 413 or 422 says when the request does not fit the window."""
+
+_BILLING = (
+    r"insufficient_quota|credit balance|billing|exceeded your current quota|out of credits|"
+    r"insufficient (balance|funds|credits)|payment|spend(ing)? limit|arrears"
+)
+_OVERLOAD = (
+    r"overloaded|at capacity|over capacity|no available (capacity|workers|server)|model is (busy|loading)|high demand"
+)
+_POLICY = (
+    r"content_policy|content_filter|content management policy|usage polic|responsible ai|safety (system|filter)|"
+    r"data_inspection_failed|prohibited_content|moderation"
+)
+_LIMIT = (
+    r"(?:maximum context length (?:is|of)|maximum prompt length is|> ?|limit of|maximum number of tokens allowed \(|"
+    r"available context size \(|context (?:window|length|size|limit)[^0-9]{0,25}|token limit[^0-9]{0,12}|"
+    r"maximum (?:of )?(?:\w+ ){0,3}|to be within \[1, |n_ctx\"?: ?)([\d,_]{4,12})"
+)
+
+_patterns: dict[str, re.Pattern[str]] = {}
+
+
+def _find(pattern: str, text: str) -> re.Match[str] | None:
+    """Compiled on first use: a session without errors never pays for the table."""
+    if pattern not in _patterns:
+        _patterns[pattern] = re.compile(pattern, re.IGNORECASE | re.DOTALL)
+    return _patterns[pattern].search(text)
+
+
+class Headers(msgspec.Struct, frozen=True):
+    """The response headers that matter here, as received; empty when absent."""
+
+    retry_after: str = ""
+    retry_after_ms: str = ""
+    date: str = ""
+    """The server's own clock: against it a `Retry-After` date is read, so a wrong clock here does no harm."""
+
+
+def failure_of_status(status: int, body: str, headers: Headers, wall_s: float) -> Failure:
+    """What an answer with an error status means. `wall_s` is the time now, in seconds UTC."""
+    message = error_text(body) or f"HTTP {status}"
+    kind = kind_of(status, body)
+    limit = limit_tokens(body) if kind == "overflow" else 0
+    return Failure(kind, _with_hint(kind, status, message), status, retry_after_s(headers, wall_s), limit)
+
+
+def kind_of(status: int, text: str) -> str:
+    """The `FailureKind` of an error status; its text only refines what the status says."""
+    if status == 429:
+        return "billing" if _find(_BILLING, text) else "rate"
+    if status in (529, 503):
+        return "overload"
+    if status == 402:
+        return "billing"
+    if status in (401, 403):
+        return "refused" if _find(_POLICY, text) else "auth"
+    if status >= 500:
+        return "overload" if _find(_OVERLOAD, text) else "overflow" if _is_overflow(text) else "server"
+    if status in (408, 409, 425):
+        return "server"
+    return _of_request(status, text)
+
+
+def _of_request(status: int, text: str) -> str:
+    if status in (400, 413, 422) and _is_overflow(text):
+        return "overflow"
+    if status == 413 or (status == 400 and not error_text(text)):
+        return "overflow"  # Cerebras and several proxies send no body at all when the prompt is too long
+    if status == 400 and _find(_BILLING, text):
+        return "billing"
+    if status == 400 and _find(r"api[ _]key (not valid|is invalid|not found)|invalid api[ _]key|API_KEY_INVALID", text):
+        return "auth"
+    return "refused" if _find(_POLICY, text) else "invalid"
+
+
+def kind_of_error_event(code: str, text: str) -> str:
+    """The `FailureKind` of an error that arrives in mid-stream, with a word or a number in place of a status."""
+    if code.isdecimal() and 400 <= int(code) < 600:
+        return kind_of(int(code), text)
+    both = f"{code} {text}"
+    for pattern, kind in (
+        (_BILLING, "billing"),
+        (_OVERLOAD, "overload"),
+        (r"rate.?limit|too many requests|RESOURCE_EXHAUSTED", "rate"),
+        (r"authentication|permission|unauthorized|invalid.api.key", "auth"),
+        (_POLICY, "refused"),
+    ):
+        if _find(pattern, both):
+            return kind
+    if _is_overflow(both):
+        return "overflow"
+    return "invalid" if _find(r"invalid_request|invalid_prompt|INVALID_ARGUMENT|not_found_error", both) else "server"
+
+
+def _is_overflow(text: str) -> bool:
+    return any(_find(pattern, text) for _, pattern in OVERFLOW_SPELLINGS)
+
+
+def limit_tokens(text: str) -> int:
+    """The window an overflow error names; 0 when it names none that could be one."""
+    found = _find(_LIMIT, text)
+    value = int(found[1].replace(",", "").replace("_", "") or 0) if found else 0
+    return value if 1_000 <= value <= 100_000_000 else 0
+
+
+def error_text(body: str) -> str:
+    """The one line an error body has for a person; the body itself when it is no JSON."""
+    try:
+        value = msgspec.json.decode(body)
+    except (msgspec.DecodeError, RecursionError):
+        return _line(re.sub(r"<[^>]{0,400}>", " ", body))
+    return _line(_said(value))
+
+
+def _said(value: object) -> str:
+    if isinstance(value, list):
+        return _said(value[0]) if value else ""
+    if not isinstance(value, dict):
+        return value if isinstance(value, str) else ""
+    for key in ("error", "message", "detail", "error_description", "msg", "title"):
+        inner = value.get(key)
+        if inner and (said := _said(inner)):
+            return _with_raw(said, value)
+    return ""
+
+
+def _with_raw(said: str, value: dict[str, object]) -> str:
+    """OpenRouter wraps what the real provider said one level deeper."""
+    metadata = value.get("metadata")
+    raw = metadata.get("raw") if isinstance(metadata, dict) else None
+    return f"{said}: {error_text(raw)}" if isinstance(raw, str) and raw else said
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split())[:MESSAGE_CHARS_MAX]
+
+
+def _with_hint(kind: str, status: int, message: str) -> str:
+    match kind:
+        case "auth":
+            return f"the provider refused the key (HTTP {status}: {message}); check the key or use another provider"
+        case "billing":
+            return f"the provider wants money first (HTTP {status}: {message}); top up the account or use another model"
+        case _:
+            return f"{message} (HTTP {status})" if str(status) not in message else message
+
+
+def retry_after_s(headers: Headers, wall_s: float) -> float:
+    """Seconds the provider asks us to wait, spelled as milliseconds, as seconds or as a date. Negative: it does not."""
+    if (ms := _number(headers.retry_after_ms)) >= 0:
+        return ms / 1000
+    if (seconds := _number(headers.retry_after)) >= 0:
+        return seconds
+    until = _date_s(headers.retry_after)
+    if until is None:
+        return -1.0
+    return max(0.0, until - (_date_s(headers.date) or wall_s))
+
+
+def _number(text: str) -> float:
+    try:
+        value = float(text.strip().removesuffix("s"))
+    except ValueError:
+        return -1.0
+    return value if 0 <= value < 1e9 else -1.0
+
+
+def _date_s(text: str) -> float | None:
+    if not text:
+        return None
+    from email.utils import parsedate_to_datetime
+
+    try:
+        return parsedate_to_datetime(text).timestamp()
+    except (ValueError, OverflowError):
+        return None

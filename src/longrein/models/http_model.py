@@ -1,0 +1,267 @@
+"""A model behind HTTP: one connection pool, one request at a time or several, every failure a value.
+
+`httpx2` is imported by the first use; `warm` does that, and builds the pool, beside whatever else a start has to do.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+import msgspec
+
+from longrein.context import Budget, Request
+from longrein.models.failures import Headers, failure_of_status
+from longrein.models.layout import Memos
+from longrein.models.loose_json import loosened
+from longrein.models.port import Clock, Delta, Failure, ModelOptions, Reply
+from longrein.models.sse import Splitter
+from longrein.models.wire import Reading, Wire
+
+FIRST_BYTE_IDLES = 5.0
+"""The first byte may take this many idle limits: a local server reads the whole prompt before it answers."""
+HEARTBEAT_IDLES = 5.0
+"""A stream that sends only comments and pings is given up after this many idle limits."""
+KEEPALIVE_S = 90.0
+"""An idle connection is kept this long; a tool may run meanwhile."""
+DRAIN_S = 0.25
+"""After the last event the stream's end is awaited this long, so that the connection can be used again."""
+ERROR_BYTES_MAX = 64_000
+"""Read of an error's body."""
+
+
+class HttpModel:
+    """A `Model` that speaks one wire over HTTP."""
+
+    def __init__(self, wire: Wire, options: ModelOptions, budget: Budget, clock: Clock) -> None:
+        self.name = f"{options.provider}/{options.model}"
+        self.provider = options.provider
+        self.model = options.model
+        self.wire = wire.name
+        self.budget = budget
+        self._wire = wire
+        self._options = options
+        self._clock = clock
+        self._memos = Memos(wire.grammar)
+        self._client: Any = None
+        self._url = wire.url(options.base_url)
+        self._unsigned_ends = 0
+
+    def warm(self) -> None:
+        """Import the HTTP client and build the pool. No socket is opened."""
+        if self._client is None:
+            self._client = open_client(self._options)
+
+    async def aclose(self) -> None:
+        """Close idle connections."""
+        client, self._client = self._client, None
+        if client is not None:
+            await client.aclose()
+
+    def blocks(self, request: Request) -> list[bytes]:
+        """The items of `request` as this wire encodes them, one fragment each: what law 2 compares."""
+        memo = self._memos.of(request.session)
+        return [memo.fragment(item) for item in request.items]
+
+    def body(self, request: Request) -> bytes:
+        """The exact bytes that `stream` sends for `request`."""
+        return self._wire.body(request, self._memos.of(request.session))
+
+    async def stream(self, request: Request) -> AsyncIterator[Sequence[Delta]]:
+        """See `Model.stream`."""
+        if problem := header_problem(self._options):
+            yield [Failure("auth", problem)]
+            return
+        self.warm()
+        import httpx2
+
+        response = None
+        try:
+            response = await self._send(self.body(request))
+            if response.status_code != 200:
+                yield [await self._refusal(response)]
+                return
+            reading = self._wire.reading()
+            try:
+                async for batch in self._read(response, reading):
+                    yield batch
+            except httpx2.HTTPError as error:
+                yield [cut(reading, error)]
+        except httpx2.HTTPError as error:
+            yield [never_answered(error, self._url)]
+        except httpx2.InvalidURL as error:
+            yield [Failure("invalid", f"the address {self._url} is not valid: {error}")]
+        finally:
+            if response is not None:
+                await response.aclose()
+
+    async def _send(self, body: bytes) -> Any:
+        client, options = self._client, self._options
+        first_s = options.idle_timeout_s * FIRST_BYTE_IDLES
+        timeout = {"connect": options.connect_timeout_s, "read": first_s, "write": first_s, "pool": first_s}
+        headers = {"content-type": "application/json", **self._wire.headers(options.api_key), **dict(options.headers)}
+        request = client.build_request(
+            "POST", self._url, content=body, headers=headers, extensions={"timeout": timeout}
+        )
+        response = await client.send(request, stream=True)
+        timeout["read"] = options.idle_timeout_s  # from here on it is the longest silence between two reads
+        return response
+
+    async def _refusal(self, response: Any) -> Failure:
+        body = b""
+        async for chunk in response.aiter_bytes():
+            body += chunk
+            if len(body) > ERROR_BYTES_MAX:
+                break
+        headers = _headers(response)
+        return failure_of_status(
+            response.status_code, body.decode("utf-8", "replace"), headers, self._clock.wall_us() / 1e6
+        )
+
+    async def _read(self, response: Any, reading: Reading) -> AsyncIterator[list[Delta]]:
+        splitter = Splitter()
+        now = asyncio.get_running_loop().time
+        patience_s = self._options.idle_timeout_s * HEARTBEAT_IDLES
+        last_event = now()
+        encoded = "content-encoding" in response.headers
+        async for chunk in response.aiter_bytes() if encoded else response.stream:
+            payloads = splitter.feed(chunk)
+            if payloads:
+                last_event = now()
+            elif now() - last_event > patience_s:
+                yield [stalled(reading, patience_s)]
+                return
+            batch, final = take(reading, payloads)
+            if final is not None:
+                batch.append(final)
+                self._unsigned_ends = 0
+            if batch:
+                yield batch
+            if final is not None:
+                await _drain(response)
+                return
+        yield self._ended(reading, splitter.flush())
+
+    def _ended(self, reading: Reading, payloads: list[bytes]) -> list[Delta]:
+        """The stream is over and its terminal event was not seen, unless it is what was left."""
+        batch, final = take(reading, payloads)
+        if final is None and reading.draft.stop and self.wire == "openai-chat":
+            # Some servers never send `[DONE]`. One that twice in a row says why it stopped and then ends is such a one.
+            self._unsigned_ends += 1
+            if self._unsigned_ends >= 2:
+                final = reading.finish()
+        batch.append(final or reading.draft.failure("truncated", "the stream ended before the model had finished"))
+        return batch
+
+
+def take(reading: Reading, payloads: list[bytes]) -> tuple[list[Delta], Reply | Failure | None]:
+    """Feed complete events; what they bring, and the end if they hold it."""
+    batch: list[Delta] = []
+    for payload in payloads:
+        try:
+            reading.take(payload, batch)
+        except msgspec.DecodeError:
+            loose = loosened(payload)
+            if loose is None or not _taken(reading, loose, batch):
+                said = payload[:80].decode("utf-8", "replace")
+                return batch, reading.draft.failure("server", f"the provider sent what is not its protocol: {said}")
+        if reading.failed is not None:
+            return batch, reading.failed
+        if reading.done:
+            return batch, reading.finish()
+    return batch, None
+
+
+def _taken(reading: Reading, payload: bytes, batch: list[Delta]) -> bool:
+    try:
+        reading.take(payload, batch)
+    except msgspec.DecodeError:
+        return False
+    return True
+
+
+async def _drain(response: Any) -> None:
+    """Wait shortly for the end of the body; without it the connection would be closed."""
+    import httpx2
+
+    try:
+        async with asyncio.timeout(DRAIN_S):
+            async for _ in response.stream:
+                pass
+    except (TimeoutError, httpx2.HTTPError, httpx2.StreamError, RuntimeError):
+        pass
+
+
+def open_client(options: ModelOptions) -> Any:
+    """The HTTP client of one model. A TLS context costs 20 ms, so `http` addresses get none worth the name."""
+    import httpx2
+
+    secure = options.base_url.startswith("https:")
+    limits = httpx2.Limits(max_connections=None, max_keepalive_connections=None, keepalive_expiry=KEEPALIVE_S)
+    return httpx2.AsyncClient(
+        verify=secure,
+        trust_env=secure and not options.proxy,
+        proxy=options.proxy if secure and options.proxy else None,
+        limits=limits,
+        timeout=None,
+        headers={"accept": "text/event-stream, application/json", "accept-encoding": "identity"},
+    )
+
+
+def header_problem(options: ModelOptions) -> str:
+    """Why the key or a header cannot be sent; empty when it can. The value itself is never repeated."""
+    if not _sendable(options.api_key):
+        return f"the key for {options.provider} holds a blank line or a character that HTTP forbids; set it again"
+    for name, value in options.headers:
+        if not (_sendable(name) and _sendable(value)):
+            return f"the extra header {name!r} for {options.provider} holds a character that HTTP forbids"
+    return ""
+
+
+def _sendable(text: str) -> bool:
+    return text.isascii() and (not text or text.isprintable()) and text.strip() == text
+
+
+def _headers(response: Any) -> Headers:
+    get = response.headers.get
+    return Headers(get("retry-after", ""), get("retry-after-ms", ""), get("date", ""))
+
+
+def never_answered(error: Exception, url: str) -> Failure:
+    """What went wrong before an answer began."""
+    import httpx2
+
+    host = url.split("/")[2] if "://" in url else url
+    match error:
+        case httpx2.ConnectTimeout():
+            return Failure("timeout", f"no connection to {host} in time")
+        case httpx2.TimeoutException():
+            return Failure("timeout", f"{host} did not begin to answer in time")
+        case httpx2.ConnectError():
+            return Failure("network", f"cannot connect to {host}: {_reason(error)}")
+        case httpx2.UnsupportedProtocol() | httpx2.LocalProtocolError():
+            return Failure("invalid", f"a request to {host} cannot be made; check base_url and headers")
+        case _:
+            return Failure("network", f"the connection to {host} broke: {_reason(error)}")
+
+
+def cut(reading: Reading, error: Exception) -> Failure:
+    """What went wrong while the answer streamed."""
+    import httpx2
+
+    match error:
+        case httpx2.ReadTimeout():
+            return reading.draft.failure("stalled", "the model fell silent in the middle of its answer")
+        case httpx2.RemoteProtocolError():
+            return reading.draft.failure("truncated", "the stream was cut before the model had finished")
+        case _:
+            return reading.draft.failure("network", f"the connection broke in mid-answer: {_reason(error)}")
+
+
+def stalled(reading: Reading, patience_s: float) -> Failure:
+    """Only heartbeats came."""
+    return reading.draft.failure("stalled", f"the model sent nothing but heartbeats for {patience_s:.0f} s")
+
+
+def _reason(error: Exception) -> str:
+    text = " ".join(str(error).split())
+    return text or type(error).__name__

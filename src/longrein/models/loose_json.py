@@ -1,0 +1,26 @@
+"""Reading JSON that is almost right: a provider's event with half a surrogate pair or bytes that are no UTF-8."""
+
+from typing import Any
+
+import msgspec
+
+
+def loosened(payload: bytes) -> bytes | None:
+    """`payload` as strict JSON, what cannot be carried replaced by U+FFFD; None when it is no JSON at all."""
+    import json
+
+    try:
+        value = json.loads(payload.decode("utf-8", "replace"))
+        return msgspec.json.encode(_clean(value))
+    except (ValueError, RecursionError):
+        return None
+
+
+def _clean(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode()
+    if isinstance(value, list):
+        return [_clean(inner) for inner in value]
+    if isinstance(value, dict):
+        return {_clean(key): _clean(inner) for key, inner in value.items()}
+    return value

@@ -1,0 +1,37 @@
+"""From options to a model: the one place that knows all wires."""
+
+from collections.abc import Callable
+
+from longrein.events import SettingsError
+from longrein.models.anthropic import Anthropic
+from longrein.models.catalog import look_up
+from longrein.models.http_model import HttpModel
+from longrein.models.openai_chat import OpenAIChat
+from longrein.models.port import Clock, Model, ModelOptions, ReadBlob
+from longrein.models.wire import Facing, Wire
+
+WIRES: dict[str, Callable[[Facing], Wire]] = {
+    "anthropic": Anthropic,
+    "openai-chat": OpenAIChat,
+}
+"""Wire name -> what speaks it."""
+
+
+def open_model(options: ModelOptions, read_blob: ReadBlob, clock: Clock) -> Model:
+    """The model that `options` describe. Opens no socket and reads no file but a script.
+
+    Raises `SettingsError` for a wire that does not exist and for a script that cannot be read.
+    """
+    make = WIRES.get(options.wire)
+    if make is None:
+        known = ", ".join((*WIRES, "scripted"))
+        raise SettingsError(f"provider {options.provider!r} has the unknown wire {options.wire!r}; wires are {known}")
+    facing = Facing(options.wire, options.model, read_blob, host_of(options.base_url), options.effort)
+    budget = options.budget or look_up(options.provider, options.model)
+    return HttpModel(make(facing), options, budget, clock)
+
+
+def host_of(url: str) -> str:
+    """The host in `url`, without port and credentials."""
+    rest = url.split("://", 1)[-1].split("/", 1)[0].rsplit("@", 1)[-1]
+    return rest.rsplit(":", 1)[0].lower() if not rest.startswith("[") else rest.split("]")[0] + "]"
