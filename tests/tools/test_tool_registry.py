@@ -136,7 +136,7 @@ def test_builtin_tools_have_a_fixed_small_form() -> None:
 
 
 TAKES = "it takes file_path (required), word, how, spots"
-NAMES = ["Read", "Write", "Edit", "Bash", "TodoWrite", "Recall", "Compact"]
+NAMES = ["Read", "Write", "Edit", "Bash", "Grep", "Glob", "TodoWrite", "Recall", "Compact"]
 
 
 @pytest.mark.parametrize(

@@ -3,13 +3,15 @@
 from longrein.tools.bash import BASH
 from longrein.tools.compact import COMPACT
 from longrein.tools.edit import EDIT
+from longrein.tools.glob import GLOB
+from longrein.tools.grep import GREP
 from longrein.tools.port import Tool
 from longrein.tools.read import READ
 from longrein.tools.recall import RECALL
 from longrein.tools.todo import TODO_WRITE
 from longrein.tools.write import WRITE
 
-BUILTIN: tuple[Tool, ...] = (READ, WRITE, EDIT, BASH, TODO_WRITE, RECALL, COMPACT)
+BUILTIN: tuple[Tool, ...] = (READ, WRITE, EDIT, BASH, GREP, GLOB, TODO_WRITE, RECALL, COMPACT)
 
 
 def builtin_tools() -> tuple[Tool, ...]:

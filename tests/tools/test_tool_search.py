@@ -1,0 +1,104 @@
+"""`Grep` and `Glob`: what is found, how it is shown, what is said when it is not all."""
+
+import os
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def tree(desk: Any) -> Any:
+    for n, (name, content) in enumerate(
+        [
+            ("src/a.py", "import os\n\ndef f():\n    return 1\n\ndef g():\n    return 2\n"),
+            ("src/deep/b.py", "def f(x):\n    pass\n"),
+            ("notes 中.md", "def in words\n"),
+            (".gitignore", "build/\n"),
+            ("build/c.py", "def f():\n"),
+        ]
+    ):
+        path = desk.file(name, content)
+        os.utime(path, ns=(n * 10**9, n * 10**9))
+    desk.file("bin", b"def f\0\n")
+    return desk
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ({"pattern": "^def f"}, "src/deep/b.py\nsrc/a.py"),
+        ({"pattern": "^DEF", "-i": True}, "notes 中.md\nsrc/deep/b.py\nsrc/a.py"),
+        ({"pattern": "^def", "glob": "*.md"}, "notes 中.md"),
+        ({"pattern": "def", "output_mode": "count", "path": "src"}, "src/a.py: 2\nsrc/deep/b.py: 1"),
+        (
+            {"pattern": "return", "output_mode": "content", "path": "src", "-C": 1},
+            "src/a.py\n3-def f():\n4:    return 1\n5-\n6-def g():\n7:    return 2",
+        ),
+        (
+            {"pattern": "^def f", "output_mode": "content"},
+            "src/a.py\n3:def f():\n\nsrc/deep/b.py\n1:def f(x):",
+        ),
+        (
+            {"pattern": "import|2", "output_mode": "content", "path": "src/a.py", "-C": 1},
+            "src/a.py\n1:import os\n2-\n--\n6-def g():\n7:    return 2",
+        ),
+        ({"pattern": "f.*pass", "multiline": True}, "src/deep/b.py"),
+        (
+            {"pattern": "def", "head_limit": 1},
+            "notes 中.md\n[there is more: narrow the search, or raise head_limit]",
+        ),
+        ({"pattern": "nowhere"}, "Nothing found."),
+        ({"pattern": ""}, "[bad-pattern] The pattern is empty; to list files use Glob."),
+        ({"pattern": "x", "head_limit": -1}, "[bad-range] -C and head_limit must not be negative."),
+        ({"pattern": "x", "path": "srcs"}, "[not-found] No such file: ROOT/srcs. Use Glob to find it."),
+    ],
+)
+async def test_grep(tree: Any, arguments: dict[str, Any], expected: str) -> None:
+    assert (await tree.call("Grep", **arguments)).replace(str(tree.root), "ROOT") == expected
+
+
+async def test_bad_pattern_is_one_line(tree: Any) -> None:
+    text = await tree.call("Grep", pattern="a(")
+    assert text.startswith("[bad-pattern] ")
+    assert "\n" not in text
+    assert tree.last.status == "failed"
+
+
+async def test_long_lines_and_much_text(tree: Any) -> None:
+    tree.file("min.js", "x" * 2000 + "\n")
+    text = await tree.call("Grep", pattern="xxx", output_mode="content")
+    assert text == "min.js\n1:" + "x" * 500 + "[longrein:5e1f0c cut: line of 2,000 characters]"
+    tree.file("many.txt", ("y" * 400 + "\n") * 200)
+    text = await tree.call("Grep", pattern="yyy", output_mode="content")
+    assert len(text) < 31_000
+    assert text.endswith("[there is more: narrow the search, or raise head_limit]")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ({"pattern": "**/*.py"}, "src/deep/b.py\nsrc/a.py"),
+        ({"pattern": "*.py", "path": "src"}, "src/a.py"),
+        ({"pattern": "src/**/*.py"}, "src/deep/b.py\nsrc/a.py"),
+        ({"pattern": "deep/*", "path": "src/"}, "src/deep/b.py"),
+        ({"pattern": "*.{md,txt}"}, "notes 中.md"),
+        ({"pattern": "*.zig"}, "Nothing found."),
+        ({"pattern": "*", "path": "src/a.py"}, "[not-a-folder] src/a.py is a file; path must be a folder."),
+        ({"pattern": ""}, "[bad-pattern] The pattern is empty; give one such as **/*.py."),
+    ],
+)
+async def test_glob(tree: Any, arguments: dict[str, Any], expected: str) -> None:
+    assert await tree.call("Glob", **arguments) == expected
+
+
+async def test_paths_for_permission(tree: Any) -> None:
+    glob, grep = tree.tools["Glob"], tree.tools["Grep"]
+    assert glob.paths({"pattern": "/etc/**/*.conf", "path": "src"}) == (("/etc", False),)
+    assert glob.paths({"pattern": "../x/*", "path": "src"}) == (("src/../x", False),)
+    assert glob.paths({"pattern": "*"}) == ((".", False),)
+    assert grep.paths({"pattern": "x"}) == ((".", False),)
+    assert await tree.call("Glob", pattern=f"{tree.root}/src/*.py") == "src/a.py"
+    tree.cwd = f"{tree.root}/src"
+    assert await tree.call("Glob", pattern="../*.md") == f"{tree.root}/notes 中.md"
