@@ -79,11 +79,18 @@ class Write:
         """(session, created, cwd, title) when it changed."""
 
 
+def lost_main(path: str) -> bool:
+    """Whether the main file is empty beside a WAL with content: SQLite would delete that WAL at the first look."""
+    try:
+        return os.stat(path).st_size == 0 and os.stat(path + "-wal").st_size > 0
+    except FileNotFoundError:
+        return False
+
+
 def read_only(path: str) -> sqlite3.Connection:
     """A connection that cannot write, for readers without the lock. Raises sqlite3.Error."""
-    if os.path.exists(path) and os.path.getsize(path) == 0:
-        # a session in the making; and if its file was lost, SQLite would delete the WAL that may still hold it
-        return sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+    if lost_main(path):
+        raise sqlite3.DatabaseError("database disk image is malformed: the main file is empty")
     address = "file:" + quote(os.fsencode(path))
     connection = sqlite3.connect(
         address + "?mode=ro", uri=True, isolation_level=None, check_same_thread=False, timeout=BUSY_S

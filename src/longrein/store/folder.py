@@ -77,6 +77,13 @@ def make_session_folder(state_dir: str, session: str) -> tuple[str, bool]:
         ) from None
 
 
+def set_aside(folder: str) -> list[str]:
+    """Damaged databases that were set aside in a session's folder, oldest first."""
+    start = DATABASE + ".damaged-"
+    ends = [name[len(start) :] for name in os.listdir(folder) if name.startswith(start)]
+    return [os.path.join(folder, f"{start}{number}") for number in sorted(int(end) for end in ends if end.isdigit())]
+
+
 def new_file(path: str) -> int:
     """A descriptor of a new file, 0600. Raises FileExistsError."""
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)

@@ -13,7 +13,7 @@ from longrein.events import Entry, StoreDamaged, decode_event
 from longrein.store.blobs import blob_file, blob_hash, is_hash
 from longrein.store.database import ROOT, Row, entry_key, entry_seq, read_only
 from longrein.store.faults import store_failure
-from longrein.store.folder import DATABASE, existing_folder
+from longrein.store.folder import DATABASE, existing_folder, set_aside
 
 BATCH_ROWS = 256
 """Rows read at once: no read stays open long enough to hold up the writer's checkpoints."""
@@ -109,12 +109,18 @@ class Reader:
             if self._connection is None:
                 self._connection = read_only(os.path.join(self.folder, DATABASE))
             return self._connection.execute(query, values).fetchall()
-        except sqlite3.OperationalError as error:
-            if "no such table" in str(error):  # another process is making the session at this moment
+        except sqlite3.Error as error:
+            if self._in_the_making(error):
                 return []
             raise store_failure(error, self.folder) from None
-        except sqlite3.Error as error:
-            raise store_failure(error, self.folder) from None
+
+    def _in_the_making(self, error: sqlite3.Error) -> bool:
+        """Whether another process has not made the tables yet, or not even the file. Raises `StoreDamaged`."""
+        if os.path.exists(os.path.join(self.folder, DATABASE)):
+            return "no such table" in str(error)
+        if aside := set_aside(self.folder):
+            raise StoreDamaged(f"the database of this session is damaged and was set aside as {aside[-1]}")
+        return True
 
 
 class StoredEntries(Sequence[Entry]):

@@ -6,15 +6,14 @@ of its log is copied into a new one. Killed anywhere in between, the next open f
 
 import contextlib
 import os
-import shutil
 import sqlite3
 
 from longrein.events import SCHEMA_VERSION, SessionReadOnly, StoreDamaged
 from longrein.store.blobs import Blobs
 from longrein.store.copying import Unsound, copy_tables, insert_entry, new_database, sound_rows
-from longrein.store.database import ROOT, Database, Row, entry_seq, read_only
+from longrein.store.database import ROOT, Database, Row, entry_seq, lost_main, read_only
 from longrein.store.faults import SUSPECT, is_damage
-from longrein.store.folder import DATABASE, flush_path
+from longrein.store.folder import DATABASE, flush_path, set_aside
 
 KEEP_BYTES_MAX = 16 * 1024 * 1024
 """Rows of a log up to this size are kept from the look at open, so that the first walk does not read them again."""
@@ -94,15 +93,13 @@ def _outward_damage(folder: str) -> str:
     if os.path.exists(os.path.join(folder, SUSPECT)):
         return "a write met damage"
     if not os.path.exists(path):
-        return "its repair was cut short" if _damaged(folder) else ""
-    if os.path.getsize(path) == 0 and os.path.exists(path + "-wal") and os.path.getsize(path + "-wal") > 0:
-        return "the main file is empty"
-    return ""
+        return "its repair was cut short" if set_aside(folder) else ""
+    return "its main file is empty" if lost_main(path) else ""
 
 
 def _rebuild(folder: str, why: str, notes: list[str]) -> None:
     """Set the database aside and make a new one of what is good in it."""
-    damaged = _set_aside(folder)
+    damaged = _move_aside(folder)
     path = os.path.join(folder, DATABASE)
     building = path + ".new"
     kept = _copy_good(folder, damaged, building)
@@ -119,19 +116,9 @@ def _rebuild(folder: str, why: str, notes: list[str]) -> None:
     )
 
 
-def _damaged(folder: str) -> list[str]:
-    """Databases that were set aside, oldest first."""
-    numbers = [
-        int(name.rpartition("-")[2])
-        for name in os.listdir(folder)
-        if name.startswith(DATABASE + ".damaged-") and name.rpartition("-")[2].isdigit()
-    ]
-    return [os.path.join(folder, f"{DATABASE}.damaged-{number}") for number in sorted(numbers)]
-
-
-def _set_aside(folder: str) -> str:
+def _move_aside(folder: str) -> str:
     """Move the database and its WAL out of the way; the path it has now. Goes on where a killed one stopped."""
-    path, before = os.path.join(folder, DATABASE), _damaged(folder)
+    path, before = os.path.join(folder, DATABASE), set_aside(folder)
     if os.path.exists(path):
         target = f"{path}.damaged-{len(before) + 1}"
         os.rename(path, target)
@@ -149,18 +136,15 @@ def _set_aside(folder: str) -> str:
 def _copy_good(folder: str, damaged: str, building: str) -> int:
     """Copy what can be read of `damaged` into a new database; the number of entries."""
     target = new_database(building)
-    reading = _readable(damaged)
     try:
-        with contextlib.closing(read_only(reading)) as source:
+        with contextlib.closing(read_only(damaged)) as source:
             return _copy(folder, source, target)
     except sqlite3.DatabaseError:
         return 0
     finally:
         target.close()
-        leftovers = [damaged + "-shm"] if reading == damaged else [reading, reading + "-wal", reading + "-shm"]
-        for path in leftovers:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(path)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(damaged + "-shm")
 
 
 def _copy(folder: str, source: sqlite3.Connection, target: sqlite3.Connection) -> int:
@@ -172,19 +156,3 @@ def _copy(folder: str, source: sqlite3.Connection, target: sqlite3.Connection) -
     copy_tables(source, target, _OTHER_TABLES)
     target.execute("COMMIT")
     return kept
-
-
-def _readable(damaged: str) -> str:
-    """A path under which SQLite can read `damaged`. With a lost main file its WAL alone is tried, in a copy: until
-    the first checkpoint it holds everything."""
-    with open(damaged, "rb") as file:
-        sound = file.read(16) == b"SQLite format 3\0"
-    if sound or not os.path.exists(damaged + "-wal"):
-        return damaged
-    copy = damaged + "-copy"
-    fresh = new_database(copy)
-    fresh.execute("COMMIT")
-    fresh.execute("PRAGMA journal_mode=WAL")
-    fresh.close()
-    shutil.copyfile(damaged + "-wal", copy + "-wal")
-    return copy

@@ -1,7 +1,7 @@
 """Which sessions there are: lists, the latest of a folder, an id by its first characters. No lock, no scan of a log."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from longrein.events import SessionError, SessionUnknown
 from longrein.store.folder import DATABASE, session_id, sessions_folder
@@ -9,27 +9,36 @@ from longrein.store.lock import is_held
 from longrein.store.port import SessionInfo
 from longrein.store.reading import Reader
 
+TIE_NS = 1_000_000_000
+"""Files written within this time of each other are put in order by their last entries: closing a log touches it too."""
+
 
 def list_sessions(state_dir: str, limit: int = 0) -> list[SessionInfo]:
     """Stored sessions that hold anything, the one written last first; at most `limit` of them when it is not 0."""
-    found: list[SessionInfo] = []
-    for session in _newest_first(state_dir):
-        info = session_info(state_dir, session)
-        if info is not None:
-            found.append(info)
-        if limit and len(found) >= limit:
-            break
-    found.sort(key=lambda info: info.updated_at, reverse=True)
-    return found
+    return _newest(state_dir, lambda _: True, limit)
 
 
 def latest_session(state_dir: str, cwd: str) -> str:
     """Id of the session that was started in `cwd` and written last; '' when there is none."""
-    for session in _newest_first(state_dir):
+    found = _newest(state_dir, lambda info: info.cwd == cwd, 1)
+    return found[0].session if found else ""
+
+
+def _newest(state_dir: str, wanted: Callable[[SessionInfo], bool], limit: int) -> list[SessionInfo]:
+    """The sessions that are `wanted`, the latest first. Opens only as many as it takes to find `limit` of them."""
+    found: list[SessionInfo] = []
+    enough_ns = 0
+    for written_ns, session in _by_time(state_dir):
+        if written_ns < enough_ns:
+            break
         info = session_info(state_dir, session)
-        if info is not None and info.cwd == cwd:
-            return session
-    return ""
+        if info is None or not wanted(info):
+            continue
+        found.append(info)
+        if len(found) == limit:
+            enough_ns = written_ns - TIE_NS
+    found.sort(key=lambda info: info.updated_at, reverse=True)
+    return found[:limit] if limit else found
 
 
 def find_session(state_dir: str, prefix: str) -> str:
@@ -72,9 +81,10 @@ def session_info(state_dir: str, session: str) -> SessionInfo | None:
     return SessionInfo(session, reader.folder, created, updated, cwd, title, entries, open_now)
 
 
-def _newest_first(state_dir: str) -> list[str]:
+def _by_time(state_dir: str) -> list[tuple[int, str]]:
+    """(when it was written in nanoseconds, id) of every session, the latest first."""
     folder = sessions_folder(state_dir)
-    return sorted(_ids(state_dir), key=lambda name: _written_ns(os.path.join(folder, name)), reverse=True)
+    return sorted(((_written_ns(os.path.join(folder, name)), name) for name in _ids(state_dir)), reverse=True)
 
 
 def _ids(state_dir: str) -> Iterator[str]:
@@ -92,9 +102,11 @@ def _written_ns(folder: str) -> int:
     latest = 0
     for end in ("", "-wal"):
         try:
-            latest = max(latest, os.stat(os.path.join(folder, DATABASE + end)).st_mtime_ns)
+            found = os.stat(os.path.join(folder, DATABASE + end))
         except OSError:
             continue
+        if found.st_size:  # a mere reader leaves an empty WAL
+            latest = max(latest, found.st_mtime_ns)
     return latest
 
 

@@ -1,0 +1,123 @@
+"""Blobs: small in the database, large in files; what a crash leaves unnamed is swept."""
+
+import asyncio
+import hashlib
+import os
+from pathlib import Path
+
+import pytest
+
+from longrein.events import StoreDamaged
+from longrein.store import Reader
+from tests.store.kit import ID, add, crash, entries, entry, filled, folder, make, reopen
+
+pytestmark = pytest.mark.anyio
+
+SIZES = [0, 1, 64 * 1024 - 1, 64 * 1024, 64 * 1024 + 1, 300_000]
+
+
+def data_of(size: int) -> bytes:
+    return bytes(range(256)) * (size // 256) + b"." * (size % 256)
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_a_blob_of_any_size_and_way_reads_the_same(tmp_path: Path, size: int) -> None:
+    log, data = await make(tmp_path), data_of(size)
+    blob = log.put_blob(data)
+    assert blob == hashlib.sha256(data).hexdigest()
+    assert log.read_blob(blob) == data  # before any commit
+    growing = log.new_blob()
+    for start in range(0, size, 10_000):
+        growing.write(data[start : start + 10_000])
+    assert (growing.size_bytes, growing.finish()) == (size, blob)
+    await add(log, entries(1, 2))
+    assert log.read_blob(blob) == data
+    path = log.blob_path(blob)
+    assert bool(path) == (size > 64 * 1024)
+    await log.close()
+    log = await reopen(tmp_path)
+    assert log.read_blob(blob) == data
+    assert log.blob_path(blob) == path
+    reader = Reader(str(tmp_path), ID)
+    assert reader.blob_range(blob, 10, 20) == data[10:30]
+    assert sum(1 for _ in folder(tmp_path).glob("blobs/*/*")) == (size > 64 * 1024)
+    await log.close()
+
+
+async def test_a_growing_blob_can_be_read_at_its_path(tmp_path: Path) -> None:
+    log = await make(tmp_path)
+    growing = log.new_blob()
+    growing.write(b"first ")
+    assert Path(growing.path).read_bytes() == b"first "
+    growing.write(b"second")
+    assert Path(growing.path).read_bytes() == b"first second"
+    blob = growing.finish()
+    await add(log, entries(1, 1))
+    assert log.read_blob(blob) == b"first second"
+    await log.close()
+
+
+async def test_a_discarded_blob_leaves_nothing(tmp_path: Path) -> None:
+    log = await make(tmp_path)
+    for size in (10, 100_000):
+        growing = log.new_blob()
+        growing.write(b"x" * size)
+        growing.discard()
+        growing.discard()
+    await add(log, entries(1, 1))
+    assert list(folder(tmp_path).glob("blobs/*")) == []
+    await log.close()
+
+
+async def test_unnamed_files_are_swept_at_open_and_named_ones_stay(tmp_path: Path) -> None:
+    async def die_open() -> None:
+        log = await make(tmp_path)
+        log.put_blob(b"n" * 100_000)
+        await add(log, entries(1, 2))
+        for finish in (True, False):
+            growing = log.new_blob()
+            growing.write(os.urandom(100_000))
+            if finish:
+                growing.finish()
+        gate = log._writer.call(lambda database: None)
+        await asyncio.wrap_future(gate)
+
+    crash(die_open)
+    assert sum(path.is_file() for path in folder(tmp_path).glob("blobs/**/*")) == 3
+    log = await reopen(tmp_path)
+    left = [path for path in folder(tmp_path).glob("blobs/**/*") if path.is_file()]
+    assert [path.name for path in left] == [hashlib.sha256(b"n" * 100_000).hexdigest()]
+    await log.close()
+
+
+async def test_a_blob_that_is_not_what_was_kept_says_so(tmp_path: Path) -> None:
+    log = await make(tmp_path)
+    blob = log.put_blob(b"n" * 100_000)
+    await add(log, entries(1, 2))
+    Path(log.blob_path(blob)).write_bytes(b"m" * 100_000)
+    with pytest.raises(StoreDamaged, match="is not what was written"):
+        log.read_blob(blob)
+    await log.close()
+
+
+@pytest.mark.parametrize("name", ["", "ab", "../../lock", "0" * 64, "z" * 64, "../" * 21 + "x"])
+async def test_no_such_blob(tmp_path: Path, name: str) -> None:
+    await filled(tmp_path, 2)
+    log = await reopen(tmp_path)
+    with pytest.raises(KeyError):
+        log.read_blob(name)
+    assert log.blob_path(name) == ""
+    await log.close()
+
+
+async def test_the_same_content_is_kept_once(tmp_path: Path) -> None:
+    log = await make(tmp_path)
+    seq = 1
+    for data in (b"s" * 100, b"l" * 100_000) * 3:
+        log.put_blob(data)
+        await add(log, [entry(seq)])
+        seq += 1
+    count = log._writer.call(lambda database: database.connection.execute("SELECT count(*) FROM blobs").fetchone()[0])
+    assert await asyncio.wrap_future(count) == 1
+    assert sum(path.is_file() for path in folder(tmp_path).glob("blobs/**/*")) == 1
+    await log.close()

@@ -1,0 +1,164 @@
+"""Forks, exports, imports and transcripts."""
+
+import io
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from longrein.events import (
+    Document,
+    Entry,
+    Interrupted,
+    Opened,
+    Parent,
+    Replied,
+    SessionError,
+    SessionReadOnly,
+    SessionUnknown,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolEnded,
+    ToolStarted,
+    decode_entry,
+    encode_entry,
+)
+from longrein.store import (
+    Reader,
+    export_jsonl,
+    fork_log,
+    import_jsonl,
+    list_sessions,
+    read_entries,
+    write_transcript,
+)
+from tests.store.kit import ID, OTHER, add, entries, entry, filled, folder, make, opened, reopen, said, wall_us
+
+pytestmark = pytest.mark.anyio
+
+
+def fork_of(to: int) -> Entry:
+    return Entry(1, 5, Opened(1, OTHER, "n0nce", ("/work",), "/fork", parent=Parent(ID, to)))
+
+
+async def test_a_fork_stands_alone(tmp_path: Path) -> None:
+    log = await make(tmp_path)
+    small, large = log.put_blob(b"small"), log.put_blob(b"l" * 100_000)
+    await add(log, [*entries(1, 4), entry(5, "x" * 100_000), *entries(6, 9)])
+    await fork_log(str(tmp_path), ID, 6, fork_of(6))  # the original is open and stays so
+    await add(log, [entry(10)])
+    original = list(read_entries(str(tmp_path), ID))
+    await log.close()
+    assert os.stat(log.blob_path(large)).st_nlink == 2
+    for path in sorted(folder(tmp_path).rglob("*"), reverse=True):
+        path.rmdir() if path.is_dir() else path.unlink()
+    log = await reopen(tmp_path, OTHER)
+    assert list(log.entries) == [fork_of(6), *original[1:6]]
+    assert (log.read_blob(small), log.read_blob(large)) == (b"small", b"l" * 100_000)
+    await add(log, [entry(7)])
+    await log.close()
+    info = next(info for info in list_sessions(str(tmp_path)) if info.session == OTHER)
+    assert (info.cwd, info.title, info.entries, list(log.notes)) == ("/fork", "hello", 7, [])
+
+
+async def test_a_fork_that_cannot_be_leaves_nothing(tmp_path: Path) -> None:
+    await filled(tmp_path, 5)
+    with pytest.raises(SessionError, match=f"cannot fork at entry 9: session {ID} has 5"):
+        await fork_log(str(tmp_path), ID, 9, fork_of(9))
+    with pytest.raises(SessionUnknown):
+        await fork_log(str(tmp_path), ID.replace("6", "7"), 3, fork_of(3))
+    assert not folder(tmp_path, OTHER).exists()
+    await fork_log(str(tmp_path), ID, 5, fork_of(5))
+    with pytest.raises(SessionError, match="there is already a session"):
+        await fork_log(str(tmp_path), ID, 3, fork_of(3))
+    assert len(list(read_entries(str(tmp_path), OTHER))) == 5
+
+
+async def test_an_export_is_our_jsonl_and_comes_back(tmp_path: Path) -> None:
+    log = await make(tmp_path)
+    await add(log, [*entries(1, 3), entry(4, "火\n\u2028" * 30_000)])
+    out = io.BytesIO()
+    assert export_jsonl(log.reader, out) == 4
+    assert out.getvalue().splitlines() == [encode_entry(one) for one in read_entries(str(tmp_path), ID)]
+    await log.close()
+    elsewhere = tmp_path / "elsewhere"
+    assert await import_jsonl(str(elsewhere), io.BytesIO(out.getvalue()), wall_us=wall_us) == ID
+    again = io.BytesIO()
+    export_jsonl(Reader(str(elsewhere), ID), again)
+    assert again.getvalue() == out.getvalue()
+    with pytest.raises(SessionError, match="there is already a session"):
+        await import_jsonl(str(elsewhere), io.BytesIO(out.getvalue()), wall_us=wall_us)
+
+
+FIRST = encode_entry(Entry(1, 1, opened()))
+BAD_EXPORTS = [
+    ([], "this is not an export of a session: its first line is no Opened"),
+    ([encode_entry(Entry(1, 1, said("x")))], "line 1 of the export is not an entry"),
+    ([b"\0\0\0"], "line 1 of the export is not an entry"),
+    ([FIRST, b'{"seq":2,"at":1,"event":{"type":'], "line 2 of the export is not an entry"),
+    ([FIRST, encode_entry(entry(3))], "line 2 of the export is entry 3; entries are missing or out of order"),
+]
+
+
+@pytest.mark.parametrize(("lines", "line"), BAD_EXPORTS)
+async def test_an_export_that_is_wrong_leaves_nothing(tmp_path: Path, lines: list[bytes], line: str) -> None:
+    with pytest.raises(SessionError) as error:
+        await import_jsonl(str(tmp_path), lines, wall_us=wall_us)
+    assert str(error.value).startswith(line)
+    assert list(tmp_path.glob("sessions/*")) == []
+
+
+async def test_an_export_of_a_newer_longrein_is_passed_on_and_not_opened(tmp_path: Path) -> None:
+    newer = FIRST.replace(b'"version":1', b'"version":99')
+    with pytest.raises(SessionReadOnly, match="newer longrein"):
+        await import_jsonl(str(tmp_path), [newer], wall_us=wall_us)
+
+
+def talk() -> list[Entry]:
+    calls = (ToolCall("c3.0", "Read", {"file_path": "a"}), ToolCall("c3.1", "Bash", None, '{"comm'))
+    document = Document("ab" * 32, "text/plain", 90_000, head="top", tail="end")
+    events = [
+        opened(),
+        said("mend it"),
+        Replied(3, (Thinking("hm"), Text("Looking."), *calls), "calls"),
+        ToolStarted("c3.0", "Read"),
+        ToolEnded("c3.1", "Bash", "failed", (Text("bad arguments"),)),
+        ToolEnded("c3.0", "Read", "ok", (Text("1\tx"), document)),
+        Replied(7, (Text("Done 火."),), "end"),
+        Interrupted("[interrupted by the user]"),
+    ]
+    return [Entry(seq, 1_760_000_000_000_000 + seq, event) for seq, event in enumerate(events, 1)]
+
+
+TRANSCRIPT = """\
+{"role":"user","content":"mend it"}
+{"role":"assistant","content":[{"type":"thinking","thinking":"hm"},{"type":"text","text":"Looking."},\
+{"type":"tool_use","id":"c3.0","name":"Read","input":{"file_path":"a"}},\
+{"type":"tool_use","id":"c3.1","name":"Bash","input":{}}]}
+{"role":"user","content":[{"type":"tool_result","tool_use_id":"c3.0","content":[{"type":"text","text":"1\\tx"},\
+{"type":"text","text":"top\\nend\\n[text/plain, 90000 bytes, blob BLOB]"}]},\
+{"type":"tool_result","tool_use_id":"c3.1","content":"bad arguments","is_error":true}]}
+{"role":"assistant","content":[{"type":"text","text":"Done 火."}]}
+{"role":"user","content":"[interrupted by the user]"}
+"""
+
+
+def test_A7_the_transcript_of_the_documents(tmp_path: Path) -> None:
+    place = str(tmp_path / ".transcripts")
+    path = write_transcript(place, talk())
+    assert path == f"{place}/transcript_1760000000.jsonl"
+    text = Path(path).read_text(encoding="utf-8")
+    assert text.replace("ab" * 32, "BLOB") == TRANSCRIPT
+    assert all(set(json.loads(line)) == {"role", "content"} for line in text.splitlines())
+    assert (os.stat(path).st_mode & 0o777, os.stat(place).st_mode & 0o777) == (0o600, 0o700)
+
+
+def test_A7_two_transcripts_of_one_second_are_two_files(tmp_path: Path) -> None:
+    names = [Path(write_transcript(str(tmp_path), talk())).name for _ in range(3)]
+    assert names == ["transcript_1760000000.jsonl", "transcript_1760000000-2.jsonl", "transcript_1760000000-3.jsonl"]
+
+
+def test_entries_decode_from_the_lines_of_an_export() -> None:
+    assert [decode_entry(encode_entry(one)) for one in talk()] == talk()

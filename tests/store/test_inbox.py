@@ -1,0 +1,99 @@
+"""Messages of other processes: each file of the inbox folder is taken in once, whatever is killed when."""
+
+import asyncio
+import os
+from pathlib import Path
+
+import pytest
+
+from longrein.events import SessionError, SessionUnknown
+from longrein.store import leave_message
+from tests.store.kit import ID, add, crash, done, entries, entry, folder, make, reopen
+
+pytestmark = pytest.mark.anyio
+
+
+def waiting(state: Path) -> list[str]:
+    return sorted(os.listdir(folder(state) / "inbox"))
+
+
+async def test_messages_come_in_once_and_in_order(tmp_path: Path) -> None:
+    log = await make(tmp_path)
+    await add(log, entries(1, 2))
+    assert await log.collect() == []
+    for body in (b"one", b"two", b"three"):
+        leave_message(str(tmp_path), ID, body)
+    found = await log.collect()
+    assert [message.body for message in found] == [b"one", b"two", b"three"]
+    assert waiting(tmp_path) == []
+    assert await log.collect() == []
+    leave_message(str(tmp_path), ID, b"one")  # the same words again are another message
+    assert [message.body for message in await log.collect()] == [b"one"]
+    await done(log.append([entry(3)], flush=True, take=[found[0].id]))
+    await log.close()
+    log = await reopen(tmp_path)
+    assert [message.body for message in log.inbox] == [b"two", b"three", b"one"]
+    await log.close()
+
+
+async def test_two_looks_at_once_take_each_message_once(tmp_path: Path) -> None:
+    log = await make(tmp_path)
+    leave_message(str(tmp_path), ID, b"one")
+    both = await asyncio.gather(log.collect(), log.collect())
+    assert sorted(len(found) for found in both) == [0, 1]
+    await log.close()
+
+
+async def test_killed_between_the_commit_and_the_removal(tmp_path: Path) -> None:
+    async def die_collecting() -> None:
+        log = await make(tmp_path)
+        leave_message(str(tmp_path), ID, b"one")
+        os.link(folder(tmp_path) / "inbox" / waiting(tmp_path)[0], tmp_path / "kept")
+        name = waiting(tmp_path)[0]
+        found = await log.collect()
+        await done(log.append([entry(1)], flush=True, take=[found[0].id]))  # delivered, too
+        os.link(tmp_path / "kept", folder(tmp_path) / "inbox" / name)  # as if it had never been removed
+
+    crash(die_collecting)
+    assert len(waiting(tmp_path)) == 1
+    log = await reopen(tmp_path)
+    assert list(log.inbox) == []
+    assert await log.collect() == []
+    assert waiting(tmp_path) == []
+    await log.close()
+
+
+async def test_a_message_half_written_is_not_seen(tmp_path: Path) -> None:
+    log = await make(tmp_path)
+    leave_message(str(tmp_path), ID, b"whole")
+    (folder(tmp_path) / "inbox" / ".77-1").write_bytes(b"hal")
+    assert [message.body for message in await log.collect()] == [b"whole"]
+    await log.close()
+
+
+async def test_what_cannot_be_left(tmp_path: Path) -> None:
+    log = await make(tmp_path)
+    with pytest.raises(SessionUnknown, match="there is no session"):
+        leave_message(str(tmp_path), ID.replace("6", "7"), b"")
+    with pytest.raises(SessionError, match="too long"):
+        leave_message(str(tmp_path), ID, b"x" * 2_000_000)
+    for _ in range(256):
+        (folder(tmp_path) / "inbox").mkdir(exist_ok=True)
+        (folder(tmp_path) / "inbox" / f"{_:020}").touch()
+    with pytest.raises(SessionError, match="256 messages wait"):
+        leave_message(str(tmp_path), ID, b"one more")
+    assert len(await log.collect()) == 256
+    await log.close()
+
+
+async def test_many_senders(tmp_path: Path) -> None:
+    log = await make(tmp_path)
+
+    async def send() -> None:
+        for number in range(10):
+            leave_message(str(tmp_path), ID, b"%d" % number)
+
+    for _ in range(3):
+        crash(send)
+    assert sorted(int(message.body) for message in await log.collect()) == sorted([*range(10)] * 3)
+    await log.close()

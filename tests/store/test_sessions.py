@@ -1,0 +1,156 @@
+"""Which sessions there are, where they lie and with which modes."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from longrein.events import Entry, SessionError, SessionUnknown
+from longrein.store import find_session, is_open, latest_session, leave_message, list_sessions, open_log, read_entries
+from longrein.store.folder import mount_type
+from tests.store.kit import ID, OTHER, add, entry, filled, folder, make, opened, said, wall_us
+
+pytestmark = pytest.mark.anyio
+
+BAD_IDS = [
+    ("../../x", "'../../x' is not a session id; `longrein sessions` lists them"),
+    ("..", "'..' is not a session id; `longrein sessions` lists them"),
+    ("", "'' is not a session id; `longrein sessions` lists them"),
+    ("a/b", "'a/b' is not a session id; `longrein sessions` lists them"),
+    ("x\0y", "'x\\x00y' is not a session id; `longrein sessions` lists them"),
+    (ID + "\n", f"'{ID}\\n' is not a session id; `longrein sessions` lists them"),
+    ("{" + ID + "}", f"'{{{ID}}}' is not a session id; `longrein sessions` lists them"),
+    ("x" * 5000, "'" + "x" * 60 + "…' is not a session id; `longrein sessions` lists them"),
+]
+
+
+@pytest.mark.parametrize(("bad", "line"), BAD_IDS)
+async def test_S043_a_text_that_is_no_id_touches_nothing(tmp_path: Path, bad: str, line: str) -> None:
+    state = tmp_path / "a" / "b" / "state"
+    for create in (True, False):
+        with pytest.raises(SessionUnknown) as error:
+            await open_log(str(state), bad, create=create, wall_us=wall_us)
+        assert str(error.value) == line
+    for look in (
+        lambda: list(read_entries(str(state), bad)),
+        lambda: find_session(str(state), bad),
+        lambda: leave_message(str(state), bad, b""),
+        lambda: is_open(str(state), bad),
+    ):
+        with pytest.raises(SessionUnknown):
+            look()
+    assert list(tmp_path.iterdir()) == []
+
+
+async def test_S072_modes_whatever_the_umask(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        state = tmp_path / "new" / "state"
+        log = await make(state)
+        await add(log, [entry(1), entry(2), entry(3, "x" * 100_000)])
+        log.put_blob(b"b" * 100_000)
+        growing = log.new_blob()
+        growing.write(b"g" * 100_000)
+        leave_message(str(state), ID, b"message")
+        await add(log, [entry(4)])
+        list(read_entries(str(state), ID))
+        found = {path: path.stat().st_mode & 0o777 for path in (tmp_path / "new").rglob("*")}
+        await log.close()
+    finally:
+        os.umask(before)
+    names = {path.name for path in found}
+    assert {"log.sqlite", "log.sqlite-wal", "log.sqlite-shm", "lock", "blobs", "inbox"} <= names
+    assert any(name.startswith("tmp-") for name in names)
+    for path, mode in found.items():
+        assert (path, oct(mode)) == (path, oct(0o700 if path.is_dir() else 0o600))
+
+
+async def spoken(state: Path, number: int, cwd: str, words: str) -> str:
+    session = f"{number:08x}-0000-4000-8000-000000000000"
+    log = await make(state, session)
+    await add(log, [Entry(1, wall_us(), opened(session, cwd)), Entry(2, wall_us(), said(words))])
+    await log.close()
+    return session
+
+
+async def test_the_list_has_the_latest_first(tmp_path: Path) -> None:
+    assert list_sessions(str(tmp_path / "none")) == []
+    one = await spoken(tmp_path, 1, "/a", "mend the\n\n parser,   please")
+    two = await spoken(tmp_path, 2, "/b", "火" * 200)
+    three = await spoken(tmp_path, 3, "/a", "third")
+    log = await open_log(str(tmp_path), one, create=False, wall_us=wall_us)
+    await add(log, [entry(3)])
+    (tmp_path / "sessions" / "not-a-session").mkdir()
+    found = list_sessions(str(tmp_path))
+    assert [(info.session, info.cwd, info.title, info.entries, info.open) for info in found] == [
+        (one, "/a", "mend the parser, please", 3, True),
+        (three, "/a", "third", 2, False),
+        (two, "/b", "火" * 79 + "…", 2, False),
+    ]
+    assert all(0 < info.created_at < info.updated_at for info in found)
+    assert [info.session for info in list_sessions(str(tmp_path), limit=1)] == [one]
+    assert latest_session(str(tmp_path), "/a") == one
+    assert latest_session(str(tmp_path), "/b") == two
+    assert latest_session(str(tmp_path), "/c") == ""
+    await log.close()
+
+
+async def test_a_session_without_an_entry_is_not_listed(tmp_path: Path) -> None:
+    log = await make(tmp_path)
+    assert list_sessions(str(tmp_path)) == []
+    await log.close()
+    (folder(tmp_path, OTHER)).mkdir()
+    assert list_sessions(str(tmp_path)) == []
+    assert list(read_entries(str(tmp_path), OTHER)) == []
+
+
+FIND = [
+    ("6f1", ID),
+    (ID, ID),
+    (ID.upper(), ID),
+    ("6f", f"2 sessions begin with 6f ({ID}, {OTHER}); write more of the id"),
+    ("6f1d", f"no session begins with 6f1d; the nearest is {ID}; `longrein sessions` lists them"),
+    ("77", "no session begins with 77; `longrein sessions` lists them"),
+]
+
+
+@pytest.mark.parametrize(("prefix", "answer"), FIND)
+async def test_finding_by_the_first_characters(tmp_path: Path, prefix: str, answer: str) -> None:
+    for session in (ID, OTHER):
+        await filled(tmp_path, 1, session)
+    if answer == ID:
+        assert find_session(str(tmp_path), prefix) == ID
+        return
+    with pytest.raises(SessionUnknown) as error:
+        find_session(str(tmp_path), prefix)
+    assert str(error.value) == answer
+
+
+async def test_no_such_session(tmp_path: Path) -> None:
+    with pytest.raises(SessionUnknown, match=f"there is no session {ID}; `longrein sessions` lists them"):
+        await open_log(str(tmp_path), ID, create=False, wall_us=wall_us)
+    assert list(tmp_path.iterdir()) == []
+
+
+async def test_a_state_folder_that_cannot_be(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(SessionError) as error:
+        await make(tmp_path / "file" / "state")
+    assert str(error.value) == (
+        f"cannot make {folder(tmp_path / 'file' / 'state')}: Not a directory; "
+        "name another place with --state-dir or LONGREIN_STATE_DIR"
+    )
+
+
+def test_the_type_of_a_mount_is_read_from_its_line() -> None:
+    table = (
+        "36 35 98:0 / / rw,noatime shared:1 - ext4 /dev/root rw\n"
+        "41 36 0:52 /home /home rw - nfs4 server:/home rw,vers=4.2\n"
+        "42 36 0:53 / /mnt/a\\040b rw master:1 - fuse.sshfs ada@host: rw\n"
+    )
+    assert [mount_type(table, 98, 0), mount_type(table, 0, 52), mount_type(table, 0, 53), mount_type(table, 0, 5)] == [
+        "ext4",
+        "nfs4",
+        "fuse.sshfs",
+        "",
+    ]
