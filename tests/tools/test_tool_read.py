@@ -135,6 +135,20 @@ async def test_large_file_is_paged(desk: Any) -> None:
     assert text.startswith(f"[too-large] {path} has 190.9 kB; line 2001 is too far in. Use Bash: sed -n '2001,2201p'")
 
 
+async def test_huge_file_is_only_looked_into(desk: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    desk.limit(keep_bytes_max=1_000, read_bytes_max=500)
+    monkeypatch.setattr("longrein.tools.read.HANDLED_BYTES_MAX", 50_000)
+    monkeypatch.setattr("longrein.tools.write.HANDLED_BYTES_MAX", 50_000)
+    path = desk.file("big.log", "".join(f"{n} {'x' * 90}\n" for n in range(1, 2001)))
+    text = await desk.call("Read", file_path="big.log", offset=400, limit=1)
+    assert text.startswith("400\t400 xxx")
+    assert desk.last.facts == ()
+    text = await desk.call("Read", file_path="big.log", offset=1999, limit=1)
+    assert text.startswith(f"[too-large] {path} has 190.9 kB; line 1999 is too far in.")
+    text = await desk.call("Edit", file_path="big.log", old_string="1", new_string="2")
+    assert text == f"[too-large] {path} has 190.9 kB; change it with Bash (sed -i, split)."
+
+
 # --- images and documents ----------------------------------------------------------------------------------------
 
 PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + struct.pack(">II", 640, 480) + b"\x08\x02\0\0\0"

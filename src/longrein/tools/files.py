@@ -12,6 +12,8 @@ from longrein.tools.port import Hands
 from longrein.tools.text import clean_text
 from longrein.workspace import Place
 
+HANDLED_BYTES_MAX = 64 * 1024 * 1024
+"""Largest file that is hashed and edited, and how far into a larger one `Read` looks for a line."""
 LIST_LIMIT_S = 0.2
 """Longest look into a folder for a similar name."""
 

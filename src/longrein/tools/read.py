@@ -2,7 +2,7 @@
 
 from longrein.events import Document, FileSeen, Image, Text, ToolError, marker
 from longrein.tools.encoding import Decoded, decode, lines_of
-from longrein.tools.files import existing, keep, load, said
+from longrein.tools.files import HANDLED_BYTES_MAX, existing, keep, load, said
 from longrein.tools.media import binary_kind, is_pdf, picture
 from longrein.tools.port import Hands, Outcome
 from longrein.tools.registry import make_tool
@@ -11,8 +11,6 @@ from longrein.workspace import Place
 
 MEDIA_BYTES_MAX = 32 * 1024 * 1024
 """Largest image or PDF given to a model; providers take less, their adapters shrink."""
-PREFIX_BYTES_MAX = 64 * 1024 * 1024
-"""How far into a file that is too large to be kept a line is looked for."""
 
 
 async def Read(hands: Hands, file_path: str, offset: int | None = None, limit: int | None = None) -> Outcome:
@@ -137,10 +135,12 @@ def read_large(hands: Hands, place: Place, first: int, count: int) -> Outcome:
         raise ToolError(binary(place, head, place.size_bytes))
     lines = lines_of(decoded.text)
     if len(lines) <= first + count and place.size_bytes > len(head):
-        wider = load(hands, place, PREFIX_BYTES_MAX)
+        wider = load(hands, place, HANDLED_BYTES_MAX)
         decoded = decode(whole_lines(wider)) or decoded
         lines = lines_of(decoded.text)
     text = large_page(hands, place, decoded, lines, (first, count))
+    if place.size_bytes > HANDLED_BYTES_MAX:
+        return Outcome.of(text)
     return Outcome.of(text, FileSeen(place.real, hands.workspace.hash(place.real), whole=False))
 
 

@@ -64,9 +64,8 @@ def named_paths(pairs: Sequence[tuple[str, bool]], arguments: Mapping[str, Any])
 def runner(function: Callable[..., Awaitable[Outcome | str]], names: Mapping[str, str]) -> Run:
     """`run(hands, **arguments)`: parameters renamed, a returned string made an outcome, a `ToolError` a failed one.
 
-    Never raises but for cancellation.
+    Other exceptions are faults of the tool and come through; the loop tells the model of them.
     """
-    name = function.__name__
     wants_hands = "hands" in function.__code__.co_varnames[: function.__code__.co_argcount]
 
     async def run(hands: Hands, **arguments: Any) -> Outcome:
@@ -75,10 +74,6 @@ def runner(function: Callable[..., Awaitable[Outcome | str]], names: Mapping[str
             found = await (function(hands, **given) if wants_hands else function(**given))
         except ToolError as refusal:
             return Outcome.fail(str(refusal))
-        except Exception as error:  # a tool may be anybody's code; its fault must not end the session
-            return Outcome.fail(
-                f"[tool-error] {name} failed: {type(error).__name__}: {error}. The fault is the tool's."
-            )
         return Outcome.of(found) if isinstance(found, str) else found
 
     return run

@@ -4,7 +4,7 @@ from hashlib import sha256
 
 from longrein.events import ToolError
 from longrein.tools.encoding import PLAIN_STYLE, Style, decode, lines_of
-from longrein.tools.files import find, load, refuse_marker, said, save
+from longrein.tools.files import HANDLED_BYTES_MAX, find, load, refuse_marker, said, save
 from longrein.tools.port import Hands, Outcome
 from longrein.tools.registry import make_tool
 from longrein.tools.text import counted, size_words
@@ -41,6 +41,11 @@ def refuse_place(place: Place) -> None:
     """Refuse what no file tool may write: folders, devices, the insides of version control."""
     if place.kind in ("folder", "other"):
         raise ToolError(f"[not-a-file] {said(place.path)} is a {'folder' if place.kind == 'folder' else 'device'}.")
+    if place.size_bytes > HANDLED_BYTES_MAX:
+        text = (
+            f"[too-large] {said(place.path)} has {size_words(place.size_bytes)}; change it with Bash (sed -i, split)."
+        )
+        raise ToolError(text)
     inner = {".git", ".hg", ".svn"}.intersection(place.path.split("/") + place.real.split("/"))
     if inner:
         text = (
