@@ -58,9 +58,14 @@ class Inbox:
         self._wake.set()
         return asyncio.wrap_future(written)
 
-    def collect(self) -> None:
+    async def look(self) -> None:
+        """Begin to drain: what is put from now on wakes the next `wait`."""
+        self._wake.clear()
+        await self.collect()
+
+    async def collect(self) -> None:
         """Take in what other processes left in the session's folder."""
-        for message in self._log.collect():
+        for message in await self._log.collect():
             self._admit(message.id, message.body)
             self._wake.set()
 
@@ -92,15 +97,14 @@ class Inbox:
         return None
 
     async def wait(self, clock: Clock) -> None:
-        """Until a word is put, also by another process, or `poke`."""
-        self._wake.clear()
+        """Until a word is put, also by another process, or `poke`; at once if that was since `look`."""
         while not self._wake.is_set():
             nap = asyncio.ensure_future(clock.sleep(COLLECT_EVERY_S))
             woken = asyncio.ensure_future(self._wake.wait())
             await asyncio.wait((nap, woken), return_when=asyncio.FIRST_COMPLETED)
             nap.cancel()
             woken.cancel()
-            self.collect()
+            await self.collect()
 
     def poke(self) -> None:
         """Wake whoever waits."""

@@ -22,7 +22,7 @@ async def run(session: Session, *, once: bool) -> None:
     Cancelling it cuts the present act, which is recorded at the next open. Raises `StoreFull` and its kin only.
     """
     while not session.closed:
-        drain(session)
+        await drain(session)
         move = next_move(session.state, judged(session), session.outlook)
         match move:
             case Record(events):

@@ -10,10 +10,10 @@ ATTEMPTS_MAX = 10
 """Shown with a pause; `models.pause_s` gives up after as many."""
 
 
-def drain(session: Session) -> None:
+async def drain(session: Session) -> None:
     """Take every word whose time has come into the log; it leaves the inbox in the same transaction."""
+    await session.inbox.look()
     session.settle_interrupt()
-    session.inbox.collect()
     while session.inbox.waiting:
         taken = session.inbox.take(lambda word: takes(session.state, word, paused=session.paused, quiet=session.quiet))
         if taken is None:

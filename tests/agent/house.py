@@ -1,0 +1,153 @@
+"""A session of real parts in a temporary folder: real SQLite, files and processes; only the model is scripted."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from longrein.agent import Answer, Crew, Limits, OpenSession, Said, open_session
+from longrein.context import Budget, Price, Request
+from longrein.events import SCHEMA_VERSION, Entry, Opened, PrefixSet, Text, ToolCall, ToolResult, Usage, text_of
+from longrein.models import Delta, Failure, Model, Reply, TextDelta
+from longrein.permissions import Rules
+from longrein.store import Reader, open_log
+from longrein.tools import builtin_tools
+from longrein.workspace import PlainSpawner, open_workspace
+
+SESSION = "00000000-0000-4000-8000-00000000beef"
+BUDGET = Budget(50_000, 4_000, Price(3, 15, 0.3, 3.75))
+
+
+class Clock:
+    """Real order, hardly any waiting: what is slept is written down."""
+
+    def __init__(self) -> None:
+        self.now = 1_700_000_000_000_000
+        self.slept: list[float] = []
+
+    def wall_us(self) -> int:
+        self.now += 1000
+        return self.now
+
+    def mono_s(self) -> float:
+        return self.wall_us() / 1e6
+
+    async def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        await asyncio.sleep(0.005)
+
+
+def call(tool: str, **arguments: object) -> ToolCall:
+    return ToolCall("", tool, arguments)
+
+
+def says(*parts: str | ToolCall, stop: str = "") -> Reply:
+    made = tuple(Text(p) if isinstance(p, str) else p for p in parts)
+    calls = any(isinstance(p, ToolCall) for p in made)
+    return Reply(made, stop or ("calls" if calls else "end"), Usage(0, 0, 0, 10))
+
+
+Step = Reply | Failure | Callable[[Request], Reply | Failure]
+
+
+class Script:
+    """A model that plays `steps` in order and remembers each request."""
+
+    provider, model, wire, name = "test", "script", "scripted", "test/script"
+
+    def __init__(self, *steps: Step, budget: Budget = BUDGET, gate: asyncio.Event | None = None) -> None:
+        self.steps = list(steps)
+        self.budget = budget
+        self.requests: list[Request] = []
+        self.gate = gate
+
+    async def stream(self, request: Request) -> AsyncIterator[Sequence[Delta]]:
+        self.requests.append(request)
+        if not self.steps:
+            raise AssertionError("the script is over and the session asked again")
+        step = self.steps.pop(0)
+        final = step(request) if callable(step) else step
+        text = text_of(tuple(p for p in final.parts if isinstance(p, Text))) if isinstance(final, Reply) else ""
+        if text:
+            yield [TextDelta(text)]
+        if self.gate is not None:
+            await self.gate.wait()
+        yield [final]
+
+    async def aclose(self) -> None:
+        return
+
+
+class House:
+    """One folder with a work tree and a state folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.tree = folder / "tree"
+        self.state = folder / "state"
+        self.tree.mkdir(exist_ok=True)
+        self.clock = Clock()
+        self.spawner = PlainSpawner()
+
+    def crew(self, model: Model, log: object, **more: object) -> Crew:
+        tools = {tool.spec.name: tool for tool in builtin_tools()}
+        return Crew(
+            clock=self.clock,
+            jitter=lambda: 0.5,
+            workspace=open_workspace(
+                (str(self.tree),), spawner=self.spawner, environment=dict(os.environ), keep_env=()
+            ),
+            tools=tools,
+            model=model,
+            open_model=lambda name: model,
+            prefix=lambda m, reason: PrefixSet(
+                reason, m.provider, m.model, m.wire, "Be good.", tuple(t.spec for t in tools.values()), ("# here",)
+            ),
+            history=lambda first, last: Reader(str(self.state), SESSION).entries(first - 1, last),
+            rules=more.pop("rules", Rules(allow=("Bash(*)", "Write", "Edit"), base=str(self.tree))),  # type: ignore[arg-type]
+            **more,  # type: ignore[arg-type]
+        )
+
+    @asynccontextmanager
+    async def session(self, model: Model, *, create: bool = True, **more: object) -> AsyncIterator[OpenSession]:
+        log = await open_log(str(self.state), SESSION, create=create, wall_us=self.clock.wall_us)
+        opened = Opened(SCHEMA_VERSION, SESSION, "n0nce", (str(self.tree),), str(self.tree)) if create else None
+        mode = "" if "rules" in more else "bypassPermissions"
+        session = open_session(log, self.crew(model, log, **more), opened=opened, mode=mode)
+        try:
+            yield session
+        finally:
+            await session.close()
+
+    async def play(self, model: Model, *prompts: str, create: bool = True, **more: object) -> OpenSession:
+        """Say each of `prompts` and let the turns end."""
+        async with self.session(model, create=create, **more) as session:
+            for prompt in prompts:
+                session.tell(Said((Text(prompt),)))
+                await session.run(once=True)
+        return session
+
+    def entries(self) -> list[Entry]:
+        return list(Reader(str(self.state), SESSION).entries())
+
+
+def story(entries: Sequence[Entry]) -> str:
+    """The log as one line of names, for comparing."""
+    return " ".join(type(e.event).__name__ for e in entries)
+
+
+def results(request: Request) -> list[str]:
+    """What the model is shown of its calls."""
+    return [
+        f"{i.part.name} {i.part.status}: {text_of(i.part.parts)}"
+        for i in request.items
+        if isinstance(i.part, ToolResult)
+    ]
+
+
+def said(request: Request) -> list[str]:
+    """Every text of the request that is no result."""
+    return [i.part.text for i in request.items if isinstance(i.part, Text)]
+
+
+__all__ = ["Answer", "House", "Limits", "Script", "call", "results", "said", "says", "story"]

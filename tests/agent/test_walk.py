@@ -1,0 +1,238 @@
+"""One prompt goes through the house, with real parts."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from longrein.agent import Answer, Compact, Limits, Rewind, Said, SetMode
+from longrein.context import Budget, fold
+from longrein.events import Entry, Interrupted, PermissionAsked, Replied, Text, ToolEnded, TurnEnded, UserSpoke
+from longrein.models import Failure
+from longrein.permissions import Rules
+from tests.agent.house import House, Script, call, results, said, says, story
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> House:
+    return House(tmp_path)
+
+
+async def test_a_prompt_a_read_an_edit_a_command_and_an_answer(house: House) -> None:
+    (house.tree / "a.py").write_text("x = 1\n")
+    model = Script(
+        says("let me look", call("Read", file_path="a.py")),
+        says(call("Edit", file_path="a.py", old_string="x = 1", new_string="x = 2")),
+        says(call("Bash", command="cat a.py")),
+        says("done"),
+    )
+    await house.play(model, "make x two")
+    assert (house.tree / "a.py").read_text() == "x = 2\n"
+    assert "x = 2" in results(model.requests[-1])[2]
+    assert story(house.entries()) == (
+        "Opened PrefixSet ModeSet UserSpoke Asked Replied ToolStarted FileSeen ToolEnded Asked Replied ToolStarted FileChanged "
+        "ToolEnded Asked Replied ToolStarted ToolEnded Asked Replied TurnEnded"
+    )
+
+
+async def test_s02_eight_calls_of_one_reply_run_side_by_side_and_stand_in_call_order(house: House) -> None:
+    sleeps = [call("Bash", command=f"sleep 0.{9 - n}") for n in range(1, 9)]
+    model = Script(says(*sleeps), says("done"))
+    loop = asyncio.get_running_loop()
+    begun = loop.time()
+    await house.play(model, "sleep a little")
+    assert loop.time() - begun < 1.6
+    ended = [e.event.call for e in house.entries() if isinstance(e.event, ToolEnded)]
+    assert ended != sorted(ended), "they end in their own order"
+    shown = [i.part.call for i in model.requests[1].items if i.kind == "result"]
+    assert shown == sorted(shown), "and are shown in call order"
+
+
+async def test_s03_a_denied_call_is_told_and_the_turn_is_blocked(house: House) -> None:
+    model = Script(says(call("Write", file_path="b.txt", content="x")), says("I may not"))
+    async with house.session(model, rules=Rules()) as session:
+        session.tell(Said((Text("write"),)))
+        walk = asyncio.ensure_future(session.run(once=True))
+        async for heard in session.follow():
+            if isinstance(heard, Entry) and isinstance(heard.event, PermissionAsked):
+                session.tell(Answer(heard.event.call, "deny", by="headless", message="nobody is here"))
+            if isinstance(heard, Entry) and isinstance(heard.event, TurnEnded):
+                assert heard.event.reason == "blocked"
+                break
+        await walk
+    assert not (house.tree / "b.txt").exists()
+    assert "They said: nobody is here" in results(model.requests[1])[0]
+
+
+async def test_D7_malformed_unknown_and_failing_calls_are_results(house: House) -> None:
+    model = Script(
+        says(call("Raed", file_path="x"), call("Read"), call("Read", file_path="gone.py")),
+        says("sorry"),
+    )
+    await house.play(model, "go")
+    unknown, missing, gone = results(model.requests[1])
+    assert unknown.startswith("Raed failed:")
+    assert "Read" in unknown
+    assert missing.startswith("Read failed:")
+    assert "file_path" in missing
+    assert gone.startswith("Read failed:")
+    assert "gone.py" in gone
+
+
+async def test_D12_a_server_error_is_retried_and_leaves_one_answer(house: House) -> None:
+    model = Script(Failure("server", "oops", 500), Failure("rate", "slow down", 429, retry_after_s=2.0), says("hello"))
+    await house.play(model, "hi")
+    assert len(house.clock.slept) >= 2
+    assert 2.0 <= max(house.clock.slept) <= 3.0
+    assert story(house.entries()).endswith("Asked AskFailed Asked AskFailed Asked Replied TurnEnded")
+
+
+async def test_E4_steering_is_in_the_next_request_and_queued_words_wait_for_the_turn(house: House) -> None:
+    model = Script(says(call("Bash", command="sleep 0.2")), says("first done"), says("second done"))
+    async with house.session(model) as session:
+        session.tell(Said((Text("first"),)))
+        walk = asyncio.ensure_future(session.run(once=True))
+        async for heard in session.follow():
+            if isinstance(heard, Entry) and isinstance(heard.event, Replied) and len(model.requests) == 1:
+                session.tell(Said((Text("later"),), "queued"))
+                session.tell(Said((Text("mind the gap"),), "steer"))
+            if isinstance(heard, Entry) and isinstance(heard.event, TurnEnded) and len(model.requests) == 3:
+                break
+        await walk
+    assert said(model.requests[1])[-1] == "mind the gap"
+    assert "later" not in said(model.requests[1])
+    assert said(model.requests[2])[-1] == "later"
+
+
+async def test_E4_an_interrupt_while_the_model_streams_keeps_its_text(house: House) -> None:
+    model = Script(says("half a thought"), gate=asyncio.Event())
+    async with house.session(model) as session:
+        session.tell(Said((Text("think"),)))
+        walk = asyncio.ensure_future(session.run(once=True))
+        async for heard in session.follow():
+            if not isinstance(heard, Entry):
+                session.interrupt()
+                break
+        await asyncio.wait_for(walk, 2)
+    events = [e.event for e in house.entries()]
+    replied = next(e for e in events if isinstance(e, Replied))
+    assert (replied.stop, replied.parts) == ("interrupted", (Text("half a thought"),))
+    assert any(isinstance(e, Interrupted) for e in events)
+    assert isinstance(events[-1], TurnEnded)
+    assert events[-1].reason == "interrupted"
+
+
+async def test_E4_an_interrupt_while_a_tool_runs_leaves_its_output_and_a_valid_history(house: House) -> None:
+    model = Script(
+        says(call("Bash", command="echo early; sleep 30"), call("Write", file_path="n", content="")), says("ok")
+    )
+    async with house.session(model) as session:
+        session.tell(Said((Text("run"),)))
+        walk = asyncio.ensure_future(session.run(once=True))
+        async for heard in session.follow():
+            if getattr(heard, "data", b"").startswith(b"early"):
+                session.interrupt()
+                break
+        await asyncio.wait_for(walk, 3)
+        session.tell(Said((Text("go on"),)))
+        await session.run(once=True)
+    ran, not_run = results(model.requests[1])
+    assert ran.startswith("Bash interrupted:")
+    assert "early" in ran
+    assert not_run.startswith("Write not_run:")
+    assert "[interrupted by the user]" in said(model.requests[1])
+
+
+async def test_max_turns_and_money_refuse_before_the_request(house: House) -> None:
+    model = Script(says(call("Bash", command="true")))
+    session = await house.play(model, "go", limits=Limits(turns_max=1))
+    assert len(model.requests) == 1
+    last = house.entries()[-1].event
+    assert isinstance(last, TurnEnded)
+    assert last.reason == "limit"
+    assert session.state.spent_usd >= 0
+
+
+async def test_A10_compact_by_the_user_puts_a_summary_in_place_and_keeps_the_words(house: House) -> None:
+    model = Script(says("hello"), says("1. Request: greetings"), says("as I said"))
+    async with house.session(model) as session:
+        session.tell(Said((Text("hi there"),)))
+        await session.run(once=True)
+        session.tell(Compact("greetings"))
+        await session.run(once=True)
+        session.tell(Said((Text("go on"),)))
+        await session.run(once=True)
+    assert "keep above all: greetings" in said(model.requests[1])[-1]
+    shown = said(model.requests[2])
+    assert "1. Request: greetings" in shown[1]
+    assert "hi there" in shown[1]
+    assert shown[-1] == "go on"
+    assert model.requests[1].items[: len(model.requests[0].items)] == model.requests[0].items
+
+
+async def test_A13_thirty_megabytes_reach_the_model_as_two_ends_and_a_handle(house: House) -> None:
+    recall = lambda request: says(call("Recall", handle=request.items[-1].handle, lines="100000-100001"))  # noqa: E731
+    model = Script(says(call("Bash", command="seq 1 4000000")), recall, says("done"))
+    await house.play(model, "flood")
+    shown = results(model.requests[1])[0]
+    assert len(shown) < 12_000
+    assert "4000000" in shown
+    assert "Recall(handle=" in shown
+    assert "100000" in results(model.requests[2])[1]
+
+
+async def test_D11_a_rewind_takes_the_conversation_back_and_files_if_asked(house: House) -> None:
+    (house.tree / "a.txt").write_text("old\n")
+    model = Script(
+        says("hello"),
+        says(call("Read", file_path="a.txt")),
+        says(call("Write", file_path="a.txt", content="new\n"), call("Write", file_path="b.txt", content="b\n")),
+        says("written"),
+        says("fresh start"),
+    )
+    async with house.session(model) as session:
+        for prompt in ("hi", "change it"):
+            session.tell(Said((Text(prompt),)))
+            await session.run(once=True)
+        to = next(e.seq for e in house.entries() if isinstance(e.event, TurnEnded))
+        session.tell(Rewind(to, files=True))
+        session.tell(Said((Text("other way"),)))
+        await session.run(once=True)
+    assert (house.tree / "a.txt").read_text() == "old\n"
+    assert not (house.tree / "b.txt").exists()
+    assert said(model.requests[-1])[1:] == ["hi", "hello", "other way"]
+    assert fold(house.entries()).spent_usd == session.state.spent_usd
+
+
+async def test_D9_R045_resume_sends_the_very_same_bytes(house: House) -> None:
+    (house.tree / "a.py").write_text("x = 1\n")
+    await house.play(Script(says(call("Read", file_path="a.py")), says("one")), "look")
+    model = Script(says("two"))
+    before = await house.play(model, "again", create=False)
+    assert [i.kind for i in model.requests[0].items] == ["context", "user", "call", "result", "text", "user"]
+    assert not [e for e in house.entries()[2:] if type(e.event).__name__ == "PrefixSet"]
+    assert before.state.breaks == 0
+
+
+async def test_a_mode_that_is_changed_holds_for_the_next_call(house: House) -> None:
+    model = Script(says(call("Write", file_path="b.txt", content="x")), says("no"))
+    async with house.session(model, rules=Rules()) as session:
+        session.tell(SetMode("plan"))
+        session.tell(Said((Text("write"),)))
+        await session.run(once=True)
+    assert results(model.requests[1])[0].startswith("Write denied:")
+
+
+async def test_E7_near_the_window_old_results_become_placeholders_that_can_be_recalled(house: House) -> None:
+    for n in range(12):
+        (house.tree / f"f{n}.txt").write_text("".join(f"file {n} line {m}\n" for m in range(400)))
+    steps = [says(call("Read", file_path=f"f{n}.txt")) for n in range(12)]
+    model = Script(*steps, says("read them all"), budget=Budget(24_000, 2_000))
+    session = await house.play(model, "read all")
+    names = story(house.entries())
+    assert "Cleared" in names
+    assert session.state.view_tokens < 22_000
+    assert "longrein:n0nce cleared: Read f0.txt ok" in results(model.requests[-1])[0]
+    assert len([e for e in house.entries() if isinstance(e.event, UserSpoke)]) == 1
