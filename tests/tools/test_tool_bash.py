@@ -44,6 +44,14 @@ async def test_timeout(desk: Any) -> None:
     assert text == "[bad-timeout] timeout is in milliseconds and must be above 0; nothing was run."
 
 
+async def test_the_ceiling_cannot_be_raised(desk: Any) -> None:
+    desk.limit(bash_timeout_max_s=0.05)
+    text = await desk.call("Bash", command="sleep 5", timeout=9_000_000)
+    assert text == "[timed out after 0.05 s and was ended; timeout may be up to 50 ms]"
+    desk.limit(bash_timeout_s=0.04)
+    assert (await desk.call("Bash", command="sleep 5")).startswith("[timed out after 0.04 s and")
+
+
 async def test_flood(desk: Any) -> None:
     """R059"""
     desk.limit(output_bytes_max=1_000_000)

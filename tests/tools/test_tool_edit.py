@@ -227,6 +227,13 @@ async def test_only_the_change_changes(desk: Any, before: bytes, old: str, new: 
     assert await edited(desk, before, old, new) == after
 
 
+async def test_one_crlf_is_not_two_line_ends(desk: Any) -> None:
+    desk.file("a.txt", b"a\r\nb\r\n")
+    await desk.call("Read", file_path="a.txt")
+    hint = "The closest match is at line 1: `a`"
+    await refused(desk, "a.txt", "a\n\nb", "x", f"[no-match] old_string is not in ROOT/a.txt. {hint}")
+
+
 async def test_several_edits_in_a_row_need_one_read(desk: Any) -> None:
     path = desk.file("a.py", CODE)
     await desk.call("Read", file_path="a.py")

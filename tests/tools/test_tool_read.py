@@ -75,6 +75,9 @@ async def test_what_was_seen(desk: Any) -> None:
     await desk.call("Read", file_path="f.txt", limit=1)
     assert desk.last.facts == (FileSeen(str(path), digest, digest, whole=True),)
     assert desk.blobs.read_blob(digest) == b"a\nb\n"
+    path.write_text("a\nc\n")
+    await desk.call("Read", file_path="f.txt", limit=1)
+    assert not desk.last.facts[0].whole
 
 
 async def test_symlink_is_known_by_its_target(desk: Any) -> None:

@@ -111,3 +111,24 @@ async def test_R083_mode_and_link_are_kept(desk: Any) -> None:
     text = await desk.call("Edit", file_path="run.sh", old_string="3", new_string="4")
     assert text == f"[unwritable] {path} cannot be written: is read-only. It is unchanged."
     assert path.stat().st_mode & 0o777 == 0o444
+
+
+async def test_large_files_are_not_kept_but_still_known(desk: Any) -> None:
+    desk.limit(keep_bytes_max=5)
+    await desk.call("Write", file_path="a.txt", content="123456")
+    fact = desk.last.facts[0]
+    assert (fact.blob, fact.hash) == ("", desk.workspace.hash(f"{desk.root}/a.txt"))
+    await desk.call("Edit", file_path="a.txt", old_string="6", new_string="")
+    assert desk.last.facts[0].before == fact.hash
+    assert desk.last.facts[0].blob == desk.last.facts[0].hash
+
+
+async def test_no_way_into_git_by_a_link(desk: Any) -> None:
+    desk.file(".git/config", "[core]\n")
+    os.symlink(".git", desk.root / "g")
+    text = await desk.call("Write", file_path="g/hooks", content="x")
+    assert text == f"[ignored-path] {desk.root}/g/hooks lies in .git, which only version control may change; use git."
+    desk.file(".gitignore", "")
+    await desk.call("Read", file_path=".gitignore")
+    await desk.call("Write", file_path=".gitignore", content="x\n")
+    assert desk.last.status == "ok"
