@@ -34,6 +34,7 @@ from tests.store.kit import (
 
 pytestmark = pytest.mark.anyio
 
+STRACE = ("strace", "-f", "-o", "/dev/null")
 UNCOUNTED = ("-shm", "-journal", "lock")
 """Shared memory, the journal of the empty database's making, and the lock's message need not be on disk."""
 
@@ -214,6 +215,42 @@ async def test_R035_a_full_disk_loses_nothing_and_the_log_goes_on_when_there_is_
     assert seqs(log) == list(range(1, len(log.entries) + 1))
     assert list(folder(tmp_path).glob("blobs/tmp-*")) == []
     await log.close()
+
+
+@pytest.mark.parametrize(("failing", "acknowledged"), [(1, 0), (4, 0), (5, 0), (6, 1), (8, 3)])
+def test_after_a_failed_flush_nothing_counts_until_the_log_is_reopened(
+    tmp_path: Path, failing: int, acknowledged: int
+) -> None:
+    """The n-th flush of a run fails: what it carried is not acknowledged, and nothing behind it. The first four belong
+    to the making of the database; then each entry has its own."""
+    if not shutil.which("strace"):
+        pytest.skip("needs strace")
+    program = (
+        "import sys\n"
+        "from tests.store.kit import *\n"
+        "from longrein.events import SessionError\n"
+        "async def main():\n"
+        "    log = await make(Path(sys.argv[1]))\n"
+        "    for seq in range(1, 7):\n"
+        "        try:\n"
+        "            await add(log, [entry(seq)])\n"
+        "            print('acknowledged', seq)\n"
+        "        except SessionError as error:\n"
+        "            print(type(error).__name__, seq)\n"
+        "asyncio.run(main())\n"
+    )
+    inject = f"inject=fdatasync:error=ENOSPC:when={failing}"
+    ran = subprocess.run(
+        [*STRACE, "-e", "trace=fdatasync", "-e", inject, sys.executable, "-c", program, tmp_path],
+        check=True,
+        capture_output=True,
+        text=True,
+        cwd=Path(__file__).parents[2],
+    )
+    words = ran.stdout.split()
+    assert words[::2] == ["acknowledged"] * acknowledged + ["StoreFull"] * (6 - acknowledged)
+    found = [one.seq for one in read_entries(str(tmp_path), ID)]
+    assert found in (list(range(1, acknowledged + 1)), list(range(1, acknowledged + 2)))
 
 
 @pytest.fixture

@@ -122,6 +122,20 @@ async def test_R049_an_empty_main_file_beside_a_wal_is_not_opened(tmp_path: Path
     assert (folder(tmp_path) / "log.sqlite.damaged-1-wal").read_bytes() == wal
 
 
+async def test_a_main_file_that_is_gone_takes_no_wal_with_it(tmp_path: Path) -> None:
+    async def die_open() -> None:
+        await add(await make(tmp_path), entries(1, 8))
+
+    crash(die_open)
+    (folder(tmp_path) / "log.sqlite").unlink()
+    wal = (folder(tmp_path) / "log.sqlite-wal").read_bytes()
+    with pytest.raises(StoreDamaged):
+        list(read_entries(str(tmp_path), ID))
+    with pytest.raises(StoreDamaged, match="its main file is empty"):
+        await reopen(tmp_path)
+    assert (folder(tmp_path) / "log.sqlite.damaged-1-wal").read_bytes() == wal
+
+
 async def test_R033_a_wal_cut_at_any_byte_of_its_last_records(tmp_path: Path) -> None:
     async def die_open() -> None:
         log = await make(tmp_path)

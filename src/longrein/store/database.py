@@ -1,8 +1,8 @@
 """One SQLite database per root session: its tables, how it is opened, and one transaction for many writes.
 
 Commits are made with `synchronous=NORMAL`, which never flushes the WAL, and `sync` flushes it afterwards: the same
-order as `FULL`, but one flush can carry many commits. A new database is made without any flush; the first `sync`
-checkpoints it, so that the main file is whole on disk before anything counts (SQLite drops the WAL of an empty one).
+order as `FULL`, but one flush can carry many commits. A new database is made without any flush; `found` checkpoints
+it once, so that the main file is whole on disk before anything counts (SQLite drops the WAL of an empty one).
 """
 
 import os
@@ -80,11 +80,16 @@ class Write:
 
 
 def lost_main(path: str) -> bool:
-    """Whether the main file is empty beside a WAL with content: SQLite would delete that WAL at the first look."""
+    """Whether the main file is empty or gone beside a WAL with content: SQLite would delete that WAL at the first
+    look."""
+    return _size(path) == 0 and _size(path + "-wal") > 0
+
+
+def _size(path: str) -> int:
     try:
-        return os.stat(path).st_size == 0 and os.stat(path + "-wal").st_size > 0
+        return os.stat(path).st_size
     except FileNotFoundError:
-        return False
+        return 0
 
 
 def read_only(path: str) -> sqlite3.Connection:
@@ -118,9 +123,8 @@ class Database:
         self._blobs = blobs
         self._wal = -1
         self._grown_bytes = 0
-        size = os.stat(self.path).st_size if os.path.exists(self.path) else 0
-        self._founded = size > 4096  # one page: no checkpoint has ever flushed it
-        if size == 0 and not os.path.exists(self.path):
+        self._founded = _size(self.path) > 4096  # one page: no checkpoint has ever flushed it
+        if not os.path.exists(self.path):
             os.close(new_file(self.path))
         self._connection = sqlite3.connect(
             self.path, isolation_level=None, check_same_thread=False, timeout=BUSY_S, cached_statements=64
@@ -211,22 +215,28 @@ class Database:
         return key, at, version, 0, self._blobs.put(body)
 
     def sync(self) -> None:
-        """Bring every commit to disk. Raises OSError, sqlite3.Error; then nothing later may count as on disk."""
-        if not self.unflushed:
-            return
-        if not self._founded:
-            self._found()
-        if self._wal >= 0:
+        """Bring every commit to disk; after `found`. Raises OSError; then nothing later may count as on disk."""
+        if self._wal >= 0 and self.unflushed:
             flush(self._wal)
         self.unflushed = False
 
-    def _found(self) -> None:
-        """The first flush of a new session: main file, WAL and every folder above."""
+    def found(self) -> None:
+        """Before the first flush of a new session: bring its main file and every folder above to disk.
+
+        Raises sqlite3.Error, OSError; it may be tried again.
+        """
+        if self._founded:
+            return
         self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
         sessions = os.path.dirname(self.folder)
         for path in (self.folder, sessions, os.path.dirname(sessions)):
             flush_path(path)
         self._founded = True
+
+    @property
+    def restless(self) -> bool:
+        """Whether there is something to do when nobody writes: a flush, or a WAL to fold in."""
+        return self.unflushed or self._grown_bytes >= WAL_TIDY_BYTES
 
     def tidy(self, *, idle: bool) -> None:
         """Fold the WAL into the main file when it has grown. A failure is no loss: the WAL stays."""

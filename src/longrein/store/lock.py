@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import errno
 import fcntl
 import os
 import struct
@@ -48,13 +49,16 @@ class SessionLock:
 async def take_lock(folder: str, wall_us: Callable[[], int]) -> SessionLock:
     """Lock the session in `folder`. Raises `SessionBusy` with pid and host of the holder, OSError."""
     descriptor = os.open(os.path.join(folder, LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    for pause_s in (*RETRY_S, 0.0):
-        if _try(descriptor):
-            _sign(descriptor, wall_us())
-            return SessionLock(descriptor)
-        if pause_s:
+    try:
+        for pause_s in (*RETRY_S, 0.0):
+            if _try(descriptor):
+                _sign(descriptor, wall_us())
+                return SessionLock(descriptor)
             await asyncio.sleep(pause_s)
-    holder = _holder(descriptor)
+        holder = _holder(descriptor)
+    except BaseException:
+        os.close(descriptor)
+        raise
     os.close(descriptor)
     who = f"process {holder.pid} on {holder.host}" if holder else "another process"
     raise SessionBusy(
@@ -82,8 +86,10 @@ def _try(descriptor: int) -> bool:
             fcntl.fcntl(descriptor, _SET, _whole_file())
         else:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
+    except OSError as error:
+        if error.errno in (errno.EAGAIN, errno.EACCES):
+            return False
+        raise  # a file system without locks
     return True
 
 

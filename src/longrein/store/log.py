@@ -111,8 +111,8 @@ class SessionLog:
         if self._listed:
             return self._writer.write(write)
         write.about = (self.session, *self._about)
-        future = self._writer.write(write)
-        future.add_done_callback(self._mark_listed)
+        future, about = self._writer.write(write), self._about
+        future.add_done_callback(lambda written: self._mark_listed(written, about))
         return future
 
     def _learn(self, entry: Entry) -> None:
@@ -127,9 +127,10 @@ class SessionLog:
                 return
         self._listed = False
 
-    def _mark_listed(self, future: "Future[None]") -> None:
+    def _mark_listed(self, written: "Future[None]", about: tuple[int, str, str]) -> None:
         # in the writer thread; a write that failed leaves it to the next
-        self._listed = future.exception() is None
+        if written.exception() is None and about == self._about:
+            self._listed = True
 
     def put(self, body: bytes, *, flush: bool = True) -> "tuple[int, Future[None]]":
         """See `port.Log.put`."""
@@ -192,7 +193,9 @@ class SessionLog:
             await asyncio.wrap_future(self._stopped)
         finally:
             self._lock.release()
-        await asyncio.wait([asyncio.wrap_future(self._writer.closed)], timeout=CLOSE_WAIT_S)
+        closed = asyncio.wrap_future(self._writer.closed)
+        await asyncio.wait([closed], timeout=CLOSE_WAIT_S)
+        closed.cancel()  # else the thread would call a loop that may be gone
 
 
 def title_of(event: UserSpoke) -> str:

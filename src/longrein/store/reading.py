@@ -11,7 +11,7 @@ import msgspec
 
 from longrein.events import Entry, StoreDamaged, decode_event
 from longrein.store.blobs import blob_file, blob_hash, is_hash
-from longrein.store.database import ROOT, Row, entry_key, entry_seq, read_only
+from longrein.store.database import ROOT, Row, entry_key, entry_seq, lost_main, read_only
 from longrein.store.faults import store_failure
 from longrein.store.folder import DATABASE, existing_folder, set_aside
 
@@ -116,7 +116,8 @@ class Reader:
 
     def _in_the_making(self, error: sqlite3.Error) -> bool:
         """Whether another process has not made the tables yet, or not even the file. Raises `StoreDamaged`."""
-        if os.path.exists(os.path.join(self.folder, DATABASE)):
+        path = os.path.join(self.folder, DATABASE)
+        if os.path.exists(path) or lost_main(path):
             return "no such table" in str(error)
         if aside := set_aside(self.folder):
             raise StoreDamaged(f"the database of this session is damaged and was set aside as {aside[-1]}")

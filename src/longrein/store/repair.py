@@ -92,8 +92,8 @@ def _outward_damage(folder: str) -> str:
     path = os.path.join(folder, DATABASE)
     if os.path.exists(os.path.join(folder, SUSPECT)):
         return "a write met damage"
-    if not os.path.exists(path):
-        return "its repair was cut short" if set_aside(folder) else ""
+    if not os.path.exists(path) and set_aside(folder):
+        return "its repair was cut short"
     return "its main file is empty" if lost_main(path) else ""
 
 
@@ -123,7 +123,7 @@ def _move_aside(folder: str) -> str:
         target = f"{path}.damaged-{len(before) + 1}"
         os.rename(path, target)
     else:
-        target = before[-1]
+        target = before[-1] if before else f"{path}.damaged-1"
     for end in ("-wal", "-journal"):
         if os.path.exists(path + end) and not os.path.exists(target + end):
             os.rename(path + end, target + end)

@@ -99,9 +99,10 @@ class Writer:
         """Everything that is queued, at least one job; meanwhile flush what waits too long."""
         while not ready:
             try:
-                ready.append(self._jobs.get(timeout=FLUSH_AFTER_S if database.unflushed else None))
+                ready.append(self._jobs.get(timeout=FLUSH_AFTER_S if database.restless else None))
             except Empty:
-                self._broken = self._broken or self._sync(database)
+                if database.unflushed and not self._broken:
+                    self._sync(database)
                 database.tidy(idle=True)
         while not self._jobs.empty():
             ready.append(self._jobs.get())
@@ -135,30 +136,36 @@ class Writer:
         return None
 
     def _attempt(self, database: Database, writes: Sequence[Write]) -> SessionError | None:
-        clean = not database.unflushed
+        clean, flush = not database.unflushed, any(write.flush for write in writes)
         try:
+            if flush:
+                database.found()
             database.commit(writes)
         except (OSError, SqliteError) as error:
             if is_damage(error):
                 mark_suspect(self._folder)
             return store_failure(error, self._folder)
         self.commits += 1
-        if any(write.flush for write in writes):
-            self._broken = self._sync(database)
-            return self._broken
+        if flush:
+            return self._sync(database)
         now_us = self._wall_us()
         if clean:
             self._unflushed_since_us = now_us
         elif abs(now_us - self._unflushed_since_us) > FLUSH_AFTER_S * 1e6:
-            self._broken = self._sync(database)
+            self._sync(database)
         return None
 
     def _sync(self, database: Database) -> SessionError | None:
         """Flush. After a failed one nobody knows what is on disk: the log takes nothing more until it is reopened."""
         try:
-            database.sync()
+            database.found()
         except (OSError, SqliteError) as error:
             return store_failure(error, self._folder)
+        try:
+            database.sync()
+        except OSError as error:
+            self._broken = store_failure(error, self._folder)
+            return self._broken
         database.tidy(idle=False)
         return None
 
