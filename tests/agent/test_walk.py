@@ -32,8 +32,8 @@ async def test_a_prompt_a_read_an_edit_a_command_and_an_answer(house: House) -> 
     assert (house.tree / "a.py").read_text() == "x = 2\n"
     assert "x = 2" in results(model.requests[-1])[2]
     assert story(house.entries()) == (
-        "Opened PrefixSet ModeSet UserSpoke Asked Replied ToolStarted FileSeen ToolEnded Asked Replied ToolStarted FileChanged "
-        "ToolEnded Asked Replied ToolStarted ToolEnded Asked Replied TurnEnded"
+        "Opened PrefixSet ModeSet UserSpoke Asked Replied ToolStarted FileSeen ToolEnded Asked Replied ToolStarted "
+        "FileChanged ToolEnded Asked Replied ToolStarted ToolEnded Asked Replied TurnEnded"
     )
 
 

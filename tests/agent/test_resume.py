@@ -1,0 +1,114 @@
+"""Law 10: whatever entry was the last on disk, the resumed session ends as the uninterrupted one, but for one mark."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from longrein.agent import GoOn, Said
+from longrein.context import Request, fold
+from longrein.events import Entry, Text, ToolCall, ToolResult, ToolStarted, encode_entry, text_of
+from longrein.models import Reply
+from longrein.store import import_jsonl
+from tests.agent.house import House, Script, call, says
+
+pytestmark = pytest.mark.anyio
+
+PLAY = [
+    says("let me see", call("Read", file_path="a.txt"), call("Bash", command="echo one >> acts")),
+    says(call("Edit", file_path="a.txt", old_string="old", new_string="new")),
+    says(call("Bash", command="echo two >> acts"), call("Bash", command="echo three >> acts")),
+    says("all is done"),
+]
+MARK = "interrupted; it may have run"
+
+
+def by_position(request: Request) -> Reply:
+    """The step that follows as many replies as the request shows."""
+    return PLAY[len({item.seqs[0] for item in request.items if item.mine})]
+
+
+def model() -> Script:
+    return Script(*[by_position] * 12)
+
+
+def house_in(folder: Path) -> House:
+    """A fresh house at the same place: sessions remember absolute folders."""
+    shutil.rmtree(folder / "tree", ignore_errors=True)
+    shutil.rmtree(folder / "state", ignore_errors=True)
+    house = House(folder)
+    (house.tree / "a.txt").write_text("old words\n")
+    return house
+
+
+def conversation(entries: list[Entry]) -> list[str]:
+    """What the model would see, without seqs and times."""
+    shown = []
+    for item in fold(entries).items:
+        part = item.part
+        if isinstance(part, ToolResult):
+            shown.append(f"{part.name}: {part.status}")
+        elif isinstance(part, ToolCall):
+            shown.append(f"{part.name}({part.arguments})")
+        else:
+            shown.append(text_of((part,)))
+    return shown
+
+
+async def entries_of_a_whole_run(folder: Path) -> list[Entry]:
+    house = house_in(folder)
+    await house.play(model(), "do it")
+    return house.entries()
+
+
+async def resumed(folder: Path, entries: list[Entry], upto: int) -> House:
+    """A house whose disk holds the first `upto` entries, gone on with to the end of the turn."""
+    house = house_in(folder)
+    kept = [e for e in entries if e.seq <= upto]
+    ended = {e.event.call for e in kept if type(e.event).__name__ == "ToolEnded"}
+    act_again(
+        house, [e.event.call for e in kept if isinstance(e.event, ToolStarted) and e.event.call in ended], entries
+    )
+    await import_jsonl(str(house.state), [encode_entry(e) for e in kept], wall_us=house.clock.wall_us)
+    async with house.session(model(), create=False) as session:
+        session.tell(GoOn() if session.state.turn_open or session.state.calls else Said((Text("do it"),)))
+        await session.run(once=True)
+    return house
+
+
+def act_again(house: House, calls: list[str], entries: list[Entry]) -> None:
+    """The world as it was at that moment: what the ended calls had done to the files."""
+    made = {p.id: p for e in entries for p in getattr(e.event, "parts", ()) if isinstance(p, ToolCall)}
+    for one in calls:
+        arguments = made[one].arguments or {}
+        if made[one].name == "Edit":
+            (house.tree / "a.txt").write_text("new words\n")
+        elif made[one].name == "Bash":
+            with open(house.tree / "acts", "a", encoding="utf-8") as file:
+                file.write(arguments["command"].split()[1] + "\n")
+
+
+async def test_law_10_R029_R030_cut_after_every_entry_and_gone_on_with(tmp_path: Path) -> None:
+    entries = await entries_of_a_whole_run(tmp_path)
+    whole = conversation(entries)
+    first = next(e.seq for e in entries if type(e.event).__name__ == "ModeSet")
+    for upto in range(first, len(entries)):
+        house = await resumed(tmp_path, entries, upto)
+        shown = conversation(house.entries())
+        marked = [line for line in shown if line.endswith(": interrupted")]
+        assert len(marked) <= 2, f"cut after entry {upto}"
+        if "Read: interrupted" in marked:  # then the model has not seen the file, and Edit rightly says so
+            marked += ["Edit: failed"]
+        plain = [line.split(":")[0] + ": ok" if line in marked else line for line in shown]
+        assert plain == whole, f"cut after entry {upto}"
+        acts = (house.tree / "acts").read_text().split() if (house.tree / "acts").exists() else []
+        assert len(acts) == len(set(acts)), f"law 8: an act was repeated after a cut at {upto}"
+
+
+async def test_law_10_resuming_twice_changes_nothing(tmp_path: Path) -> None:
+    entries = await entries_of_a_whole_run(tmp_path)
+    house = await resumed(tmp_path, entries, len(entries) // 2)
+    before = house.entries()
+    async with house.session(model(), create=False):
+        pass
+    assert house.entries() == before
