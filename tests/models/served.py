@@ -56,7 +56,14 @@ class Server:
 
     async def _one(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
         head = (await reader.readuntil(b"\r\n\r\n")).decode()
-        size = next((int(l.split(":")[1]) for l in head.split("\r\n") if l.lower().startswith("content-length")), 0)
+        size = next(
+            (
+                int(v)
+                for k, _, v in (line.partition(":") for line in head.split("\r\n"))
+                if k.lower() == "content-length"
+            ),
+            0,
+        )
         self.heads.append(head)
         self.bodies.append(await reader.readexactly(size))
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
@@ -86,7 +93,7 @@ class Server:
 async def served(*answers: Answer) -> AsyncIterator[Server]:
     server = Server(answers)
     listening = await asyncio.start_server(server.serve, "127.0.0.1", 0)
-    server.url = "http://127.0.0.1:%d" % listening.sockets[0].getsockname()[1]
+    server.url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
     try:
         yield server
     finally:
@@ -109,7 +116,7 @@ class StillClock:
         self.slept.append(seconds)
 
 
-BLOBS = {"img1": b"\x89PNG-not-really", "doc1": "first line\nsecond line".encode(), "pdf1": b"%PDF-1.7"}
+BLOBS = {"img1": b"\x89PNG-not-really", "doc1": b"first line\nsecond line", "pdf1": b"%PDF-1.7"}
 
 
 def opened(wire: str, url: str, model: str = "test-model", **options: Any) -> Model:

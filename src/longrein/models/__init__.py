@@ -17,6 +17,8 @@ from longrein.models.port import (
     ThinkingDelta,
 )
 from longrein.models.retry import pause_s
+from longrein.models.script import Script, read_script
+from longrein.models.scripted import ScriptedModel
 
 __all__ = [
     "CallDelta",
@@ -28,6 +30,8 @@ __all__ = [
     "Provider",
     "ReadBlob",
     "Reply",
+    "Script",
+    "ScriptedModel",
     "TextDelta",
     "ThinkingDelta",
     "cost_usd",
@@ -38,5 +42,6 @@ __all__ = [
     "look_up",
     "open_model",
     "pause_s",
+    "read_script",
     "wire_call_id",
 ]

@@ -212,6 +212,8 @@ _decode = msgspec.json.Decoder(_Event).decode
 class AnthropicReading:
     """Reads one streamed message."""
 
+    settled = False
+
     def __init__(self, facing: Facing) -> None:
         self.draft = Draft()
         self.done = False

@@ -117,6 +117,11 @@ class ChatReading:
         self._calls: list[tuple[int | None, str, Slot]] = []
         self._details: list[dict[str, Any]] = []
 
+    @property
+    def settled(self) -> bool:
+        """Whether the stream may end now: only where the server is known not to send `[DONE]`."""
+        return bool(self.draft.stop) and not self._says_done
+
     def take(self, payload: bytes, out: list[Delta]) -> None:
         """One chunk."""
         if payload == b"[DONE]":
@@ -246,8 +251,6 @@ class ChatReading:
             self.failed = self.draft.failure(_BROKEN[reason], f"the provider broke off: {reason}")
         elif self.draft.stop != "refusal":
             self.draft.stop = _STOPS.get(reason, "end")
-        if not self._says_done:
-            self.done = True
 
     def _fail(self, raw: bytes) -> None:
         text = raw.decode("utf-8", "replace")

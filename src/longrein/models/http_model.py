@@ -11,7 +11,7 @@ import msgspec
 
 from longrein.context import Budget, Request
 from longrein.models.failures import Headers, failure_of_status
-from longrein.models.layout import Memos
+from longrein.models.layout import Memo, Memos
 from longrein.models.loose_json import loosened
 from longrein.models.port import Clock, Delta, Failure, ModelOptions, Reply
 from longrein.models.sse import Splitter
@@ -59,12 +59,16 @@ class HttpModel:
 
     def blocks(self, request: Request) -> list[bytes]:
         """The items of `request` as this wire encodes them, one fragment each: what law 2 compares."""
-        memo = self._memos.of(request.session)
+        memo = self._memo(request)
         return [memo.fragment(item) for item in request.items]
 
     def body(self, request: Request) -> bytes:
         """The exact bytes that `stream` sends for `request`."""
-        return self._wire.body(request, self._memos.of(request.session))
+        return self._wire.body(request, self._memo(request))
+
+    def _memo(self, request: Request) -> Memo:
+        """A request without a `PrefixSet` of the log is no part of the conversation: it must not push that one out."""
+        return self._memos.of(request.session if request.prefix_seq else f"{request.session} aside")
 
     async def stream(self, request: Request) -> AsyncIterator[Sequence[Delta]]:
         """See `Model.stream`."""
@@ -144,7 +148,9 @@ class HttpModel:
     def _ended(self, reading: Reading, payloads: list[bytes]) -> list[Delta]:
         """The stream is over and its terminal event was not seen, unless it is what was left."""
         batch, final = take(reading, payloads)
-        if final is None and reading.draft.stop and self.wire == "openai-chat":
+        if final is None and reading.settled:
+            final = reading.finish()
+        elif final is None and reading.draft.stop and self.wire == "openai-chat":
             # Some servers never send `[DONE]`. One that twice in a row says why it stopped and then ends is such a one.
             self._unsigned_ends += 1
             if self._unsigned_ends >= 2:

@@ -111,6 +111,8 @@ class Memo:
 
     def _close(self, side: str, run: list[tuple[int, bytes]]) -> None:
         chunks, closing = self.grammar.lay(side, [fragment for _, fragment in run])
+        if not any(chunks):
+            return
         if self._runs:
             chunks[0] = self._runs[-1][2] + b"," + chunks[0]
         self._runs.append((run[0][0], side, closing))

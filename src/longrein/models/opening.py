@@ -5,14 +5,20 @@ from collections.abc import Callable
 from longrein.events import SettingsError
 from longrein.models.anthropic import Anthropic
 from longrein.models.catalog import look_up
+from longrein.models.gemini import Gemini
 from longrein.models.http_model import HttpModel
 from longrein.models.openai_chat import OpenAIChat
+from longrein.models.openai_responses import OpenAIResponses
 from longrein.models.port import Clock, Model, ModelOptions, ReadBlob
+from longrein.models.script import load_script
+from longrein.models.scripted import ScriptedModel
 from longrein.models.wire import Facing, Wire
 
 WIRES: dict[str, Callable[[Facing], Wire]] = {
     "anthropic": Anthropic,
     "openai-chat": OpenAIChat,
+    "openai-responses": OpenAIResponses,
+    "gemini": Gemini,
 }
 """Wire name -> what speaks it."""
 
@@ -22,6 +28,8 @@ def open_model(options: ModelOptions, read_blob: ReadBlob, clock: Clock) -> Mode
 
     Raises `SettingsError` for a wire that does not exist and for a script that cannot be read.
     """
+    if options.wire == "scripted":
+        return ScriptedModel(load_script(options.base_url, _file), options, clock)
     make = WIRES.get(options.wire)
     if make is None:
         known = ", ".join((*WIRES, "scripted"))
@@ -29,6 +37,11 @@ def open_model(options: ModelOptions, read_blob: ReadBlob, clock: Clock) -> Mode
     facing = Facing(options.wire, options.model, read_blob, host_of(options.base_url), options.effort)
     budget = options.budget or look_up(options.provider, options.model)
     return HttpModel(make(facing), options, budget, clock)
+
+
+def _file(path: str) -> bytes:
+    with open(path, "rb") as file:
+        return file.read()
 
 
 def host_of(url: str) -> str:

@@ -48,6 +48,11 @@ class Reading(Protocol):
     failed: Failure | None
     """What an error event in mid-stream said."""
 
+    @property
+    def settled(self) -> bool:
+        """Whether a clean end of the stream would be a proper one: for wires and servers without a terminal event."""
+        ...
+
     def take(self, payload: bytes, out: list[Delta]) -> None:
         """One event. Raises `msgspec.DecodeError` for bytes that are not of this wire."""
         ...

@@ -1,0 +1,211 @@
+"""A model that plays a script. What it answers is a function of the request, so it survives kill, resume and rewind.
+
+Each part of a reply carries its turn's number in a provider block; the next turn is the one after the last such number
+in the view. Replies that were cut have none and count one each.
+"""
+
+import re
+from collections.abc import AsyncIterator, Mapping, Sequence
+
+import msgspec
+
+from longrein.context import Budget, Item, Request, estimate_text
+from longrein.events import Usage, text_of
+from longrein.models.content import encode_json
+from longrein.models.draft import Draft
+from longrein.models.failures import Headers, failure_of_status
+from longrein.models.port import CallDelta, Clock, Delta, Failure, ModelOptions, Reply, TextDelta, ThinkingDelta
+from longrein.models.script import Fault, Script, Turn
+
+_SUMMARY = Turn(text="What was done so far is in the ledger above; the work goes on from its last line.")
+_SLOT = re.compile(r"\{\{(\w+)\}\}")
+
+
+class ScriptedModel:
+    """A `Model` without a provider."""
+
+    wire = "scripted"
+
+    def __init__(self, script: Script, options: ModelOptions, clock: Clock) -> None:
+        self.name = f"{options.provider}/{options.model}"
+        self.provider = options.provider
+        self.model = options.model
+        self.budget = options.budget or Budget(
+            script.window_tokens, script.max_output_tokens, script.price, script.cache_ttl_s
+        )
+        self._script = script
+        self._clock = clock
+        self._failed: dict[tuple[str, int, str], int] = {}
+        self._answered: dict[str, int] = {}
+
+    def warm(self) -> None:
+        """Nothing to prepare."""
+
+    async def aclose(self) -> None:
+        """Nothing to close."""
+
+    async def stream(self, request: Request) -> AsyncIterator[Sequence[Delta]]:
+        """See `Model.stream`. What the script does not foresee is a `Failure` of kind `invalid` that says so."""
+        number, turn = self._turn(request)
+        problem = _problem(turn, number, request)
+        if turn is None or problem:
+            yield [Failure("invalid", problem)]
+            return
+        if turn.delay_s:
+            await self._clock.sleep(turn.delay_s)
+        fault = self._due(turn.fault, request, number)
+        if fault is not None and fault.status:
+            headers = Headers(str(fault.retry_after_s) if fault.retry_after_s >= 0 else "")
+            yield [failure_of_status(fault.status, encode_json({"error": fault.message}).decode(), headers, 0.0)]
+            return
+        turn = _filled(turn, request)
+        pieces = _pieces(turn)
+        for piece in pieces if fault is None else pieces[: fault.after]:
+            if turn.pace_s:
+                await self._clock.sleep(turn.pace_s)
+            yield [piece]
+        if fault is not None:
+            yield [Failure(fault.kind or "server", fault.message, retry_after_s=fault.retry_after_s)]
+            return
+        self._answered[request.session] = number + 1
+        yield [_reply(turn, number, request, self.budget, self.model)]
+
+    def _turn(self, request: Request) -> tuple[int, Turn | None]:
+        turns, summaries = self._script.turns, self._script.summaries
+        first = _first_words(request.items)
+        for branch in self._script.branches:
+            if branch.when in first:
+                turns, summaries = branch.turns, branch.summaries
+                break
+        if request.purpose == "summary":
+            known = summaries or (_SUMMARY,)
+            number = sum(item.kind == "summary" for item in request.items)
+            return number, known[min(number, len(known) - 1)]
+        number = self._position(request, turns)
+        return number, turns[number] if number < len(turns) else None
+
+    def _position(self, request: Request, turns: Sequence[Turn]) -> int:
+        cut: dict[int, None] = {}
+        for item in reversed(request.items):
+            if not item.mine or item.kind == "ack":
+                continue
+            if item.block is not None and item.block.wire == "scripted":
+                return int(item.block.raw) + 1 + len(cut)
+            cut[item.key[0]] = None
+        if not any(item.kind == "summary" for item in request.items):
+            return len(cut)
+        if request.session in self._answered:
+            return self._answered[request.session] + len(cut)
+        said = _said_since(request.items)
+        return next((n for n, turn in enumerate(turns) if turn.expect and turn.expect in said), 0)
+
+    def _due(self, fault: Fault | None, request: Request, number: int) -> Fault | None:
+        key = (request.session, number, request.purpose)
+        failed = self._failed.get(key, 0)
+        if fault is None or failed >= fault.times:
+            return None
+        self._failed[key] = failed + 1
+        return fault
+
+
+# --- what was said -----------------------------------------------------------------------------------------------
+
+
+def _first_words(items: Sequence[Item]) -> str:
+    return next((text_of((item.part,)) for item in items if item.kind in ("user", "summary")), "")
+
+
+def _said_since(items: Sequence[Item]) -> str:
+    """Everything on the user's side after the last reply."""
+    said: list[str] = []
+    for item in reversed(items):
+        if item.mine and item.kind != "ack":
+            break
+        said.append(text_of((item.part,)))
+    return "\n".join(reversed(said))
+
+
+def _problem(turn: Turn | None, number: int, request: Request) -> str:
+    if turn is None:
+        return f"the script has no turn {number + 1}: it has ended and the session goes on"
+    said = _said_since(request.items)
+    if turn.expect and turn.expect not in said:
+        return f"turn {number + 1} of the script expects {turn.expect!r}, but what was said is {said[-200:]!r}"
+    return ""
+
+
+def _filled(turn: Turn, request: Request) -> Turn:
+    """`turn` with what its patterns find in place of `{{name}}`."""
+    if not turn.find:
+        return turn
+    whole = "\n".join(text_of((item.part,)) for item in request.items)
+    found = {name: _last(pattern, whole) for name, pattern in turn.find.items()}
+    return msgspec.convert(_replaced(msgspec.to_builtins(turn), found), Turn)
+
+
+def _last(pattern: str, text: str) -> str:
+    last = ""
+    for match in re.finditer(pattern, text):
+        last = match[1] if match.re.groups else match[0]
+    return last
+
+
+def _replaced(value: object, found: Mapping[str, str]) -> object:
+    if isinstance(value, str):
+        return _SLOT.sub(lambda match: found.get(match[1], match[0]), value)
+    if isinstance(value, list | tuple):
+        return [_replaced(inner, found) for inner in value]
+    if isinstance(value, dict):
+        return {key: inner if key == "find" else _replaced(inner, found) for key, inner in value.items()}
+    return value
+
+
+# --- the answer --------------------------------------------------------------------------------------------------
+
+
+def _pieces(turn: Turn) -> list[Delta]:
+    size = max(1, turn.piece_chars)
+    pieces: list[Delta] = [ThinkingDelta(text) for text in _split(turn.thinking, size)]
+    pieces += [TextDelta(text) for text in _split(turn.text, size)]
+    for index, call in enumerate(turn.calls):
+        received = encode_json(call.arguments).decode() if call.raw is None else call.raw
+        pieces.append(CallDelta(index, call.name))
+        pieces += [CallDelta(index, json=text) for text in _split(received, size * 4)]
+    return pieces
+
+
+def _split(text: str, size: int) -> list[str]:
+    return [text[at : at + size] for at in range(0, len(text), size)]
+
+
+def _reply(turn: Turn, number: int, request: Request, budget: Budget, model: str) -> Reply | Failure:
+    draft = Draft()
+    if turn.thinking:
+        draft.open("thinking", turn.thinking)
+    if turn.text:
+        draft.open("text", turn.text)
+    for call in turn.calls:
+        draft.open("call", encode_json(call.arguments).decode() if call.raw is None else call.raw, call.name)
+    for slot in draft.slots:
+        slot.raw = str(number)
+    draft.stop, draft.usage = turn.stop, usage_of(request, turn, budget)
+    return draft.finish("scripted", model)
+
+
+def usage_of(request: Request, turn: Turn, budget: Budget) -> Usage:
+    """What a provider with a prompt cache would count: what the last request marked is read, what is new is written."""
+    prefix = request.prefix
+    tools = sum(estimate_text(t.name + t.description + encode_json(t.schema).decode()) for t in prefix.tools)
+    fixed = estimate_text(prefix.system) + tools
+    sizes = [item.tokens or estimate_text(text_of((item.part,))) for item in request.items]
+    read = 0
+    if any(item.mine for item in request.items) and request.marks:
+        end = request.marks[-2] if len(request.marks) > 1 else -1
+        read = fixed + sum(sizes[: end + 1])
+    total = fixed + sum(sizes)
+    thought = estimate_text(turn.thinking)
+    written = estimate_text(turn.text) + sum(estimate_text(str(call.arguments)) + 8 for call in turn.calls)
+    if total < budget.cache_min_tokens or not request.marks:
+        return Usage(total, 0, 0, written + thought, thought)
+    tail = fixed + sum(sizes[: request.marks[-1] + 1])
+    return Usage(total - tail, read, tail - read, written + thought, thought)
