@@ -96,6 +96,10 @@ def test_R037_it_is_acknowledged_after_the_flush(tmp_path: Path) -> None:
         "async def main():\n"
         "    log = await make(Path(sys.argv[1]))\n"
         "    for seq in range(1, 6):\n"
+        "        if seq == 5:\n"
+        "            growing = log.new_blob()\n"
+        "            growing.write(b'g' * 70_000)\n"
+        "            growing.finish()\n"
         "        await add(log, [entry(seq, 'x' * 70_000 if seq == 4 else '')])\n"
         "        os.write(1, b'ACK')\n"
         "asyncio.run(main())\n"
@@ -119,13 +123,18 @@ def test_R037_it_is_acknowledged_after_the_flush(tmp_path: Path) -> None:
         elif call and call[1] in ("fsync", "fdatasync"):
             unflushed.discard(call[3])
             flushed.add(call[3].removeprefix(str(tmp_path)))
+        elif renamed := re.search(r'rename\("([^"]*)", "([^"]*)"', line):
+            if renamed[1] in unflushed:
+                unflushed.remove(renamed[1])
+                unflushed.add(renamed[2])
         elif "ACK" in line and call and call[1] == "write":
             acknowledged += 1
             assert not unflushed, f"acknowledged before {unflushed} was on disk"
     assert acknowledged == 5
     names = {name.replace(ID, "ID") for name in flushed}
     assert {"", "/sessions", "/sessions/ID", "/sessions/ID/log.sqlite", "/sessions/ID/log.sqlite-wal"} <= names
-    assert {"/sessions/ID/blobs", "/sessions/ID/blobs/tmp-1"} <= names
+    assert "/sessions/ID/blobs" in names
+    assert sum(name.startswith("/sessions/ID/blobs/") and len(name) > 64 for name in names) == 1
 
 
 async def test_R039_a_second_opener_is_told_who_has_it(tmp_path: Path) -> None:
@@ -217,12 +226,12 @@ async def test_R035_a_full_disk_loses_nothing_and_the_log_goes_on_when_there_is_
     await log.close()
 
 
-@pytest.mark.parametrize(("failing", "acknowledged"), [(1, 0), (4, 0), (5, 0), (6, 1), (8, 3)])
+@pytest.mark.parametrize(("failing", "acknowledged"), [(5, 0), (6, 1), (8, 3)])
 def test_after_a_failed_flush_nothing_counts_until_the_log_is_reopened(
     tmp_path: Path, failing: int, acknowledged: int
 ) -> None:
     """The n-th flush of a run fails: what it carried is not acknowledged, and nothing behind it. The first four belong
-    to the making of the database; then each entry has its own."""
+    to the making of the database, then each entry has its own."""
     if not shutil.which("strace"):
         pytest.skip("needs strace")
     program = (
@@ -237,6 +246,12 @@ def test_after_a_failed_flush_nothing_counts_until_the_log_is_reopened(
         "            print('acknowledged', seq)\n"
         "        except SessionError as error:\n"
         "            print(type(error).__name__, seq)\n"
+        "    number, stored = log.put(b'{}')\n"
+        "    try:\n"
+        "        await done(stored)\n"
+        "        print('stored')\n"
+        "    except SessionError as error:\n"
+        "        print(type(error).__name__)\n"
         "asyncio.run(main())\n"
     )
     inject = f"inject=fdatasync:error=ENOSPC:when={failing}"
@@ -248,7 +263,7 @@ def test_after_a_failed_flush_nothing_counts_until_the_log_is_reopened(
         cwd=Path(__file__).parents[2],
     )
     words = ran.stdout.split()
-    assert words[::2] == ["acknowledged"] * acknowledged + ["StoreFull"] * (6 - acknowledged)
+    assert words[::2] == ["acknowledged"] * acknowledged + ["StoreFull"] * (7 - acknowledged)
     found = [one.seq for one in read_entries(str(tmp_path), ID)]
     assert found in (list(range(1, acknowledged + 1)), list(range(1, acknowledged + 2)))
 

@@ -99,6 +99,19 @@ async def test_an_entry_out_of_order_is_refused(tmp_path: Path) -> None:
     assert len(list(read_entries(str(tmp_path), ID))) == 4
 
 
+async def test_a_write_that_fails_half_way_writes_nothing(tmp_path: Path) -> None:
+    log = await make(tmp_path)
+    await add(log, entries(1, 2))
+    key, *rest = next(iter(log.reader.rows(after=1)))
+    write = Write(flush=True)
+    write.rows = [(key + 1, *rest), (key + 1, *rest)]
+    with pytest.raises(SessionError, match="UNIQUE constraint"):
+        await done(log._writer.write(write))
+    assert log.reader.entry(3) is None
+    await add(log, [entry(3)])
+    await log.close()
+
+
 async def test_a_message_is_taken_in_one_transaction_with_its_entry(tmp_path: Path) -> None:
     log = await make(tmp_path)
     await add(log, entries(1, 2))
