@@ -70,6 +70,7 @@ from longrein.events.parts import (
     ToolResult,
     text_of,
 )
+from longrein.events.redact import redact, redactor
 from longrein.events.usage import RETRYABLE, FailureKind, Usage
 
 __all__ = [
@@ -147,5 +148,7 @@ __all__ = [
     "marker",
     "marker_sign",
     "parse_handle",
+    "redact",
+    "redactor",
     "text_of",
 ]

@@ -3,6 +3,6 @@
 from longrein.permissions.judge import hidden, judge
 from longrein.permissions.port import Call, Mode, Rules, Touched, Verdict
 from longrein.permissions.rules import check_rule
-from longrein.permissions.shown import visible
+from longrein.permissions.shown import escaped, visible
 
-__all__ = ["Call", "Mode", "Rules", "Touched", "Verdict", "check_rule", "hidden", "judge", "visible"]
+__all__ = ["Call", "Mode", "Rules", "Touched", "Verdict", "check_rule", "escaped", "hidden", "judge", "visible"]

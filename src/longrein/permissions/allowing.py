@@ -7,7 +7,7 @@ from longrein.permissions.plain import META, plain_words, spelled, unwrapped
 from longrein.permissions.port import Call, Rules, Touched
 from longrein.permissions.rules import READING, WRITING, Rule, glob, names, parse_rule
 
-_URL = re.compile(r"https?://([A-Za-z0-9.-]+)(?::\d+)?(?:[/?#][^\\\s]*)?", re.IGNORECASE)
+_URL = r"(?i)https?://([A-Za-z0-9.-]+)(?::\d+)?(?:[/?#][^\\\s]*)?"
 
 ARMED = {
     "git": ("--config-env", "--exec-path", "--ext-diff", "--textconv", "--output", "--no-index", "-O",
@@ -139,7 +139,7 @@ def _is_option(word: str, option: str) -> bool:
 
 
 def _host_covered(url: str, domain: str) -> bool:
-    match = _URL.fullmatch(url)
+    match = re.compile(_URL).fullmatch(url)
     host = match[1].lower().rstrip(".") if match else ""
     domain = domain.lower()
     if domain.startswith("*."):

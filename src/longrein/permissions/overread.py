@@ -29,12 +29,12 @@ WRAPPERS = word_set(
 
 _SHELLS = word_set("bash sh zsh dash ksh fish ash eval source . trap su ssh watch script parallel")
 _OPERATORS = ";&|()\n"
-_NESTING = re.compile(r"\$\(|`|[<>]\(|<<")
-_CRUDE = re.compile(r"[;&|()<>{}\n`'\"$]+")
-_ASSIGNMENT = re.compile(r"[A-Za-z_]\w*(?:\[[^\]]*\])?\+?=")
-_EXPANSION = re.compile(r"\$(?:\{[^{}]*\}|[A-Za-z_]\w*|[@*#?$!0-9-])")
-_IFS = re.compile(r"\$(?:IFS\b|\{IFS[^}]*\})")
-_BRACES = re.compile(r"\{([^{}\s]*,[^{}\s]*)\}")
+_NESTING = r"\$\(|`|[<>]\(|<<"
+_CRUDE = r"[;&|()<>{}\n`'\"$]+"
+_ASSIGNMENT = r"[A-Za-z_]\w*(?:\[[^\]]*\])?\+?="
+_EXPANSION = r"\$(?:\{[^{}]*\}|[A-Za-z_]\w*|[@*#?$!0-9-])"
+_IFS = r"\$(?:IFS\b|\{IFS[^}]*\})"
+_BRACES = r"\{([^{}\s]*,[^{}\s]*)\}"
 _GIT_VALUED = frozenset(("-C", "-c", "--git-dir", "--work-tree", "--namespace", "--exec-path", "--config-env"))
 
 
@@ -68,8 +68,8 @@ def readings(command: str) -> list[Reading]:
         seen.add(text)
         todo.extend(_variants(text))
         fresh = _quoted(text)
-        if _NESTING.search(text) or any(_runs_text(r.words) for r in fresh):
-            fresh.extend(Reading(tuple(part.split())) for part in _CRUDE.split(text) if part.strip())
+        if re.compile(_NESTING).search(text) or any(_runs_text(r.words) for r in fresh):
+            fresh.extend(Reading(tuple(part.split())) for part in re.compile(_CRUDE).split(text) if part.strip())
         for reading in fresh:
             todo.extend(_inner(reading.words))
         found.extend(fresh)
@@ -79,9 +79,9 @@ def readings(command: str) -> list[Reading]:
 def _variants(text: str) -> Iterator[str]:
     """The same line with `$IFS` as a blank, with expansions as nothing and with `{a,b}` as `a b`."""
     if "$" in text:
-        yield _EXPANSION.sub("", _IFS.sub(" ", text))
+        yield re.compile(_EXPANSION).sub("", re.compile(_IFS).sub(" ", text))
     if "{" in text:
-        yield _BRACES.sub(lambda m: m[1].replace(",", " "), text)
+        yield re.compile(_BRACES).sub(lambda m: m[1].replace(",", " "), text)
 
 
 def _runs_text(words: tuple[str, ...]) -> bool:
@@ -100,7 +100,7 @@ def _inner(words: tuple[str, ...]) -> Iterator[str]:
 
 def _bare(reading: Reading) -> Reading:
     words = reading.words
-    while words and _ASSIGNMENT.match(words[0]):
+    while words and re.compile(_ASSIGNMENT).match(words[0]):
         words = words[1:]
     return msgspec.structs.replace(reading, words=words)
 

@@ -9,9 +9,9 @@ import re
 META = frozenset(";&|<>$(){}*?[~#!\\`\n")
 """Characters that mean something to a shell anywhere but between single quotes."""
 
-_ASSIGNMENT = re.compile(r"[A-Za-z_]\w*(\[.*\])?\+?=", re.DOTALL)
-_BARE = re.compile(r"[\w@%+=:,./^\]*-]+")
-_NUMBER = re.compile(r"\d+(\.\d+)?[smhd]?")
+_ASSIGNMENT = r"(?s)[A-Za-z_]\w*(\[.*\])?\+?="
+_BARE = r"[\w@%+=:,./^\]*-]+"
+_NUMBER = r"\d+(\.\d+)?[smhd]?"
 _WRAPPERS = ("timeout", "time", "nice", "nohup", "stdbuf")
 
 
@@ -52,14 +52,14 @@ def _problem(c: str, quote: str, meta: frozenset[str]) -> str:
 def _checked(words: tuple[str, ...]) -> tuple[tuple[str, ...], str]:
     if not words:
         return (), "no command"
-    if _ASSIGNMENT.match(words[0]):
+    if re.compile(_ASSIGNMENT).match(words[0]):
         return (), "an assignment in front"
     return words, ""
 
 
 def spelled(words: tuple[str, ...]) -> str:
     """Words as one text, each quoted where it must be: equal words give equal text, other words another."""
-    return " ".join(w if _BARE.fullmatch(w) else "'" + w.replace("'", "'\\''") + "'" for w in words)
+    return " ".join(w if re.compile(_BARE).fullmatch(w) else "'" + w.replace("'", "'\\''") + "'" for w in words)
 
 
 def unwrapped(words: tuple[str, ...]) -> tuple[str, ...]:
@@ -74,7 +74,7 @@ def unwrapped(words: tuple[str, ...]) -> tuple[str, ...]:
 
 def _after_wrapper(name: str, rest: tuple[str, ...]) -> tuple[str, ...]:
     if name == "timeout":
-        return rest[1:] if rest and _NUMBER.fullmatch(rest[0]) else ()
+        return rest[1:] if rest and re.compile(_NUMBER).fullmatch(rest[0]) else ()
     if name == "nice":
         return rest[2:] if rest[:1] == ("-n",) and len(rest) > 1 and rest[1].lstrip("-").isdigit() else _no_option(rest)
     if name == "stdbuf":

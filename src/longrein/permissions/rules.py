@@ -12,7 +12,7 @@ READING = ("Read", "Grep", "Glob")
 WRITING = ("Edit", "Write", "MultiEdit", "NotebookEdit")
 """Tools that an `Edit` rule speaks for."""
 
-_NAME = re.compile(r"\*|[A-Za-z][\w.-]*\*?")
+_NAME = r"\*|[A-Za-z][\w.-]*\*?"
 
 
 class Rule(msgspec.Struct, frozen=True):
@@ -56,7 +56,7 @@ def _problem(name: str, bracket: str, rest: str, spec: str) -> str:
     web, paths = name == "WebFetch", name in READING + WRITING
     checks = (
         (not name, "no tool is named: write Tool or Tool(what)"),
-        (not _NAME.fullmatch(name), f"{name!r} is not a tool name: write Tool or Tool(what)"),
+        (not re.compile(_NAME).fullmatch(name), f"{name!r} is not a tool name: write Tool or Tool(what)"),
         (bracket and not rest.endswith(")"), "the closing bracket is missing"),
         (bracket and not spec, f"nothing stands between the brackets: write {name} for all its calls"),
         (paths and spec.startswith("!"), "a path that starts with ! cannot be excepted: name what is meant"),

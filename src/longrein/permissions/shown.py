@@ -7,18 +7,24 @@ blanks or empty lines are folded with their count. Letters of every script, and 
 import re
 from typing import Any
 
-_BLANKS = re.compile(r"[ \t\u3000]{33,}")
-_LINES = re.compile(r"\n(?:[ \t]*\n){3,}")
+_BLANKS = r"[ \t\u3000]{33,}"
+_LINES = r"\n(?:[ \t]*\n){3,}"
 _UNSEEN = frozenset("\u115f\u1160\u2800\u3164\uffa0\u034f\u17b4\u17b5")
 """Letters and marks that show nothing though they count as printable."""
 
 
 def visible(text: str) -> str:
     """`text` with everything unseen escaped and long gaps folded. Blank-free printable text comes back as it is."""
-    if not (text.isprintable() and text.isascii()):
-        text = "".join(_shown(text, i) for i in range(len(text)))
-    text = _LINES.sub(lambda m: f"\n[{m[0].count(chr(10))} line breaks]\n", text)
-    return _BLANKS.sub(lambda m: f" [{len(m[0])} blanks] ", text)
+    text = escaped(text)
+    text = re.compile(_LINES).sub(lambda m: f"\n[{m[0].count(chr(10))} line breaks]\n", text)
+    return re.compile(_BLANKS).sub(lambda m: f" [{len(m[0])} blanks] ", text)
+
+
+def escaped(text: str) -> str:
+    """`text` with every character that shows nothing or moves the cursor written out; gaps stay as they are."""
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(_shown(text, i) for i in range(len(text)))
 
 
 def _shown(text: str, i: int) -> str:

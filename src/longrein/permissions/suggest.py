@@ -10,7 +10,7 @@ from longrein.permissions.rules import READING, WRITING, check_rule
 LENGTH_MAX = 200
 """Characters of a rule that is offered; a longer one is nothing a person would read."""
 
-_HOST = re.compile(r"https?://([A-Za-z0-9.-]+)(?::\d+)?(?:[/?#]|\Z)", re.IGNORECASE)
+_HOST = r"(?i)https?://([A-Za-z0-9.-]+)(?::\d+)?(?:[/?#]|\Z)"
 
 
 def suggestion(call: Call) -> str:
@@ -27,7 +27,7 @@ def _rule(call: Call) -> str:
     if call.touched:
         return _path_rule(call)
     if call.tool == "WebFetch":
-        match = _HOST.match(str(call.arguments.get("url", "")))
+        match = re.compile(_HOST).match(str(call.arguments.get("url", "")))
         return f"WebFetch(domain:{match[1].lower().rstrip('.')})" if match else ""
     name = next((call.arguments[k] for k in ("subagent_type", "skill") if isinstance(call.arguments.get(k), str)), "")
     return f"{call.tool}({name})" if name and "*" not in name else call.tool if not name else ""

@@ -1,0 +1,180 @@
+"""Instruction files (`AGENTS.md` and its kin): found from the project's root down to where longrein was started.
+
+Far ones come first, so that the nearest speaks last. A file of the project may bring in only files of the project: a
+link or an import that leads out of it is left out and said so, since a repository must not read the user's files by
+way of its instructions.
+"""
+
+import hashlib
+import os
+import stat
+from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple
+
+from longrein.config.markdown import imports, without_comments
+from longrein.config.places import config_dir
+from longrein.config.reading import short
+from longrein.config.settings import Settings
+from longrein.events import SourceFile
+from longrein.permissions import escaped
+
+HOPS_MAX = 4
+"""Imports of imports; as deep as other agents go."""
+ROOT_MARK = ".git"
+"""What a project's root holds: a folder or, in a worktree or submodule, a file."""
+
+
+class Instructions(NamedTuple):
+    """What was found."""
+
+    texts: tuple[str, ...] = ()
+    """One text a file, each headed by its path, in the order to send."""
+    sources: tuple[SourceFile, ...] = ()
+    """The files, in the same order, by real path with the hash of their content."""
+    notes: tuple[str, ...] = ()
+    """Lines for the user: what was cut or left out."""
+
+
+def load_instructions(cwd: str, home: str, environ: Mapping[str, str], settings: Settings) -> Instructions:
+    """The user's own files, then those of the folders from the project's root (the nearest folder above with `.git`,
+    else `cwd` alone) down to `cwd`. Reads only these; never raises for what is on the disk.
+    """
+    root = project_root(cwd)
+    taking = _Taking(root, home, settings)
+    for path in (f"{config_dir(environ, home)}/AGENTS.md", f"{home}/.agents/AGENTS.md"):
+        taking.take(path, own=True)
+    for folder in _folders(root, cwd):
+        taking.take_folder(folder)
+    return taking.done()
+
+
+def nested_instructions(
+    folder: str, root: str, already: Collection[str], home: str, settings: Settings
+) -> Instructions:
+    """Files of the folders below `root` down to `folder` that are not in `already` (real paths of sources).
+
+    For the moment a tool touches a file in `folder`. A `folder` outside `root` gives nothing.
+    """
+    taking = _Taking(root, home, settings, already)
+    if folder.startswith(root.rstrip("/") + "/"):
+        for below in _folders(root, folder)[1:]:
+            taking.take_folder(below)
+    return taking.done()
+
+
+def project_root(cwd: str) -> str:
+    """The nearest folder from `cwd` upwards that holds `.git`; `cwd` where there is none."""
+    folder = cwd
+    while True:
+        if os.path.lexists(f"{folder.rstrip('/')}/{ROOT_MARK}"):
+            return folder
+        above = os.path.dirname(folder)
+        if above == folder:
+            return cwd
+        folder = above
+
+
+def _folders(root: str, folder: str) -> list[str]:
+    """`root`, … , `folder`."""
+    found = [folder]
+    while folder != root and os.path.dirname(folder) != folder:
+        folder = os.path.dirname(folder)
+        found.append(folder)
+    return found[::-1]
+
+
+def _local_names(names: Sequence[str]) -> list[str]:
+    """`AGENTS.local.md` beside `AGENTS.md`: notes a person keeps out of git."""
+    return [f"{name.removesuffix('.md')}.local.md" for name in names if name.endswith(".md") and name.count(".") == 1]
+
+
+class _Taking:
+    """Files as they are taken in, until the room is used up."""
+
+    def __init__(self, root: str, home: str, settings: Settings, already: Collection[str] = ()) -> None:
+        self.root = os.path.realpath(root)
+        self.home = home
+        self.names = settings.instruction_files
+        self.bytes_max = settings.instruction_bytes_max
+        self.seen = set(already)
+        self.left_bytes = self.bytes_max
+        self.texts: list[str] = []
+        self.sources: list[SourceFile] = []
+        self.notes: list[str] = []
+
+    def done(self) -> Instructions:
+        return Instructions(tuple(self.texts), tuple(self.sources), tuple(self.notes))
+
+    def take_folder(self, folder: str) -> None:
+        """At most one of the usual names, and the local ones."""
+        for name in self.names:
+            if self.take(f"{folder.rstrip('/')}/{name}"):
+                break
+        for name in _local_names(self.names):
+            self.take(f"{folder.rstrip('/')}/{name}")
+
+    def take(self, path: str, *, own: bool = False, hops: int = 0, by: str = "") -> bool:
+        """Take one file and what it imports; whether there was something in it. `own`: the user's, free to import."""
+        real = os.path.realpath(path)
+        shown = short(path, self.home)
+        if real in self.seen:
+            return True
+        if not own and not real.startswith(self.root.rstrip("/") + "/"):
+            if os.path.lexists(path):
+                self.notes.append(f"{shown} leads out of the project{f' (imported by {by})' if by else ''}: left out.")
+            return False
+        data = self._read(real, shown)
+        text = without_comments(data.decode("utf-8", "replace").removeprefix("\ufeff")) if data else ""
+        if not data or not text.strip():
+            return False
+        self.seen.add(real)
+        self._add(real, shown, data, text, by)
+        self._imports(path, text, own, hops, shown)
+        return True
+
+    def _read(self, real: str, shown: str) -> bytes:
+        """Content of a regular file; no more than can be taken, and one byte to tell that there is more."""
+        try:
+            if not stat.S_ISREG(os.stat(real).st_mode):
+                return b""
+            with open(real, "rb") as file:
+                return file.read(self.bytes_max + 1)
+        except FileNotFoundError:
+            return b""
+        except OSError as error:
+            self.notes.append(f"{shown} cannot be read ({error.strerror}): left out.")
+            return b""
+
+    def _add(self, real: str, shown: str, data: bytes, text: str, by: str) -> None:
+        clean = escaped(text.replace("\r\n", "\n")).strip("\n")
+        if clean != text.replace("\r\n", "\n").strip("\n"):
+            self.notes.append(f"{shown} holds characters that cannot be seen: they are written out as \\u….")
+        limit = f"{self.bytes_max} bytes together"
+        if self.left_bytes <= 0:
+            self.notes.append(f"{shown} was left out: instruction files may hold {limit}.")
+            return
+        size = len(clean.encode("utf-8", "surrogatepass"))
+        if size > self.left_bytes:
+            clean = _cut(clean, self.left_bytes) + f"\n[cut here by longrein: instruction files may hold {limit}]"
+            self.notes.append(f"{shown} was cut: instruction files may hold {limit}.")
+        self.left_bytes -= size
+        whence = f", imported by {by}" if by else ""
+        self.texts.append(f"Instructions from {shown}{whence}:\n\n{clean}")
+        self.sources.append(SourceFile(real, hashlib.sha256(data).hexdigest()))
+
+    def _imports(self, path: str, text: str, own: bool, hops: int, shown: str) -> None:
+        for name in imports(text):
+            target = f"{self.home}{name[1:]}" if name.startswith("~/") else os.path.join(os.path.dirname(path), name)
+            target = os.path.normpath(target)
+            if not os.path.isfile(target):
+                continue  # most words after an @ are no files
+            if hops >= HOPS_MAX:
+                self.notes.append(f"{shown}: @{name} is more than {HOPS_MAX} imports deep: left out.")
+                continue
+            self.take(target, own=own, hops=hops + 1, by=shown)
+
+
+def _cut(text: str, size_bytes: int) -> str:
+    """The first lines of `text` that fit, else its first characters."""
+    part = text.encode("utf-8", "surrogatepass")[:size_bytes].decode("utf-8", "ignore")
+    return part[: part.rfind("\n")] if "\n" in part else part

@@ -1,0 +1,105 @@
+"""Every setting there is: what it holds and how far a project's own file may set it."""
+
+from collections.abc import Mapping, Sequence
+
+MODES = ("plan", "default", "acceptEdits", "bypassPermissions")
+"""From the narrowest to the widest."""
+PROFILES = ("default", "seed")
+EFFORTS = ("none", "minimal", "low", "medium", "high", "max")
+WIRES = ("anthropic", "openai-chat", "openai-responses", "gemini", "scripted")
+
+KEYS: Mapping[str, tuple[str, str]] = {
+    # key: (kind of value, what a project's file may do: free, narrow, add or no)
+    "model": ("model", "free"),
+    "fallback_model": ("model", "free"),
+    "compact_model": ("model", "free"),
+    "permission_mode": ("mode", "narrow"),
+    "profile": ("profile", "free"),
+    "permissions.allow": ("allow", "no"),
+    "permissions.ask": ("rules", "add"),
+    "permissions.deny": ("rules", "add"),
+    "providers.*.wire": ("wire", "no"),
+    "providers.*.base_url": ("text", "no"),
+    "providers.*.api_key_env": ("text", "no"),
+    "providers.*.headers": ("headers", "no"),
+    "providers.*.text_tools": ("flag", "no"),
+    "models.*.window": ("size", "no"),
+    "models.*.max_output": ("size", "no"),
+    "models.*.effort": ("effort", "no"),
+    "models.*.price_input": ("number", "no"),
+    "models.*.price_output": ("number", "no"),
+    "models.*.price_cache_read": ("number", "no"),
+    "models.*.price_cache_write": ("number", "no"),
+    "models.*.cache_ttl_s": ("number", "no"),
+    "tools.bash_timeout_s": ("number", "free"),
+    "tools.bash_timeout_max_s": ("number", "free"),
+    "tools.output_inline_bytes": ("count", "free"),
+    "tools.output_bytes_max": ("count", "free"),
+    "tools.head_bytes": ("count", "free"),
+    "tools.tail_bytes": ("count", "free"),
+    "tools.read_lines_max": ("count", "free"),
+    "tools.read_bytes_max": ("count", "free"),
+    "tools.line_chars_max": ("count", "free"),
+    "tools.keep_bytes_max": ("count", "free"),
+    "limits.max_turns": ("count", "narrow"),
+    "limits.max_budget_usd": ("number", "narrow"),
+    "limits.parallel_max": ("size", "narrow"),
+    "context.files": ("names", "free"),
+    "context.bytes_max": ("count", "free"),
+    "env.keep": ("names", "no"),
+    "redact.patterns": ("patterns", "add"),
+    "redact.env": ("names", "add"),
+}
+
+LISTS = ("permissions.allow", "permissions.ask", "permissions.deny", "env.keep", "redact.patterns", "redact.env")
+"""Lists that a nearer layer adds to; any other value it replaces."""
+
+FLAGS: Mapping[str, tuple[str, str]] = {
+    # field of the command line: (key, flag)
+    "model": ("model", "--model"),
+    "permission_mode": ("permission_mode", "--permission-mode"),
+    "profile": ("profile", "--profile"),
+    "max_turns": ("limits.max_turns", "--max-turns"),
+    "max_budget_usd": ("limits.max_budget_usd", "--max-budget-usd"),
+    "allowed_tools": ("permissions.allow", "--allowed-tools"),
+    "disallowed_tools": ("permissions.deny", "--disallowed-tools"),
+}
+
+VARIABLES: Mapping[str, str] = {
+    "LONGREIN_" + key.rpartition(".")[2].upper(): key
+    for key, (kind, _) in KEYS.items()
+    if "*" not in key and kind in ("model", "mode", "profile", "count", "size", "number")
+}
+"""Environment variable to key, for all single values."""
+
+OTHER_VARIABLES = ("LONGREIN_STATE_DIR", "LONGREIN_SESSION", "LONGREIN_TEST_TAG")
+"""Variables that are no settings."""
+
+
+def pattern_of(path: Sequence[str]) -> str:
+    """The key in `KEYS` that a path of names would have: `providers.mock.wire` is `providers.*.wire`."""
+    if len(path) == 3 and path[0] in ("providers", "models"):
+        return f"{path[0]}.*.{path[2]}"
+    return ".".join(path)
+
+
+def dotted(path: Sequence[str]) -> str:
+    """A path as TOML spells it: `models."mock/small".window`."""
+    return ".".join(n if n.replace("_", "").replace("-", "").isalnum() and n.isascii() else f'"{n}"' for n in path)
+
+
+def nearest(word: str, words: Sequence[str]) -> str:
+    """The word that takes the fewest changes of one letter, if these are at most a third of it; else ''."""
+    scored = sorted((_changes(word, other), i) for i, other in enumerate(words))
+    if scored and scored[0][0] <= max(1, len(word) // 3):
+        return words[scored[0][1]]
+    return ""
+
+
+def _changes(a: str, b: str) -> int:
+    row = list(range(len(b) + 1))
+    for i, x in enumerate(a, 1):
+        before, row[0] = row[0], i
+        for j, y in enumerate(b, 1):
+            before, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, before + (x != y))
+    return row[-1]

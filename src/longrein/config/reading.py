@@ -1,0 +1,138 @@
+"""A settings file as flat values, each with the place it stands at; what is wrong is said with file, line and key."""
+
+import re
+from typing import Any
+
+import msgspec
+
+from longrein.config.keys import KEYS, dotted, nearest, pattern_of
+from longrein.config.values import problem_with
+from longrein.events import SettingsError
+
+SIZE_MAX_BYTES = 1_000_000
+"""A settings file is never this big."""
+
+
+class Value(msgspec.Struct, frozen=True):
+    """One setting as one layer has it."""
+
+    path: tuple[str, ...]
+    """Names from the top, such as `("providers", "mock", "wire")`."""
+    value: Any
+    place: str
+    """Where it comes from: `file:line`, a variable or a flag."""
+
+
+def short(path: str, home: str) -> str:
+    """A path as it is shown: `~/…` below home."""
+    return "~" + path[len(home) :] if home and path.startswith(home.rstrip("/") + "/") else path
+
+
+def read_file(path: str, shown: str) -> tuple[Value, ...] | None:
+    """The values of the TOML file at `path`; None when there is none. Raises SettingsError (one line)."""
+    text = read_text(path, shown)
+    if text is None:
+        return None
+    return values_of(text, shown)
+
+
+def values_of(text: str, shown: str) -> tuple[Value, ...]:
+    """The values of a TOML text; `shown` is what messages call it. Raises SettingsError."""
+    return tuple(_values(_parsed(text, shown), text, shown))
+
+
+def read_text(path: str, shown: str) -> str | None:
+    """The file's text; None when there is none. Raises SettingsError where it cannot be read or is not text."""
+    try:
+        with open(path, "rb") as file:
+            data = file.read(SIZE_MAX_BYTES + 1)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise SettingsError(f"{shown}: cannot be read ({error.strerror}): mend or remove it") from None
+    if len(data) > SIZE_MAX_BYTES:
+        raise SettingsError(f"{shown}: larger than 1 MB, that is no settings file: mend or remove it")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data[: error.start].count(b"\n") + 1
+        raise SettingsError(f"{shown}:{line}: not UTF-8 text: save the file as UTF-8") from None
+
+
+def _parsed(text: str, shown: str) -> dict[str, Any]:
+    import tomllib  # costs as much as the rest of this room together, and most starts have no file
+
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        said = re.fullmatch(r"(.*) \(at (?:line (\d+), column \d+|end of document)\)", str(error), re.DOTALL)
+        what = said[1] if said else str(error)
+        line = (said and said[2]) or str(text.count("\n") + 1)
+        raise SettingsError(f"{shown}:{line}: not TOML: {what[:1].lower()}{what[1:]}") from None
+
+
+def _values(table: dict[str, Any], text: str, shown: str) -> list[Value]:
+    found = []
+    for path, value in _flat(table, ()):
+        place = f"{shown}:{line_of(text, path)}"
+        pattern = pattern_of(path)
+        if pattern not in KEYS:
+            raise SettingsError(f"{place}: {_unknown(path)}")
+        problem = problem_with(KEYS[pattern][0], value)
+        if problem:
+            raise SettingsError(f"{place}: {dotted(path)} {problem}")
+        found.append(Value(path, value, place))
+    return found
+
+
+def _flat(table: dict[str, Any], path: tuple[str, ...]) -> list[tuple[tuple[str, ...], Any]]:
+    found: list[tuple[tuple[str, ...], Any]] = []
+    for name, value in table.items():
+        here = (*path, name)
+        if isinstance(value, dict) and value and pattern_of(here) not in KEYS and len(here) < 4:
+            found.extend(_flat(value, here))
+        elif not (value == {} and _is_table(here)):
+            found.append((here, value))
+    return found
+
+
+def _is_table(path: tuple[str, ...]) -> bool:
+    if len(path) == 2:
+        return path[0] in ("providers", "models")
+    return len(path) == 1 and any(key.startswith(path[0] + ".") for key in KEYS)
+
+
+def _unknown(path: tuple[str, ...]) -> str:
+    known = [_like(path, key) for key in KEYS]
+    close = nearest(dotted(path), known) or next((k for k in known if k.rpartition(".")[2] == path[-1]), "")
+    close = close or nearest(path[-1], [k.rpartition(".")[2] for k in known if k.startswith(f"{path[0]}.")])
+    return f"{dotted(path)} is not a setting" + (f": did you mean {close}?" if close else "")
+
+
+def _like(path: tuple[str, ...], key: str) -> str:
+    """A key with the name the user gave in place of its star."""
+    if "*" not in key:
+        return key
+    return key.replace("*", dotted(path[1:2]) if len(path) > 2 else "NAME")
+
+
+def line_of(text: str, path: tuple[str, ...]) -> int:
+    """The line (1-based) on which a setting stands; the nearest one that can be told."""
+    table: tuple[str, ...] = ()
+    best, depth = 1, 0
+    for number, line in enumerate(text.splitlines(), 1):
+        header = re.match(r"\s*\[\[?\s*(.*?)\s*\]\]?\s*(?:#.*)?$", line)
+        names = _names(header[1]) if header else (*table, *_names(line.partition("=")[0]))
+        if header:
+            table = names
+        elif "=" not in line:
+            continue
+        if names and names == path[: len(names)] and len(names) > depth:
+            best, depth = number, len(names)
+    return best
+
+
+def _names(text: str) -> tuple[str, ...]:
+    """`models."mock/small"` as its names; () where it is none."""
+    found = re.findall(r'\s*(?:"([^"]*)"|\'([^\']*)\'|([\w-]+))\s*(?:\.|$)', text)
+    return tuple(a or b or c for a, b, c in found)

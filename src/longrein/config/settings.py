@@ -1,0 +1,244 @@
+"""Settings in layers, the nearest wins: built in, the user's file, the project's, the environment, the command line.
+
+Each value knows where it came from. A project's file is read only in a trusted folder, and there it may only narrow
+what may happen: it cannot allow calls, widen the mode, raise a limit or say where requests and keys go.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from longrein.config.keys import FLAGS, KEYS, LISTS, MODES, OTHER_VARIABLES, VARIABLES, dotted, nearest, pattern_of
+from longrein.config.places import project_file, user_file
+from longrein.config.reading import Value, read_file, short
+from longrein.config.values import from_text, problem_with
+from longrein.events import SettingsError
+from longrein.permissions import Rules
+
+INSTRUCTION_FILES = ("AGENTS.override.md", "AGENTS.md", "CLAUDE.md", "GEMINI.md")
+"""Names of instruction files; of these at most one a folder, the first that is there."""
+INSTRUCTION_BYTES_MAX = 32 * 1024
+"""All instruction files together; the limit other agents use, too."""
+
+BUILT_IN: Mapping[str, Any] = {
+    "permission_mode": "default",
+    "profile": "default",
+    "limits.parallel_max": 32,
+    "context.files": INSTRUCTION_FILES,
+    "context.bytes_max": INSTRUCTION_BYTES_MAX,
+}
+SEED_PARALLEL_MAX = 10
+"""Calls at once in the `seed` profile where nothing else is said."""
+
+
+class Provider(msgspec.Struct, frozen=True):
+    """A provider as the settings have it; '' and () where they do not say."""
+
+    wire: str = ""
+    """`anthropic`, `openai-chat`, `openai-responses`, `gemini` or `scripted`."""
+    base_url: str = ""
+    """Where requests go; for `scripted` the path of the script."""
+    api_key_env: str = ""
+    """Variable that holds the key."""
+    headers: tuple[tuple[str, str], ...] = ()
+    """Further headers."""
+    text_tools: bool = False
+    """Use the text tool-call protocol."""
+
+
+class Figures(msgspec.Struct, frozen=True):
+    """What the settings say of one model; negative where they do not say."""
+
+    window: int = -1
+    """Tokens, input and output together."""
+    max_output: int = -1
+    """Tokens."""
+    price_input: float = -1.0
+    """US dollars for a million tokens; so the other prices."""
+    price_output: float = -1.0
+    price_cache_read: float = -1.0
+    price_cache_write: float = -1.0
+    cache_ttl_s: float = -1.0
+    """Seconds a cached prefix lives after its last use."""
+    effort: str = ""
+    """How hard to think: `none`, `minimal`, `low`, `medium`, `high` or `max`."""
+
+
+class Settings(msgspec.Struct, frozen=True):
+    """All settings, merged."""
+
+    model: str = ""
+    """`provider/model`; '' when none was named."""
+    fallback_model: str = ""
+    """Model to change to after three overloads in a row."""
+    compact_model: str = ""
+    """Model that writes summaries; '' for the session's own."""
+    permission_mode: str = "default"
+    profile: str = "default"
+    allow: tuple[str, ...] = ()
+    """Permission rules."""
+    ask: tuple[str, ...] = ()
+    deny: tuple[str, ...] = ()
+    providers: Mapping[str, Provider] = {}
+    """By name."""
+    models: Mapping[str, Figures] = {}
+    """By `provider/model`."""
+    tools: Mapping[str, Any] = {}
+    """Limits of tools, by the names of `tools.ToolOptions`, only those that were set."""
+    turns_max: int = 0
+    """Requests for one prompt; 0 for no limit."""
+    usd_max: float = 0.0
+    """Money for a session; 0 for no limit."""
+    parallel_max: int = 32
+    """Calls that run at once."""
+    instruction_files: tuple[str, ...] = INSTRUCTION_FILES
+    """Names looked for in each folder, in this order."""
+    instruction_bytes_max: int = INSTRUCTION_BYTES_MAX
+    """All instruction files together."""
+    env_keep: tuple[str, ...] = ()
+    """Variables that commands get beside the usual ones; `*` at the end stands for anything."""
+    redact_patterns: tuple[str, ...] = ()
+    """Regular expressions of secrets."""
+    redact_env: tuple[str, ...] = ()
+    """Variables whose values are secrets."""
+    origin: Mapping[str, str] = {}
+    """Where each value that was set comes from: key to `file:line`, variable, flag or `built in`."""
+    notes: tuple[str, ...] = ()
+    """Lines for the user: what was left out and why."""
+
+    def rules(self, base: str, home: str) -> Rules:
+        """The permission rules; `base` is the first root, absolute, `home` the user's home."""
+        return Rules(self.allow, self.ask, self.deny, base, home)
+
+
+def load_settings(
+    *, cwd: str, home: str, environ: Mapping[str, str], flags: Mapping[str, Any], trusted: bool
+) -> Settings:
+    """Read and merge all layers.
+
+    `flags`: fields of the command line as in `keys.FLAGS`; empty ones and other fields count as not given. Without
+    `trusted` the project's file is not even opened; a note says so where it is there. Raises SettingsError: one line
+    with file, line, key and the nearest valid key.
+    """
+    merged = _Merged()
+    merged.take([Value(tuple(k.split(".")), v, "built in") for k, v in BUILT_IN.items()])
+    path = user_file(environ, home)
+    merged.take(read_file(path, short(path, home)) or ())
+    path = project_file(cwd)
+    if trusted and path != user_file(environ, home):
+        merged.narrow(read_file(path, short(path, home)) or ())
+    merged.take(_from_environment(environ, merged.notes))
+    merged.take(_from_flags(flags))
+    return merged.settings()
+
+
+def _from_environment(environ: Mapping[str, str], notes: list[str]) -> list[Value]:
+    found = []
+    for name in sorted(environ):
+        if not name.startswith("LONGREIN_") or name in OTHER_VARIABLES or not environ[name]:
+            continue
+        key = VARIABLES.get(name)
+        if key is None:
+            close = nearest(name, (*VARIABLES, *OTHER_VARIABLES))
+            notes.append(
+                f"{name} is not a setting" + (f": did you mean {close}?" if close else "") + " It was ignored."
+            )
+            continue
+        found.append(_checked(key, from_text(KEYS[key][0], environ[name]), name))
+    return found
+
+
+def _from_flags(flags: Mapping[str, Any]) -> list[Value]:
+    return [_checked(key, flags[field], flag) for field, (key, flag) in FLAGS.items() if flags.get(field)]
+
+
+def _checked(key: str, value: Any, place: str) -> Value:
+    """A value that was given under a name of its own: messages speak of that name."""
+    problem = problem_with(KEYS[key][0], value)
+    if problem:
+        raise SettingsError(f"{place} {problem}")
+    return Value(tuple(key.split(".")), value, place)
+
+
+class _Merged:
+    """Layers laid over each other."""
+
+    def __init__(self) -> None:
+        self.values: dict[tuple[str, ...], Any] = {}
+        self.origin: dict[str, str] = {}
+        self.notes: list[str] = []
+
+    def take(self, layer: list[Value] | tuple[Value, ...]) -> None:
+        for value in layer:
+            self._put(value)
+
+    def _put(self, given: Value) -> None:
+        key = dotted(given.path)
+        if key in LISTS:
+            before = self.values.get(given.path, ())
+            self.values[given.path] = tuple(dict.fromkeys((*before, *given.value)))
+            self.origin[key] = ", ".join(filter(None, (self.origin.get(key), given.place)))
+        else:
+            self.values[given.path] = tuple(given.value) if isinstance(given.value, list) else given.value
+            self.origin[key] = given.place
+
+    def narrow(self, layer: tuple[Value, ...]) -> None:
+        """Take a project's layer: only what it may set, and only downwards."""
+        for value in layer:
+            policy = KEYS[pattern_of(value.path)][1]
+            if policy == "no":
+                self.notes.append(f"{value.place}: {dotted(value.path)} cannot be set by a project; it was ignored.")
+            elif policy == "narrow" and not self._is_narrower(value):
+                self.notes.append(
+                    f"{value.place}: {dotted(value.path)} can only be narrowed by a project; it was ignored."
+                )
+            else:
+                self._put(value)
+
+    def _is_narrower(self, given: Value) -> bool:
+        present = self.values.get(given.path, 0)
+        if given.path == ("permission_mode",):
+            return MODES.index(given.value) <= MODES.index(present)
+        return bool(given.value and (not present or given.value <= present))
+
+    def settings(self) -> Settings:
+        def value(key: str, default: Any) -> Any:
+            return self.values.get(tuple(key.split(".")), default)
+
+        if value("profile", "") == "seed" and self.origin["limits.parallel_max"] == "built in":
+            self.values["limits", "parallel_max"] = SEED_PARALLEL_MAX
+        return Settings(
+            model=value("model", ""),
+            fallback_model=value("fallback_model", ""),
+            compact_model=value("compact_model", ""),
+            permission_mode=value("permission_mode", ""),
+            profile=value("profile", ""),
+            allow=value("permissions.allow", ()),
+            ask=value("permissions.ask", ()),
+            deny=value("permissions.deny", ()),
+            providers={name: _provider(table) for name, table in self._tables("providers").items()},
+            models={name: Figures(**table) for name, table in self._tables("models").items()},
+            tools={path[1]: v for path, v in self.values.items() if path[0] == "tools"},
+            turns_max=value("limits.max_turns", 0),
+            usd_max=float(value("limits.max_budget_usd", 0.0)),
+            parallel_max=value("limits.parallel_max", 1),
+            instruction_files=value("context.files", ()),
+            instruction_bytes_max=value("context.bytes_max", 0),
+            env_keep=value("env.keep", ()),
+            redact_patterns=value("redact.patterns", ()),
+            redact_env=value("redact.env", ()),
+            origin=self.origin,
+            notes=tuple(self.notes),
+        )
+
+    def _tables(self, top: str) -> dict[str, dict[str, Any]]:
+        tables: dict[str, dict[str, Any]] = {}
+        for path, value in self.values.items():
+            if path[0] == top:
+                tables.setdefault(path[1], {})[path[2]] = value
+        return tables
+
+
+def _provider(table: dict[str, Any]) -> Provider:
+    return Provider(**{**table, "headers": tuple(sorted(table.get("headers", {}).items()))})

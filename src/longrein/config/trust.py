@@ -1,0 +1,48 @@
+"""Which folders the user trusts: only there does a project's own settings file count.
+
+Kept by real path in `trusted.json` of the state folder, so that a repository cannot trust itself, nor a link or a new
+repository at another path take over the trust of an old one.
+"""
+
+import os
+
+import msgspec
+
+from longrein.config.writing import replace_file
+from longrein.events import SettingsError
+
+
+def is_trusted(state_dir: str, folder: str) -> bool:
+    """Whether the user has trusted `folder` or a folder above it. A damaged list trusts nothing."""
+    real = os.path.realpath(folder)
+    return any(real == known or real.startswith(known + "/") for known in _folders(state_dir) if known != "/")
+
+
+def trust(state_dir: str, folder: str, home: str) -> None:
+    """Trust `folder` and all below it from now on. Raises SettingsError where that would trust everything."""
+    real = os.path.realpath(folder)
+    if real == "/" or os.path.realpath(home).startswith((real + "/", real + "//")) or real == os.path.realpath(home):
+        raise SettingsError(f"{folder} holds your whole home: trust the folder of one project")
+    known = _folders(state_dir)
+    if real not in known:
+        os.makedirs(state_dir, mode=0o700, exist_ok=True)
+        replace_file(_file(state_dir), msgspec.json.format(msgspec.json.encode([*known, real])) + b"\n")
+
+
+def distrust(state_dir: str, folder: str) -> None:
+    """Take back the trust in `folder` itself."""
+    real, known = os.path.realpath(folder), _folders(state_dir)
+    if real in known:
+        replace_file(_file(state_dir), msgspec.json.encode([name for name in known if name != real]))
+
+
+def _file(state_dir: str) -> str:
+    return f"{state_dir}/trusted.json"
+
+
+def _folders(state_dir: str) -> list[str]:
+    try:
+        with open(_file(state_dir), "rb") as file:
+            return msgspec.json.decode(file.read(), type=list[str])
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+        return []
