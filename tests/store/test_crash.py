@@ -226,6 +226,23 @@ async def test_R035_a_full_disk_loses_nothing_and_the_log_goes_on_when_there_is_
     await log.close()
 
 
+async def test_a_first_write_that_failed_still_gives_the_session_its_title(tmp_path: Path) -> None:
+    async def story() -> None:
+        soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+        log = await make(tmp_path)
+        await asyncio.wrap_future(log._writer.opened)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))
+        for _ in range(2):
+            with pytest.raises(StoreFull):
+                await add(log, entries(1, 2))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        await add(log, entries(1, 2))
+        await log.close()
+
+    crash(story)
+    assert [(info.title, info.cwd, info.entries) for info in list_sessions(str(tmp_path))] == [("hello", "/work", 2)]
+
+
 @pytest.mark.parametrize(("failing", "acknowledged"), [(5, 0), (6, 1), (8, 3)])
 def test_after_a_failed_flush_nothing_counts_until_the_log_is_reopened(
     tmp_path: Path, failing: int, acknowledged: int

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -59,6 +60,21 @@ async def test_killed_between_the_commit_and_the_removal(tmp_path: Path) -> None
     log = await reopen(tmp_path)
     assert list(log.inbox) == []
     assert await log.collect() == []
+    assert waiting(tmp_path) == []
+    await log.close()
+
+
+async def test_a_file_goes_only_when_its_message_is_stored(tmp_path: Path) -> None:
+    log = await make(tmp_path)
+    leave_message(str(tmp_path), ID, b"one")
+    gate = threading.Event()
+    log._writer.call(lambda database: gate.wait(5))
+    looking = asyncio.ensure_future(log.collect())
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert (len(waiting(tmp_path)), looking.done()) == (1, False)
+    gate.set()
+    assert len(await looking) == 1
     assert waiting(tmp_path) == []
     await log.close()
 

@@ -64,6 +64,21 @@ async def test_what_nobody_flushed_is_flushed_within_20_ms(tmp_path: Path) -> No
     await log.close()
 
 
+async def test_a_grown_wal_is_folded_in_when_nobody_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("longrein.store.database.WAL_TIDY_BYTES", 100_000)
+    log = await make(tmp_path)
+    await add(log, [entry(seq, "x" * 20_000) for seq in range(1, 11)])
+    for _ in range(50):
+        await asyncio.sleep(0.02)
+        if (folder(tmp_path) / "log.sqlite").stat().st_size > 150_000:
+            break
+    else:
+        raise AssertionError("it was never folded in")
+    await add(log, [entry(11)])
+    await log.close()
+    assert len(list(read_entries(str(tmp_path), ID))) == 11
+
+
 async def test_appending_does_not_wait_for_the_database(tmp_path: Path) -> None:
     log = await make(tmp_path)
     gate = threading.Event()

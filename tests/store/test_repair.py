@@ -1,6 +1,7 @@
 """A damaged database is set aside, never overwritten; the longest good beginning of the log goes on."""
 
 import asyncio
+import hashlib
 import os
 import shutil
 import sqlite3
@@ -231,6 +232,28 @@ async def test_a_write_that_meets_damage_has_the_database_rebuilt(state: Path) -
     await log.close()
     log = await reopen(state)
     assert list(log.notes) == []
+    await log.close()
+
+
+async def test_damage_outside_the_entries_is_met_by_a_write_and_mended_at_the_next_open(state: Path) -> None:
+    name = hashlib.sha256(b"a blob of the session").digest()
+    content = (folder(state) / "log.sqlite").read_bytes()
+    pages = [content[at : at + 4096] for at in range(0, len(content), 4096)]
+    [number] = [n for n, page in enumerate(pages) if name in page and b"a blob of the session" not in page]
+    overwrite(state, number * 4096, bytes(4096))
+    log = await reopen(state)
+    assert (len(log.entries), list(log.notes)) == (LAST, [])
+    log.put_blob(b"another blob")
+    with pytest.raises(StoreDamaged, match="open the session again to repair it"):
+        await add(log, [entry(LAST + 1)])
+    with pytest.raises(StoreDamaged):
+        await log.close()
+    log = await reopen(state)
+    assert len(log.entries) == LAST
+    assert "(a write met damage): the first 60 entries were kept" in log.notes[0]
+    assert log.read_blob(name.hex()) == b"a blob of the session"
+    log.put_blob(b"another blob")
+    await add(log, [entry(LAST + 1)])
     await log.close()
 
 
