@@ -1,6 +1,6 @@
 """What a frontend may say to a session and what it hears from it. Words go in by the inbox, entries come out."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Sequence
 from typing import Literal, Protocol
 
 import msgspec
@@ -114,13 +114,19 @@ class SessionPort(Protocol):
     id: str
     state: State
     """The log folded so far; read, never change."""
-    pending: Sequence[Pending]
-    """Queued and steering messages not yet taken, in order."""
-    busy: bool
-    """Whether a turn is going on."""
 
-    async def tell(self, word: Word) -> None:
-        """Put a word into the inbox; returns when it is on disk."""
+    @property
+    def pending(self) -> Sequence[Pending]:
+        """Queued and steering messages not yet taken, in order."""
+        ...
+
+    @property
+    def busy(self) -> bool:
+        """Whether a turn is going on."""
+        ...
+
+    def tell(self, word: Word) -> Awaitable[None]:
+        """Put a word into the inbox at once; the awaitable is done when it is on disk. Need not be awaited."""
         ...
 
     def interrupt(self) -> None:

@@ -16,6 +16,7 @@ from longrein.models.port import (
     TextDelta,
     ThinkingDelta,
 )
+from longrein.models.probe import offered_models
 from longrein.models.retry import pause_s
 from longrein.models.script import Script, read_script
 from longrein.models.scripted import ScriptedModel
@@ -40,6 +41,7 @@ __all__ = [
     "known_provider",
     "known_providers",
     "look_up",
+    "offered_models",
     "open_model",
     "pause_s",
     "read_script",

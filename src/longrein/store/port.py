@@ -55,7 +55,7 @@ class Log(Protocol):
     """What was there when it was opened, in order."""
     inbox: Sequence[Message]
     """Messages that were there and not yet taken, in order."""
-    notes: Sequence[str]
+    notes: list[str]
     """What was repaired at open; each a line for the user."""
 
     def append(self, entries: Sequence[Entry], *, flush: bool, take: Sequence[int] = ()) -> "Future[None]":
@@ -105,10 +105,13 @@ class Log(Protocol):
 class BlobWriter(Protocol):
     """A growing blob in a temporary file of the session's folder. Used by one thread at a time."""
 
-    path: str
-    """The file, readable while it grows."""
     size_bytes: int
     """Bytes so far."""
+
+    @property
+    def path(self) -> str:
+        """The file, readable while it grows."""
+        ...
 
     def write(self, data: bytes) -> None:
         """Append. Raises OSError (full disk)."""

@@ -1,0 +1,114 @@
+"""The hall: each function is one way of using longrein. It builds the parts (`build`), starts one frontend, leaves."""
+
+import asyncio
+import importlib
+import os
+import sys
+from collections.abc import Coroutine, Sequence
+from typing import Any
+
+from longrein.build import Built, build, survey
+from longrein.events import Image, Text, UsageError
+from longrein.frontends.headless import Output, SessionFacts, Style, run_headless
+from longrein.frontends.options import Options
+from longrein.frontends.stderr import say
+from longrein.frontends.stdin import read_lines
+from longrein.store import Reader, export_jsonl, find_session, list_sessions, write_transcript
+
+VERSION = "0.1.0"
+
+
+def run_print(options: Options) -> int:
+    """One headless run; gives its exit code."""
+    return _leave(_print(options))
+
+
+async def _print(options: Options) -> int:
+    built = await build(survey(options))
+    session = built.session
+    try:
+        return await run_headless(
+            session,
+            prompt=(Text(options.prompt),) if options.prompt else (),
+            facts=facts_of(built),
+            style=Style(_output(options), options.include_partial_messages, options.verbose),
+            out=Output(1),
+            err=say,
+            lines=read_lines(0) if options.input_format == "stream-json" else None,
+            keep_image=lambda data, media: Image(built.log.put_blob(data), media, len(data)),
+        )
+    finally:
+        await session.close()
+
+
+def _output(options: Options) -> Any:
+    return options.output_format
+
+
+def facts_of(built: Built) -> SessionFacts:
+    """What a headless run says of its session."""
+    model = built.crew.model
+    return SessionFacts(
+        session=built.session.id,
+        cwd=built.session.state.cwd,
+        model=model.name,
+        tools=tuple(built.crew.tools),
+        mode=built.session.state.mode,
+        version=VERSION,
+        api_key_source=built.key_source,
+        window_tokens=model.budget.window_tokens,
+        max_output_tokens=model.budget.max_output_tokens,
+        notes=built.notes,
+    )
+
+
+def _leave(work: Coroutine[Any, Any, int]) -> int:
+    """Run to the end and leave at once: everything is on disk, so nothing is gained by tidying memory up."""
+    code = asyncio.run(work)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+def run_sessions(options: Options, json: bool) -> int:
+    """The list of sessions, newest first."""
+    infos = list_sessions(survey(options).state_dir)
+    listing = importlib.import_module("longrein.frontends.listing")
+    os.write(1, listing.as_json(infos) if json else listing.as_table(infos))
+    return 0
+
+
+def run_export(options: Options, session: str, format: str, out: str) -> int:  # noqa: A002 - the flag's name
+    """One session as JSON lines, or as the documents' transcript."""
+    place = survey(options)
+    reader = Reader(place.state_dir, find_session(place.state_dir, session))
+    try:
+        if format == "transcript":
+            say(f"written to {write_transcript(out or '.transcripts', reader.entries())}")
+        elif out:
+            with open(out, "xb") as file:
+                export_jsonl(reader, file)
+        else:
+            export_jsonl(reader, sys.stdout.buffer)
+            sys.stdout.flush()
+    except FileExistsError:
+        raise UsageError(f"{out} is there already; name another file with -o") from None
+    finally:
+        reader.close()
+    return 0
+
+
+def run_interactive(options: Options) -> int:
+    """The terminal, session after session, until the user leaves."""
+    hall = importlib.import_module("longrein.talk")
+    return _leave(hall.talk(options))
+
+
+def run_doctor(options: Options) -> int:
+    """What is here, what is missing and what to do about it."""
+    return int(importlib.import_module("longrein.doctor").doctor(survey(options)))
+
+
+def run_demo(argv: Sequence[str]) -> int:
+    """A real small job, offline."""
+    return int(importlib.import_module("longrein.demo").demo(argv))

@@ -1,0 +1,242 @@
+"""The hall's workshop: every part is built here, once, by hand, and handed to those who need it."""
+
+import os
+import random
+import time
+import uuid
+from asyncio import sleep
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from longrein.agent import Crew, Limits, OpenSession, compose_system, open_session
+from longrein.config import (
+    Settings,
+    choose_model,
+    describe_environment,
+    environment,
+    home_folder,
+    is_trusted,
+    known_secrets,
+    load_instructions,
+    load_settings,
+    remember_rule,
+    state_dir,
+)
+from longrein.context import State, fold
+from longrein.events import SCHEMA_VERSION, BudgetError, Entry, Opened, Parent, PrefixSet, SessionUnknown, redactor
+from longrein.frontends.options import Options
+from longrein.models import Model, ModelOptions, known_provider, offered_models, open_model
+from longrein.store import Reader, SessionLog, find_session, fork_log, is_open, latest_session, open_log
+from longrein.tools import ToolOptions, builtin_tools
+from longrein.workspace import PlainSpawner, Workspace, open_workspace, sweep
+
+
+class SystemClock:
+    """Real time."""
+
+    def wall_us(self) -> int:
+        """Microseconds UTC."""
+        return time.time_ns() // 1000
+
+    def mono_s(self) -> float:
+        """Seconds, monotonic."""
+        return time.monotonic()
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait."""
+        await sleep(seconds)
+
+
+CLOCK = SystemClock()
+
+
+class Place(msgspec.Struct, frozen=True):
+    """Where longrein was started and what it was told: the same for every session of one start."""
+
+    options: Options
+    settings: Settings
+    environ: Mapping[str, str]
+    home: str
+    cwd: str
+    state_dir: str
+    roots: tuple[str, ...]
+
+
+class Built(msgspec.Struct):
+    """A session that is open, and what a frontend wants to know of it."""
+
+    place: Place
+    session: OpenSession
+    crew: Crew
+    log: SessionLog
+    key_source: str
+    notes: tuple[str, ...]
+
+
+def survey(options: Options, environ: Mapping[str, str] | None = None) -> Place:
+    """Look around: folders, settings. Raises `SettingsError` and `UsageError`."""
+    environ = environment() if environ is None else environ
+    home = home_folder(environ)
+    cwd = os.getcwd()
+    folder = os.path.abspath(options.state_dir) if options.state_dir else state_dir(environ, home)
+    flags = {name: getattr(options, name) for name in options.__struct_fields__}
+    settings = load_settings(cwd=cwd, home=home, environ=environ, flags=flags, trusted=is_trusted(folder, cwd))
+    roots = (cwd, *(os.path.abspath(os.path.expanduser(extra)) for extra in options.add_dirs))
+    return Place(options, settings, environ, home, cwd, folder, roots)
+
+
+async def build(place: Place, session: str = "") -> Built:
+    """Open the session that the options ask for (or `session`) and everything around it.
+
+    Raises our own errors: `ModelUnknown`, `SessionUnknown`, `SessionBusy`, `StoreDamaged`, `BudgetError` …
+    """
+    wanted, create = (session, False) if session else await _session_of(place)
+    ended = _sweep(place)
+    log = await open_log(place.state_dir, wanted, create=create, wall_us=CLOCK.wall_us)
+    try:
+        return _around(place, log, ended)
+    except BaseException:
+        await log.close()
+        raise
+
+
+def _around(place: Place, log: SessionLog, ended: list[str]) -> Built:
+    state = fold(log.entries)
+    chosen = chosen_model(place, _stored_model(place, state))
+    roots = state.roots or place.roots
+    spawner = PlainSpawner(place.environ.get("PATH", ""), roots)
+    workspace = open_workspace(roots, spawner=spawner, environment=place.environ, keep_env=place.settings.env_keep)
+    context, sources, notes = _static_context(place, workspace, state)
+    tools = {tool.spec.name: tool for tool in builtin_tools()}
+    system = compose_system(replaced=place.options.system_prompt, appended=place.options.append_system_prompt)
+    specs = tuple(tool.spec for tool in tools.values())
+    opened = None if state.seq else _opened(place, log.session)
+    nonce = opened.nonce if opened else state.nonce
+
+    def prefix(model: Model, reason: str) -> PrefixSet:
+        return PrefixSet(reason, model.provider, model.model, model.wire, system, specs, context, sources)
+
+    settings = place.settings
+    crew = Crew(
+        clock=CLOCK,
+        jitter=random.random,
+        workspace=workspace,
+        tools=tools,
+        model=open_model(chosen, log.read_blob, CLOCK),
+        open_model=lambda name: open_model(chosen_model(place, name), log.read_blob, CLOCK),
+        prefix=prefix,
+        history=lambda first, last: log.reader.entries(first - 1, last),
+        rules=settings.rules(roots[0], place.home),
+        limits=Limits(settings.turns_max, settings.usd_max, settings.parallel_max),
+        options=msgspec.convert(dict(settings.tools), ToolOptions),
+        redact=redactor(known_secrets(place.environ, settings), nonce, settings.redact_patterns),
+        remember_rule=lambda rule: _remember(place, rule),
+        fallback=settings.fallback_model,
+    )
+    _check_money(crew)
+    mode = place.settings.permission_mode if not state.seq or place.options.permission_mode else ""
+    session = open_session(log, crew, state=state, opened=opened, mode=mode)
+    left = [f"ended what a crash had left running: {', '.join(ended)}"] if ended else []
+    every = (*place.settings.notes, *log.notes, *notes, *left)
+    return Built(place, session, crew, log, _key_source(place, chosen), every)
+
+
+def chosen_model(place: Place, name: str = "") -> ModelOptions:
+    """Options of the model `name`, else of what settings, keys or local servers offer. Raises `ModelUnknown`."""
+    return choose_model(place.settings, place.environ, offered_models, name=name)
+
+
+def _remember(place: Place, rule: str) -> None:
+    remember_rule(rule, place.environ, place.home)
+
+
+def _key_source(place: Place, chosen: ModelOptions) -> str:
+    """Name of the variable that the key came from; `none` without a key."""
+    known, given = known_provider(chosen.provider), place.settings.providers.get(chosen.provider)
+    names = ((given.api_key_env,) if given and given.api_key_env else ()) + (known.keys if known else ())
+    return next((name for name in names if chosen.api_key and place.environ.get(name) == chosen.api_key), "none")
+
+
+def _stored_model(place: Place, state: State) -> str:
+    """A resumed session keeps its model unless another is asked for."""
+    if place.options.model or state.prefix is None:
+        return ""
+    return f"{state.prefix.provider}/{state.prefix.model}"
+
+
+def _check_money(crew: Crew) -> None:
+    if crew.limits.usd_max and crew.model.budget.price is None:
+        raise BudgetError(
+            f"a money limit needs the price of {crew.model.name}: give it as "
+            f'[models."{crew.model.name}"] price_input and price_output in config.toml'
+        )
+
+
+# --- which session -----------------------------------------------------------------------------------------------
+
+
+async def _session_of(place: Place) -> tuple[str, bool]:
+    """Id of the session that the options name, and whether it is a new one."""
+    options = place.options
+    if options.continue_newest:
+        found = latest_session(place.state_dir, place.cwd)
+        if found is None:
+            raise SessionUnknown(f"there is no session of {place.cwd} to go on with; start one without -c")
+    elif options.resume:
+        found = find_session(place.state_dir, options.resume)
+    else:
+        return options.session_id or str(uuid.uuid4()), True
+    return (await fork(place, found, options.session_id), False) if options.fork_session else (found, False)
+
+
+async def fork(place: Place, source: str, session: str = "", to: int = 0) -> str:
+    """Make a copy of session `source` up to entry `to` (0: all); gives its id."""
+    reader = Reader(place.state_dir, source)
+    first, last = reader.entry(1), to or reader.tail()[0]
+    reader.close()
+    if first is None or not isinstance(first.event, Opened):
+        raise SessionUnknown(f"session {source} holds nothing to fork")
+    target = session or str(uuid.uuid4())
+    opened = msgspec.structs.replace(first.event, session=target, parent=Parent(source, last))
+    await fork_log(place.state_dir, source, last, Entry(1, first.at, opened))
+    return target
+
+
+def _opened(place: Place, session: str) -> Opened:
+    nonce = uuid.uuid4().hex[:8]
+    return Opened(SCHEMA_VERSION, session, nonce, place.roots, place.cwd, place.settings.profile)
+
+
+def _sweep(place: Place) -> list[str]:
+    """End processes that a killed longrein left behind; those of other state folders are not ours to judge."""
+    if not os.path.isdir(os.path.join(place.state_dir, "sessions")):
+        return []
+    return sweep(lambda session: is_open(place.state_dir, session) is not False)
+
+
+# --- what stands before the conversation -------------------------------------------------------------------------
+
+
+def _static_context(place: Place, workspace: Workspace, state: State) -> tuple[tuple[str, ...], Any, Iterable[str]]:
+    """Environment and instruction files: read once, at the start of a session, then frozen."""
+    if state.prefix is not None:
+        return state.prefix.context, state.prefix.sources, ()
+    texts, sources, notes = load_instructions(place.cwd, place.home, place.environ, place.settings)
+    around = describe_environment(
+        cwd=place.cwd,
+        day=time.strftime("%Y-%m-%d"),
+        roots=place.roots,
+        branch=_branch(workspace, place.cwd),
+    )
+    return (around, *texts), sources, notes
+
+
+def _branch(workspace: Workspace, cwd: str) -> str:
+    """The git branch, read from `HEAD` without running git; '' when there is none."""
+    try:
+        head = workspace.read(os.path.join(cwd, ".git", "HEAD"), 4096).decode("utf-8", "replace").strip()
+    except OSError:
+        return ""
+    return head.removeprefix("ref: refs/heads/") if head.startswith("ref: ") else ""

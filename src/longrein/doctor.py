@@ -1,0 +1,60 @@
+"""`longrein doctor`: what is here, what is missing, and what to do about it."""
+
+import os
+import platform
+import shutil
+import sys
+
+from longrein.build import Place, chosen_model
+from longrein.events import LongreinError
+from longrein.store import list_sessions
+
+
+def doctor(place: Place) -> int:
+    """Print the findings; 0 when longrein can work, 1 when it cannot."""
+    findings = [*_machine(), *_state(place), *_model(place), *_settings(place)]
+    for well, what, told in findings:
+        print(f"{'ok     ' if well else 'MISSING'}  {what:<14} {told}")
+    return 0 if all(well for well, what, _ in findings if what in ("python", "state folder", "model")) else 1
+
+
+Finding = tuple[bool, str, str]
+
+
+def _machine() -> list[Finding]:
+    found = [(sys.version_info >= (3, 11), "python", f"{platform.python_version()} on {platform.system()}")]
+    for program, use in (
+        ("bash", "commands run in sh without it"),
+        ("git", "branch and file completion need it"),
+        ("rg", "searches use slower Python code without it; install ripgrep"),
+    ):
+        path = shutil.which(program)
+        found.append((path is not None, program, path or f"not found: {use}"))
+    found.append((True, "sandbox", "none yet: commands run as you; every command that no rule allows asks"))
+    return found
+
+
+def _state(place: Place) -> list[Finding]:
+    folder = place.state_dir
+    while not os.path.exists(folder):
+        folder = os.path.dirname(folder)
+    writable = os.access(folder, os.W_OK)
+    count = len(list_sessions(place.state_dir)) if writable else 0
+    told = f"{place.state_dir}, {count} sessions" if writable else f"{folder} cannot be written: set LONGREIN_STATE_DIR"
+    return [(writable, "state folder", told)]
+
+
+def _model(place: Place) -> list[Finding]:
+    try:
+        options = chosen_model(place)
+    except LongreinError as error:
+        return [(False, "model", str(error))]
+    key = "a key is set" if options.api_key else "no key"
+    return [(True, "model", f"{options.provider}/{options.model} ({options.wire}, {options.base_url}, {key})")]
+
+
+def _settings(place: Place) -> list[Finding]:
+    origin = place.settings.origin
+    return [(True, key, where) for key, where in sorted(origin.items()) if where != "built in"] + [
+        (False, "settings", note) for note in place.settings.notes
+    ]

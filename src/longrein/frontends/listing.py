@@ -1,0 +1,34 @@
+"""Sessions as a table for people or JSON for programs."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+import msgspec
+
+from longrein.store import SessionInfo
+
+TITLE_CHARS_MAX = 60
+"""Of a session's title in the table."""
+
+
+def as_json(infos: Sequence[SessionInfo]) -> bytes:
+    """One JSON list, newest first."""
+    return msgspec.json.format(msgspec.json.encode(infos)) + b"\n"
+
+
+def as_table(infos: Sequence[SessionInfo]) -> bytes:
+    """One line a session, newest first: id, time of the last entry, entries, folder, first words."""
+    if not infos:
+        return b'no sessions yet: start one with longrein, or longrein -p "..."\n'
+    rows = [("session", "last entry", "entries", "folder", "first words")]
+    rows += [_row(info) for info in infos]
+    widths = [max(len(row[column]) for row in rows) for column in range(4)]
+    lines = ["  ".join((*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[4])) for row in rows]
+    return ("\n".join(line.rstrip() for line in lines) + "\n").encode("utf-8", "replace")
+
+
+def _row(info: SessionInfo) -> tuple[str, str, str, str, str]:
+    last = datetime.fromtimestamp(info.updated_at / 1e6, UTC).astimezone().strftime("%Y-%m-%d %H:%M")
+    title = " ".join(info.title.split())
+    shown = title if len(title) <= TITLE_CHARS_MAX else title[: TITLE_CHARS_MAX - 1] + "…"
+    return info.session, last, str(info.entries), info.cwd, ("(open) " if info.open else "") + shown
