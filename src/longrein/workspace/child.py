@@ -29,7 +29,9 @@ class Child(msgspec.Struct):
 
 
 def start(command: str | Sequence[str], shell: str, cwd: str, env: Mapping[str, str]) -> Child:
-    """Start it. Raises OSError or ValueError (NUL, what cannot be encoded)."""
+    """Start it. Raises OSError or ValueError (nothing to start, NUL, what cannot be encoded)."""
+    if not command:
+        raise ValueError("nothing")
     output, their_output = os.pipe()
     report, their_report = _report_pipe(command, shell)
     try:
@@ -158,7 +160,7 @@ def not_started(error: OSError | ValueError, command: str | Sequence[str], cwd: 
 
 def _why(error: OSError | ValueError, command: str | Sequence[str], cwd: str) -> str:
     if isinstance(error, ValueError):
-        return f"the command or its environment holds what no command can carry ({error})"
+        return f"the command or its environment holds what cannot be started ({error})"
     if not os.path.isdir(cwd):
         return f"the folder {cwd} does not exist (any more)"
     if error.errno == errno.E2BIG:

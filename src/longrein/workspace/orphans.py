@@ -43,7 +43,7 @@ def find_orphans(session_is_held: Callable[[str], bool]) -> list[Orphan]:
     if not suspects:
         return []
     table = processes()
-    spared = ancestors(table, os.getpid())
+    spared = ancestors(table, os.getpid()) | descendants(table, {os.getpid()})
     held = {session: session_is_held(session) for session in sorted({session for _, session, _ in suspects})}
     lost = {
         pid: session

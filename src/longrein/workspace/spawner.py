@@ -10,7 +10,7 @@ from longrein.workspace.child import Child
 from longrein.workspace.environment import DEFAULT_PATH
 from longrein.workspace.paths import find_program, spellings
 from longrein.workspace.port import Ended, Sink
-from longrein.workspace.trees import COMMAND_MARK, Trees, owner_mark, survivors
+from longrein.workspace.trees import COMMAND_MARK, GRACE_S, Trees, owner_mark, survivors
 
 HELD_PIPE_S = 0.1
 """How long output is awaited after the exit while somebody else holds the pipe."""
@@ -150,15 +150,15 @@ class LeftOpen:
 class PlainSpawner:
     """A `Spawner` whose children are children of this process. Belongs to one event loop."""
 
-    def __init__(self, search_path: str = DEFAULT_PATH, roots: Sequence[str] = ()) -> None:
-        """`search_path` is where `bash` (else `sh`) is looked for, outside `roots`."""
+    def __init__(self, search_path: str = DEFAULT_PATH, roots: Sequence[str] = (), *, grace_s: float = GRACE_S) -> None:
+        """`search_path` is where `bash` (else `sh`) is looked for, outside `roots`; `grace_s` is TERM to KILL."""
         outside = spellings(roots)
         found = (find_program(name, path, outside) for name in ("bash", "sh") for path in (search_path, DEFAULT_PATH))
         self.shell = next(filter(None, found), "/bin/sh")
         self._mark = f"{owner_mark()}.{next(_spawners)}."
         self._numbers = count(1)
         self._used = False
-        self._trees = Trees()
+        self._trees = Trees(grace_s)
         self._left_open = LeftOpen()
 
     async def run(

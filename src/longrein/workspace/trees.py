@@ -23,8 +23,8 @@ from longrein.workspace.processes import (
 COMMAND_MARK = "LONGREIN_COMMAND"
 GRACE_S = 2.0
 """Between TERM and KILL."""
-GIVE_UP_S = 7.0
-"""After TERM; who then still lives cannot be killed (it waits in the kernel) and is left to the next start's sweep."""
+GIVE_UP_S = 5.0
+"""After KILL; who then still lives cannot be killed (it waits in the kernel) and is left to the next start's sweep."""
 FIRST_ROUND_S = 0.004
 LAST_ROUND_S = 0.1
 
@@ -38,63 +38,80 @@ def owner_mark() -> str:
 class Tree:
     """One command on its way out."""
 
-    def __init__(self, mark: str, root: int, now: float, ended: asyncio.Future[None]) -> None:
+    def __init__(self, mark: str, root: int, kill_at: float, ended: asyncio.Future[None]) -> None:
         self.mark = mark.encode()
         self.root = root
-        self.since = now
+        self.kill_at = kill_at
+        self.give_up_at = kill_at + GIVE_UP_S
         self.ended = ended
-        self.told: dict[int, int] = {}
-        """pid -> start of those that got TERM."""
+        self.known: dict[int, int] = {}
+        """pid -> start of all that were ever found: a child stays a member when its parent has died."""
+        self._told: set[tuple[int, int]] = set()
+        """(pid, start) of those that got TERM."""
         self._group_told = root
         """The group that got TERM as a whole: once is enough, many programs take a second one as "at once"."""
 
     def members(self, table: dict[int, Process], environments: dict[int, bytes]) -> list[Process]:
-        """Who is left. Someone who got TERM stays a member, whoever its parent is now."""
-        first = {pid for pid, environment in environments.items() if self.mark in environment and pid in table}
-        first |= {one.pid for one in table.values() if self.root and one.session == self.root}
-        first |= {pid for pid, start in self.told.items() if pid in table and table[pid].start == start}
-        if self.root in table:
-            first.add(self.root)
-        return [table[pid] for pid in sorted(descendants(table, first)) if pid in table and pid != os.getpid()]
+        """Who is left, in the order of their numbers. They are known from now on."""
+        first = {pid for pid, environment in environments.items() if self.mark in environment}
+        first |= {one.pid for one in table.values() if self.root and self.root in (one.pid, one.session)}
+        first |= {pid for pid, start in self.known.items() if pid in table and table[pid].start == start}
+        found = descendants(table, first)
+        members = [table[pid] for pid in sorted(found) if pid in table and pid != os.getpid()]
+        self.known.update((one.pid, one.start) for one in members)
+        return members
 
     def tell(self, members: list[Process], now: float) -> None:
         """TERM to those who have not had it yet; after the grace KILL to all."""
         for one in members:
-            if now - self.since >= GRACE_S:
+            if now >= self.kill_at:
                 send(one, signal.SIGKILL)
-            elif self.told.get(one.pid) != one.start and one.group != self._group_told:
+            elif (one.pid, one.start) not in self._told and one.group != self._group_told:
                 send(one, signal.SIGTERM)
-            self.told[one.pid] = one.start
+            self._told.add((one.pid, one.start))
         self._group_told = 0
 
     def due_s(self, now: float) -> float:
         """Seconds until KILL is due; once it was sent, the pause until a look at who is left."""
-        left_s = self.since + GRACE_S - now
-        return left_s if left_s > 0 else FIRST_ROUND_S
+        return self.kill_at - now if now < self.kill_at else FIRST_ROUND_S
 
 
 class Trees:
     """Every tree that is ending. One task walks them while there are any."""
 
-    def __init__(self) -> None:
+    def __init__(self, grace_s: float = GRACE_S) -> None:
+        self._grace_s = grace_s
         self._trees: list[Tree] = []
         self._task: asyncio.Task[None] | None = None
         self._news = asyncio.Event()
+        self._table: dict[int, Process] | None = None
 
     def end(self, mark: str, root: int) -> asyncio.Future[None]:
         """Begin to end a tree: its process group gets TERM now, the rest within a round. Done when nobody is left.
 
-        `root` is the pid of its session's leader, 0 when only the mark counts.
+        `root` is the pid of its session's leader, 0 when only the mark counts. Its children are noted before: once
+        it is dead, who took the mark off could not be told from a stranger.
         """
         loop = asyncio.get_running_loop()
-        tree = Tree(mark, root, loop.time(), loop.create_future())
+        tree = Tree(mark, root, loop.time() + self._grace_s, loop.create_future())
         if root:
+            tree.members(self._table_now(loop), {})
             _term_group(root)
         self._trees.append(tree)
         if self._task is None or self._task.done():
             self._task = loop.create_task(self._walk(loop))
         self._news.set()
         return tree.ended
+
+    def _table_now(self, loop: asyncio.AbstractEventLoop) -> dict[int, Process]:
+        """The process table; many trees ended in one go share one look."""
+        if self._table is None:
+            self._table = processes()
+            loop.call_soon(self._forget_table)
+        return self._table
+
+    def _forget_table(self) -> None:
+        self._table = None
 
     def hurry(self) -> None:
         """Look again now: a root has just exited."""
@@ -106,6 +123,16 @@ class Trees:
             await asyncio.wait([self._task])
 
     async def _walk(self, loop: asyncio.AbstractEventLoop) -> None:
+        try:
+            await self._rounds(loop)
+        except asyncio.CancelledError:  # the loop closes: no time for a grace
+            for tree in self._trees:
+                tree.kill_at = 0.0
+                tree.give_up_at = loop.time() + GIVE_UP_S
+            self._round(loop.time())
+            raise
+
+    async def _rounds(self, loop: asyncio.AbstractEventLoop) -> None:
         pause_s = FIRST_ROUND_S
         while self._trees:
             self._news.clear()
@@ -123,7 +150,7 @@ class Trees:
         environments = {pid: environment_of(pid) for pid in table}
         for tree in list(self._trees):
             members = tree.members(table, environments)
-            if members and now - tree.since < GIVE_UP_S:
+            if members and now < tree.give_up_at:
                 tree.tell(members, now)
                 continue
             self._trees.remove(tree)

@@ -1,0 +1,271 @@
+"""Commands: how they end is told exactly, by the process and not by its pipe; the rest of the tree goes with them."""
+
+import asyncio
+import os
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from longrein.workspace import PlainSpawner
+from longrein.workspace import child as child_module
+from tests.workspace.conftest import Desk
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "by", "printed"),
+    [
+        ("echo out; echo err >&2; echo out", 0, "", "out\nerr\nout\n"),
+        ("exit 137", 137, "", ""),
+        ("kill -9 $$", None, "SIGKILL", ""),
+        ("kill -SEGV $$", None, "SIGSEGV", ""),
+        ("cd / && kill -9 $$", None, "SIGKILL", ""),
+        ("kill -40 $$", None, "SIG40", ""),
+        ("false", 1, "", ""),
+        ("nosuch", 127, "", "bash: line 1: nosuch: command not found\n"),
+        ("./plain", 126, "", "bash: line 1: ./plain: Permission denied\n"),
+        ("cd /tmp\nnosuch", 127, "", "bash: line 2: nosuch: command not found\n"),
+        ("set -e; cd /; false; echo no", 1, "", ""),
+        ("cd /; trap 'echo bye' EXIT; exit 3", 3, "", "bye\n"),
+        ("exec true", 0, "", ""),
+        ("tty; ps -o tty= -p $$ | tr -d ' '", 0, "", "not a tty\n?\n"),
+        ("cat <<X\nin $HOME_X here\nX", 0, "", "in  here\n"),
+    ],
+)
+async def test_R063_how_a_command_ends_is_told_exactly(
+    desk: Desk, command: str, code: int | None, by: str, printed: str
+) -> None:
+    (desk.folder / "plain").write_text("x")
+    ended = await desk.run(command)
+    assert (ended.code, ended.signal, ended.cause, desk.printed.decode()) == (code, by, "exit", printed)
+
+
+async def test_R063_a_syntax_error_and_a_missing_interpreter_are_the_shells_to_tell(desk: Desk) -> None:
+    assert (await desk.run("echo )")).code == 2
+    assert b"syntax error near unexpected token `)'" in desk.printed
+    script = desk.folder / "script"
+    script.write_text("#!/no/such/interpreter\n")
+    script.chmod(0o755)
+    assert (await desk.run("./script")).code in (126, 127)
+    assert b"./script: " in desk.printed
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "message"),
+    [
+        (["nosuch-program"], 127, "nosuch-program: no such file or directory"),
+        (["/etc/passwd"], 126, "/etc/passwd: permission denied"),
+        (
+            "echo " + "x" * 200_000,
+            126,
+            "the command is too long for the system (200,005 characters): write it to a file and run that",
+        ),
+        ("echo a\0b", 126, "the command or its environment holds what cannot be started (embedded null byte)"),
+        ([], 126, "the command or its environment holds what cannot be started (nothing)"),
+    ],
+)
+async def test_R063_what_cannot_start_says_why(desk: Desk, command: str | list[str], code: int, message: str) -> None:
+    ended = await desk.run(command)
+    assert (ended.cause, ended.code) == ("not_started", code)
+    assert ended.message == message
+
+
+async def test_R086_a_folder_that_is_gone_is_told(desk: Desk) -> None:
+    ended = await desk.run("ls", cwd=str(desk.folder / "gone"))
+    assert ended.message == f"the folder {desk.folder}/gone does not exist (any more)"
+
+
+async def test_R051_a_process_left_behind_holds_the_pipe_but_not_the_answer(desk: Desk) -> None:
+    ended = await desk.run("sleep 60 & echo done")
+    assert (ended.code, bytes(desk.printed)) == (0, b"done\n")
+    assert ended.elapsed_s < 0.3
+    assert len(desk.survivors()) == 1, "it may go on until longrein ends"
+
+
+async def test_what_is_left_behind_can_go_on_printing(desk: Desk) -> None:
+    await desk.run("(while :; do echo tick || exit; echo more >> ticks; sleep 0.005; done) & true")
+    ticks = desk.folder / "ticks"
+    for _ in range(200):
+        await asyncio.sleep(0.01)
+        if ticks.exists() and ticks.stat().st_size > 10 * len("more\n"):
+            break
+    else:
+        raise AssertionError("its pipe was closed on it")
+
+
+async def test_output_just_after_the_exit_is_kept(desk: Desk) -> None:
+    await desk.run("(sleep 0.03; echo late) & echo early")
+    assert bytes(desk.printed) == b"early\nlate\n"
+
+
+async def test_a_process_that_closes_its_output_is_still_waited_for(desk: Desk) -> None:
+    ended = await desk.run("exec >&- 2>&-; sleep 0.05; exit 4")
+    assert ended.code == 4
+    assert ended.elapsed_s >= 0.05
+
+
+@pytest.mark.parametrize("command", ["cat", "read x || echo none", f"{sys.executable} -S -c 'input()' || true"])
+async def test_R057_whoever_reads_gets_the_end_of_the_file_at_once(desk: Desk, command: str) -> None:
+    ended = await desk.run(command)
+    assert (ended.cause, ended.code) == ("exit", 0)
+    assert ended.elapsed_s < 1
+
+
+async def test_R053_a_tree_that_ignores_TERM_is_killed_whole(desk: Desk) -> None:
+    ended = await desk.run("trap '' TERM; sleep 999 & sleep 999", timeout_s=0.1)
+    assert (ended.cause, ended.signal) == ("timeout", "SIGKILL")
+    assert ended.elapsed_s < 1
+    assert desk.survivors() == []
+
+
+@pytest.mark.parametrize(
+    "escape",
+    [
+        "setsid sleep 999 & sleep 999",
+        "(setsid sh -c 'trap \"\" TERM; sleep 999; sleep 999' &); sleep 999",
+        "(setsid sh -c '(setsid sh -c \"trap : TERM; while :; do sleep 9; done\" &)' &); sleep 999",
+        "env -u LONGREIN_COMMAND setsid sleep 999 & sleep 999",
+        "set -m; sleep 999 & sleep 998 & wait",
+    ],
+)
+async def test_R053_who_forks_away_is_found(desk: Desk, escape: str) -> None:
+    running = asyncio.create_task(desk.run(escape, timeout_s=0.15))
+    ended = await running
+    assert ended.cause == "timeout"
+    assert desk.survivors() == []
+
+
+async def test_TERM_comes_once_and_leaves_time_to_tidy_up(desk: Desk) -> None:
+    command = "trap 'echo told' TERM; exec 2>/dev/null; sleep 999 & wait; sleep 0.05; echo tidied; exit 7"
+    ended = await desk.run(command, timeout_s=0.15)
+    assert bytes(desk.printed) == b"told\ntidied\n"
+    assert (ended.cause, ended.code) == ("timeout", 7)
+
+
+async def test_one_commands_timeout_leaves_the_others_alone(desk: Desk) -> None:
+    other = asyncio.create_task(desk.run("sleep 0.4; exit 5"))
+    assert (await desk.run("sleep 999", timeout_s=0.1)).cause == "timeout"
+    assert (await other).code == 5
+
+
+async def test_an_interrupt_is_at_once_and_the_kill_goes_on_behind_it(desk: Desk) -> None:
+    loop = asyncio.get_running_loop()
+    command = "trap '' TERM; echo ready; while :; do sleep 9; done"
+    running = [asyncio.create_task(desk.run(command)) for _ in range(3)]
+    await desk.until(b"ready\nready\nready\n")
+    before = loop.time()
+    for one in running:
+        one.cancel()
+    assert [type(end) for end in await asyncio.gather(*running, return_exceptions=True)] == [asyncio.CancelledError] * 3
+    assert loop.time() - before < 0.1
+    assert desk.survivors(), "they ignore TERM"
+    await desk.spawner.drain()
+    assert desk.survivors() == []
+
+
+async def test_R059_a_flood_is_cut_at_the_limit(desk: Desk) -> None:
+    ended = await desk.run("yes", most=100_000)
+    assert (ended.cause, len(desk.printed)) == ("flood", 100_000)
+    assert (await desk.run("head -c 100000 /dev/zero", most=100_000)).cause == "exit"
+    assert len(desk.printed) == 100_000, "exactly the limit is no flood"
+
+
+async def test_R061_output_is_bytes(desk: Desk) -> None:
+    await desk.run(r"printf 'a\0b\377c\355\240\200'")
+    assert bytes(desk.printed) == b"a\0b\xffc\xed\xa0\x80"
+
+
+async def test_no_piece_of_a_large_output_is_lost_or_moved(desk: Desk) -> None:
+    await desk.run("seq 1 300000", most=1 << 24)
+    assert bytes(desk.printed) == "".join(f"{n}\n" for n in range(1, 300_001)).encode()
+
+
+@pytest.mark.parametrize(
+    ("command", "left_in"),
+    [
+        ("cd sub", "sub"),
+        ("cd sub && false", "sub"),
+        ("cd sub; exit 3", "sub"),
+        ("pushd sub >/dev/null; echo", "sub"),
+        ("cd 'a b\n'", "a b\n"),
+        ("(cd sub)", "."),
+        ("f() { cd sub; }; f", "sub"),
+        ("eval 'cd sub'", "sub"),
+        (". ./go", "sub"),
+        ("cd sub; pwd() { echo fooled; }", "sub"),
+        ("ls", None),
+        ("cd sub; exec true", None),
+        ("cd sub; trap 'echo mine' EXIT", None),
+        ("cd sub; kill -9 $$", None),
+    ],
+)
+async def test_the_shell_says_where_it_was_left(desk: Desk, command: str, left_in: str | None) -> None:
+    for name in ("sub", "a b\n"):
+        (desk.folder / name).mkdir()
+    (desk.folder / "go").write_text("cd sub\n")
+    ended = await desk.run(command)
+    assert ended.cwd == ("" if left_in is None else os.path.normpath(desk.folder / left_in))
+
+
+async def test_a_cd_costs_the_command_nothing_it_can_see(desk: Desk) -> None:
+    await desk.run("cd /; echo $LINENO $- $FUNCNAME; return 2>/dev/null\necho $LINENO")
+    with_cd = bytes(desk.printed)
+    await desk.run("true; echo $LINENO $- $FUNCNAME; return 2>/dev/null\necho $LINENO")
+    assert with_cd == bytes(desk.printed)
+
+
+async def test_children_hold_none_of_our_files_and_no_signal_is_ignored(desk: Desk) -> None:
+    with open(desk.folder / "open", "wb"):
+        await desk.run("ls /proc/$$/fd | tr '\\n' ' '; grep SigIgn /proc/self/status")
+    assert desk.printed.decode().split() == ["0", "1", "2", "SigIgn:", "0" * 16]
+
+
+async def test_where_a_process_cannot_be_waited_for_as_a_file_it_is_asked(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def none(_: int) -> int:
+        raise OSError("not on this system")
+
+    monkeypatch.setattr(child_module.os, "pidfd_open", none)
+    assert (await desk.run("sleep 0.02; exit 9")).code == 9
+    assert (await desk.run("sleep 99", timeout_s=0.05)).cause == "timeout"
+
+
+async def test_without_bash_there_is_sh(desk: Desk, tmp_path: Path) -> None:
+    desk.spawner.shell = "/bin/sh"
+    ended = await desk.run("cd /; echo $((1 + 1))")
+    assert (ended.code, ended.cwd, bytes(desk.printed)) == (0, "", b"2\n")
+
+
+def test_S026_a_shell_from_the_repository_is_never_taken(tmp_path: Path) -> None:
+    (tmp_path / "bash").write_text("#!/bin/sh\ntouch tripped\n")
+    (tmp_path / "bash").chmod(0o755)
+    spawner = PlainSpawner(f"{tmp_path}:.:{os.environ['PATH']}", [str(tmp_path)])
+    assert not spawner.shell.startswith(str(tmp_path))
+    assert spawner.shell.endswith("/bash")
+
+
+async def test_ten_thousand_lines_from_each_of_twenty_at_once(desk: Desk) -> None:
+    ends = await asyncio.gather(*[desk.run("seq 10000", most=1 << 24) for _ in range(20)])
+    assert {end.code for end in ends} == {0}
+
+
+async def test_thirty_two_waits_together_take_as_long_as_one(desk: Desk) -> None:
+    loop = asyncio.get_running_loop()
+    before = loop.time()
+    await asyncio.gather(*[desk.run("sleep 0.2") for _ in range(32)])
+    assert loop.time() - before < 0.2 + 0.3
+
+
+async def test_law_11_shutdown_ends_what_commands_left(desk: Desk) -> None:
+    await desk.run("nohup sleep 999 >/dev/null 2>&1 & setsid sleep 999 & true")
+    assert len(desk.survivors()) == 2
+    await desk.spawner.drain()
+    assert desk.survivors() == []
+
+
+async def test_signal_names_are_the_systems(desk: Desk) -> None:
+    assert (await desk.run(f"kill -{int(signal.SIGPIPE)} $$")).signal == "SIGPIPE"
