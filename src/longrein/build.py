@@ -182,7 +182,7 @@ async def _session_of(place: Place) -> tuple[str, bool]:
     options = place.options
     if options.continue_newest:
         found = latest_session(place.state_dir, place.cwd)
-        if found is None:
+        if not found:
             raise SessionUnknown(f"there is no session of {place.cwd} to go on with; start one without -c")
     elif options.resume:
         found = find_session(place.state_dir, options.resume)
