@@ -89,7 +89,7 @@ def dotted(path: Sequence[str]) -> str:
 
 
 def nearest(word: str, words: Sequence[str]) -> str:
-    """The word that takes the fewest changes of one letter, if these are at most a third of it; else ''."""
+    """The word that takes the fewest slips (a letter, or two swapped), if these are at most a third of it; else ''."""
     scored = sorted((_changes(word, other), i) for i, other in enumerate(words))
     if scored and scored[0][0] <= max(1, len(word) // 3):
         return words[scored[0][1]]
@@ -97,9 +97,12 @@ def nearest(word: str, words: Sequence[str]) -> str:
 
 
 def _changes(a: str, b: str) -> int:
-    row = list(range(len(b) + 1))
+    two_ago, row = [0] * (len(b) + 1), list(range(len(b) + 1))
     for i, x in enumerate(a, 1):
-        before, row[0] = row[0], i
+        new = [i]
         for j, y in enumerate(b, 1):
-            before, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, before + (x != y))
+            new.append(min(row[j] + 1, new[j - 1] + 1, row[j - 1] + (x != y)))
+            if i > 1 and j > 1 and x == b[j - 2] and y == a[i - 2]:
+                new[j] = min(new[j], two_ago[j - 2] + 1)
+        two_ago, row = row, new
     return row[-1]

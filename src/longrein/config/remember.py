@@ -20,8 +20,8 @@ _TOKEN = r'"""[\s\S]*?"""|\'\'\'[\s\S]*?\'\'\'|"(?:\\.|[^"\\\n])*"|\'[^\'\n]*\'|
 def remember_rule(rule: str, environ: Mapping[str, str], home: str) -> None:
     """Add `rule` to `[permissions] allow` of the user's settings file, which is made where it is missing.
 
-    Nothing happens where it stands there already. Raises SettingsError when the rule or the file is malformed, or when the file is
-    written in a way that cannot be added to safely; it is unchanged then.
+    Nothing happens where it stands there already. Raises SettingsError when the rule or the file is malformed, or when
+    the file is written in a way that cannot be added to safely; it is unchanged then.
     """
     path = user_file(environ, home)
     shown = short(path, home)

@@ -4,6 +4,7 @@ Each value knows where it came from. A project's file is read only in a trusted 
 what may happen: it cannot allow calls, widen the mode, raise a limit or say where requests and keys go.
 """
 
+import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -128,6 +129,8 @@ def load_settings(
     path = project_file(cwd)
     if trusted and path != user_file(environ, home):
         merged.narrow(read_file(path, short(path, home)) or ())
+    elif path != user_file(environ, home) and os.path.lexists(path):
+        merged.notes.append(f"{short(path, home)} was not read: this folder is not trusted.")
     merged.take(_from_environment(environ, merged.notes))
     merged.take(_from_flags(flags))
     return merged.settings()

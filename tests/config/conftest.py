@@ -1,0 +1,38 @@
+"""A home and a project on disk, and one way to load settings from them."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from longrein.config import Settings, load_settings
+
+
+class House:
+    """A home with a settings file and a project with another."""
+
+    def __init__(self, folder: Path) -> None:
+        self.home, self.cwd, self.state = folder / "home", folder / "home" / "repo", folder / "state"
+        self.cwd.mkdir(parents=True)
+
+    def user(self, text: str) -> "House":
+        return self._write(self.home / ".config/longrein/config.toml", text)
+
+    def project(self, text: str) -> "House":
+        return self._write(self.cwd / ".longrein/config.toml", text)
+
+    def _write(self, path: Path, text: str) -> "House":
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(text.encode("utf-8", "surrogateescape"))
+        return self
+
+    def load(self, environ: Mapping[str, str] | None = None, *, trusted: bool = True, **flags: Any) -> Settings:
+        return load_settings(
+            cwd=str(self.cwd), home=str(self.home), environ=environ or {}, flags=flags, trusted=trusted
+        )
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> House:
+    return House(tmp_path)

@@ -1,0 +1,367 @@
+"""Layers of settings: who wins, what a project may not say, and one exact line for each mistake."""
+
+import os
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from longrein.config import Settings, remember_rule, state_dir
+from longrein.config.keys import KEYS
+from longrein.config.settings import Figures
+from longrein.events import SettingsError
+from longrein.tools import ToolOptions
+from tests.config.conftest import House
+
+USER = "~/.config/longrein/config.toml"
+PROJECT = "~/repo/.longrein/config.toml"
+
+
+def test_without_any_file_all_is_built_in(house: House) -> None:
+    settings = house.load()
+    assert settings == msgspec.structs.replace(Settings(), origin=settings.origin)
+    assert settings.origin["permission_mode"] == "built in"
+    assert settings.parallel_max == 32
+
+
+def test_the_nearest_layer_wins_and_each_value_knows_where_it_came_from(house: House) -> None:
+    house.user('model = "a/user"\nfallback_model = "a/user"\nprofile = "seed"\ncompact_model = "a/user"')
+    house.project('# ours\nmodel = "a/project"\nfallback_model = "a/project"\ncompact_model = "a/project"')
+    environ = {"LONGREIN_MODEL": "a/environment", "LONGREIN_FALLBACK_MODEL": "a/environment", "LONGREIN_PROFILE": ""}
+    settings = house.load(environ, model="a/flag", permission_mode="")
+    assert (settings.model, settings.origin["model"]) == ("a/flag", "--model")
+    assert (settings.fallback_model, settings.origin["fallback_model"]) == ("a/environment", "LONGREIN_FALLBACK_MODEL")
+    assert (settings.compact_model, settings.origin["compact_model"]) == ("a/project", f"{PROJECT}:4")
+    assert (settings.profile, settings.origin["profile"]) == ("seed", f"{USER}:3")
+    assert settings.parallel_max == 10  # of the seed profile
+
+
+def test_everything_a_file_can_say(house: House) -> None:
+    settings = house.user("""
+model = "mock/small"
+permission_mode = "acceptEdits"
+
+[permissions]
+allow = ["Bash(npm test)"]
+ask = ["Bash(git push *)"]
+deny = ["Read(.env)"]
+
+[providers.mock]
+wire = "openai-chat"
+base_url = "http://127.0.0.1:9/v1"
+api_key_env = "MOCK_KEY"
+text_tools = true
+headers = { X-Team = "blue", Accept = "x" }
+
+[models."mock/small"]
+window = 200_000
+max_output = 8192
+price_input = 1
+price_output = 2.5
+cache_ttl_s = 60
+effort = "high"
+
+[tools]
+bash_timeout_s = 5.5
+read_lines_max = 10
+
+[limits]
+max_turns = 3
+max_budget_usd = 1.5
+parallel_max = 4
+
+[context]
+files = ["TEAM.md"]
+bytes_max = 100
+
+[env]
+keep = ["AWS_*"]
+
+[redact]
+patterns = ["acme-[0-9]+"]
+env = ["ACME"]
+""").load()
+    assert settings.rules("/w", "/h").allow == ("Bash(npm test)",)
+    assert (settings.ask, settings.deny) == (("Bash(git push *)",), ("Read(.env)",))
+    assert settings.providers["mock"].headers == (("Accept", "x"), ("X-Team", "blue"))
+    assert settings.models["mock/small"] == Figures(200_000, 8192, 1, 2.5, -1.0, -1.0, 60, "high")
+    assert ToolOptions(**settings.tools).read_lines_max == 10
+    assert (settings.turns_max, settings.usd_max, settings.parallel_max) == (3, 1.5, 4)
+    assert (settings.instruction_files, settings.instruction_bytes_max) == (("TEAM.md",), 100)
+    assert (settings.env_keep, settings.redact_patterns, settings.redact_env) == (
+        ("AWS_*",),
+        ("acme-[0-9]+",),
+        ("ACME",),
+    )
+    assert settings.origin['models."mock/small".window'] == f"{USER}:18"
+    assert settings.notes == ()
+
+
+def test_lists_of_rules_add_up_over_the_layers(house: House) -> None:
+    house.user('[permissions]\nallow = ["Edit"]\ndeny = ["Bash(rm *)"]')
+    house.project('[permissions]\ndeny = ["Bash(curl *)", "Bash(rm *)"]\nask = ["WebFetch"]')
+    settings = house.load(allowed_tools=("Bash(npm test)",), disallowed_tools=("Write",))
+    assert settings.allow == ("Edit", "Bash(npm test)")
+    assert settings.deny == ("Bash(rm *)", "Bash(curl *)", "Write")
+    assert settings.ask == ("WebFetch",)
+    assert settings.origin["permissions.deny"] == f"{USER}:3, {PROJECT}:2, --disallowed-tools"
+
+
+def test_tools_have_the_names_of_their_options() -> None:
+    named = {key.removeprefix("tools.") for key in KEYS if key.startswith("tools.")}
+    assert named == set(ToolOptions.__struct_fields__)
+
+
+# --- what a project may not do: S048, S052, S058 -----------------------------------------------------------------
+
+IGNORED = [
+    # S048
+    ('[providers.anthropic]\nbase_url = "http://evil"', "providers.anthropic.base_url cannot be set by a project", 2),
+    ('[providers.anthropic]\napi_key_env = "AWS_KEY"', "providers.anthropic.api_key_env cannot be set by a project", 2),
+    ('[providers.x.headers]\nA = "b"', "providers.x.headers cannot be set by a project", 1),
+    # S052
+    ('permission_mode = "bypassPermissions"', "permission_mode can only be narrowed by a project", 1),
+    ('permission_mode = "acceptEdits"', "permission_mode can only be narrowed by a project", 1),
+    ('[permissions]\nallow = ["*"]', "permissions.allow cannot be set by a project", 2),
+    ('[env]\nkeep = ["*"]', "env.keep cannot be set by a project", 2),
+    ('[models."a/b"]\nprice_input = 0', 'models."a/b".price_input cannot be set by a project', 2),
+    ("[limits]\nmax_turns = 9", "limits.max_turns can only be narrowed by a project", 2),
+    ("[limits]\nmax_turns = 0", "limits.max_turns can only be narrowed by a project", 2),
+    ("[limits]\nmax_budget_usd = 99", "limits.max_budget_usd can only be narrowed by a project", 2),
+    ("[limits]\nparallel_max = 64", "limits.parallel_max can only be narrowed by a project", 2),
+]
+
+
+@pytest.mark.parametrize(("text", "said", "line"), IGNORED)
+def test_S048_S052_a_project_may_only_narrow(house: House, text: str, said: str, line: int) -> None:
+    house.user("[limits]\nmax_turns = 5\nmax_budget_usd = 2")
+    plain, settings = house.load(), house.project(text).load()
+    assert settings.notes == (f"{PROJECT}:{line}: {said}; it was ignored.",)
+    assert settings == msgspec.structs.replace(plain, notes=settings.notes)
+
+
+def test_a_project_narrows(house: House) -> None:
+    house.user('permission_mode = "acceptEdits"\n[limits]\nmax_turns = 5')
+    settings = house.project('permission_mode = "plan"\n[limits]\nmax_turns = 2\nmax_budget_usd = 1').load()
+    assert (settings.permission_mode, settings.turns_max, settings.usd_max) == ("plan", 2, 1.0)
+    assert house.load(permission_mode="bypassPermissions").permission_mode == "bypassPermissions"
+
+
+def test_S058_without_trust_a_project_file_is_not_even_opened(house: House) -> None:
+    house.project("this is = not [ toml")
+    assert house.load(trusted=False).notes == (f"{PROJECT} was not read: this folder is not trusted.",)
+    with pytest.raises(SettingsError):
+        house.load(trusted=True)
+
+
+def test_a_home_that_is_the_project_is_no_project(house: House) -> None:
+    house.cwd = house.home / ".config"
+    (house.home / ".config/.longrein").mkdir(parents=True)
+    assert house.user('model = "a/b"').load().model == "a/b"
+
+
+# --- mistakes: one line each -------------------------------------------------------------------------------------
+
+WRONG = [
+    ("model = ", f"{USER}:1: not TOML: invalid value"),
+    ('a = 1\nmodel = "x', f"{USER}:2: not TOML: unterminated string"),
+    ("[permissions\n", f"{USER}:1: not TOML: expected ']' at the end of a table declaration"),
+    ("a = 1\na = 2", f"{USER}:2: not TOML: cannot overwrite a value"),
+    ('modle = "a/b"', f"{USER}:1: modle is not a setting: did you mean model?"),
+    ('\n\npermision_mode = "plan"', f"{USER}:3: permision_mode is not a setting: did you mean permission_mode?"),
+    ("[limits]\nmax_turn = 1", f"{USER}:2: limits.max_turn is not a setting: did you mean limits.max_turns?"),
+    ("max_turns = 1", f"{USER}:1: max_turns is not a setting: did you mean limits.max_turns?"),
+    ("[permissions]\nalow = []", f"{USER}:2: permissions.alow is not a setting: did you mean permissions.allow?"),
+    (
+        '[providers.mock]\nbase-url = "x"',
+        f"{USER}:2: providers.mock.base-url is not a setting: did you mean providers.mock.base_url?",
+    ),
+    (
+        '[models."a/b"]\nwindows = 1',
+        f'{USER}:2: models."a/b".windows is not a setting: did you mean models."a/b".window?',
+    ),
+    ("[models.a]\nb.window = 1", f'{USER}:2: models.a.b.window is not a setting: did you mean models."a/b".window?'),
+    ("zzzzzzzzzzz = 1", f"{USER}:1: zzzzzzzzzzz is not a setting"),
+    ("[wholly.unknown]\nx = 1", f"{USER}:2: wholly.unknown.x is not a setting"),
+    ("permissions = 1", f"{USER}:1: permissions is not a setting"),
+    ("providers = []", f"{USER}:1: providers is not a setting"),
+    ("model = 1", f"{USER}:1: model must be PROVIDER/MODEL, not 1"),
+    ('model = "gpt"', f'{USER}:1: model must be PROVIDER/MODEL, not "gpt"'),
+    ('model = "a/b c"', f'{USER}:1: model must be PROVIDER/MODEL, not "a/b c"'),
+    (
+        'permission_mode = "yolo"',
+        f'{USER}:1: permission_mode must be one of plan, default, acceptEdits, bypassPermissions, not "yolo"',
+    ),
+    ('profile = "big"', f'{USER}:1: profile must be one of default, seed, not "big"'),
+    ("[limits]\nmax_turns = -1", f"{USER}:2: limits.max_turns must be a whole number of 0 or more, not -1"),
+    ("[limits]\nmax_turns = 1.5", f"{USER}:2: limits.max_turns must be a whole number of 0 or more, not 1.5"),
+    ("[limits]\nmax_turns = true", f"{USER}:2: limits.max_turns must be a whole number of 0 or more, not true"),
+    ("[limits]\nparallel_max = 0", f"{USER}:2: limits.parallel_max must be a whole number of 1 or more, not 0"),
+    ('[limits]\nmax_budget_usd = "ten"', f'{USER}:2: limits.max_budget_usd must be a number of 0 or more, not "ten"'),
+    ("[limits]\nmax_budget_usd = nan", f"{USER}:2: limits.max_budget_usd must be a number of 0 or more, not nan"),
+    ('[models."a/b"]\nwindow = 0', f'{USER}:2: models."a/b".window must be a whole number of 1 or more, not 0'),
+    (
+        '[providers.a]\nwire = "x"',
+        (
+            f"{USER}:2: providers.a.wire must be one of anthropic, openai-chat,"
+            ' openai-responses, gemini, scripted, not "x"'
+        ),
+    ),
+    ('[providers.a]\ntext_tools = "yes"', f'{USER}:2: providers.a.text_tools must be true or false, not "yes"'),
+    ("[providers.a]\nbase_url = 1", f"{USER}:2: providers.a.base_url must be a text, not 1"),
+    ("[providers.a]\nheaders = { X = 1 }", f"{USER}:2: providers.a.headers must be a table of texts, not {{'X': 1}}"),
+    ('[permissions]\nallow = "Edit"', f'{USER}:2: permissions.allow must be a list of texts, not "Edit"'),
+    ('[permissions]\nask = [\n"Bash(rm"]', f'{USER}:2: permissions.ask "Bash(rm": the closing bracket is missing'),
+    (
+        '[permissions]\nallow = ["Bash(a | b)"]',
+        f'{USER}:2: permissions.allow "Bash(a | b)": an allow rule covers plain words only, so it cannot hold `|`',
+    ),
+    (
+        '[redact]\npatterns = ["("]',
+        f'{USER}:2: redact.patterns "(": is no regular expression (missing ), unterminated subpattern at position 0)',
+    ),
+    ('[redact]\npatterns = ["x*"]', f'{USER}:2: redact.patterns "x*": matches the empty text'),
+    ("model\x00", f"{USER}:1: not TOML: expected '=' after a key in a key/value pair"),
+    ("a\n\udcff", f"{USER}:2: not UTF-8 text: save the file as UTF-8"),
+    ("#" * 1_000_001, f"{USER}: larger than 1 MB, that is no settings file: mend or remove it"),
+]
+
+
+@pytest.mark.parametrize(("text", "line"), WRONG)
+def test_malformed_settings_say_file_line_key_and_nearest_key(house: House, text: str, line: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        house.user(text).load()
+    assert str(caught.value) == line
+
+
+def test_a_file_that_cannot_be_read_says_so(house: House) -> None:
+    (house.home / ".config/longrein/config.toml").mkdir(parents=True)
+    with pytest.raises(
+        SettingsError, match=r"^~/.config/longrein/config.toml: cannot be read \(Is a directory\): mend"
+    ):
+        house.load()
+
+
+@pytest.mark.parametrize("text", ["", "\ufeff", "# nothing\n", "[providers.mock]\n[limits]\n[models]\n"])
+def test_R049_an_empty_file_says_nothing(house: House, text: str) -> None:
+    assert house.user(text).load().notes == ()
+
+
+VARIABLES = [
+    ({"LONGREIN_MODEL": "gpt"}, 'LONGREIN_MODEL must be PROVIDER/MODEL, not "gpt"'),
+    ({"LONGREIN_MAX_TURNS": "many"}, 'LONGREIN_MAX_TURNS must be a whole number of 0 or more, not "many"'),
+    ({"LONGREIN_MAX_BUDGET_USD": "inf"}, "LONGREIN_MAX_BUDGET_USD must be a number of 0 or more, not inf"),
+]
+
+
+@pytest.mark.parametrize(("environ", "line"), VARIABLES)
+def test_a_wrong_variable_is_named(house: House, environ: dict[str, str], line: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        house.load(environ)
+    assert str(caught.value) == line
+
+
+def test_variables_and_flags(house: House) -> None:
+    settings = house.load({"LONGREIN_MAX_TURNS": "7", "LONGREIN_BASH_TIMEOUT_S": "1.5"}, max_budget_usd=2.0)
+    assert (settings.turns_max, settings.usd_max, settings.tools) == (7, 2.0, {"bash_timeout_s": 1.5})
+    with pytest.raises(SettingsError, match=r'^--allowed-tools "Bash\(a;b\)": an allow rule covers plain words only'):
+        house.load(allowed_tools=("Bash(a;b)",))
+
+
+def test_an_unknown_variable_is_told(house: House) -> None:
+    notes = house.load({"LONGREIN_MODLE": "a/b", "LONGREIN_STATE_DIR": "/x", "LONGREIN_SESSION": "y"}).notes
+    assert notes == ("LONGREIN_MODLE is not a setting: did you mean LONGREIN_MODEL? It was ignored.",)
+
+
+PLACES = [
+    ({}, "/h/.local/state/longrein"),
+    ({"XDG_STATE_HOME": "/s/"}, "/s/longrein"),
+    ({"XDG_STATE_HOME": "relative"}, "/h/.local/state/longrein"),
+    ({"XDG_STATE_HOME": "/s", "LONGREIN_STATE_DIR": "/mine"}, "/mine"),
+    ({"LONGREIN_STATE_DIR": "~/mine"}, "/h/mine"),
+]
+
+
+@pytest.mark.parametrize(("environ", "path"), PLACES)
+def test_where_state_lies(environ: dict[str, str], path: str) -> None:
+    assert state_dir(environ, "/h", "linux") == path
+
+
+# --- always allow ------------------------------------------------------------------------------------------------
+
+ALWAYS = [
+    ("", '[permissions]\nallow = ["Edit"]\n'),
+    ('model = "a/b"\n', 'model = "a/b"\n\n[permissions]\nallow = ["Edit"]\n'),
+    ('model = "a/b"', 'model = "a/b"\n\n[permissions]\nallow = ["Edit"]\n'),
+    ("[permissions] # mine\n", '[permissions] # mine\nallow = ["Edit"]\n'),
+    ("[permissions]\nallow = []\n", '[permissions]\nallow = ["Edit"]\n'),
+    ('[permissions]\nallow = ["Read"]\n[env]\n', '[permissions]\nallow = ["Read", "Edit"]\n[env]\n'),
+    ('[permissions]\nallow = ["Read",]\n', '[permissions]\nallow = ["Read", "Edit"]\n'),
+    (
+        '[permissions]\nallow = [\n  "Read", # see ]\n  "Bash(a \\"b\\")",  # two\n]\ndeny = ["Write"]\n',
+        '[permissions]\nallow = [\n  "Read", # see ]\n  "Bash(a \\"b\\")",\n  "Edit"  # two\n]\ndeny = ["Write"]\n',
+    ),
+    (
+        '[permissions]\nallow = [\n  "Read"\n]\n',
+        '[permissions]\nallow = [\n  "Read",\n  "Edit"\n]\n',
+    ),
+    ('[permissions]\ndeny = ["Write"]\n', '[permissions]\nallow = ["Edit"]\ndeny = ["Write"]\n'),
+    ('permissions.allow = ["Read"]\n', 'permissions.allow = ["Read", "Edit"]\n'),
+    ('[permissions]\nallow = ["Edit"]\n', '[permissions]\nallow = ["Edit"]\n'),
+]
+
+
+@pytest.mark.parametrize(("before", "after"), ALWAYS)
+def test_always_allow_changes_nothing_else_in_the_users_file(house: House, before: str, after: str) -> None:
+    if before:
+        house.user(before)
+    remember_rule("Edit", {}, str(house.home))
+    path = house.home / ".config/longrein/config.toml"
+    written = path.read_text()
+    if '"Read",]' in before:
+        assert house.load().allow == ("Read", "Edit")
+    else:
+        assert written == after
+    assert "Edit" in house.load().allow
+    remember_rule("Edit", {}, str(house.home))
+    assert path.read_text() == written
+
+
+def test_always_allow_keeps_mode_and_link_and_takes_any_rule(house: House, tmp_path: Path) -> None:
+    target = tmp_path / "dotfiles.toml"
+    target.write_text('model = "a/b"\n')
+    target.chmod(0o640)
+    link = house.home / ".config/longrein/config.toml"
+    link.parent.mkdir(parents=True)
+    link.symlink_to(target)
+    rules = ('Bash(echo "a\'b")', "Edit(//x/\\[a])", "Bash(git commit -m 'é')")
+    for rule in rules:
+        remember_rule(rule, {}, str(house.home))
+    assert link.is_symlink()
+    assert target.stat().st_mode & 0o777 == 0o640
+    assert house.load().allow == rules
+    assert [p.name for p in tmp_path.iterdir() if p.name.endswith(".new")] == []
+
+
+def test_a_new_file_is_the_users_alone(house: House) -> None:
+    os.umask(umask := os.umask(0))
+    remember_rule("Edit", {}, str(house.home))
+    assert (house.home / ".config/longrein/config.toml").stat().st_mode & 0o777 == 0o600
+    assert os.umask(umask) == umask
+
+
+REFUSED = [
+    ("permissions = { allow = [] }\n", "Edit", f"{USER}: add Edit to [permissions] allow by hand: its form is unusual"),
+    ("modle = 1\n", "Edit", f"{USER}:1: modle is not a setting: did you mean model?"),
+    ("", "Bash(a;b)", "'Bash(a;b)' cannot be stored: an allow rule covers plain words only, so it cannot hold `;`"),
+    ("", "Bash(a\u202eb)", "'Bash(a\\u202eb)' cannot be stored: it holds invisible characters"),
+]
+
+
+@pytest.mark.parametrize(("before", "rule", "line"), REFUSED)
+def test_what_cannot_be_added_safely_is_left_alone(house: House, before: str, rule: str, line: str) -> None:
+    house.user(before)
+    with pytest.raises(SettingsError) as caught:
+        remember_rule(rule, {}, str(house.home))
+    assert str(caught.value) == line
+    assert (house.home / ".config/longrein/config.toml").read_text() == before
