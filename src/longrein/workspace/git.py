@@ -53,7 +53,7 @@ QUIET = {
     "LC_ALL": "C",
 }
 
-SHOWS_DIFFS = ("diff", "log", "show", "format-patch", "diff-tree", "diff-index", "diff-files", "whatchanged", "stash")
+SHOWS_DIFFS = ("diff", "log", "show", "format-patch", "diff-tree", "diff-index", "diff-files", "whatchanged")
 
 
 NO_CONTENT = ("rev-parse", "rev-list", "ls-files", "ls-tree", "for-each-ref", "symbolic-ref", "cat-file", "config")
@@ -86,8 +86,10 @@ async def run_git(workspace: Workspace, args: Sequence[str], cwd: str, session: 
     options = [git, "--no-pager", "--no-optional-locks", *settings(DISARMED)]
     if args and args[0] not in NO_CONTENT:
         code, names = await _run(workspace, [*options, *FILTERS], cwd, environment)
-        if code not in (0, 1) or b"=" in names:
-            return 128, b"fatal: the repository's filters cannot be listed\n" if code in (0, 1) else names
+        if code not in (0, 1):
+            return code, names
+        if b"=" in names:
+            return 128, b"fatal: a filter of this repository has '=' in its name and cannot be switched off\n"
         options += settings({os.fsdecode(name): "" for name in names.split(b"\0") if name})
     return await _run(workspace, [*options, *args_disarmed(args)], cwd, environment)
 
@@ -117,9 +119,8 @@ def settings(values: Mapping[str, str]) -> list[str]:
 
 def args_disarmed(args: Sequence[str]) -> list[str]:
     """The arguments, with no external diff and no text conversion for the words that show differences."""
-    if not args or args[0] not in SHOWS_DIFFS:
-        return list(args)
-    return [args[0], "--no-ext-diff", "--no-textconv", *args[1:]]
+    words = 2 if tuple(args[:2]) == ("stash", "show") else int(bool(args) and args[0] in SHOWS_DIFFS)
+    return [*args[:words], *(("--no-ext-diff", "--no-textconv") if words else ()), *args[words:]]
 
 
 def quiet(environment: Mapping[str, str]) -> dict[str, str]:

@@ -201,7 +201,7 @@ def _counts(data: bytes) -> list[tuple[str, int]]:
     path = pieces[0]
     for piece in pieces[1:]:
         number, _, following = piece.partition(b"\n")
-        if number.isdigit():
+        if number.strip().isdigit():  # with --crlf, rg ends its own lines so too
             counts.append((os.fsdecode(path), int(number)))
         path = following
     return counts

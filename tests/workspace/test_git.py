@@ -1,0 +1,96 @@
+"""Our own git calls run nothing that a repository brings along."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from longrein.workspace import run_git
+from tests.workspace.conftest import Desk
+
+pytestmark = pytest.mark.anyio
+
+
+def git(folder: Path, *args: str) -> None:
+    subprocess.run(["git", "-c", "user.name=n", "-c", "user.email=a@b", *args], cwd=folder, check=True)
+
+
+@pytest.fixture
+def hostile(desk: Desk) -> Path:
+    """A repository in which every command that git can be made to run leaves `tripped` behind."""
+    folder = desk.folder
+    git(folder, "init", "-q")
+    (folder / "a").write_text("one\n")
+    git(folder, "add", "a")
+    git(folder, "commit", "-q", "-m", "first")
+    (folder / "a").write_text("two\n")
+    trip = folder / ".git" / "trip"
+    trip.write_text(f"#!/bin/sh\ntouch {folder}/tripped\ncat\n")
+    trip.chmod(0o755)
+    for key in (
+        "core.fsmonitor core.pager core.editor core.sshCommand core.askPass diff.external diff.x.textconv "
+        "diff.x.command filter.f.clean filter.f.smudge filter.f.process gpg.program credential.helper pager.log "
+        "pager.status alias.status alias.log core.alternateRefsCommand uploadpack.packObjectsHook"
+    ).split():
+        git(folder, "config", key, f"!{trip}" if key.startswith("alias") else str(trip))
+    git(folder, "config", "filter.f.required", "true")
+    git(folder, "config", "log.showSignature", "true")
+    for hook in ("post-index-change", "pre-commit", "post-checkout", "reference-transaction", "fsmonitor-watchman"):
+        (folder / ".git" / "hooks" / hook).write_bytes(trip.read_bytes())
+        (folder / ".git" / "hooks" / hook).chmod(0o755)
+    (folder / ".gitattributes").write_text("* diff=x filter=f\n")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (["status", "--porcelain"], " M a\n?? .gitattributes\n"),
+        (["diff", "--stat"], " a | 2 +-\n 1 file changed, 1 insertion(+), 1 deletion(-)\n"),
+        (["log", "-p", "--format=%s"], "first\n\ndiff --git a/a b/a\nnew file mode 100644\n"),
+        (["ls-files", "--others", "--exclude-standard"], ".gitattributes\n"),
+        (["rev-parse", "--abbrev-ref", "HEAD"], "mas"),
+        (["show", "--format=%s", "HEAD"], "first\n"),
+        (["stash", "list"], ""),
+        (["add", "a"], ""),
+        (["checkout", "-q", "--", "a"], ""),
+    ],
+)
+async def test_S049_nothing_of_the_repository_runs(desk: Desk, hostile: Path, args: list[str], said: str) -> None:
+    code, output = await run_git(desk.workspace, args, str(hostile))
+    assert (code, output.decode()[: len(said)]) == (0, said)
+    assert not (hostile / "tripped").exists()
+
+
+async def test_S049_the_trap_is_armed(desk: Desk, hostile: Path) -> None:
+    await desk.run("git status; git diff; true")
+    assert (hostile / "tripped").exists(), "without disarming it would have run"
+
+
+async def test_a_filter_that_cannot_be_switched_off_by_name_is_refused(desk: Desk, hostile: Path) -> None:
+    git(hostile, "config", "filter.a=b.clean", "true")
+    assert (await run_git(desk.workspace, ["status"], str(hostile)))[0] == 128
+    assert (await run_git(desk.workspace, ["rev-parse", "HEAD"], str(hostile)))[0] == 0
+
+
+async def test_R086_outside_a_repository_it_is_an_error_code(desk: Desk) -> None:
+    code, output = await run_git(desk.workspace, ["status"], str(desk.folder))
+    assert code == 128
+    assert output.startswith(b"fatal: not a git repository")
+    assert (await run_git(desk.workspace, ["status"], str(desk.folder / "gone")))[0] in (126, 127)
+
+
+async def test_the_environment_cannot_point_git_elsewhere(desk: Desk, hostile: Path) -> None:
+    desk.workspace._environment["GIT_DIR"] = "/nowhere"
+    assert (await run_git(desk.workspace, ["rev-parse", "--show-toplevel"], str(hostile)))[1] == f"{hostile}\n".encode()
+
+
+async def test_R086_worktree_bare_and_submodule(desk: Desk, hostile: Path) -> None:
+    git(hostile, "-c", "core.hooksPath=/dev/null", "worktree", "add", "-q", "--no-checkout", "tree")
+    git(desk.folder, "init", "-q", "--bare", "bare")
+    top = ["rev-parse", "--show-toplevel"]
+    assert (await run_git(desk.workspace, top, str(hostile / "tree")))[1] == f"{hostile}/tree\n".encode()
+    assert (await run_git(desk.workspace, ["rev-parse", "--is-bare-repository"], str(desk.folder / "bare"))) == (
+        0,
+        b"true\n",
+    )

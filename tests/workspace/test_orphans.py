@@ -1,0 +1,137 @@
+"""What a crash left is found by its mark and ended at the next start; what anybody still holds is not touched."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from longrein.workspace import sweep
+from longrein.workspace.orphans import find_orphans
+from longrein.workspace.processes import marked, process, processes, variable
+from longrein.workspace.trees import owner_mark
+
+
+class Crash:
+    """Starts processes as a longrein would have, through a parent that is gone."""
+
+    def __init__(self, tag: str) -> None:
+        self.tag = tag
+        self.session = f"crashed-{tag}"
+
+    def leave(self, script: str = "exec sleep 999", **marks: str) -> int:
+        """Pid of a process in a session of its own whose parent has exited."""
+        environment = {"PATH": os.environ["PATH"], "LONGREIN_TEST_TAG": self.tag, "LONGREIN_SESSION": self.session}
+        words = ["sh", "-c", 'setsid sh -c "$1" >/dev/null 2>&1 & echo $!', "sh", script]
+        done = subprocess.run(words, env=environment | marks, stdout=subprocess.PIPE, check=False, timeout=5)
+        return int(done.stdout)
+
+    def alive(self) -> list[int]:
+        found = [pid for pid, env in marked("LONGREIN_TEST_TAG") if variable(env, "LONGREIN_TEST_TAG") == self.tag]
+        return [pid for pid in found if process(pid) is not None]
+
+    def held(self, session: str) -> bool:
+        """Only this test's sessions are known, as only those of one state folder are to a real longrein."""
+        return session != self.session
+
+
+@pytest.fixture
+def crash(tag: str) -> Iterator[Crash]:
+    yield Crash(tag)
+
+
+def wait_for(path: Path) -> None:
+    for _ in range(1000):
+        if path.exists():
+            return
+        time.sleep(0.002)
+    raise AssertionError("it never got ready")
+
+
+def gone(pid: int) -> bool:
+    return process(pid) is None
+
+
+def test_R055_what_a_crash_left_is_ended(crash: Crash) -> None:
+    pids = [crash.leave(), crash.leave()]
+    said = sweep(crash.held)
+    assert all(f"({pid})" in " ".join(said) for pid in pids)
+    assert all(gone(pid) for pid in pids)
+    assert sweep(crash.held) == []
+
+
+def test_R055_who_ignores_TERM_is_killed_and_children_without_a_mark_go_along(crash: Crash, tmp_path: Path) -> None:
+    ready = tmp_path / "ready"
+    crash.leave(f"trap '' TERM; env -u LONGREIN_SESSION sleep 999 & touch {ready}; while :; do sleep 9; done")
+    wait_for(ready)
+    before = time.perf_counter()
+    sweep(crash.held)
+    assert time.perf_counter() - before < 1
+    assert crash.alive() == []
+
+
+def test_a_session_that_is_held_keeps_its_processes(crash: Crash) -> None:
+    pid = crash.leave()
+    asked: list[str] = []
+    assert sweep(lambda session: not asked.append(session)) == []  # type: ignore[func-returns-value]
+    assert crash.session in asked
+    assert not gone(pid)
+
+
+def test_a_process_whose_longrein_lives_is_spared_whatever_the_lock_says(crash: Crash) -> None:
+    pid = crash.leave(LONGREIN_COMMAND=f"{owner_mark()}.1.1/")
+    assert [one for one in find_orphans(crash.held) if one.process.pid == pid] == []
+
+
+@pytest.mark.parametrize("command", ["/{dead}.5.1.1/", "/1.1.1.1/", "/x.y/", "", "//", "/{alive}//{dead}.7.1.1/"])
+def test_a_mark_whose_longrein_is_dead_protects_nobody(crash: Crash, command: str) -> None:
+    died = subprocess.Popen(["true"])
+    died.wait()
+    mark = command.format(dead=died.pid, alive=owner_mark().strip("/") + ".1.1")
+    pid = crash.leave(LONGREIN_COMMAND=mark)
+    assert pid in [one.process.pid for one in find_orphans(crash.held)]
+
+
+def test_a_longrein_started_inside_a_lost_session_spares_itself_and_who_started_it(
+    crash: Crash, tmp_path: Path
+) -> None:
+    ready, went = tmp_path / "ready", tmp_path / "went"
+    program = (
+        "from longrein.workspace import sweep\n"
+        f"said = sweep(lambda session: session != {crash.session!r})\n"
+        f"open({str(went)!r}, 'w').write(repr(said))\n"
+    )
+    other = crash.leave(f"touch {ready}; exec sleep 999")
+    wait_for(ready)
+    crash.leave(f'{sys.executable} -c "$PROGRAM"; sleep 999; true', PROGRAM=program)
+    for _ in range(1500):
+        if went.exists() and went.read_text():
+            break
+        time.sleep(0.002)
+    assert f"sleep ({other})" in went.read_text()
+    assert len(crash.alive()) >= 1, "its own shell lives on"
+
+
+def test_a_number_that_now_belongs_to_another_is_not_signalled(crash: Crash) -> None:
+    from longrein.workspace.processes import Process, send
+
+    pid = crash.leave()
+    real = process(pid)
+    assert real is not None
+    earlier = Process(pid, real.parent, real.group, real.session, real.start - 1)
+    assert send(earlier, signal.SIGKILL) is False
+    assert not gone(pid)
+    assert send(real, signal.SIGKILL) is True
+
+
+def test_the_look_is_cheap(crash: Crash) -> None:
+    best = 1.0
+    for _ in range(5):
+        before = time.perf_counter()
+        find_orphans(lambda _: True)
+        best = min(best, time.perf_counter() - before)
+    assert best < 0.000_05 * (len(processes()) + 200), f"{best * 1000:.1f} ms"

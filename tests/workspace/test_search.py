@@ -1,0 +1,314 @@
+"""Search by content and by name: `rg` and the search in Python give the same, and neither can hang the session."""
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from longrein.workspace import Found, Query, glob, grep, split_glob
+from longrein.workspace import search as search_module
+from longrein.workspace.globs import compile_glob
+from tests.workspace.conftest import Desk
+
+TREE = {
+    ".gitignore": "*.log\nbuild/\n!keep.log\n/top.txt\n",
+    "a.py": "import os\n\ndef one():\n    return os.sep\n",
+    "b.txt": "One\r\ntwo\r\none more\r\n",
+    "keep.log": "one kept\n",
+    "lost.log": "one ignored\n",
+    "top.txt": "one ignored\n",
+    "build/out.py": "one ignored\n",
+    ".hidden/c.py": "one hidden\n",
+    ".git/config": "one of git\n",
+    "sub/top.txt": "one deeper\n",
+    "sub/.gitignore": "inner.py\n!lost.log\n",
+    "sub/inner.py": "one ignored\n",
+    "sub/lost.log": "one let in again\n",
+    "sub/deep/d.ts": "const one = {\n  two: 1,\n}\n",
+    "bin.dat": "one\0two\n",
+    "empty.py": "",
+    "last": "no end one",
+}
+
+
+@pytest.fixture
+def tree(desk: Desk) -> Path:
+    for number, (name, text) in enumerate(TREE.items()):
+        path = desk.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(text.encode())
+        os.utime(path, ns=(10**18 - number, 10**18 - number))
+    (desk.folder / "link.py").symlink_to("a.py")
+    (desk.folder / "sub" / "up").symlink_to("..")
+    return desk.folder
+
+
+@pytest.fixture(params=["rg", "python"])
+def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    if request.param == "python":
+        monkeypatch.setattr(search_module, "_rg", lambda workspace: "")
+    elif not search_module.find_program("rg", os.environ["PATH"], ()):
+        pytest.skip("no rg on this machine")
+    return str(request.param)
+
+
+def told(found: Found, folder: Path) -> list[str]:
+    """What was found, one text each, relative to the folder."""
+    start = len(str(folder)) + 1
+    paths = [path[start:] for path in found.paths] + [f"{path[start:]}={number}" for path, number in found.counts]
+    return paths + [f"{one.path[start:]}:{one.number}{':' if one.match else '-'}{one.text}" for one in found.lines]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        (
+            {"pattern": r"\bone\b"},
+            ["a.py", "b.txt", "keep.log", ".hidden/c.py", "sub/top.txt", "sub/lost.log", "sub/deep/d.ts", "last"],
+        ),
+        ({"pattern": "one", "glob": "*.py"}, ["a.py", ".hidden/c.py"]),
+        ({"pattern": "one", "glob": "*.{ts,txt}"}, ["b.txt", "sub/top.txt", "sub/deep/d.ts"]),
+        ({"pattern": "one", "glob": "sub/**/*.t*"}, ["sub/top.txt", "sub/deep/d.ts"]),
+        (
+            {"pattern": "one", "glob": "!*.py"},
+            ["b.txt", "keep.log", "sub/top.txt", "sub/lost.log", "sub/deep/d.ts", "last"],
+        ),
+        ({"pattern": "(?i)^ONE$"}, ["b.txt"]),
+        ({"pattern": "^one$", "ignore_case": True}, ["b.txt"]),
+        ({"pattern": "nowhere"}, []),
+        ({"pattern": "one", "mode": "count", "glob": "*.txt"}, ["b.txt=1", "sub/top.txt=1"]),
+        ({"pattern": "o", "mode": "count", "glob": "a.py"}, ["a.py=3"]),
+        (
+            {"pattern": "def|return", "mode": "content", "glob": "a.py"},
+            ["a.py:3:def one():", "a.py:4:    return os.sep"],
+        ),
+        (
+            {"pattern": "^def", "mode": "content", "glob": "a.py", "before": 1, "after": 1},
+            ["a.py:2-", "a.py:3:def one():", "a.py:4-    return os.sep"],
+        ),
+        ({"pattern": "two", "mode": "content", "glob": "*.txt"}, ["b.txt:2:two"]),
+        ({"pattern": "end", "mode": "content"}, ["last:1:no end one"]),
+        (
+            {"pattern": r"\{.*\}", "mode": "content", "multiline": True},
+            ["sub/deep/d.ts:1:const one = {", "sub/deep/d.ts:2:  two: 1,", "sub/deep/d.ts:3:}"],
+        ),
+        ({"pattern": "(?<=return )os", "mode": "content"}, ["a.py:4:    return os.sep"]),
+        ({"pattern": "one = {", "mode": "content"}, ["sub/deep/d.ts:1:const one = {"]),
+        ({"pattern": "[[:upper:]]ne", "mode": "content"}, ["b.txt:1:One"]),
+        ({"pattern": "-one|^--", "mode": "content"}, []),
+    ],
+)
+async def test_both_engines_find_the_same(
+    desk: Desk, tree: Path, engine: str, query: dict[str, object], expected: list[str]
+) -> None:
+    found = await grep(desk.workspace, Query(str(tree), **query))  # type: ignore[arg-type]
+    assert (told(found, tree), found.error, found.partial, found.more) == (expected, "", "", False)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("pattern", "expected"),
+    [
+        ("*.py", ["a.py", "empty.py"]),
+        ("**/*.py", ["a.py", ".hidden/c.py", "empty.py"]),
+        ("**/*.{ts,log}", ["keep.log", "sub/lost.log", "sub/deep/d.ts"]),
+        ("sub/**", ["sub/top.txt", "sub/.gitignore", "sub/lost.log", "sub/deep/d.ts"]),
+        ("sub/*", ["sub/top.txt", "sub/.gitignore", "sub/lost.log"]),
+        ("*/[!k-z]*.ts", []),
+        ("s?b/**/d.ts", ["sub/deep/d.ts"]),
+        ("**/.git/**", []),
+        ("nothing*", []),
+    ],
+)
+async def test_names_are_found_newest_first(
+    desk: Desk, tree: Path, engine: str, pattern: str, expected: list[str]
+) -> None:
+    assert told(await glob(desk.workspace, pattern, str(tree)), tree) == expected
+
+
+@pytest.mark.anyio
+async def test_a_limit_is_kept_and_told(desk: Desk, tree: Path, engine: str) -> None:
+    files = await grep(desk.workspace, Query(str(tree), "one", limit=2))
+    assert (told(files, tree), files.more) == (["a.py", "b.txt"], True)
+    lines = await grep(desk.workspace, Query(str(tree), "o", mode="content", limit=1))
+    assert (len(lines.lines), lines.more) == (1, True)
+    assert (await glob(desk.workspace, "**/*", str(tree), 3)).more
+
+
+@pytest.mark.anyio
+async def test_a_pattern_that_is_none_is_told(desk: Desk, tree: Path, engine: str) -> None:
+    found = await grep(desk.workspace, Query(str(tree), "(unclosed"))
+    assert "unclosed" in found.error or "unterminated" in found.error
+    assert found.paths == ()
+
+
+@pytest.mark.anyio
+async def test_one_file_is_searched_even_if_ignored(desk: Desk, tree: Path, engine: str) -> None:
+    found = await grep(desk.workspace, Query(str(tree / "lost.log"), "one", mode="content"))
+    assert told(found, tree) == ["lost.log:1:one ignored"]
+
+
+@pytest.mark.anyio
+async def test_names_and_lines_that_are_no_utf8(desk: Desk, engine: str) -> None:
+    name = os.fsencode(desk.folder) + b"/odd \xff\n name.txt"
+    with open(name, "wb") as file:
+        file.write(b"caf\xe9 one\n")
+    found = await grep(desk.workspace, Query(str(desk.folder), "one", mode="content"))
+    assert [(os.fsencode(one.path), os.fsencode(one.text)) for one in found.lines] == [(name, b"caf\xe9 one")]
+    assert [os.fsencode(path) for path in (await grep(desk.workspace, Query(str(desk.folder), "one"))).paths] == [name]
+    counted = await grep(desk.workspace, Query(str(desk.folder), "one", mode="count"))
+    assert [(os.fsencode(path), number) for path, number in counted.counts] == [(name, 1)]
+    assert [os.fsencode(path) for path in (await glob(desk.workspace, "*", str(desk.folder))).paths] == [name]
+
+
+@pytest.mark.anyio
+async def test_R088_a_hopeless_pattern_costs_its_time_and_no_more(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    (desk.folder / "a.txt").write_text("early\n")
+    (desk.folder / "b.txt").write_text("a" * 60 + "b\n")
+    monkeypatch.setattr(search_module, "_rg", lambda workspace: "")
+    monkeypatch.setattr(search_module, "SEARCH_S", 0.4)
+    before = time.perf_counter()
+    found = await grep(desk.workspace, Query(str(desk.folder), "early|(a+)+$", mode="content"))
+    assert time.perf_counter() - before < 2
+    assert found.partial == "time"
+
+
+@pytest.mark.anyio
+async def test_R088_too_much_is_partial(desk: Desk, engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    (desk.folder / "a.txt").write_text("one line\n" * 20_000)
+    monkeypatch.setattr(search_module, "CONTENT_BYTES_MAX", 100_000)
+    found = await grep(desk.workspace, Query(str(desk.folder), "one", mode="content", limit=10**6))
+    assert found.partial == "size"
+    assert 100 < len(found.lines) < 20_000
+
+
+@pytest.mark.anyio
+async def test_the_search_in_python_runs_nothing_of_the_folder(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("re.py", "longrein.py", "sitecustomize.py", "usercustomize.py"):
+        (desk.folder / name).write_text(f"open({str(desk.folder / 'tripped')!r}, 'w')\n")
+    monkeypatch.setattr(search_module, "_rg", lambda workspace: "")
+    monkeypatch.chdir(desk.folder)
+    desk.workspace._environment["PYTHONPATH"] = str(desk.folder)
+    assert len((await glob(desk.workspace, "*.py", str(desk.folder))).paths) == 4
+    assert not (desk.folder / "tripped").exists()
+
+
+@pytest.mark.anyio
+async def test_an_rg_of_the_repository_or_its_settings_are_never_used(
+    desk: Desk, tree: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tree / "rg").write_text(f"#!/bin/sh\ntouch {tree}/tripped\n")
+    (tree / "rg").chmod(0o755)
+    (tree / "ripgreprc").write_text("--pre=./rg\n")
+    desk.workspace._environment["PATH"] = f"{tree}:{os.environ['PATH']}"
+    desk.workspace._environment["RIPGREP_CONFIG_PATH"] = str(tree / "ripgreprc")
+    assert (await grep(desk.workspace, Query(str(tree), "import os"))).paths
+    assert not (tree / "tripped").exists()
+
+
+@pytest.mark.parametrize(
+    ("pattern", "yes", "no"),
+    [
+        ("*.py", ["a.py", ".py"], ["a/b.py", "a.pyc"]),
+        ("**/*.py", ["a.py", "a/b/c.py"], ["a.pyc"]),
+        ("a/**", ["a/b", "a/b/c"], ["a", "b/a/c"]),
+        ("a/**/b", ["a/b", "a/x/b", "a/x/y/b"], ["ab", "a/xb"]),
+        ("**", ["a", "a/b"], []),
+        ("a**b", ["ab", "axb"], ["a/b"]),
+        ("?.c", ["a.c"], ["ab.c", "/.c"]),
+        ("[a-c].c", ["b.c"], ["d.c"]),
+        ("[!a-c].c", ["d.c"], ["a.c", "/.c"]),
+        ("[]x].c", ["].c", "x.c"], ["a.c"]),
+        ("{a,b/{c,d}}.x", ["a.x", "b/c.x", "b/d.x"], ["b.x"]),
+        ("{a,**/b}.x", ["a.x", "b.x", "y/z/b.x"], ["y/a.x"]),
+        (r"\*.c", ["*.c"], ["a.c"]),
+        ("a+(b).c", ["a+(b).c"], ["aab.c"]),
+        ("[z-a].c", ["[z-a].c"], ["b.c"]),
+        ("[a.c", ["[a.c"], ["a.c"]),
+        ("{a.c", ["{a.c"], ["a.c"]),
+        ("./src/*", ["src/a"], ["a"]),
+    ],
+)
+def test_glob_patterns(pattern: str, yes: list[str], no: list[str]) -> None:
+    matcher = compile_glob(pattern)
+    assert [path for path in yes if not matcher.match(path)] == []
+    assert [path for path in no if matcher.match(path)] == []
+
+
+@given(st.text(alphabet="ab/*?[]!{},\\.^-", max_size=12), st.text(alphabet="ab/.", max_size=6))
+def test_every_text_is_a_glob_pattern(pattern: str, path: str) -> None:
+    compile_glob(pattern).match(path)
+    folder, rest = split_glob(pattern)
+    assert len(folder) + len(rest) <= len(pattern)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "parts"),
+    [
+        ("src/a*/**", ("src", "a*/**")),
+        ("*.py", ("", "*.py")),
+        ("/abs/x/*.py", ("/abs/x", "*.py")),
+        ("/*.py", ("/", "*.py")),
+        ("../x/**/y", ("../x", "**/y")),
+        ("plain/name", ("plain", "name")),
+        ("{a,b}/c", ("", "{a,b}/c")),
+    ],
+)
+def test_a_globs_plain_beginning_is_a_folder(pattern: str, parts: tuple[str, str]) -> None:
+    assert split_glob(pattern) == parts
+
+
+def test_walking_goes_in_order_past_what_is_ignored_and_along_no_link(desk: Desk, tree: Path) -> None:
+    seen: list[str] = []
+
+    def visit(path: str, is_folder: bool) -> bool:
+        seen.append(path[len(str(tree)) + 1 :] + ("/" if is_folder else ""))
+        return not path.endswith("deep")
+
+    assert desk.workspace.walk(str(tree), visit)
+    assert seen == [
+        ".gitignore",
+        ".hidden/",
+        ".hidden/c.py",
+        "a.py",
+        "b.txt",
+        "bin.dat",
+        "empty.py",
+        "keep.log",
+        "last",
+        "link.py",
+        "sub/",
+        "sub/.gitignore",
+        "sub/deep/",
+        "sub/lost.log",
+        "sub/top.txt",
+        "sub/up",
+    ]
+
+
+def test_the_ignores_of_folders_above_count_up_to_the_repository(desk: Desk, tree: Path) -> None:
+    (tree.parent / ".gitignore").write_text("*\n")
+    seen: list[str] = []
+    desk.workspace.walk(str(tree / "sub"), lambda path, _: bool(seen.append(os.path.basename(path))))
+    assert seen == [".gitignore", "deep", "lost.log", "top.txt", "up"]
+
+
+def test_R088_a_walk_ends_when_its_time_is_up(desk: Desk, tree: Path) -> None:
+    assert desk.workspace.walk(str(tree), lambda *_: True, limit_s=0.0) is False
+    assert desk.workspace.walk(str(tree / "nowhere"), lambda *_: True) is True
+
+
+def test_an_unreadable_folder_and_an_odd_gitignore_are_passed_over(desk: Desk, tmp_path: Path) -> None:
+    folder = desk.folder
+    (folder / ".gitignore").write_bytes(b"\xff\xfe[\n!!!\n***\n\\\nx.txt\n")
+    (folder / "x.txt").write_text("")
+    os.mkfifo(folder / "pipe")
+    (folder / "sub").mkdir()
+    os.mkfifo(folder / "sub" / ".gitignore")
+    seen: list[str] = []
+    assert desk.workspace.walk(str(folder), lambda path, _: seen.append(os.path.basename(path)) or True)  # type: ignore[func-returns-value]
+    assert {"pipe", "sub"} <= set(seen)
