@@ -5,6 +5,8 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 
 from longrein.config.keys import nearest
+from longrein.config.places import home_folder, user_file
+from longrein.config.reading import short
 from longrein.config.settings import Figures, Provider, Settings
 from longrein.context import Budget, Price
 from longrein.events import ModelUnknown, SettingsError
@@ -60,14 +62,20 @@ def _named(name: str, settings: Settings, environ: Mapping[str, str]) -> ModelOp
         close = next((f for f in full if f.endswith("/" + name.replace(".", "-"))), "") or nearest(name, full)
         raise ModelUnknown(f"{name!r} is not PROVIDER/MODEL" + (f": did you mean {close}?" if close else "."))
     if provider not in settings.providers and known_provider(provider) is None:
-        names = [*settings.providers, *(k.name for k in known_providers())]
-        close = nearest(provider, names)
-        raise ModelUnknown(
-            f"Unknown provider {provider!r} in {name!r} ({settings.origin.get('model', 'asked for')})"
-            + (f": did you mean {close}?" if close else ".")
-            + f" Known are {', '.join(names)}; another needs [providers.{provider}] in your settings."
-        )
+        raise ModelUnknown(_unknown_provider(provider, name, settings, environ))
     return _options(provider, model, settings, environ)
+
+
+def _unknown_provider(provider: str, name: str, settings: Settings, environ: Mapping[str, str]) -> str:
+    names = [*settings.providers, *(known.name for known in known_providers())]
+    close, home = nearest(provider, names), home_folder(environ)
+    file = short(user_file(environ, home), home)
+    origin = f" ({settings.origin['model']})" if name == settings.model and "model" in settings.origin else ""
+    return (
+        f"Unknown provider {provider!r} in {name!r}{origin}"
+        + (f": did you mean {close}?" if close else ".")
+        + f" Known are {', '.join(names)}; another needs [providers.{provider}] in {file}."
+    )
 
 
 def _options(provider: str, model: str, settings: Settings, environ: Mapping[str, str]) -> ModelOptions:

@@ -1,0 +1,256 @@
+"""Which model is opened: named, found by its key, found on its port, or not found and said where it was looked for."""
+
+from collections.abc import Mapping, Sequence
+
+import pytest
+
+from longrein.config import choose_model, known_secrets
+from longrein.context import Price
+from longrein.events import ModelUnknown, SettingsError
+from longrein.models import ModelOptions, known_providers, look_up
+from tests.config.conftest import House
+
+KEY = "sk-test-0123456789"
+MOCK = '[providers.mock]\nwire = "openai-chat"\nbase_url = "http://127.0.0.1:9/v1/"\n'
+
+
+def nobody(_url: str) -> Sequence[str]:
+    return ()
+
+
+def found(house: House, environ: Mapping[str, str], text: str = "", name: str = "") -> ModelOptions:
+    return choose_model(house.user(text).load(environ), environ, nobody, name=name)
+
+
+@pytest.mark.parametrize(
+    ("variable", "provider"),
+    [
+        ("ANTHROPIC_API_KEY", "anthropic"),
+        ("OPENAI_API_KEY", "openai"),
+        ("GEMINI_API_KEY", "gemini"),
+        ("OPENROUTER_API_KEY", "openrouter"),
+    ],
+)
+def test_a_key_is_found_without_any_file(house: House, variable: str, provider: str) -> None:
+    options = found(house, {variable: f" {KEY}\n"})
+    assert (options.provider, options.api_key) == (provider, KEY)
+    assert options.model
+    assert options.budget is None  # the table's figures
+
+
+def test_the_order_is_the_catalogs(house: House) -> None:
+    environ = {k: KEY for known in known_providers() for k in known.keys}
+    assert found(house, environ).provider == known_providers()[0].name
+    assert found(house, {**environ, "ANTHROPIC_API_KEY": " "}).provider == "openai"
+
+
+def test_a_local_server_is_found_on_its_usual_port(house: House) -> None:
+    asked: list[str] = []
+
+    def probe(url: str) -> Sequence[str]:
+        asked.append(url)
+        return ("qwen3:8b", "other") if ":1234" in url else ()
+
+    options = choose_model(house.load(), {}, probe)
+    assert (options.provider, options.model, options.wire) == ("lmstudio", "qwen3:8b", "openai-chat")
+    assert (options.base_url, options.api_key) == ("http://127.0.0.1:1234/v1", "")
+    assert asked == ["http://127.0.0.1:11434/v1", "http://127.0.0.1:1234/v1"]
+
+
+def test_a_named_model_asks_no_server_and_its_name_is_split_at_the_first_slash(house: House) -> None:
+    options = found(house, {"OPENROUTER_API_KEY": KEY}, name="openrouter/anthropic/claude-sonnet-5.5")
+    assert (options.provider, options.model) == ("openrouter", "anthropic/claude-sonnet-5.5")
+    assert found(house, {}, 'model = "ollama/qwen3:8b"').base_url == "http://127.0.0.1:11434/v1"
+
+
+def test_a_provider_of_the_users_own(house: House) -> None:
+    text = 'model = "mock/small"\n' + MOCK + 'api_key_env = "MOCK_KEY"\ntext_tools = true\nheaders = { A = "b" }'
+    options = found(house, {"MOCK_KEY": KEY}, text)
+    assert options == ModelOptions(
+        "mock", "small", "openai-chat", "http://127.0.0.1:9/v1", KEY, text_tools=True, headers=(("A", "b"),)
+    )
+    assert found(house, {}, MOCK, "mock/small").api_key == ""
+
+
+def test_a_scripted_model_is_a_file(house: House) -> None:
+    text = '[providers.play]\nwire = "scripted"\nbase_url = "~/script.jsonl"'
+    assert found(house, {"HOME": "/h"}, text, "play/any").base_url == "/h/script.jsonl"
+
+
+def test_figures_of_the_settings_stand_over_those_of_the_table(house: House) -> None:
+    name = "anthropic/claude-sonnet-4-5"
+    table = look_up(*name.split("/"))
+    assert table.price
+    environ = {"ANTHROPIC_API_KEY": KEY}
+    options = found(house, environ, f'[models."{name}"]\nwindow = 1000\nprice_output = 1.5\neffort = "low"', name)
+    assert options.budget
+    assert (options.budget.window_tokens, options.budget.max_output_tokens) == (1000, table.max_output_tokens)
+    assert options.budget.price == Price(table.price.input, 1.5, table.price.cache_read, table.price.cache_write)
+    assert options.effort == "low"
+    assert found(house, environ, f'[models."{name}"]\neffort = "low"', name).budget is None
+
+
+ADDRESSES = [
+    ({"OPENAI_API_KEY": KEY}, "openai/x", "openai-responses", "https://api.openai.com/v1"),
+    (
+        {"OPENAI_API_KEY": KEY, "OPENAI_BASE_URL": "https://my.host/v1/"},
+        "openai/x",
+        "openai-chat",
+        "https://my.host/v1",
+    ),
+    ({"OPENAI_BASE_URL": "http://127.0.0.1:5/v1"}, "openai/x", "openai-chat", "http://127.0.0.1:5/v1"),
+    ({"ANTHROPIC_API_KEY": KEY, "ANTHROPIC_BASE_URL": "http://h"}, "anthropic/x", "anthropic", "http://h"),
+    ({"OLLAMA_HOST": "0.0.0.0:9"}, "ollama/x", "openai-chat", "http://127.0.0.1:9/v1"),
+    ({"OLLAMA_HOST": "http://box:9/"}, "ollama/x", "openai-chat", "http://box:9/v1"),
+]
+
+
+@pytest.mark.parametrize(("environ", "name", "wire", "url"), ADDRESSES)
+def test_addresses_from_the_environment(house: House, environ: dict[str, str], name: str, wire: str, url: str) -> None:
+    options = found(house, environ, name=name)
+    assert (options.wire, options.base_url) == (wire, url)
+
+
+PROXIES = [
+    ({"HTTPS_PROXY": "http://p:1"}, "anthropic/x", "http://p:1"),
+    ({"https_proxy": "http://p:1"}, "anthropic/x", "http://p:1"),
+    ({"HTTPS_PROXY": "http://p:1", "NO_PROXY": "a.com, .anthropic.com"}, "anthropic/x", ""),
+    ({"HTTPS_PROXY": "http://p:1", "NO_PROXY": "*"}, "anthropic/x", ""),
+    ({"HTTPS_PROXY": "http://p:1", "NO_PROXY": "thropic.com"}, "anthropic/x", "http://p:1"),
+    ({"HTTPS_PROXY": "http://p:1"}, "ollama/x", ""),
+]
+
+
+@pytest.mark.parametrize(("environ", "name", "proxy"), PROXIES)
+def test_proxies(house: House, environ: dict[str, str], name: str, proxy: str) -> None:
+    assert found(house, {"ANTHROPIC_API_KEY": KEY, **environ}, name=name).proxy == proxy
+
+
+# --- mistakes ----------------------------------------------------------------------------------------------------
+
+
+def test_nothing_found_says_which_keys_and_servers_were_looked_for_and_where(house: House) -> None:
+    with pytest.raises(ModelUnknown) as caught:
+        found(house, {})
+    line = str(caught.value)
+    assert line.startswith(
+        "No model found: looked in the environment for ANTHROPIC_API_KEY, OPENAI_API_KEY, GEMINI_API_KEY, "
+        "OPENROUTER_API_KEY, "
+    )
+    assert (
+        "then for a local server: ollama at http://127.0.0.1:11434/v1, lmstudio at http://127.0.0.1:1234/v1, " in line
+    )
+    assert line.endswith("Set one of the keys, start a server, or name a model with --model PROVIDER/MODEL.")
+    assert "\n" not in line
+
+
+UNKNOWN = [
+    ({}, "", "gpt-5.2", "'gpt-5.2' is not PROVIDER/MODEL: did you mean openai/gpt-5-2?"),
+    ({}, "", "zzz", "'zzz' is not PROVIDER/MODEL."),
+    (
+        {},
+        "",
+        "anthropic/claude",
+        (
+            "No key for anthropic: looked for ANTHROPIC_API_KEY in the environment. "
+            "Set it, or name another model with --model PROVIDER/MODEL."
+        ),
+    ),
+    (
+        {},
+        "",
+        "gemini/x",
+        (
+            "No key for gemini: looked for GEMINI_API_KEY and GOOGLE_API_KEY in the environment. "
+            "Set it, or name another model with --model PROVIDER/MODEL."
+        ),
+    ),
+    (
+        {},
+        MOCK + 'api_key_env = "MOCK_KEY"',
+        "mock/x",
+        (
+            "No key for mock: looked for MOCK_KEY in the environment. "
+            "Set it, or name another model with --model PROVIDER/MODEL."
+        ),
+    ),
+]
+
+
+@pytest.mark.parametrize(("environ", "text", "name", "line"), UNKNOWN)
+def test_an_unknown_model_gets_one_line(house: House, environ: dict[str, str], text: str, name: str, line: str) -> None:
+    with pytest.raises(ModelUnknown) as caught:
+        found(house, environ, text, name)
+    assert str(caught.value) == line
+
+
+def test_an_unknown_provider_names_the_known_ones_and_the_nearest(house: House) -> None:
+    with pytest.raises(ModelUnknown) as caught:
+        found(house, {}, MOCK + '[models."a/b"]\nwindow = 1', "antropic/claude")
+    line = str(caught.value)
+    assert line.startswith(
+        "Unknown provider 'antropic' in 'antropic/claude': did you mean anthropic? Known are mock, anthr"
+    )
+    assert line.endswith("; another needs [providers.antropic] in ~/.config/longrein/config.toml.")
+    with pytest.raises(
+        ModelUnknown, match=r"^Unknown provider 'zzz' in 'zzz/x' \(LONGREIN_MODEL\)\. Known are anthropic"
+    ):
+        found(house, {"LONGREIN_MODEL": "zzz/x"})
+
+
+LACKING = [
+    (
+        '[providers.a]\nbase_url = "http://x"',
+        "~/.config/longrein/config.toml:2: provider a has no wire: add it under [providers.a]",
+    ),
+    (
+        '[providers.a]\nwire = "gemini"',
+        "~/.config/longrein/config.toml:2: provider a has no base_url: add it under [providers.a]",
+    ),
+    (
+        '[providers.a]\nwire = "gemini"\nbase_url = "x.com"',
+        "~/.config/longrein/config.toml:3: the base_url of a must start with http:// or https://, not 'x.com'",
+    ),
+    (
+        '[models."a/m"]\nprice_input = 1\n[providers.a]\nwire = "gemini"\nbase_url = "http://x"',
+        '~/.config/longrein/config.toml:2: models."a/m" needs both price_input and price_output',
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "line"), LACKING)
+def test_a_provider_that_is_not_whole(house: House, text: str, line: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        found(house, {}, text, "a/m")
+    assert str(caught.value) == line
+
+
+# --- secrets -----------------------------------------------------------------------------------------------------
+
+SECRETS = {
+    "ANTHROPIC_API_KEY": KEY,
+    "MOCK": "value-of-mock",
+    "ACME": "plainvalue",
+    "GITHUB_TOKEN": "ghp_longer_than_the_others",
+    "DB_PASSWORD": "s3cr3t!!",
+    "SHORT_TOKEN": "abc",
+    "TOKEN_FILE": "/run/secrets/token",
+    "SECRET_URL": "https://example.com/x",
+    "PROXY_SECRET": "https://u:p@example.com/x",
+    "KEYBOARD": "de-latin1-nodeadkeys",
+    "MAX_TOKEN": "100000000000",
+    "USE_TOKEN": "sometimes",
+    "PATH": "/usr/bin:/bin",
+}
+
+
+def test_S069_known_secrets(house: House) -> None:
+    settings = house.user(MOCK + 'api_key_env = "MOCK"\n[redact]\nenv = ["ACME"]').load()
+    assert known_secrets(SECRETS, settings) == (
+        "ghp_longer_than_the_others",
+        "https://u:p@example.com/x",
+        KEY,
+        "value-of-mock",
+        "plainvalue",
+        "s3cr3t!!",
+    )
