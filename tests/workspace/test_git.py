@@ -15,6 +15,14 @@ def git(folder: Path, *args: str) -> None:
     subprocess.run(["git", "-c", "user.name=n", "-c", "user.email=a@b", *args], cwd=folder, check=True)
 
 
+COMMANDS = """
+    core.fsmonitor core.pager core.editor core.sshCommand core.askPass diff.external diff.x.textconv
+    diff.x.command filter.f.clean filter.f.smudge filter.f.process gpg.program credential.helper pager.log
+    pager.status alias.status alias.log core.alternateRefsCommand uploadpack.packObjectsHook
+"""
+"""Settings that name a command."""
+
+
 @pytest.fixture
 def hostile(desk: Desk) -> Path:
     """A repository in which every command that git can be made to run leaves `tripped` behind."""
@@ -27,11 +35,7 @@ def hostile(desk: Desk) -> Path:
     trip = folder / ".git" / "trip"
     trip.write_text(f"#!/bin/sh\ntouch {folder}/tripped\ncat\n")
     trip.chmod(0o755)
-    for key in (
-        "core.fsmonitor core.pager core.editor core.sshCommand core.askPass diff.external diff.x.textconv "
-        "diff.x.command filter.f.clean filter.f.smudge filter.f.process gpg.program credential.helper pager.log "
-        "pager.status alias.status alias.log core.alternateRefsCommand uploadpack.packObjectsHook"
-    ).split():
+    for key in COMMANDS.split():
         git(folder, "config", key, f"!{trip}" if key.startswith("alias") else str(trip))
     git(folder, "config", "filter.f.required", "true")
     git(folder, "config", "log.showSignature", "true")

@@ -5,14 +5,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from longrein.workspace import sweep
 from longrein.workspace.orphans import find_orphans
-from longrein.workspace.processes import marked, process, processes, variable
+from longrein.workspace.processes import Process, marked, process, processes, send, variable
 from longrein.workspace.trees import owner_mark
 
 
@@ -40,8 +39,8 @@ class Crash:
 
 
 @pytest.fixture
-def crash(tag: str) -> Iterator[Crash]:
-    yield Crash(tag)
+def crash(tag: str) -> Crash:
+    return Crash(tag)
 
 
 def wait_for(path: Path) -> None:
@@ -117,8 +116,6 @@ def test_a_longrein_started_inside_a_lost_session_spares_itself_and_who_started_
 
 
 def test_a_number_that_now_belongs_to_another_is_not_signalled(crash: Crash) -> None:
-    from longrein.workspace.processes import Process, send
-
     pid = crash.leave()
     real = process(pid)
     assert real is not None

@@ -5,6 +5,7 @@ component, so `/w/repo-evil` is not in `/w/repo`; a path is inside only when wha
 """
 
 import os
+import pwd
 import stat
 from collections.abc import Iterable
 
@@ -61,8 +62,6 @@ def expand_home(path: str, home: str) -> str:
 
 
 def _home_of(name: str) -> str:
-    import pwd
-
     try:
         return pwd.getpwnam(name).pw_dir
     except (KeyError, ValueError):
