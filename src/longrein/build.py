@@ -25,7 +25,17 @@ from longrein.config import (
     state_dir,
 )
 from longrein.context import State, fold
-from longrein.events import SCHEMA_VERSION, BudgetError, Entry, Opened, Parent, PrefixSet, SessionUnknown, redactor
+from longrein.events import (
+    SCHEMA_VERSION,
+    BudgetError,
+    Entry,
+    LongreinError,
+    Opened,
+    Parent,
+    PrefixSet,
+    SessionUnknown,
+    redactor,
+)
 from longrein.frontends.options import Options
 from longrein.models import Model, ModelOptions, known_provider, offered_models, open_model
 from longrein.store import Reader, SessionLog, find_session, fork_log, is_open, latest_session, open_log
@@ -213,7 +223,15 @@ def _sweep(place: Place) -> list[str]:
     """End processes that a killed longrein left behind; those of other state folders are not ours to judge."""
     if not os.path.isdir(os.path.join(place.state_dir, "sessions")):
         return []
-    return sweep(lambda session: is_open(place.state_dir, session) is not False)
+    return sweep(lambda session: _is_held_or_foreign(place.state_dir, session))
+
+
+def _is_held_or_foreign(folder: str, session: str) -> bool:
+    """Whether processes of `session` must be left alone: it is open, or not one of this state folder."""
+    try:
+        return not os.path.isdir(os.path.join(folder, "sessions", session)) or is_open(folder, session)
+    except LongreinError:
+        return True
 
 
 # --- what stands before the conversation -------------------------------------------------------------------------

@@ -45,7 +45,11 @@ README = """# ledger
 Reads amounts as people type them. `python3 -m unittest` runs the tests.
 """
 
-FILES = {"ledger.py": LEDGER, "test_ledger.py": TESTS, "README.md": README}
+RECEIPTS = "".join(
+    f"day {n}, bottles and bread: {'({}.25)' if n % 9 == 4 else '{}.20'}\n".format(n % 7) for n in range(1, 281)
+)
+
+FILES = {"ledger.py": LEDGER, "test_ledger.py": TESTS, "README.md": README, "receipts.txt": RECEIPTS}
 
 TOPICS = ("rounding", "bread prices", "the shop's till", "the yearly report", "opening hours", "coins", "old receipts")
 
@@ -53,7 +57,7 @@ TOPICS = ("rounding", "bread prices", "the shop's till", "the yearly report", "o
 def notes() -> str:
     """Minutes of many meetings; one line of them matters."""
     lines = ["# Notes", ""]
-    for day in range(1, 181):
+    for day in range(1, 281):
         topic = TOPICS[day % len(TOPICS)]
         if day == 97:
             lines.append("- day 97: DECIDED: an amount in parentheses is a refund, so it is negative.")
@@ -86,8 +90,12 @@ def script(test: str, window_tokens: int) -> dict[str, Any]:
             {"text": "Now I see how the tests fail.", "calls": [_run(test)]},
             {"text": "That run was cut. Running tests twice does no harm, so once more.", "calls": [_run(test)]},
             {
-                "text": "Refunds in parentheses come out positive. Before I decide, a last look at the project.",
-                "calls": [_read("README.md"), _read("NOTES.md", offset=100)],
+                "text": "Refunds in parentheses come out positive. Do such amounts occur?",
+                "calls": [_read("receipts.txt")],
+            },
+            {
+                "text": "They do. Before I decide what they mean, a last look at the project.",
+                "calls": [_read("README.md"), _read("test_ledger.py"), _read("ledger.py")],
             },
             {
                 "text": "The first reading of the notes was put away to make room. The log still has it; I bring back "
@@ -109,8 +117,8 @@ def script(test: str, window_tokens: int) -> dict[str, Any]:
     }
 
 
-def _read(path: str, **more: int) -> dict[str, Any]:
-    return {"name": "Read", "arguments": {"file_path": path, **more}}
+def _read(path: str) -> dict[str, Any]:
+    return {"name": "Read", "arguments": {"file_path": path}}
 
 
 def _run(command: str) -> dict[str, Any]:

@@ -9,9 +9,10 @@ what they decide is appended, and the view obeys the log alone.
 import msgspec
 
 from longrein.context.digest import digest
-from longrein.context.forms import clearable
+from longrein.context.forms import births, clearable
 from longrein.context.request import Budget
 from longrein.context.state import State
+from longrein.context.tokens import ITEM_TOKENS, estimate_text
 from longrein.events import Cleared, Summarized
 
 WATERMARK = 0.80
@@ -77,17 +78,28 @@ def decide(state: State, budget: Budget) -> Decision:
     budget = window_of(state, budget)
     usable = budget.usable_tokens
     overflow = overflowed(state)
-    must = overflow or state.view_tokens > usable
+    view = _tokens_when_sent(state, budget)
     if state.compact_wanted is not None:
-        return _summarise(state, budget, "request", state.compact_wanted)
-    if not must and state.view_tokens < WATERMARK * usable:
-        return Nothing(f"{state.view_tokens} of {usable} usable tokens")
+        return _summarise(state, budget, view, "request", state.compact_wanted)
+    must = overflow or view > usable
+    if not must and view < WATERMARK * usable:
+        return Nothing(f"{view} of {usable} usable tokens")
     if not must and not _armed(state, usable):
         return Nothing("too little is new since the last compaction")
-    cleared = _clear(state, GOAL * usable)
+    cleared = _clear(state, view - GOAL * usable)
     if cleared is not None:
         return cleared
-    return _summarise(state, budget, "overflow" if overflow else "watermark", "")
+    return _summarise(state, budget, view, "overflow" if overflow else "watermark", "")
+
+
+def _tokens_when_sent(state: State, budget: Budget) -> int:
+    """Tokens of the view once new results have got their birth forms; those are looked at only when it matters."""
+    view = state.view_tokens
+    if view < WATERMARK * budget.usable_tokens:
+        return view
+    forms = births(state, budget)
+    gain = sum(state.items[state.index[form.handle]].tokens - estimate_text(form.text) - ITEM_TOKENS for form in forms)
+    return view - state.gauge.scale(gain)
 
 
 def overflowed(state: State) -> bool:
@@ -105,8 +117,8 @@ def _armed(state: State, usable: int) -> bool:
     return new >= REARM * usable
 
 
-def _clear(state: State, goal_tokens: float) -> Clear | None:
-    forms, gain_raw, excess_raw = [], 0, (state.view_tokens - goal_tokens) / state.gauge.ratio
+def _clear(state: State, excess_tokens: float) -> Clear | None:
+    forms, gain_raw, excess_raw = [], 0, excess_tokens / state.gauge.ratio
     for at in range(state.context_items, len(state.items)):
         if gain_raw >= excess_raw:
             break
@@ -119,19 +131,19 @@ def _clear(state: State, goal_tokens: float) -> Clear | None:
     return Clear(Cleared(tuple(forms), "watermark", state.gauge.scale(gain_raw)))
 
 
-def _summarise(state: State, budget: Budget, reason: str, focus: str) -> Decision:
+def _summarise(state: State, budget: Budget, view: int, reason: str, focus: str) -> Decision:
     first, last = span(state)
     if last < first:
-        return _stuck(state, budget)
-    fits = state.view_tokens <= budget.window_tokens - budget.max_output_tokens // 2
+        return _stuck(state, budget, view)
+    fits = view <= budget.window_tokens - budget.max_output_tokens // 2
     seen_something = state.seen_reach > 0
     if state.summary_attempts < SUMMARY_ATTEMPTS_MAX and fits and seen_something and reason != "overflow":
         return Summarise(first, last, reason, focus)
     return Digest(digest(state, budget, first, last, reason))
 
 
-def _stuck(state: State, budget: Budget) -> Decision:
-    if state.compact_wanted is not None or state.view_tokens <= budget.usable_tokens:
+def _stuck(state: State, budget: Budget, view: int) -> Decision:
+    if state.compact_wanted is not None or view <= budget.usable_tokens:
         return Nothing("there is nothing yet that could be compacted")
     return Full(floor_diagnosis(state, budget))
 
