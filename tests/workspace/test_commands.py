@@ -219,8 +219,8 @@ async def test_a_cd_costs_the_command_nothing_it_can_see(desk: Desk) -> None:
 
 async def test_children_hold_none_of_our_files_and_no_signal_is_ignored(desk: Desk) -> None:
     with open(desk.folder / "open", "wb"):
-        await desk.run("ls /proc/$$/fd | tr '\\n' ' '; grep SigIgn /proc/self/status")
-    assert desk.printed.decode().split() == ["0", "1", "2", "SigIgn:", "0" * 16]
+        await desk.run("ls /proc/self/fd; grep SigIgn /proc/self/status")
+    assert desk.printed.decode().split() == ["0", "1", "2", "3", "SigIgn:", "0" * 16], "3 is the folder ls reads"
 
 
 async def test_where_a_process_cannot_be_waited_for_as_a_file_it_is_asked(
@@ -269,3 +269,20 @@ async def test_law_11_shutdown_ends_what_commands_left(desk: Desk) -> None:
 
 async def test_signal_names_are_the_systems(desk: Desk) -> None:
     assert (await desk.run(f"kill -{int(signal.SIGPIPE)} $$")).signal == "SIGPIPE"
+
+
+def test_law_11_a_loop_that_closes_in_the_middle_leaves_nobody(tmp_path: Path, tag: str) -> None:
+    async def main() -> None:
+        desk = Desk(tmp_path, tag)
+        desk.spawner = PlainSpawner(grace_s=30)
+        running = asyncio.create_task(desk.run("trap '' TERM; echo ready; while :; do sleep 9; done", timeout_s=0.1))
+        await desk.until(b"ready")
+        await asyncio.sleep(0.2)
+        assert desk.survivors(), "it had its TERM and ignores it"
+        assert not running.done()
+
+    asyncio.run(main())
+    for _ in range(100):
+        if not Desk(tmp_path, tag).survivors():
+            return
+    raise AssertionError("it lives on")

@@ -73,6 +73,41 @@ def test_R055_who_ignores_TERM_is_killed_and_children_without_a_mark_go_along(cr
     assert crash.alive() == []
 
 
+HARNESS = """
+import asyncio, os, sys
+from longrein.workspace import PlainSpawner, open_workspace
+
+class Out:
+    def write(self, data): os.write(1, data)
+
+async def main():
+    spawner = PlainSpawner()
+    workspace = open_workspace(["/tmp"], spawner=spawner, environment=os.environ)
+    env = workspace.environment(sys.argv[1])
+    await asyncio.gather(*[
+        spawner.run(f"trap '' TERM; echo r; setsid sleep 99{n} & while :; do sleep 9; done", cwd="/tmp", env=env,
+                    sink=Out(), timeout_s=60, output_bytes_max=1000)
+        for n in range(5)])
+
+asyncio.run(main())
+"""
+
+
+def test_R055_a_harness_killed_while_five_commands_run(crash: Crash) -> None:
+    words = [sys.executable, "-c", HARNESS, crash.session]
+    environment = {"PATH": os.environ["PATH"], "LONGREIN_TEST_TAG": crash.tag}
+    with subprocess.Popen(words, env=environment, stdout=subprocess.PIPE) as harness:
+        assert harness.stdout is not None
+        ready = b""
+        while ready.count(b"r") < 5:
+            ready += harness.stdout.read1(10)
+        assert sweep(crash.held) == [], "its longrein lives"
+        harness.kill()
+    assert len(crash.alive()) >= 10
+    assert len(sweep(crash.held)) >= 10
+    assert crash.alive() == []
+
+
 def test_a_session_that_is_held_keeps_its_processes(crash: Crash) -> None:
     pid = crash.leave()
     asked: list[str] = []

@@ -7,18 +7,28 @@ ancestry, in our process namespace, whose longrein is dead and whose session's l
 import os
 import select
 import signal
-import sys
 import time
 from collections.abc import Callable
 
 import msgspec
 
-from longrein.workspace.processes import Process, ancestors, descendants, marked, process, processes, send, variable
+from longrein.workspace.processes import (
+    LINUX,
+    Process,
+    ancestors,
+    descendants,
+    marked,
+    process,
+    processes,
+    send,
+    variable,
+)
 from longrein.workspace.trees import COMMAND_MARK
 
 SESSION_MARK = "LONGREIN_SESSION"
 PATIENCE_S = 0.25
 """Between TERM and KILL: a start does not wait longer for what nobody misses."""
+BLIND_MS = 20
 
 
 class Orphan(msgspec.Struct, frozen=True):
@@ -64,7 +74,7 @@ def _owner_lives(command: str, table: dict[int, Process]) -> bool:
 
 def _same_namespace(pid: int) -> bool:
     """A container's longrein looks dead from outside: its numbers mean nothing here."""
-    if sys.platform != "linux":
+    if not LINUX:
         return True
     try:
         return os.readlink(f"/proc/{pid}/ns/pid") == os.readlink("/proc/self/ns/pid")
@@ -98,20 +108,20 @@ def sweep(session_is_held: Callable[[str], bool]) -> list[str]:
     return list(ended.values())
 
 
-def _wait_gone(gone: list[Process], limit_s: float) -> None:
-    """Wait until all have exited, at most `limit_s`."""
+def _wait_gone(those: list[Process], limit_s: float) -> None:
+    """Wait until all have exited, at most `limit_s`; where an exit cannot be waited for, a moment."""
     poll, until = select.poll(), time.monotonic() + limit_s
-    descriptors = [descriptor for one in gone if (descriptor := _watch(one)) >= 0]
-    for descriptor in descriptors:
+    watched = [descriptor for one in those if (descriptor := _watch(one)) >= 0]
+    for descriptor in watched:
         poll.register(descriptor, select.POLLIN)
-    left = set(descriptors)
-    while (wait_s := until - time.monotonic()) > 0 and (left or not descriptors):
-        for descriptor, _ in poll.poll(wait_s * 1000):
-            left.discard(descriptor)
+    left = len(watched)
+    while left and (wait_s := until - time.monotonic()) > 0:
+        for descriptor, _ in poll.poll(wait_s * 1000 + 1):
             poll.unregister(descriptor)
-        if not left and descriptors:
-            break
-    for descriptor in descriptors:
+            left -= 1
+    if not LINUX:
+        poll.poll(BLIND_MS)
+    for descriptor in watched:
         os.close(descriptor)
 
 

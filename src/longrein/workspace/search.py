@@ -113,7 +113,8 @@ async def glob(workspace: Workspace, pattern: str, folder: str, limit: int = 100
 
 def _rg(workspace: Workspace) -> str:
     path = workspace.environment("").get("PATH", "")
-    return find_program("rg", path, spellings(workspace.roots))
+    beside_python = os.path.dirname(sys.executable)  # where the extra `rg` puts it
+    return find_program("rg", f"{path}:{beside_python}", spellings(workspace.roots))
 
 
 async def _search(workspace: Workspace, query: Query, words: list[str]) -> Found:
