@@ -2,8 +2,10 @@
 
 import asyncio
 import json
+import struct
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from socket import SO_LINGER, SOL_SOCKET
 from typing import Any
 
 import msgspec
@@ -82,7 +84,7 @@ class Server:
                 return True
             case "reset":
                 await writer.drain()
-                await asyncio.sleep(0.02)
+                writer.get_extra_info("socket").setsockopt(SOL_SOCKET, SO_LINGER, struct.pack("ii", 1, 0))
                 writer.transport.abort()
             case "silent":
                 await self.over.wait()

@@ -85,6 +85,8 @@ class Anthropic:
         prefix = request.prefix
         head = b'"model":%b,"stream":true' % encode_json(self.facing.model)
         tools = [encode_json(_tool(tool)) for tool in prefix.tools]
+        if self.facing.stops:
+            head += b',"stop_sequences":' + encode_json(self.facing.stops)
         if prefix.system.strip():
             system = encode_json({"type": "text", "text": prefix.system})
             head += b',"system":[%b]' % (system[:-1] + _MARK)

@@ -29,7 +29,7 @@ OVERFLOW_SPELLINGS: tuple[tuple[str, str], ...] = (
     ("Moonshot", r"exceeded model token limit"),
     ("MiniMax", r"context window exceeds limit"),
     ("Amazon Bedrock", r"input is too long|too many input tokens"),
-    ("Together, vLLM", r"(inputs|input) (tokens )?\+ ?`?max_new_tokens`? must be|longer than the maximum model length"),
+    ("Together, vLLM", r"inputs?`? (tokens )?\+ ?`?max_new_tokens`? must be|longer than the maximum model length"),
     ("llama.cpp", r"exceed_context_size|exceeds? the available context size"),
     ("LM Studio", r"greater than the context length|context length of only|context overflow"),
     ("Ollama", r"prompt too long; exceeded|exceeded max context length|input length exceeds"),
@@ -52,11 +52,23 @@ _POLICY = (
     r"content_policy|content_filter|content management policy|usage polic|responsible ai|safety (system|filter)|"
     r"data_inspection_failed|prohibited_content|moderation"
 )
-_LIMIT = (
-    r"(?:maximum context length (?:is|of)|maximum prompt length is|> ?|limit of|maximum number of tokens allowed \(|"
-    r"available context size \(|context (?:window|length|size|limit)[^0-9]{0,25}|token limit[^0-9]{0,12}|"
-    r"maximum (?:of )?(?:\w+ ){0,3}|to be within \[1, |n_ctx\"?: ?)([\d,_]{4,12})"
+_LIMIT = "|".join(
+    rf"(?:{words.replace('#', '([0-9][0-9,_]{3,11})')})"
+    for words in (
+        r"> ?#",
+        r"context length (?:is|of)(?: only)? #",
+        r"# maximum context length",
+        r"maximum (?:prompt|model|context|input) length (?:is|of) #",
+        r"maximum number of tokens allowed \(#",
+        r"exceeds the limit of #",
+        r"token limit: ?#",
+        r"should be \[1, #",
+        r"available context size \(#",
+        r'n_ctx"?: ?#',
+        r"(?:must be <=|cannot exceed) #",
+    )
 )
+"""Where an overflow error names the window. Strict on purpose: a wrong figure would shrink the session."""
 
 _patterns: dict[str, re.Pattern[str]] = {}
 
@@ -140,7 +152,8 @@ def _is_overflow(text: str) -> bool:
 def limit_tokens(text: str) -> int:
     """The window an overflow error names; 0 when it names none that could be one."""
     found = _find(_LIMIT, text)
-    value = int(found[1].replace(",", "").replace("_", "") or 0) if found else 0
+    digits = next(filter(None, found.groups()), "0") if found else "0"
+    value = int(digits.replace(",", "").replace("_", ""))
     return value if 1_000 <= value <= 100_000_000 else 0
 
 

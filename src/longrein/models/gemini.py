@@ -54,6 +54,8 @@ class Gemini:
 
     def _config(self, limit: int) -> dict[str, object]:
         config: dict[str, object] = {"maxOutputTokens": limit}
+        if self.facing.stops:
+            config["stopSequences"] = self.facing.stops
         if self._thinks:
             thinking: dict[str, object] = {"includeThoughts": True}
             effort = self.facing.effort

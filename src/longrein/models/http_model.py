@@ -7,12 +7,10 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
-import msgspec
-
 from longrein.context import Budget, Request
 from longrein.models.failures import Headers, failure_of_status
 from longrein.models.layout import Memo, Memos
-from longrein.models.loose_json import loosened
+from longrein.models.loose_json import NOT_READABLE, loosened
 from longrein.models.port import Clock, Delta, Failure, ModelOptions, Reply
 from longrein.models.sse import Splitter
 from longrein.models.wire import Reading, Wire
@@ -147,10 +145,8 @@ class HttpModel:
 
     def _ended(self, reading: Reading, payloads: list[bytes]) -> list[Delta]:
         """The stream is over and its terminal event was not seen, unless it is what was left."""
-        batch, final = take(reading, payloads)
-        if final is None and reading.settled:
-            final = reading.finish()
-        elif final is None and reading.draft.stop and self.wire == "openai-chat":
+        batch, final = take_rest(reading, payloads)
+        if final is None and reading.draft.stop and self.wire == "openai-chat":
             # Some servers never send `[DONE]`. One that twice in a row says why it stopped and then ends is such a one.
             self._unsigned_ends += 1
             if self._unsigned_ends >= 2:
@@ -165,7 +161,7 @@ def take(reading: Reading, payloads: list[bytes]) -> tuple[list[Delta], Reply | 
     for payload in payloads:
         try:
             reading.take(payload, batch)
-        except msgspec.DecodeError:
+        except NOT_READABLE:
             loose = loosened(payload)
             if loose is None or not _taken(reading, loose, batch):
                 said = payload[:80].decode("utf-8", "replace")
@@ -177,10 +173,20 @@ def take(reading: Reading, payloads: list[bytes]) -> tuple[list[Delta], Reply | 
     return batch, None
 
 
+def take_rest(reading: Reading, payloads: list[bytes]) -> tuple[list[Delta], Reply | Failure | None]:
+    """Feed what stood after the last complete event when the stream ended: half an event is no event."""
+    batch: list[Delta] = []
+    for payload in payloads:
+        _taken(reading, payload, batch)
+    if reading.failed is not None:
+        return batch, reading.failed
+    return batch, reading.finish() if reading.done or reading.settled else None
+
+
 def _taken(reading: Reading, payload: bytes, batch: list[Delta]) -> bool:
     try:
         reading.take(payload, batch)
-    except msgspec.DecodeError:
+    except NOT_READABLE:
         return False
     return True
 

@@ -4,6 +4,9 @@ from typing import Any
 
 import msgspec
 
+NOT_READABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What a typed decoder raises for bytes from outside."""
+
 
 def loosened(payload: bytes) -> bytes | None:
     """`payload` as strict JSON, what cannot be carried replaced by U+FFFD; None when it is no JSON at all."""
@@ -18,7 +21,7 @@ def loosened(payload: bytes) -> bytes | None:
 
 def _clean(value: Any) -> Any:
     if isinstance(value, str):
-        return value.encode("utf-8", "replace").decode()
+        return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
     if isinstance(value, list):
         return [_clean(inner) for inner in value]
     if isinstance(value, dict):

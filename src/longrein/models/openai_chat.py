@@ -106,6 +106,8 @@ class OpenAIChat:
             fields["reasoning" if habits.nested_effort else "reasoning_effort"] = (
                 {"effort": effort} if habits.nested_effort else effort
             )
+        if self.facing.stops:
+            fields["stop"] = self.facing.stops
         if request.prefix.tools:
             fields["tools"] = [_tool(tool) for tool in request.prefix.tools]
         return encode_json(fields)[1:-1]

@@ -12,6 +12,7 @@ from longrein.models.openai_responses import OpenAIResponses
 from longrein.models.port import Clock, Model, ModelOptions, ReadBlob
 from longrein.models.script import load_script
 from longrein.models.scripted import ScriptedModel
+from longrein.models.text_tools import STOPS, TextTools
 from longrein.models.wire import Facing, Wire
 
 WIRES: dict[str, Callable[[Facing], Wire]] = {
@@ -34,9 +35,11 @@ def open_model(options: ModelOptions, read_blob: ReadBlob, clock: Clock) -> Mode
     if make is None:
         known = ", ".join((*WIRES, "scripted"))
         raise SettingsError(f"provider {options.provider!r} has the unknown wire {options.wire!r}; wires are {known}")
-    facing = Facing(options.wire, options.model, read_blob, host_of(options.base_url), options.effort)
+    stops = STOPS if options.text_tools else ()
+    facing = Facing(options.wire, options.model, read_blob, host_of(options.base_url), options.effort, stops)
     budget = options.budget or look_up(options.provider, options.model)
-    return HttpModel(make(facing), options, budget, clock)
+    model = HttpModel(make(facing), options, budget, clock)
+    return TextTools(model) if options.text_tools else model
 
 
 def _file(path: str) -> bytes:

@@ -27,6 +27,8 @@ class Facing(msgspec.Struct, frozen=True):
     """Host of the address, for what only one provider takes."""
     effort: str = ""
     """How hard to think; empty: as the provider does by default."""
+    stops: tuple[str, ...] = ()
+    """Texts at which the model is to stop."""
 
     def owns(self, item: Item) -> bool:
         """Whether the provider's own bytes of `item` may go back: same wire, same model family."""
@@ -107,7 +109,7 @@ def with_path(base_url: str, root: str, path: str) -> str:
 def listed(opening: bytes, fragments: Sequence[bytes]) -> list[bytes]:
     """Chunks of a run whose fragments stand in one list: the opening bracket, then commas."""
     chunks = [b","] * (2 * len(fragments))
-    chunks[0] = opening
+    chunks[:1] = [opening] if chunks else []
     chunks[1::2] = fragments
     return chunks
 

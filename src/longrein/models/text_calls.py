@@ -1,0 +1,209 @@
+"""Finding the calls in what a model wrote as text: `tool: NAME({JSON})` at the start of a line. Pure.
+
+What is quoted is never a call: not in a code fence of any kind but `tool`, not in inline code, not indented by four
+blanks, not after a `>`. A call that cannot be read is kept as one without arguments, so that the model is told; nothing
+is ever closed or completed on its behalf, for a truncated call must not run. All that comes after an invented
+`tool_result(` is dropped.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from longrein.models.arguments import read_arguments
+
+CALL_FENCES = frozenset({"tool", "tool_call", "tool_calls", "tool_code", "tool_use"})
+"""Info strings of fences that hold calls."""
+_LINE = re.compile(r"[^\n]*\n?")
+_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})[ \t]*([^\s`]*)")
+_CALL = re.compile(r" {0,3}tool:[ \t]*([A-Za-z_][\w.-]*)[ \t]*(?=[({])")
+_TAG = re.compile(r" {0,3}<tool_call>\s*(?=\{)")
+_TAG_OPEN = re.compile(r" {0,3}<tool_call>")
+_RESULT = re.compile(r" {0,3}tool_result[ \t]*\(")
+_MARKS = re.compile(r'["\\{}\[\]]')
+_AFTER = re.compile(r"[ \t]*\)?[ \t]*[.;]?[ \t]*(?:</tool_call>)?[ \t]*")
+_STARTS = ("tool:", "tool_result(", "<tool_call>", "```", "~~~")
+
+
+class TextCall(msgspec.Struct, frozen=True):
+    """A call as it was written."""
+
+    name: str
+    """Tool name."""
+    received: str
+    """What stands for its arguments."""
+    arguments: dict[str, Any] | None
+    """The same as an object; None when it is none."""
+
+
+def split_calls(text: str) -> list[str | TextCall]:
+    """Text and calls in their order. Blanks around text are dropped."""
+    found = [part.strip() if isinstance(part, str) else part for part in _joined(_parts(text))]
+    return [part for part in found if part]
+
+
+class LiveText:
+    """Text as it streams: hands on what is surely no call, holds back from the first line that is one."""
+
+    def __init__(self) -> None:
+        self.shown = ""
+        """All that was handed on."""
+        self._line = ""
+        self._line_shown = 0
+        self._fence = ""
+        self._held = False
+
+    def feed(self, text: str) -> str:
+        """More text; what may be shown of it and of what was held back."""
+        out = ""
+        for piece in text.splitlines(keepends=True):
+            if self._held:
+                break
+            self._line += piece
+            whole = self._line.endswith("\n")
+            if not self._may_show(whole=whole):
+                continue
+            out += self._line[self._line_shown :]
+            self._line, self._line_shown = ("", 0) if whole else (self._line, len(self._line))
+        self.shown += out
+        return out
+
+    def _may_show(self, *, whole: bool) -> bool:
+        start = self._line.lstrip(" ")
+        if not whole:
+            return bool(self._fence) or not any(start.startswith(w) or w.startswith(start) for w in _STARTS)
+        mark = _FENCE.match(self._line)
+        if self._fence:
+            closes = mark is not None and mark[1].startswith(self._fence) and not mark[2]
+            self._fence = "" if closes else self._fence
+        elif mark is not None and mark[2].lower() not in CALL_FENCES:
+            self._fence = mark[1]
+        else:
+            self._held = mark is not None or any(p.match(self._line) for p in (_CALL, _TAG_OPEN, _RESULT))
+        return not self._held
+
+
+def _joined(parts: Iterator[str | TextCall]) -> Iterator[str | TextCall]:
+    text = ""
+    for part in parts:
+        if isinstance(part, str):
+            text += part
+            continue
+        yield text
+        yield part
+        text = ""
+    yield text
+
+
+def _parts(text: str) -> Iterator[str | TextCall]:
+    at, fence, holds_calls = 0, "", False
+    while at < len(text):
+        line = _LINE.match(text, at)
+        assert line is not None
+        end = line.end()
+        mark = _FENCE.match(line[0])
+        if mark is not None and (not fence or (mark[1].startswith(fence) and not mark[2])):
+            was_calls, holds_calls = holds_calls, not fence and mark[2].lower() in CALL_FENCES
+            fence = "" if fence else mark[1]
+            yield "" if holds_calls or was_calls else line[0]
+        elif fence and not holds_calls:
+            yield line[0]
+        elif _RESULT.match(line[0]):
+            return
+        elif (found := _call_at(text, at, bare=holds_calls)) is not None:
+            call, end = found
+            yield call
+        else:
+            yield line[0]
+        at = end
+
+
+def _call_at(text: str, at: int, *, bare: bool) -> tuple[TextCall, int] | None:
+    """The call that begins at `at`, and where it ends."""
+    if (match := _CALL.match(text, at)) is not None:
+        start = match.end() + (text[match.end()] == "(")
+        return _named(match[1], text, start)
+    tag = _TAG.match(text, at)
+    start = tag.end() if tag is not None else at
+    if tag is None and not (bare and text[at:].lstrip().startswith("{")):
+        return None
+    start += len(text[start:]) - len(text[start:].lstrip())
+    received, end = _object(text, start)
+    whole = repaired(received) or {}
+    name = whole.get("name") or whole.get("tool")
+    arguments: object = next((whole[key] for key in ("arguments", "args", "parameters", "input") if key in whole), {})
+    if not isinstance(name, str):
+        return TextCall("unreadable", received, None), end
+    return TextCall(name, received, arguments if isinstance(arguments, dict) else read_arguments(str(arguments))), end
+
+
+def _named(name: str, text: str, start: int) -> tuple[TextCall, int]:
+    brace = start + len(text[start:]) - len(text[start:].lstrip())
+    if text[brace : brace + 1] == ")" and text[start - 1] == "(":
+        return TextCall(name, "", {}), _skip(text, brace)
+    if text[brace : brace + 1] != "{":
+        line = _LINE.match(text, start)
+        received = line[0].strip() if line else ""
+        return TextCall(name, received.removesuffix(")"), None), start + len(line[0] if line else "")
+    received, end = _object(text, brace)
+    return TextCall(name, received, repaired(received)), end
+
+
+def _object(text: str, start: int) -> tuple[str, int]:
+    """The balanced object at `start` and where what belongs to it ends; all the rest when it is never closed."""
+    depth, quoted, at = 0, False, start
+    while (mark := _MARKS.search(text, at)) is not None:
+        at = mark.end()
+        if mark[0] == "\\":
+            at += quoted
+        elif mark[0] == '"':
+            quoted = not quoted
+        elif not quoted:
+            depth += 1 if mark[0] in "{[" else -1
+            if depth <= 0:
+                return text[start:at], _skip(text, at)
+    return text[start:], len(text)
+
+
+def _skip(text: str, at: int) -> int:
+    after = _AFTER.match(text, at)
+    return after.end() if after else at
+
+
+# --- repair ------------------------------------------------------------------------------------------------------
+
+_STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
+_COMMA = re.compile(r",(\s*[}\]])")
+_RAW = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
+
+
+def repaired(received: str) -> dict[str, Any] | None:
+    """The object in `received`, with raw line breaks in strings, commas too many and Python spelling forgiven."""
+    value = read_arguments(received) if received.strip() else None
+    if value is not None or not received.strip():
+        return value
+    escaped = _STRING.sub(lambda match: re.sub(r"[\n\r\t]", lambda raw: _RAW[raw[0]], match[0]), received)
+    value = read_arguments(_without_commas(escaped))
+    return value if value is not None else _python(received)
+
+
+def _without_commas(text: str) -> str:
+    """`text` without commas before a closing bracket; strings are left alone."""
+    parts, at = [], 0
+    for string in _STRING.finditer(text):
+        parts += [_COMMA.sub(r"\1", text[at : string.start()]), string[0]]
+        at = string.end()
+    return "".join((*parts, _COMMA.sub(r"\1", text[at:])))
+
+
+def _python(text: str) -> dict[str, Any] | None:
+    """`text` as a Python literal: single quotes, `True`, `None`."""
+    import ast
+
+    try:
+        value = ast.literal_eval(text)
+        return value if isinstance(value, dict) and msgspec.json.encode(value) else None
+    except (ValueError, SyntaxError, MemoryError, RecursionError, TypeError):
+        return None

@@ -1,0 +1,231 @@
+"""What providers say when they will not answer, and what is made of it: kind, wait, window, one line."""
+
+# ruff: noqa: E501 - exact JSON and exact sentences are read as one line
+
+import json
+
+import pytest
+
+from longrein.events import RETRYABLE, Text
+from longrein.models import Failure, pause_s
+from longrein.models.failures import Headers, failure_of_status, kind_of, limit_tokens, retry_after_s
+from tests.models.served import Answer, answer_of, item, opened, request, served
+
+NOW_S = 1_795_255_200.0  # 2026-11-21 10:00:00 UTC
+
+
+def failure(status: int, body: str, **headers: str) -> Failure:
+    return failure_of_status(status, body, Headers(**headers), NOW_S)
+
+
+OVERFLOWS = [  # R021: (status, who, what, window it names)
+    (400, "Anthropic", "prompt is too long: 213462 tokens > 200000 maximum", 200_000),
+    (
+        400,
+        "Anthropic",
+        "input length and `max_tokens` exceed context limit: 195000 + 20000 > 200000, decrease input length",
+        200_000,
+    ),
+    (413, "Anthropic", '{"error":{"type":"request_too_large","message":"Request exceeds the maximum size"}}', 0),
+    (
+        400,
+        "OpenAI",
+        "This model's maximum context length is 128,000 tokens. However, your messages resulted in 131072 tokens.",
+        128_000,
+    ),
+    (400, "OpenAI", "Your input exceeds the context window of this model. Please adjust your input and try again.", 0),
+    (
+        400,
+        "Gemini",
+        "The input token count (1196265) exceeds the maximum number of tokens allowed (1048575).",
+        1_048_575,
+    ),
+    (400, "xAI", "This model's maximum prompt length is 131072 but the request contains 537812 tokens.", 131_072),
+    (400, "Groq", "Please reduce the length of the messages or completion.", 0),
+    (
+        400,
+        "OpenRouter",
+        "This endpoint's maximum context length is 65536 tokens. However, you requested about 70000 tokens",
+        65_536,
+    ),
+    (400, "Copilot", "prompt token count of 130000 exceeds the limit of 128000", 128_000),
+    (
+        400,
+        "Mistral",
+        "Prompt contains 40000 tokens and 0 draft tokens, too large for model with 32768 maximum context length",
+        32_768,
+    ),
+    (400, "Moonshot", "Invalid request: Your request exceeded model token limit: 262144", 262_144),
+    (400, "MiniMax", "invalid params, context window exceeds limit", 0),
+    (400, "Bedrock", "ValidationException: Input is too long for requested model.", 0),
+    (422, "TGI", "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 32768. Given: 40000", 32_768),
+    (400, "vLLM", "The decoder prompt (length 40000) is longer than the maximum model length of 32768.", 32_768),
+    (
+        400,
+        "llama.cpp",
+        '{"error":{"code":400,"message":"the request exceeds the available context size, try increasing it","type":"exceed_context_size_error","n_prompt_tokens":9000,"n_ctx":4096}}',
+        4_096,
+    ),
+    (400, "LM Studio", "The number of tokens to keep from the initial prompt is greater than the context length.", 0),
+    (
+        400,
+        "LM Studio",
+        "Trying to keep the first 12000 tokens when context overflows. However, the model is loaded with context length of only 4096 tokens",
+        4_096,
+    ),
+    (400, "Ollama", "prompt too long; exceeded max context length by 1234 tokens", 0),
+    (400, "Qwen", "<400> InternalError.Algo.InvalidParameter: Range of input length should be [1, 129024]", 129_024),
+    (400, "Z.ai", "Prompt exceeds max length", 0),
+    (400, "Cohere", "too many tokens: total number of tokens in the prompt cannot exceed 128000", 128_000),
+    (400, "Cerebras, without a word", "", 0),
+    (413, "a proxy, without a word", "", 0),
+    (400, "any", "The context window was exceeded", 0),
+    (500, "a server that blames itself", "the request exceeds the available context size", 0),
+]
+
+
+@pytest.mark.parametrize(("status", "who", "said", "window"), OVERFLOWS)
+def test_R021_every_spelling_of_too_long(status: int, who: str, said: str, window: int) -> None:
+    found = failure(status, said)
+    assert (found.kind, found.limit_tokens) == ("overflow", window), who
+
+
+@pytest.mark.parametrize("said", [said for _, _, said, _ in OVERFLOWS if said])
+def test_the_status_decides_first_a_429_is_never_an_overflow(said: str) -> None:
+    assert failure(429, said).kind == "rate"
+
+
+@pytest.mark.parametrize(
+    ("status", "said", "kind"),
+    [
+        (429, '{"error":{"message":"Rate limit reached for requests","type":"tokens"}}', "rate"),
+        (429, "This request would exceed the limit on input tokens per minute of 30,000", "rate"),
+        (
+            429,
+            '{"error":{"code":"insufficient_quota","message":"You exceeded your current quota, please check your plan"}}',
+            "billing",
+        ),
+        (529, '{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}', "overload"),
+        (503, "The model is overloaded. Please try again later.", "overload"),
+        (500, '{"error":{"message":"Internal server error"}}', "server"),
+        (502, "<html><head><title>502 Bad Gateway</title></head></html>", "server"),
+        (504, "", "server"),
+        (408, "Request Timeout", "server"),
+        (409, "conflict", "server"),
+        (520, "cloudflare", "server"),
+        (401, '{"error":{"message":"invalid x-api-key"}}', "auth"),
+        (403, "forbidden", "auth"),
+        (403, "Your prompt was blocked by our safety system", "refused"),
+        (402, "Insufficient credits", "billing"),
+        (400, "Your credit balance is too low to access the Anthropic API", "billing"),
+        (
+            400,
+            '[{"error":{"code":400,"message":"API key not valid. Please pass a valid API key.","status":"INVALID_ARGUMENT"}}]',
+            "auth",
+        ),
+        (400, '{"error":{"code":"content_filter","message":"triggering content management policy"}}', "refused"),
+        (400, '{"error":{"message":"tools.0.name: String should match pattern"}}', "invalid"),
+        (404, '{"error":{"message":"The model `gpt-9` does not exist"}}', "invalid"),
+        (422, '{"detail":[{"msg":"Extra inputs are not permitted"}]}', "invalid"),
+        (301, "", "invalid"),
+    ],
+)
+def test_the_kind_of_a_failure(status: int, said: str, kind: str) -> None:
+    assert failure(status, said).kind == kind
+
+
+@pytest.mark.parametrize(
+    ("status", "said", "line"),
+    [
+        (400, '{"error":{"message":"bad tool"}}', "bad tool (HTTP 400)"),
+        (404, '{"detail":"no such model"}', "no such model (HTTP 404)"),
+        (422, '{"detail":[{"loc":["x"],"msg":"Extra inputs"}]}', "Extra inputs (HTTP 422)"),
+        (502, "<html><body>\n<h1>Bad Gateway</h1>\n</body></html>", "Bad Gateway (HTTP 502)"),
+        (500, "", "HTTP 500"),
+        (
+            400,
+            '{"error":{"message":"Provider returned error","metadata":{"raw":"{\\"error\\":{\\"message\\":\\"too many cats\\"}}"}}}',
+            "Provider returned error: too many cats (HTTP 400)",
+        ),
+        (
+            401,
+            '{"error":{"message":"invalid x-api-key"}}',
+            "the provider refused the key (HTTP 401: invalid x-api-key); check the key or use another provider",
+        ),
+        (402, "pay", "the provider wants money first (HTTP 402: pay); top up the account or use another model"),
+        (400, "x" * 9000, "x" * 500 + " (HTTP 400)"),
+    ],
+)
+def test_one_line_for_the_person(status: int, said: str, line: str) -> None:
+    assert failure(status, said).message == line
+
+
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        ({"retry_after": "2"}, 2.0),
+        ({"retry_after": "0.5"}, 0.5),
+        ({"retry_after": "7s"}, 7.0),
+        ({"retry_after_ms": "1500", "retry_after": "2"}, 1.5),
+        ({"retry_after": "Sat, 21 Nov 2026 10:00:30 GMT"}, 30.0),
+        ({"retry_after": "Sat, 21 Nov 2026 10:00:30 GMT", "date": "Sat, 21 Nov 2026 10:00:20 GMT"}, 10.0),
+        ({"retry_after": "Sat, 21 Nov 2026 09:00:00 GMT"}, 0.0),
+        ({}, -1.0),
+        ({"retry_after": "soon"}, -1.0),
+        ({"retry_after": "-5"}, -1.0),
+        ({"retry_after": "nan"}, -1.0),
+    ],
+)
+def test_R001_retry_after_in_its_spellings(headers: dict[str, str], seconds: float) -> None:
+    assert retry_after_s(Headers(**headers), NOW_S) == seconds
+
+
+def test_a_number_that_can_be_no_window_is_none() -> None:
+    assert limit_tokens("maximum context length is 12") == 0
+    assert limit_tokens("nothing here") == 0
+
+
+@pytest.mark.parametrize("status", range(400, 600))
+def test_every_error_status_has_a_kind(status: int) -> None:
+    kind = kind_of(status, "")
+    assert kind in {"rate", "overload", "server", "auth", "billing", "overflow", "invalid"}
+    if status >= 500 or status in (408, 409, 429):
+        assert kind in RETRYABLE
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("wire", ["anthropic", "openai-chat", "openai-responses", "gemini"])
+async def test_R001_over_the_wire(wire: str) -> None:
+    said = json.dumps({"error": {"message": "slow down"}}).encode()
+    headers = {"retry-after": "2", "content-type": "application/json"}
+    async with served(Answer(said, 429, headers)) as server:
+        model = opened(wire, server.url)
+        deltas = await answer_of(model, request(item(1, Text("q"), "user")))
+        assert deltas == [Failure("rate", "slow down (HTTP 429)", 429, 2.0)]
+        await model.aclose()
+
+
+# --- when to ask again --------------------------------------------------------------------------------------------
+
+
+def test_s11_pauses_double_up_to_32_seconds_and_end_after_ten_attempts() -> None:
+    pauses = [pause_s(n, "overload") for n in range(1, 12)]
+    assert pauses == [0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 32.0, 32.0, None, None]
+    assert sum(p for p in pauses if p) >= 120, "R003: at least two minutes"
+
+
+def test_s11_jitter_adds_up_to_a_quarter() -> None:
+    assert pause_s(1, "server", jitter=1.0) == 0.625
+    assert pause_s(9, "server", jitter=1.0) == 40.0
+
+
+def test_R001_what_the_provider_asks_goes_first_up_to_five_minutes() -> None:
+    assert pause_s(1, "rate", 2.0) == 2.0
+    assert pause_s(1, "rate", 2.0, 1.0) == 2.5
+    assert pause_s(5, "rate", 0.0) == 0.0
+    assert pause_s(1, "rate", 86_400.0) == 300.0
+
+
+@pytest.mark.parametrize("kind", ["auth", "billing", "invalid", "refused", "overflow", "cancelled", "lost"])
+def test_D12_what_would_fail_again_is_not_asked_again(kind: str) -> None:
+    assert pause_s(1, kind, 2.0) is None

@@ -1,0 +1,447 @@
+"""What comes back over each wire: the same reply from four streams, whole, in pieces, cut and broken."""
+
+# ruff: noqa: E501 - exact JSON and exact sentences are read as one line
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from longrein.events import ProviderBlock, Text, Thinking, ToolCall, Usage
+from longrein.models import CallDelta, Delta, Failure, Reply, TextDelta, ThinkingDelta
+from longrein.models.http_model import take, take_rest
+from longrein.models.opening import WIRES as MAKERS
+from longrein.models.sse import Splitter
+from longrein.models.wire import Facing, Reading
+from tests.models.served import Answer, answer_of, item, opened, request, served, sse
+from tests.models.streams import STREAMS, WIRES
+
+ASKED = request(item(1, Text("q"), "user"))
+
+
+def reading(wire: str) -> Reading:
+    return MAKERS[wire](Facing(wire, "test-model", lambda blob: b"")).reading()
+
+
+def read(wire: str, *chunks: bytes) -> tuple[list[Delta], Reply | Failure]:
+    """What a reader makes of `chunks`, without a socket."""
+    reader, splitter = reading(wire), Splitter()
+    deltas: list[Delta] = []
+    for payloads in map(splitter.feed, chunks):
+        batch, final = take(reader, payloads)
+        deltas += batch
+        if final is not None:
+            return deltas, final
+    batch, final = take_rest(reader, splitter.flush())
+    return deltas + batch, final or reader.draft.failure("truncated", "")
+
+
+REPLIES: dict[str, tuple[Any, ...]] = {
+    "text": ((Text("Hello 你好"),), "end", Usage(10, 0, 0, 20)),
+    "thinking, then text": ((Thinking("hm"), Text("so")), "end", Usage(10, 0, 0, 20)),
+    "text and parallel calls, one without arguments": (
+        (Text("I look."), ToolCall("", "Read", {"path": "a"}), ToolCall("", "List", {})),
+        "calls",
+        Usage(10, 0, 0, 20),
+    ),
+    "usage with cache": ((Text("ok"),), "end", Usage(3, 90, 7, 20, 5)),
+    "refusal": ((Text("I can't"),), "refusal", Usage(10, 0, 0, 20)),
+    "length inside a call": ((ToolCall("", "Write", None, '{"path": "a", "con'),), "length", Usage(10, 0, 0, 20)),
+}
+CASES = [(case, wire) for case in REPLIES for wire in STREAMS[case]]
+
+
+@pytest.mark.parametrize(("case", "wire"), CASES)
+def test_a_whole_reply(case: str, wire: str) -> None:
+    parts, stop, usage = REPLIES[case]
+    deltas, reply = read(wire, STREAMS[case][wire])
+    assert isinstance(reply, Reply)
+    if wire == "anthropic" and case.startswith("thinking"):
+        parts = (Thinking("hm"), Thinking(""), Text("so"))  # redacted thinking is kept too
+    if case == "usage with cache" and wire in ("anthropic", "gemini"):
+        usage = {"anthropic": Usage(3, 90, 7, 20), "gemini": Usage(10, 90, 0, 20, 5)}[wire]  # what each one tells
+    assert (reply.parts, reply.stop, reply.usage) == (parts, stop, usage)
+    assert reply.model in ("claude-x-1", "gpt-x-1", "gemini-x-1")
+    assert "".join(d.text for d in deltas if isinstance(d, TextDelta)) == "".join(
+        p.text for p in parts if isinstance(p, Text)
+    )
+    assert "".join(d.text for d in deltas if isinstance(d, ThinkingDelta)) == "".join(
+        p.text for p in parts if isinstance(p, Thinking)
+    )
+    assert [d.name for d in deltas if isinstance(d, CallDelta) and d.name] == [
+        p.name for p in parts if isinstance(p, ToolCall)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("wire", "raws"),
+    [
+        (
+            "anthropic",
+            ['{"type":"thinking","thinking":"hm","signature":"S1"}', '{"type":"redacted_thinking","data":"R1"}'],
+        ),
+        ("openai-chat", ['{"reasoning_content":"hm"}']),
+        (
+            "openai-responses",
+            [
+                '{"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "hm"}], "encrypted_content": "E1"}',
+                '{"phase":"final_answer"}',
+            ],
+        ),
+        ("gemini", ['{"thoughtSignature":"G1"}']),
+    ],
+)
+def test_R027_what_must_go_back_is_kept_as_it_was_received(wire: str, raws: list[str]) -> None:
+    _, reply = read(wire, STREAMS["thinking, then text"][wire])
+    assert isinstance(reply, Reply)
+    assert [block.raw for block in reply.blocks] == raws
+    assert {(block.wire, block.model) for block in reply.blocks} == {(wire, "test-model")}
+
+
+def test_R019_the_providers_own_ids_are_kept_for_audit_even_if_two_calls_share_one() -> None:
+    _, reply = read("openai-chat", STREAMS["text and parallel calls, one without arguments"]["openai-chat"])
+    assert isinstance(reply, Reply)
+    assert reply.blocks == (
+        ProviderBlock(1, "openai-chat", "test-model", '{"id":"call_1"}'),
+        ProviderBlock(2, "openai-chat", "test-model", '{"id":"call_1"}'),
+    )
+
+
+@pytest.mark.parametrize("case", ["nothing", "thinking and nothing else", "a call announced and not made"])
+def test_R012_an_answer_with_neither_text_nor_call_is_empty(case: str) -> None:
+    for wire, stream in STREAMS[case].items():
+        _, failure = read(wire, stream)
+        assert isinstance(failure, Failure), wire
+        assert failure.kind == "empty"
+        assert failure.usage.output_tokens == 20, "it was paid for all the same"
+
+
+# --- wherever the network cuts ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("case", "wire"), CASES)
+def test_a_stream_in_two_pieces_at_any_byte_is_the_same_reply(case: str, wire: str) -> None:
+    stream = STREAMS[case][wire]
+    whole = read(wire, stream)[1]
+    for at in range(0, len(stream), 1 if len(stream) < 600 else 7):
+        assert read(wire, stream[:at], stream[at:])[1] == whole, at
+
+
+@given(st.data())
+def test_many_pieces_and_any_line_end_are_the_same_reply(data: st.DataObject) -> None:
+    case, wire = data.draw(st.sampled_from(CASES))
+    stream = STREAMS[case][wire].replace(b"\n", data.draw(st.sampled_from([b"\n", b"\r\n", b"\r"])))
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(stream)), max_size=8)))
+    pieces = [stream[a:b] for a, b in zip([0, *cuts], [*cuts, len(stream)], strict=True)]
+    assert read(wire, *pieces)[1] == read(wire, STREAMS[case][wire])[1]
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_R009_a_stream_cut_at_any_byte_is_a_reply_only_when_its_terminal_event_was_seen(wire: str) -> None:
+    stream = STREAMS["text and parallel calls, one without arguments"][wire]
+    terminal = {
+        "anthropic": b'{"type": "message_stop"}',
+        "openai-chat": b"[DONE]",
+        "openai-responses": b"response.completed",
+        "gemini": b"finishReason",
+    }
+    begins = stream.rindex(terminal[wire])
+    whole = read(wire, stream)[1]
+    for at in range(len(stream)):
+        _, final = read(wire, stream[:at])
+        if isinstance(final, Reply):
+            assert at > begins
+            assert final == whole
+        else:
+            assert final.kind == "truncated"
+
+
+def test_comments_retries_ids_and_empty_events_are_no_events() -> None:
+    stream = b": ping\n\nretry: 10\nid: 7\n\n\n\n" + STREAMS["text"]["openai-chat"].replace(b"data: ", b"data:")
+    assert read("openai-chat", stream)[1] == read("openai-chat", STREAMS["text"]["openai-chat"])[1]
+
+
+# --- servers that imitate -----------------------------------------------------------------------------------------
+
+
+def chat(*deltas: dict[str, Any], stop: str = "tool_calls") -> Reply | Failure:
+    chunks = [{"choices": [{"delta": delta}]} for delta in deltas]
+    return read("openai-chat", sse(*chunks, {"choices": [{"delta": {}, "finish_reason": stop}]}, done=True))[1]
+
+
+def calls(*pieces: dict[str, Any]) -> list[tuple[str, Any]]:
+    reply = chat(*({"tool_calls": [piece]} for piece in pieces))
+    assert isinstance(reply, Reply)
+    return [(part.name, part.arguments) for part in reply.parts if isinstance(part, ToolCall)]
+
+
+def f(name: str = "", arguments: Any = None) -> dict[str, Any]:
+    return {"function": {"name": name or None, "arguments": arguments}}
+
+
+@pytest.mark.parametrize(
+    ("pieces", "expected"),
+    [
+        # no index, whole calls, with ids and without
+        (
+            [{"id": "a", **f("Read", '{"n":1}')}, {"id": "b", **f("Read", '{"n":2}')}],
+            [("Read", {"n": 1}), ("Read", {"n": 2})],
+        ),
+        ([f("Read", '{"n":1}'), f("Read", '{"n":2}')], [("Read", {"n": 1}), ("Read", {"n": 2})]),
+        # every call numbered 0
+        ([{"index": 0, "id": "a", **f("A", "{}")}, {"index": 0, "id": "b", **f("B", "{}")}], [("A", {}), ("B", {})]),
+        # the name and the id repeated in each piece
+        ([{"index": 0, "id": "a", **f("A", '{"x"')}, {"index": 0, "id": "a", **f("A", ":1}")}], [("A", {"x": 1})]),
+        # arguments as an object, as null, wrapped in quotes once more
+        ([{"index": 0, **f("A", {"x": 1})}], [("A", {"x": 1})]),
+        ([{"index": 0, **f("A")}], [("A", {})]),
+        ([{"index": 0, **f("A", '"{\\"x\\":1}"')}], [("A", {"x": 1})]),
+        # no object at all (R014)
+        ([{"index": 0, **f("A", "[1]")}], [("A", None)]),
+        ([{"index": 0, **f("A", '{"x": NaN}')}], [("A", None)]),
+    ],
+)
+def test_calls_as_servers_really_write_them(pieces: list[dict[str, Any]], expected: list[tuple[str, Any]]) -> None:
+    assert calls(*pieces) == expected
+
+
+def test_reasoning_blocks_in_pieces_are_put_together_and_go_back_whole() -> None:
+    reply = chat(
+        {
+            "reasoning": "h",
+            "reasoning_details": [{"type": "reasoning.text", "index": 0, "text": "h", "signature": None}],
+        },
+        {
+            "reasoning": "m",
+            "reasoning_details": [{"type": "reasoning.text", "index": 0, "text": "m", "signature": "S"}],
+        },
+        {"reasoning_details": [{"type": "reasoning.encrypted", "index": 1, "data": "E"}]},
+        {"content": "so"},
+        stop="stop",
+    )
+    assert isinstance(reply, Reply)
+    assert reply.blocks[0].raw == (
+        '{"reasoning_details":[{"type":"reasoning.text","index":0,"text":"hm","signature":"S"},'
+        '{"type":"reasoning.encrypted","index":1,"data":"E"}]}'
+    )
+
+
+def test_content_as_a_list_of_chunks() -> None:
+    thinking = {"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}
+    reply = chat({"content": [thinking]}, {"content": [{"type": "text", "text": "so"}]}, {"content": "!"}, stop="stop")
+    assert isinstance(reply, Reply)
+    assert reply.parts == (Thinking("hm"), Text("so!"))
+
+
+@pytest.mark.parametrize(
+    ("usage", "expected"),
+    [
+        (
+            {"prompt_tokens": 10, "completion_tokens": 5, "prompt_cache_hit_tokens": 8, "prompt_cache_miss_tokens": 2},
+            Usage(2, 8, 0, 5),
+        ),
+        ({"prompt_tokens": 10, "completion_tokens": 5, "cached_tokens": 4}, Usage(6, 4, 0, 5)),
+        (
+            {
+                "prompt_tokens": 10,
+                "completion_tokens": 5,
+                "total_tokens": 22,
+                "completion_tokens_details": {"reasoning_tokens": 7},
+            },
+            Usage(10, 0, 0, 12, 7),
+        ),
+        ({"prompt_tokens": 10, "completion_tokens": None, "prompt_tokens_details": None}, Usage(10)),
+    ],
+)
+def test_usage_in_each_servers_words(usage: dict[str, Any], expected: Usage) -> None:
+    stream = sse(
+        {"choices": [{"delta": {"content": "x"}, "finish_reason": "stop"}]}, {"choices": [], "usage": usage}, done=True
+    )
+    reply = read("openai-chat", stream)[1]
+    assert reply.usage == expected
+
+
+def test_half_a_surrogate_pair_and_bytes_that_are_no_utf_8_cost_a_character_and_no_more() -> None:
+    stream = (
+        b'data: {"choices":[{"delta":{"content":"a\\ud83d"}}]}\n\ndata: {"choices":[{"delta":{"content":"b\xff"}}]}\n\n'
+    )
+    stream += b'data: {"choices":[{"delta":{},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
+    reply = read("openai-chat", stream)[1]
+    assert isinstance(reply, Reply)
+    assert reply.parts == (Text("a�b�"),)
+
+
+def test_garbage_in_place_of_an_event_is_a_failure_that_says_so() -> None:
+    _, failure = read("anthropic", b"data: <html>sorry</html>\n\n")
+    assert failure == Failure("server", "the provider sent what is not its protocol: <html>sorry</html>")
+
+
+# --- errors in mid-stream -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("wire", "event", "kind"),
+    [
+        ("anthropic", {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}, "overload"),
+        ("anthropic", {"type": "error", "error": {"type": "rate_limit_error", "message": "slow"}}, "rate"),
+        ("anthropic", {"type": "error", "error": {"type": "api_error", "message": "oops"}}, "server"),
+        (
+            "anthropic",
+            {
+                "type": "error",
+                "error": {"type": "invalid_request_error", "message": "prompt is too long: 9 tokens > 8 maximum"},
+            },
+            "overflow",
+        ),
+        ("openai-chat", {"error": {"code": 502, "message": "upstream died"}}, "server"),
+        ("openai-chat", {"error": {"code": "rate_limit_exceeded", "message": "slow"}, "choices": []}, "rate"),
+        ("openai-chat", {"error": "Overloaded"}, "overload"),
+        ("openai-chat", {"error": {"type": "insufficient_quota", "message": "pay"}}, "billing"),
+        ("openai-responses", {"type": "error", "code": "server_error", "message": "oops"}, "server"),
+        (
+            "openai-responses",
+            {
+                "type": "response.failed",
+                "response": {"error": {"code": "context_length_exceeded", "message": "too long"}},
+            },
+            "overflow",
+        ),
+        (
+            "openai-responses",
+            {"type": "response.failed", "response": {"error": {"code": "rate_limit_exceeded", "message": "slow"}}},
+            "rate",
+        ),
+        (
+            "gemini",
+            {"error": {"code": 503, "status": "UNAVAILABLE", "message": "The model is overloaded."}},
+            "overload",
+        ),
+        ("gemini", {"error": {"code": 429, "status": "RESOURCE_EXHAUSTED", "message": "slow"}}, "rate"),
+        ("gemini", {"candidates": [{"finishReason": "MALFORMED_FUNCTION_CALL"}]}, "server"),
+    ],
+)
+def test_an_error_event_ends_the_answer_and_keeps_what_had_come(wire: str, event: dict[str, Any], kind: str) -> None:
+    begun = STREAMS["text"][wire].split(b"\n\n")
+    begun = begun[: next(n for n, event in enumerate(begun) if "你好".encode() in event) + 1]
+    _, failure = read(wire, b"\n\n".join(begun) + b"\n\n" + sse(event))
+    assert isinstance(failure, Failure)
+    assert failure.kind == kind
+    assert failure.partial == (Text("Hello 你好"),)
+    assert failure.message
+
+
+def test_a_blocked_prompt_is_a_refusal() -> None:
+    _, reply = read("gemini", sse({"promptFeedback": {"blockReason": "SAFETY"}}))
+    assert isinstance(reply, Reply)
+    assert (reply.parts, reply.stop) == ((), "refusal")
+
+
+# --- over a real socket -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("wire", WIRES)
+async def test_two_requests_share_one_connection_and_the_key_goes_where_the_provider_wants_it(wire: str) -> None:
+    async with served(Answer(STREAMS["text"][wire])) as server:
+        model = opened(wire, server.url)
+        for _ in range(2):
+            assert isinstance((await answer_of(model, ASKED))[-1], Reply)
+        assert server.connections == 1
+        assert "k-123" in server.heads[0]
+        assert (
+            server.heads[0].splitlines()[0]
+            == {
+                "anthropic": "POST /v1/messages HTTP/1.1",
+                "openai-chat": "POST /v1/chat/completions HTTP/1.1",
+                "openai-responses": "POST /v1/responses HTTP/1.1",
+                "gemini": "POST /v1beta/models/test-model:streamGenerateContent?alt=sse HTTP/1.1",
+            }[wire]
+        )
+        assert "accept-encoding: identity" in server.heads[0].lower()
+        await model.aclose()
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("wire", WIRES)
+async def test_one_list_of_deltas_for_each_read(wire: str) -> None:
+    events = [event + b"\n\n" for event in STREAMS["text"][wire].split(b"\n\n") if event]
+    async with served(Answer(chunks=events)) as server:
+        model = opened(wire, server.url)
+        batches = [batch async for batch in model.stream(ASKED)]
+        assert all(batches)
+        assert [type(d) for batch in batches for d in batch] == [TextDelta, TextDelta, Reply]
+        await model.aclose()
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize(
+    ("end", "kinds"),
+    [("reset", {"network"}), ("close", {"truncated"}), ("clean", {"truncated"}), ("silent", {"stalled"})],
+)
+async def test_R005_R007_R009_a_stream_that_breaks_off(wire: str, end: str, kinds: set[str]) -> None:
+    begun = STREAMS["text"][wire]
+    begun = begun[: begun.index("你好".encode())]
+    begun = begun[: begun.rindex(b"\n\n") + 2]
+    async with served(Answer(begun, end=end)) as server:
+        model = opened(wire, server.url, idle_timeout_s=0.05)
+        *deltas, failure = await answer_of(model, ASKED)
+        assert [d.text for d in deltas if isinstance(d, TextDelta)] == ["Hel"]
+        assert isinstance(failure, Failure)
+        assert failure.kind in kinds
+        assert failure.partial == (Text("Hel"),)
+        await model.aclose()
+
+
+@pytest.mark.anyio
+async def test_R007_heartbeats_alone_do_not_keep_an_answer_alive_for_ever() -> None:
+    beats = [b": ping\n\n"] * 2000
+    async with served(Answer(chunks=beats, end="silent")) as server:
+        model = opened("anthropic", server.url, idle_timeout_s=0.002)
+        *_, failure = await answer_of(model, ASKED)
+        assert isinstance(failure, Failure)
+        assert failure.kind == "stalled"
+        await model.aclose()
+
+
+@pytest.mark.anyio
+async def test_a_server_that_never_says_done_is_believed_the_second_time() -> None:
+    whole = STREAMS["text"]["openai-chat"].removesuffix(b"data: [DONE]\n\n")
+    async with served(Answer(whole)) as server:
+        model = opened("openai-chat", server.url)
+        kinds = [type((await answer_of(model, ASKED))[-1]).__name__ for _ in range(3)]
+        assert kinds == ["Failure", "Reply", "Reply"]
+        await model.aclose()
+
+
+@pytest.mark.anyio
+async def test_nobody_there_no_answer_no_address_and_a_key_with_a_line_break() -> None:
+    async with served(Answer(head=False, end="silent")) as server:
+        silent = (await answer_of(opened("anthropic", server.url, idle_timeout_s=0.01), ASKED))[-1]
+        gone = server.url
+    nobody = (await answer_of(opened("anthropic", gone), ASKED))[-1]
+    broken = (await answer_of(opened("anthropic", "ftp://127.0.0.1"), ASKED))[-1]
+    key = (await answer_of(opened("anthropic", gone, api_key="sk-secret\n"), ASKED))[-1]
+    assert isinstance(silent, Failure)
+    assert (silent.kind, "did not begin to answer in time" in silent.message) == ("timeout", True)
+    assert isinstance(nobody, Failure)
+    assert (nobody.kind, "cannot connect to 127.0.0.1" in nobody.message) == ("network", True)
+    assert isinstance(broken, Failure)
+    assert broken.kind == "invalid"
+    assert isinstance(key, Failure)
+    assert (key.kind, "sk-secret" in key.message) == ("auth", False)
+
+
+@pytest.mark.anyio
+async def test_closing_the_iterator_early_closes_the_connection() -> None:
+    stream = STREAMS["text"]["anthropic"]
+    async with served(Answer(chunks=[stream[:400], stream[400:]], end="silent")) as server:
+        model = opened("anthropic", server.url)
+        batches = model.stream(ASKED)
+        async for _ in batches:
+            break
+        await batches.aclose()  # type: ignore[attr-defined]
+        assert isinstance((await answer_of(model, ASKED))[-1], Reply)
+        assert server.connections == 2
+        await model.aclose()
