@@ -46,7 +46,7 @@ Reads amounts as people type them. `python3 -m unittest` runs the tests.
 """
 
 RECEIPTS = "".join(
-    f"day {n}, bottles and bread: {'({}.25)' if n % 9 == 4 else '{}.20'}\n".format(n % 7) for n in range(1, 281)
+    f"day {n}, bottles and bread: {'({}.25)' if n % 9 == 4 else '{}.20'}\n".format(n % 7) for n in range(1, 341)
 )
 
 FILES = {"ledger.py": LEDGER, "test_ledger.py": TESTS, "README.md": README, "receipts.txt": RECEIPTS}
