@@ -1,0 +1,281 @@
+"""longrein beside the floor: `make bench` prints the table of docs/performance.md and writes `benchmarks/out/bench.json`.
+
+Both run as installed commands with the same Python, against the same loopback server in its own process, interleaved.
+longrein runs with its default settings, log and permissions (allow rules, so that each call is judged). CPU is user +
+system of the harness and its children; overhead of a turn is the time from the end of a response to the arrival of the
+next request, as the server saw it. Machines are noisy: read the ratios.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+LONGREIN = Path(sys.executable).parent / "longrein"
+PROMPT = "go"
+HARNESSES = ("floor", "longrein")
+
+
+@dataclass
+class Ran:
+    """One run of one harness."""
+
+    cpu_s: float
+    wall_s: float
+    rss_kib: int
+    exited_s: float
+    stats: list[dict[str, Any]]
+    first_cpu_s: float = 0.0
+
+    @property
+    def overheads_s(self) -> list[float]:
+        pairs = zip(self.stats, self.stats[1:], strict=False)
+        return [after["received_s"] - before["finished_s"] for before, after in pairs]
+
+
+class Bench:
+    """A folder, a server for each script, and the two harnesses."""
+
+    def __init__(self, folder: Path, rounds: int) -> None:
+        self.folder = folder
+        self.rounds = rounds
+        self.rows: list[tuple[str, str, str, str, str]] = []
+        self.figures: dict[str, Any] = {}
+        self.tree = folder / "tree"
+        self.tree.mkdir()
+        (self.tree / "file.txt").write_text("".join(f"line {n:03d} of a file, forty-odd bytes\n" for n in range(200)))
+
+    # --- running ---------------------------------------------------------------------------------------------
+
+    def serve(self, script: dict[str, Any]) -> tuple["subprocess.Popen[bytes]", str]:
+        path = self.folder / "script.json"
+        path.write_text(json.dumps(script))
+        command = [sys.executable, "-m", "longrein.testing.loopback", "--script", str(path), "--lenient"]
+        server = subprocess.Popen(command, stdout=subprocess.PIPE, stdin=subprocess.PIPE, env=clean_environment())
+        assert server.stdout is not None
+        return server, f"http://127.0.0.1:{json.loads(server.stdout.readline())['port']}"
+
+    def command(self, harness: str, url: str) -> tuple[list[str], dict[str, str]]:
+        environment = clean_environment()
+        if harness == "floor":
+            return [sys.executable, str(HERE / "floor.py"), url, PROMPT], environment
+        home = Path(tempfile.mkdtemp(dir=self.folder))
+        settings = home / ".config" / "longrein"
+        settings.mkdir(parents=True)
+        (settings / "config.toml").write_text(
+            f'model = "mock/small"\n[providers.mock]\nwire = "anthropic"\nbase_url = "{url}"\n'
+            '[models."mock/small"]\nwindow = 10000000\nmax_output = 8192\n'
+        )
+        environment |= {"HOME": str(home), "LONGREIN_STATE_DIR": str(home / "state")}
+        return [str(LONGREIN), "-p", PROMPT, "--allowedTools", "Bash,Read"], environment
+
+    def run(self, harness: str, script: dict[str, Any], *, first_cpu: bool = False) -> Ran:
+        server, url = self.serve(script)
+        try:
+            command, environment = self.command(harness, url)
+            begun = time.monotonic()
+            process = subprocess.Popen(
+                command, cwd=self.tree, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
+            )
+            first = cpu_at_first_request(process.pid, url) if first_cpu else 0.0
+            _, status, usage = os.wait4(process.pid, 0)
+            exited = time.monotonic()
+            process.returncode = os.waitstatus_to_exitcode(status)
+            if process.returncode != 0:
+                raise SystemExit(f"{harness} ended with {process.returncode}")
+            cpu = usage.ru_utime + usage.ru_stime
+            return Ran(cpu, exited - begun, usage.ru_maxrss, exited, stats_of(url), first)
+        finally:
+            server.send_signal(signal.SIGTERM)
+            server.wait()
+
+    def both(self, script: dict[str, Any], rounds: int = 0, **more: Any) -> dict[str, list[Ran]]:
+        runs: dict[str, list[Ran]] = {harness: [] for harness in HARNESSES}
+        for _ in range(rounds or self.rounds):
+            for harness in HARNESSES:
+                runs[harness].append(self.run(harness, script, **more))
+        return runs
+
+    # --- telling ---------------------------------------------------------------------------------------------
+
+    def row(self, what: str, floor: float | None, ours: float, unit: str, reach: str, met: bool) -> None:
+        ratio = f"{ours / floor:.2f} ×" if floor else ""
+        shown = f"{floor:.3g} {unit}" if floor is not None else "–"
+        self.rows.append((what, shown, f"{ours:.3g} {unit}", ratio, f"{reach} {'met' if met else 'MISSED'}"))
+        self.figures[what] = {"floor": floor, "longrein": ours, "unit": unit, "reach": reach, "met": met}
+        print(
+            f"{what:<58} {shown:>12} {ours:>9.3g} {unit:<7} {ratio:>7}  {reach} {'met' if met else 'MISSED'}",
+            flush=True,
+        )
+
+    def table(self) -> str:
+        head = "| what | floor | longrein | ratio | reach |\n|---|---|---|---|---|\n"
+        return head + "".join("| " + " | ".join(row) + " |\n" for row in self.rows)
+
+
+def clean_environment() -> dict[str, str]:
+    kept = ("PATH", "LANG", "TMPDIR")
+    return {name: os.environ[name] for name in kept if name in os.environ} | {"HOME": os.environ.get("HOME", "/")}
+
+
+def stats_of(url: str) -> list[dict[str, Any]]:
+    with urllib.request.urlopen(f"{url}/stats") as answer:
+        return json.loads(answer.read())  # type: ignore[no-any-return]
+
+
+def cpu_at_first_request(pid: int, url: str) -> float:
+    """CPU seconds that all threads of `pid` had used when the server had its first request."""
+    while not stats_of(url):
+        time.sleep(0.01)
+    return sum(int((task / "schedstat").read_text().split()[0]) for task in Path(f"/proc/{pid}/task").iterdir()) / 1e9
+
+
+def median(values: list[float]) -> float:
+    return statistics.median(values)
+
+
+def best(runs: list[Ran], figure: Callable[[Ran], float]) -> float:
+    return median([figure(run) for run in runs])
+
+
+def bash(command: str, times: int = 1) -> dict[str, Any]:
+    return {"calls": [{"name": "Bash", "arguments": {"command": command}}] * times}
+
+
+def say(**more: Any) -> dict[str, Any]:
+    return {"text": "done", **more}
+
+
+def flush_s(folder: Path) -> float:
+    """Median of one `fdatasync` of a small append in `folder`."""
+    times = []
+    with open(folder / "flush", "ab", buffering=0) as file:
+        for _ in range(50):
+            file.write(b"x" * 4096)
+            begun = time.perf_counter()
+            os.fdatasync(file.fileno())
+            times.append(time.perf_counter() - begun)
+    return median(times)
+
+
+# --- the measures ----------------------------------------------------------------------------------------------------
+
+
+def cold_start(bench: Bench) -> None:
+    runs = bench.both({"turns": [say(delay_s=0.4)]}, max(7, bench.rounds), first_cpu=True)
+    floor, ours = (1000 * best(runs[h], lambda r: r.first_cpu_s) for h in HARNESSES)
+    bench.row("cold start to first request, CPU", floor, ours, "ms", "≤ 1.15 ×", ours <= 1.15 * floor)
+    floor, ours = (
+        1000 * best(runs[h], lambda r: r.wall_s - (r.exited_s - r.stats[0]["received_s"])) for h in HARNESSES
+    )
+    bench.row("cold start to first request, wall", floor, ours, "ms", "–", True)
+    shutdown = 1000 * best(runs["longrein"], lambda r: r.exited_s - r.stats[-1]["finished_s"])
+    floor = 1000 * best(runs["floor"], lambda r: r.exited_s - r.stats[-1]["finished_s"])
+    bench.row("last response to exit", floor, shutdown, "ms", "≤ 30 ms", shutdown <= 30)
+    body = runs["longrein"][0].stats[0]["body_bytes"] / 1000
+    bench.row("first request, body", runs["floor"][0].stats[0]["body_bytes"] / 1000, body, "kB", "≤ 14 kB", body <= 14)
+
+
+def shell_turns(bench: Bench) -> None:
+    runs = bench.both({"turns": [{**bash("true"), "repeat": 20}, say()]})
+    flush = flush_s(bench.folder)
+    floor, ours = (1000 * best(runs[h], lambda r: median(r.overheads_s)) for h in HARNESSES)
+    bench.row("flush (p50 of fdatasync)", None, 1000 * flush, "ms", "–", True)
+    limit = 1.4 * floor + 1000 * flush
+    bench.row("trivial shell turn, overhead, median", floor, ours, "ms", "≤ 1.4 × + flush", ours <= limit)
+
+
+def many_reads(bench: Bench) -> None:
+    read = {"calls": [{"name": "Read", "arguments": {"file_path": "file.txt"}}], "repeat": 300}
+    runs = bench.both({"turns": [read, say()]}, max(2, bench.rounds // 2))
+    floor, ours = (1000 * best(runs[h], lambda r: r.cpu_s / 300) for h in HARNESSES)
+    bench.row("300 reads: CPU per turn", floor, ours, "ms", "≤ 0.6 ×", ours <= 0.6 * floor)
+
+    def growth(run: Ran) -> float:
+        return 1000 * (median(run.overheads_s[-20:]) - median(run.overheads_s[:20]))
+
+    floor, ours = (best(runs[h], growth) for h in HARNESSES)
+    bench.row("300 reads: growth of overhead", floor, ours, "ms", "≤ +5 ms", ours <= 5)
+    floor, ours = (best(runs[h], lambda r: r.rss_kib / 1024) for h in HARNESSES)
+    bench.row("300 reads: peak RSS", floor, ours, "MiB", "≤ 60 MiB", ours <= 60)
+    size = runs["longrein"][0].stats[-1]["body_bytes"] / 1e6
+    bench.row("300 reads: last request", runs["floor"][0].stats[-1]["body_bytes"] / 1e6, size, "MB", "–", True)
+
+
+def big_output(bench: Bench) -> None:
+    command = "head -c 30000000 /dev/zero | tr '\\0' 'x' | fold -w 79"
+    small = bench.both({"turns": [bash("true"), say()]}, 3)
+    runs = bench.both({"turns": [bash(command), say()]}, 3)
+    floor, ours = (1000 * best(runs[h], lambda r: r.overheads_s[0]) for h in HARNESSES)
+    bench.row("30 MB of output: time", floor, ours, "ms", "≤ 2 ×", ours <= 2 * floor)
+    floor, ours = (best(runs[h], lambda r: r.rss_kib / 1024) for h in HARNESSES)
+    before = best(small["longrein"], lambda r: r.rss_kib / 1024)
+    bench.row("30 MB of output: RSS above a small run", None, ours - before, "MiB", "≤ +6 MiB", ours - before <= 6)
+    sent = [(r.stats[1]["body_bytes"] - r.stats[0]["body_bytes"]) / 1000 for r in runs["longrein"]]
+    bench.row("30 MB of output: sent to the model", None, median(sent), "kB", "≤ 12 kB", median(sent) <= 12)
+
+
+def parallel(bench: Bench) -> None:
+    for times, limit in ((8, 1.04), (32, 1.10)):
+        runs = bench.both({"turns": [bash("sleep 1", times), say()]}, 3)
+        floor, ours = (best(runs[h], lambda r: r.overheads_s[0]) for h in HARNESSES)
+        bench.row(f"{times} one-second calls in one reply", floor, ours, "s", f"≤ {limit:.2f} s", ours <= limit)
+
+
+def deltas(bench: Bench) -> None:
+    count = 20_000
+    text = "word " * count
+    none = bench.both({"turns": [say()]}, 3)
+    for name, batch, limit in (("one per read", False, 15), ("batched", True, 4)):
+        runs = bench.both({"turns": [{"text": text, "deltas": count, "batch": batch}]}, 3)
+        floor, ours = (
+            1e6 * (best(runs[h], lambda r: r.cpu_s) - best(none[h], lambda r: r.cpu_s)) / count for h in HARNESSES
+        )
+        bench.row(f"a streamed delta, {name}: CPU", floor, ours, "µs", f"≤ {limit} µs", ours <= limit)
+
+
+MEASURES = {
+    "cold": cold_start,
+    "shell": shell_turns,
+    "reads": many_reads,
+    "output": big_output,
+    "parallel": parallel,
+    "deltas": deltas,
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("only", nargs="*", help=f"measures: {', '.join(MEASURES)}; all by default")
+    parser.add_argument("--rounds", type=int, default=5)
+    given = parser.parse_args()
+    folder = Path(tempfile.mkdtemp(prefix="longrein-bench-"))
+    try:
+        bench = Bench(folder, given.rounds)
+        for harness in HARNESSES:  # compiles every module once
+            bench.run(harness, {"turns": [bash("true"), say()]})
+        for name in given.only or MEASURES:
+            MEASURES[name](bench)
+        out = HERE / "out"
+        out.mkdir(exist_ok=True)
+        (out / "bench.json").write_text(json.dumps(bench.figures, indent=1, ensure_ascii=False) + "\n")
+        (out / "bench.md").write_text(bench.table())
+        print(f"\nwritten to {out / 'bench.json'} and bench.md")
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main()
