@@ -1,4 +1,4 @@
-"""longrein beside the floor: `make bench` prints the table of docs/performance.md and writes `benchmarks/out/bench.json`.
+"""longrein beside the floor: `make bench` prints the table of docs/performance.md and keeps it in `benchmarks/out`.
 
 Both run as installed commands with the same Python, against the same loopback server in its own process, interleaved.
 longrein runs with its default settings, log and permissions (allow rules, so that each call is judged). CPU is user +

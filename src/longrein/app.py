@@ -7,15 +7,13 @@ import sys
 from collections.abc import Coroutine, Sequence
 from typing import Any
 
-from longrein.build import Built, build, survey
+from longrein.build import VERSION, Built, build, survey
 from longrein.events import Image, Text, UsageError
 from longrein.frontends.headless import Output, SessionFacts, Style, run_headless
 from longrein.frontends.options import Options
 from longrein.frontends.stderr import say
 from longrein.frontends.stdin import read_lines
 from longrein.store import Reader, export_jsonl, find_session, list_sessions, write_transcript
-
-VERSION = "0.1.0"
 
 
 def run_print(options: Options) -> int:

@@ -42,6 +42,8 @@ from longrein.store import Reader, SessionLog, find_session, fork_log, is_open, 
 from longrein.tools import ToolOptions, builtin_tools
 from longrein.workspace import PlainSpawner, Workspace, open_workspace, sweep
 
+VERSION = "0.1.0"
+
 
 class SystemClock:
     """Real time."""
@@ -97,12 +99,15 @@ def survey(options: Options, environ: Mapping[str, str] | None = None) -> Place:
     return Place(options, settings, environ, home, cwd, folder, roots)
 
 
-async def build(place: Place, session: str = "") -> Built:
-    """Open the session that the options ask for (or `session`) and everything around it.
+async def build(place: Place, session: str = "", *, fresh: bool = False) -> Built:
+    """Open the session that the options ask for (or `session`, or with `fresh` a new one) and everything around it.
 
     Raises our own errors: `ModelUnknown`, `SessionUnknown`, `SessionBusy`, `StoreDamaged`, `BudgetError` …
     """
-    wanted, create = (session, False) if session else await _session_of(place)
+    if fresh:
+        wanted, create = str(uuid.uuid4()), True
+    else:
+        wanted, create = (session, False) if session else await _session_of(place)
     ended = _sweep(place)
     log = await open_log(place.state_dir, wanted, create=create, wall_us=CLOCK.wall_us)
     try:

@@ -5,6 +5,7 @@ from longrein.context.digest import prose_problem, summarized
 from longrein.context.fold import History, advance, fold, step
 from longrein.context.forms import births
 from longrein.context.render import output_limit, render, render_summary, reserve_usd
+from longrein.context.report import report
 from longrein.context.request import Budget, Item, Price, Request
 from longrein.context.seed import decide_seed, render_seed_summary, seed_summarized
 from longrein.context.state import OpenCall, Seen, State
@@ -36,6 +37,7 @@ __all__ = [
     "render",
     "render_seed_summary",
     "render_summary",
+    "report",
     "reserve_usd",
     "seed_summarized",
     "step",

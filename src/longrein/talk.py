@@ -1,0 +1,108 @@
+"""The interactive hall: one session after another in the terminal, until the user leaves."""
+
+import os
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from longrein.build import VERSION, Built, Place, build, survey
+from longrein.context import report
+from longrein.events import LongreinError
+from longrein.frontends.options import Options
+from longrein.frontends.stderr import say
+from longrein.frontends.terminal import Outcome, SessionRow, TerminalFacts, run_terminal
+from longrein.models import known_models, known_providers, look_up
+from longrein.store import SessionInfo, list_sessions
+from longrein.workspace import run_git
+
+FILES_MAX = 50_000
+"""Paths offered after `@`."""
+ROWS_MAX = 30
+"""Sessions shown by `/resume`."""
+
+
+async def talk(options: Options) -> int:
+    """Open what the options ask for, then what the user asks for; gives the exit code."""
+    place = survey(options)
+    built = await build(place)
+    prompt = options.prompt
+    while True:
+        outcome = await _one(place, built, prompt)
+        if outcome.kind == "exit":
+            return outcome.code
+        try:
+            built, prompt = await build(place, outcome.session, fresh=outcome.kind == "new"), ""
+        except LongreinError as error:
+            say(str(error))
+            built, prompt = await build(place, built.session.id), ""
+
+
+async def _one(place: Place, built: Built, prompt: str) -> Outcome:
+    folder = os.path.join(place.state_dir, "history")
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    return await run_terminal(
+        built.session,
+        facts=_facts(place, built),
+        complete_files=lambda typed: _files(built, typed),
+        history=os.path.join(folder, place.cwd.strip("/").replace("/", "-")[-200:] or "root"),
+        prompt=prompt,
+    )
+
+
+def _facts(place: Place, built: Built) -> TerminalFacts:
+    crew, session = built.crew, built.session
+    return TerminalFacts(
+        model=crew.model.name,
+        cwd=session.state.cwd,
+        version=VERSION,
+        notices=built.notes,
+        colour=not place.environ.get("NO_COLOR"),
+        window_tokens=lambda: crew.model.budget.usable_tokens,
+        context_report=lambda: report(session.state, crew.model.budget),
+        sessions=lambda: _sessions(place),
+        models=lambda: _models(place),
+        file_text=lambda path: _text(built, path),
+    )
+
+
+async def _sessions(place: Place) -> Sequence[SessionRow]:
+    infos = [info for info in list_sessions(place.state_dir) if info.cwd == place.cwd]
+    return [SessionRow(info.session, info.title, _when(info)) for info in infos[:ROWS_MAX]]
+
+
+def _when(info: SessionInfo) -> str:
+    return datetime.fromtimestamp(info.updated_at / 1e6, UTC).astimezone().strftime("%Y-%m-%d %H:%M")
+
+
+def _models(place: Place) -> Sequence[str]:
+    """Models of the settings, then those of providers whose key is here."""
+    with_key = [known.name for known in known_providers() if any(place.environ.get(key) for key in known.keys)]
+    offered = [f"{name}/{model}" for name in with_key for model in known_models() if look_up(name, model).price]
+    return [*place.settings.models, *offered]
+
+
+def _text(built: Built, path: str) -> str | None:
+    workspace = built.crew.workspace
+    try:
+        found = workspace.look(path, built.session.state.cwd)
+        return workspace.read(found.real, 1_000_000).decode("utf-8", "replace") if found.kind == "file" else None
+    except OSError:
+        return None
+
+
+async def _files(built: Built, typed: str) -> Sequence[str]:
+    """Paths that hold `typed`: those git knows, else those of a walk that stops in time."""
+    workspace, cwd = built.crew.workspace, built.session.state.cwd
+    code, listed = await run_git(workspace, ["ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd)
+    if code == 0:
+        paths = listed.decode("utf-8", "surrogateescape").split("\0")[:FILES_MAX]
+    else:
+        paths = []
+        workspace.walk(cwd, lambda path, folder: _note(paths, path, folder, cwd), limit_s=0.3)
+    wanted = typed.lower()
+    return sorted((path for path in paths if wanted in path.lower()), key=lambda path: (len(path), path))[:50]
+
+
+def _note(paths: list[str], path: str, folder: bool, cwd: str) -> bool:
+    if not folder:
+        paths.append(os.path.relpath(path, cwd))
+    return len(paths) < FILES_MAX
