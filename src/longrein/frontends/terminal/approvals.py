@@ -1,0 +1,131 @@
+"""A call that waits for the user's word: what it would do, whole and escaped, and the answers that can be given."""
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import msgspec
+
+from longrein.agent import Answer
+from longrein.events import PermissionAsked
+from longrein.frontends.terminal.diff import FileText, change_lines, counts
+from longrein.frontends.terminal.lines import Line, line, wrap
+from longrein.frontends.terminal.safe import escape, escape_line
+
+Key = Literal["y", "s", "a", "n", "f"]
+
+_PARTS_OF_A_CHANGE = {"Edit": ("old_string", "new_string"), "Write": ("content",)}
+
+
+class Choice(msgspec.Struct, frozen=True):
+    """One answer."""
+
+    key: Key
+    label: str
+
+
+def choices(question: PermissionAsked) -> list[Choice]:
+    """The answers, each with exactly the rule it would store. Without a rule there is no lasting yes."""
+    rule = escape_line(question.suggestion)
+    lasting = [Choice("s", f"yes, for this session: {rule}"), Choice("a", f"always: {rule}")] if rule else []
+    return [Choice("y", "yes, once"), *lasting, Choice("n", "no"), Choice("f", "no, and say why")]
+
+
+def answer(question: PermissionAsked, key: str, message: str = "") -> Answer | None:
+    """The word for `key`; None where it is no answer to this question."""
+    if key not in [choice.key for choice in choices(question)]:
+        return None
+    match key:
+        case "y":
+            return Answer(question.call, "allow")
+        case "s":
+            return Answer(question.call, "allow", "session", question.suggestion)
+        case "a":
+            return Answer(question.call, "allow", "always", question.suggestion)
+        case _:
+            return Answer(question.call, "deny", message=message)
+
+
+def content_lines(
+    question: PermissionAsked, arguments: dict[str, Any] | None, file_text: FileText | None = None
+) -> list[Line]:
+    """All that is approved: for an edit its other arguments and the diff, else the bytes as they were recorded."""
+    change = change_lines(question.name, arguments, file_text)
+    if not change:
+        return [line(row) for row in escape(question.shown).expandtabs(4).split("\n")]
+    drawn = _PARTS_OF_A_CHANGE[question.name]
+    rest = [(name, value) for name, value in (arguments or {}).items() if name not in drawn]
+    head = [line(("dim", f"{escape_line(name)}: "), escape_line(str(value))) for name, value in rest]
+    return [*head, *change]
+
+
+class Approval:
+    """One question on the screen: a window of rows onto its content."""
+
+    def __init__(self, question: PermissionAsked, content: Sequence[Line], waiting: int = 0) -> None:
+        """`waiting` is how many more questions follow."""
+        self.question = question
+        self.content = content
+        self.waiting = waiting
+        self.top = 0
+        """First row shown."""
+        self._rows: tuple[int, list[Line]] = (0, [])
+        self._shown = 1
+
+    def rows(self, width: int) -> list[Line]:
+        """The content wrapped to `width`: nothing is cropped, so nothing hides at the right."""
+        if self._rows[0] != width:
+            self._rows = (width, [row for full in self.content for row in wrap(full, width)])
+        return self._rows[1]
+
+    def scroll(self, by: int) -> None:
+        """Move the window by `by` rows; pages are `page` long."""
+        last = max(len(self._rows[1]) - self._shown, 0)
+        self.top = min(max(self.top + by, 0), last)
+
+    @property
+    def page(self) -> int:
+        """Rows that one page key moves."""
+        return max(self._shown - 1, 1)
+
+    def draw(self, width: int, height: int) -> list[Line]:
+        """The question in at most `height` rows of `width` columns; what does not fit can be scrolled to."""
+        rows = self.rows(max(width - 2, 8))
+        head = self._head(width)
+        keys = self._keys(width)
+        room = max(height - len(head) - len(keys), 1)
+        folded = len(rows) > room
+        self._shown = max(room - 1, 1) if folded else len(rows)
+        self.scroll(0)
+        body = [line(("warn", "│ "), *row) for row in rows[self.top : self.top + self._shown]]
+        return [*head, *body, *([self._where(len(rows))] if folded else []), *keys]
+
+    def _head(self, width: int) -> list[Line]:
+        more = f"  (and {self.waiting} more)" if self.waiting else ""
+        told = line(
+            ("warn", "? "), ("bold", f"{escape_line(self.question.name)}: "), escape_line(self.question.reason) + more
+        )
+        return wrap(told, width, "  ")
+
+    def _where(self, total: int) -> Line:
+        last = min(self.top + self._shown, total)
+        change = f", {counts(list(self.content))}" if _is_change(self.content) else ""
+        told = f"lines {self.top + 1}-{last} of {total}{change}; PgDn PgUp ↓ ↑ scroll, e prints all"
+        return line(("warn", "└ "), ("dim", told))
+
+    def _keys(self, width: int) -> list[Line]:
+        rows: list[Line] = []
+        row: list[tuple[str, str]] = []
+        used = 0
+        for choice in choices(self.question):
+            size = len(choice.label) + 7
+            if row and used + size > width:
+                rows.append(tuple(row))
+                row, used = [], 0
+            row += [("you", f" {choice.key} "), ("", f"{choice.label}   ")]
+            used += size
+        rows.append(tuple(row))
+        return [part for full in rows for part in wrap(full, width, "   ")]
+
+
+def _is_change(content: Sequence[Line]) -> bool:
+    return any(row and row[0][0] in ("add", "del") for row in content)

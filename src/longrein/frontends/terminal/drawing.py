@@ -1,0 +1,195 @@
+"""Facts as styled lines: pure, one function a kind. Everything from outside is escaped here."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from longrein.events import (
+    AskFailed,
+    ChildEnded,
+    Cleared,
+    Image,
+    PermissionAnswered,
+    Rewound,
+    Summarized,
+    TaskEnded,
+    TaskStarted,
+    Todo,
+    ToolEnded,
+    TurnEnded,
+    UserSpoke,
+    text_of,
+)
+from longrein.frontends.terminal.diff import counts, only_changes
+from longrein.frontends.terminal.lines import ONE, Line, fold, indented, line
+from longrein.frontends.terminal.safe import escape, escape_line
+
+USER_LINES_MAX = 12
+"""Lines of what the user said that are shown again."""
+FAILED_LINES_MAX = 4
+"""Lines of a failed call's result that are shown."""
+DIFF_LINES_MAX = 24
+"""Lines of a change that was made."""
+
+STATUS = {
+    "ok": ("ok", "ok"),
+    "failed": ("failed", "bad"),
+    "denied": ("denied", "bad"),
+    "interrupted": ("interrupted", "warn"),
+    "not_run": ("not run", "dim"),
+    "running": ("running", "run"),
+    "waiting": ("waiting", "dim"),
+    "asking": ("asks you", "warn"),
+}
+"""Status -> its word and style. The word stands beside the colour, always."""
+
+KEYS = ("command", "file_path", "path", "pattern", "query", "url", "handle", "description", "prompt", "focus")
+"""Arguments that say what a call is about, the most telling first."""
+
+
+def key_argument(arguments: dict[str, Any] | None) -> str:
+    """The argument that says what a call is about, on one line; '' when there is none."""
+    values = arguments or {}
+    named = [values[key] for key in KEYS if isinstance(values.get(key), str) and values[key]]
+    found = named or [value for value in values.values() if isinstance(value, str) and value]
+    if not found:
+        return ""
+    first, newline, _ = found[0].strip().partition("\n")
+    return escape_line(first[:500]) + (" …" if newline else "")
+
+
+def elapsed(seconds: float) -> str:
+    """`0.4 s`, `12 s`, `3 m 05 s`; '' below a twentieth of a second."""
+    if seconds < 0.05:
+        return ""
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(int(seconds), 60)
+    return f"{minutes} m {rest:02d} s" if minutes else f"{rest} s"
+
+
+def tokens(count: int) -> str:
+    """`950`, `12.3k`, `1.2M`."""
+    if count < 1_000:
+        return str(count)
+    return f"{count / 1_000:.1f}k" if count < 1_000_000 else f"{count / 1_000_000:.1f}M"
+
+
+def money(usd: float) -> str:
+    """`$0.12`; four digits below a cent."""
+    return f"${usd:.2f}" if usd >= 0.01 or usd == 0 else f"${usd:.4f}"
+
+
+def call_line(name: str, argument: str, status: str, time: str, mark: str = "●") -> Line:
+    """The one line of a call. The status stands before the argument, so that cropping never hides it."""
+    word, style = STATUS.get(status, (status, "bad"))
+    told = f" {word}" + (f" {time}" if time else "")
+    return line(
+        ONE, (style, f"{mark} "), ("name", escape_line(name)), (style, told), ("", f"  {argument}" if argument else "")
+    )
+
+
+def ended_lines(end: ToolEnded, arguments: dict[str, Any] | None, change: Sequence[Line]) -> list[Line]:
+    """A call that is over: its line, for a failure the beginning of why, for an edit what changed."""
+    rows = list(change)
+    time = elapsed(end.elapsed_ms / 1000)
+    if end.status == "ok" and rows:
+        time = f"{time} {counts(rows)}".strip()
+    head = call_line(end.name, key_argument(arguments), end.status, time)
+    if end.status == "ok":
+        return [head, *indented(fold(only_changes(rows), DIFF_LINES_MAX))] if rows else [head]
+    if end.status in ("failed", "interrupted"):
+        return [head, *indented(_beginning(text_of(end.parts)))]
+    return [head]
+
+
+def _beginning(text: str) -> list[Line]:
+    lines = [row for row in escape(text[:4_000]).expandtabs(4).split("\n") if row.strip()]
+    return fold([line(ONE, ("dim", row)) for row in lines], FAILED_LINES_MAX)
+
+
+def user_lines(spoke: UserSpoke) -> list[Line]:
+    """What the user said, folded when long."""
+    rows = escape(text_of(spoke.parts)).expandtabs(4).split("\n")
+    shown = fold([line(("you", row)) for row in rows], USER_LINES_MAX)
+    pictures = [
+        line(("dim", f"[Image #{n}]")) for n, p in enumerate((p for p in spoke.parts if isinstance(p, Image)), 1)
+    ]
+    marks = [("you", "› ")] + [("", "  ")] * (len(shown) + len(pictures))
+    return [(mark, *row) for mark, row in zip(marks, [*shown, *pictures], strict=False)]
+
+
+def notice_line(text: str) -> Line:
+    """One line for the user."""
+    return line(("warn", "! "), escape_line(text))
+
+
+def ended_turn(ended: TurnEnded) -> list[Line]:
+    """Why a turn ended, when it is not because all was done."""
+    match ended.reason:
+        case "done":
+            return []
+        case "interrupted":
+            return [line(("warn", "interrupted"), ("dim", "  say what to do instead"))]
+        case reason:
+            told = f"  {escape_line(ended.message)}" if ended.message else ""
+            return [line(("bad", f"stopped: {reason}"), told)]
+
+
+def failed_request(failed: AskFailed, *, shown: bool) -> list[Line]:
+    """A request that got no answer; told at once only when part of one stands on the screen."""
+    if not shown:
+        return []
+    return [line(("warn", "the reply above was cut off"), ("dim", f"  {escape_line(failed.message or failed.kind)}"))]
+
+
+def answered_lines(answer: PermissionAnswered, name: str) -> list[Line]:
+    """The user's word on a call. A plain yes needs no line: the call's own follows."""
+    if answer.verdict == "allow" and answer.scope != "once":
+        where = "always" if answer.scope == "always" else "for this session"
+        return [line(("ok", f"allowed {where}"), f"  {escape_line(answer.rule or name)}")]
+    if answer.verdict == "deny" and answer.message and answer.by == "user":
+        return [line(("bad", "no: "), escape_line(answer.message))]
+    return []
+
+
+def compaction_lines(event: Cleared | Summarized) -> list[Line]:
+    """That the view was made smaller. Nothing is lost, and it says so."""
+    if isinstance(event, Cleared):
+        many = len(event.forms)
+        told = f"{many} old result{'s' if many != 1 else ''} shortened, about {tokens(event.gain_tokens)} tokens freed"
+    else:
+        told = f"entries {event.first} to {event.last} summarised"
+    return [line(("dim", f"context: {told}; every byte can be recalled"))]
+
+
+def todo_lines(todos: Sequence[Todo]) -> list[Line]:
+    """The list with a mark a line."""
+    marks = {"completed": ("[x] ", "dim"), "in_progress": ("[>] ", "run")}
+    rows = []
+    for todo in todos:
+        mark, style = marks.get(todo.status, ("[ ] ", ""))
+        rows.append(line((style, mark + escape_line(todo.content))))
+    return rows or [line(("dim", "todo list emptied"))]
+
+
+def rewound_lines(event: Rewound) -> list[Line]:
+    """That the conversation went back, and what became of the files."""
+    rows = [line(("warn", "rewound"), ("dim", f"  the conversation is again as it was at entry {event.to}"))]
+    for put in event.files:
+        told = "put back" if put.done else f"left as it is: {escape_line(put.why)}"
+        rows.append(line(("dim", f"  {escape_line(put.path)}  {told}")))
+    return rows
+
+
+def task_lines(event: TaskStarted | TaskEnded | ChildEnded) -> list[Line]:
+    """What happens beside the conversation."""
+    match event:
+        case TaskStarted():
+            return [line(("run", f"task {escape_line(event.task)} started"), f"  {escape_line(event.command)}")]
+        case TaskEnded():
+            cause = f" ({escape_line(event.cause)})" if event.cause else ""
+            return [
+                line(("ok" if event.state == "done" else "bad", f"task {escape_line(event.task)} {event.state}{cause}"))
+            ]
+        case ChildEnded():
+            return [line(("ok" if event.status == "done" else "bad", f"subagent {event.status}"))]

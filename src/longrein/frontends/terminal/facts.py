@@ -1,0 +1,56 @@
+"""What the terminal is told by the hall, and what it gives back when it is left."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Literal
+
+import msgspec
+
+CompleteFiles = Callable[[str], Awaitable[Sequence[str]]]
+"""Paths, relative to the folder, for what was typed after `@`."""
+
+
+class SessionRow(msgspec.Struct, frozen=True):
+    """One stored session, for `/resume`."""
+
+    id: str
+    """Its UUID."""
+    title: str
+    """What it is about; text of the user's."""
+    when: str = ""
+    """Last use, for people."""
+
+
+class TerminalFacts(msgspec.Struct, frozen=True):
+    """What stands on the screen and is not in the log, and what commands need from outside the session."""
+
+    model: str
+    """`provider/model` at the start; later ones come from the log."""
+    cwd: str
+    """Folder, for the greeting."""
+    version: str
+    """Version of longrein."""
+    notices: tuple[str, ...] = ()
+    """What happened before anybody listened, a line each."""
+    colour: bool = True
+    """False for NO_COLOR."""
+    window_tokens: Callable[[], int] = lambda: 0
+    """What the view may fill with the current model; 0 when unknown."""
+    context_report: Callable[[], Sequence[tuple[str, int]]] = tuple
+    """Category and tokens, for `/context`."""
+    sessions: Callable[[], Awaitable[Sequence[SessionRow]]] | None = None
+    """Sessions of this folder, newest first."""
+    models: Callable[[], Sequence[str]] = tuple
+    """Models that can be chosen, as `provider/model`."""
+    file_text: Callable[[str], str | None] | None = None
+    """The text of a file as it is now, for the diff of a `Write`; None when there is none."""
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """Why the terminal was left. The session is closed."""
+
+    kind: Literal["exit", "switch", "new"]
+    """`switch`: open `session` next; `new`: open a new one."""
+    session: str = ""
+    """Id, for `switch`."""
+    code: int = 0
+    """Exit code, for `exit`."""

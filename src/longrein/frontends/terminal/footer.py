@@ -1,0 +1,100 @@
+"""The two lines that say where we are: what goes on now, and the session's figures."""
+
+import msgspec
+
+from longrein.context import State
+from longrein.frontends.terminal import drawing
+from longrein.frontends.terminal.lines import Line, crop, line
+from longrein.frontends.terminal.safe import escape_line
+from longrein.frontends.terminal.scene import Scene
+
+SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+FRAME_S = 0.2
+
+
+class Figures(msgspec.Struct, frozen=True):
+    """What the footer shows."""
+
+    model: str
+    mode: str
+    context_percent: int
+    """Negative when the window is unknown."""
+    cache_percent: int
+    """Of the last request's input; negative before there was one."""
+    usd: float
+    queued: int
+
+
+def figures(state: State, model: str, window_tokens: int, queued: int) -> Figures:
+    """The figures of `state`; `model` stands in until the log names one."""
+    last = state.last_usage
+    named = f"{state.prefix.provider}/{state.prefix.model}" if state.prefix else model
+    return Figures(
+        model=named,
+        mode=state.mode,
+        context_percent=round(100 * state.view_tokens / window_tokens) if window_tokens else -1,
+        cache_percent=round(100 * last.cache_read_tokens / last.context_tokens) if last.context_tokens else -1,
+        usd=state.spent_usd,
+        queued=queued,
+    )
+
+
+def footer_line(of: Figures, word: str, width: int) -> Line:
+    """State, model, mode, context, cache, cost, queue; in a narrow terminal the least urgent go first."""
+    parts = [
+        (0, word, _WORD_STYLES.get(word, "run")),
+        (5, escape_line(of.model), "dim"),
+        (1, of.mode, "warn" if of.mode == "bypassPermissions" else "dim"),
+        (2, f"context {of.context_percent}%" if of.context_percent >= 0 else "", _fullness(of.context_percent)),
+        (6, f"cache {of.cache_percent}%" if of.cache_percent >= 0 else "", "dim"),
+        (3, drawing.money(of.usd) if of.usd else "", "dim"),
+        (4, f"{of.queued} queued" if of.queued else "", "warn"),
+    ]
+    shown = [part for part in parts if part[1]]
+    while len(shown) > 1 and sum(len(text) + 3 for _, text, _ in shown) - 3 > width:
+        shown.remove(max(shown))
+    spans: list[tuple[str, str]] = []
+    for _, text, style in shown:
+        spans += [("dim", " · "), (style, text)] if spans else [(style, text)]
+    return crop(tuple(spans), width)
+
+
+_WORD_STYLES = {"idle": "dim", "waiting": "warn", "retrying": "warn"}
+
+
+def _fullness(percent: int) -> str:
+    return "bad" if percent >= 90 else "warn" if percent >= 75 else "dim"
+
+
+def state_line(scene: Scene, now_s: float) -> Line:
+    """What goes on, how long, and how to stop it; empty when idle."""
+    if not scene.busy:
+        return ()
+    spin = SPINNER[int(now_s / FRAME_S) % len(SPINNER)]
+    time = drawing.elapsed(now_s - scene.turn_since_s)
+    told = _told(scene, now_s)
+    return line(("run", f"{spin} {told}"), ("dim", f"  {time}  Esc interrupts" if time else "  Esc interrupts"))
+
+
+def _told(scene: Scene, now_s: float) -> str:
+    match scene.phase:
+        case "retrying" if scene.pausing is not None:
+            left = max(scene.pausing.delay_s - (now_s - scene.since_s), 0)
+            pausing = scene.pausing
+            return (
+                f"retrying in {left:.0f} s, attempt {pausing.attempt + 1} of {pausing.attempts_max}: "
+                f"{escape_line(pausing.message or pausing.kind)}"
+            )
+        case "calling":
+            return f"writing a call of {escape_line(scene.writing_call)}" if scene.writing_call else "writing a call"
+        case "compacting":
+            return "compacting: summarising what is old"
+        case "waiting":
+            return "waiting for your word"
+        case phase:
+            return phase
+
+
+def word(scene: Scene) -> str:
+    """The state in one word."""
+    return "running" if scene.phase in ("calling", "writing") else scene.phase

@@ -1,0 +1,139 @@
+"""What is typed: folded pastes, history of the project, completion of files and commands."""
+
+import os
+import re
+from collections.abc import AsyncGenerator, Iterable
+from pathlib import Path
+
+import msgspec
+from prompt_toolkit.completion import CompleteEvent, Completer, Completion
+from prompt_toolkit.document import Document
+from prompt_toolkit.history import History
+
+from longrein.frontends.terminal.commands import COMMANDS
+from longrein.frontends.terminal.facts import CompleteFiles
+from longrein.frontends.terminal.safe import escape_line
+
+PASTE_LINES_MAX = 5
+"""A paste of more lines is folded."""
+PASTE_CHARS_MAX = 1_000
+"""The same for one long line."""
+HISTORY_BYTES_MAX = 512 * 1024
+"""How much of the history's end is read."""
+COMPLETIONS_MAX = 50
+
+_TOKEN = re.compile(r"\[Pasted text #(\d+) \+\d+ lines\]")
+_AT = re.compile(r"(?:^|(?<=\s))@(\S*)$")
+
+
+class Pastes:
+    """Long pastes, each standing in the input as `[Pasted text #1 +N lines]`."""
+
+    def __init__(self) -> None:
+        self._texts: list[str] = []
+
+    def fold(self, text: str) -> str:
+        """What is to stand in the input for pasted `text`: itself when short."""
+        text = text.replace("\r\n", "\n").replace("\r", "\n")
+        lines = text.count("\n") + (not text.endswith("\n"))
+        if lines <= PASTE_LINES_MAX and len(text) <= PASTE_CHARS_MAX:
+            return text
+        self._texts.append(text)
+        return f"[Pasted text #{len(self._texts)} +{lines} lines]"
+
+    def expand(self, text: str) -> str:
+        """`text` with the pastes in place; marks that were never dealt stay as typed."""
+        return _TOKEN.sub(self._text, text)
+
+    def _text(self, match: re.Match[str]) -> str:
+        number = int(match[1])
+        return self._texts[number - 1] if 0 < number <= len(self._texts) else match[0]
+
+    @staticmethod
+    def token_before(text: str) -> int:
+        """Length of the mark that `text` ends with; 0 when it does not. It is deleted as one."""
+        start = text.rfind("[Pasted text #")
+        return len(text) - start if start >= 0 and _TOKEN.fullmatch(text, start) else 0
+
+
+class ProjectHistory(History):
+    """What was sent in this project: a JSON string a line, appended whole, so that two terminals do not mix lines."""
+
+    def __init__(self, path: str) -> None:
+        """`path` is created, mode 0600, at the first line that is kept; '' keeps nothing."""
+        super().__init__()
+        self._path = path
+
+    def load_history_strings(self) -> Iterable[str]:
+        """The newest first."""
+        lines = _end_of(self._path).split(b"\n") if self._path else []
+        return [text for row in reversed(lines) if (text := _decoded(row))]
+
+    def store_string(self, string: str) -> None:
+        """Keep one; a disk that refuses is no reason not to send it."""
+        if not self._path:
+            return
+        try:
+            file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        except OSError:
+            return
+        try:
+            os.write(file, msgspec.json.encode(string.encode("utf-8", "replace").decode()) + b"\n")
+        except OSError:
+            pass
+        finally:
+            os.close(file)
+
+
+def _end_of(path: str) -> bytes:
+    try:
+        with Path(path).open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(size - HISTORY_BYTES_MAX, 0))
+            return file.read()
+    except OSError:
+        return b""
+
+
+def _decoded(row: bytes) -> str:
+    try:
+        return msgspec.json.decode(row, type=str) if row else ""
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return ""
+
+
+class InputCompleter(Completer):
+    """`/command` at the beginning, `@file` anywhere."""
+
+    def __init__(self, complete_files: CompleteFiles | None) -> None:
+        self._complete_files = complete_files
+
+    def get_completions(self, document: Document, complete_event: CompleteEvent | None) -> Iterable[Completion]:  # noqa: ARG002
+        """Commands only; files need to be waited for."""
+        typed = document.text_before_cursor
+        if not typed.startswith("/") or " " in typed or "\n" in typed:
+            return []
+        found = [command for command in COMMANDS if command.name.startswith(typed[1:])]
+        return [
+            Completion(f"/{c.name}", start_position=-len(typed), display=f"/{c.name} {c.argument}", display_meta=c.told)
+            for c in found
+        ]
+
+    async def get_completions_async(
+        self, document: Document, complete_event: CompleteEvent
+    ) -> AsyncGenerator[Completion, None]:
+        """Both."""
+        for completion in self.get_completions(document, complete_event):
+            yield completion
+        prefix = at_prefix(document.text_before_cursor)
+        if prefix is None or self._complete_files is None:
+            return
+        for path in list(await self._complete_files(prefix))[:COMPLETIONS_MAX]:
+            written = f'"{path}"' if " " in path else path
+            yield Completion(f"@{written} ", start_position=-len(prefix) - 1, display=escape_line(path))
+
+
+def at_prefix(text: str) -> str | None:
+    """What was typed after the `@` that the cursor stands in; None when it stands in none."""
+    found = _AT.search(text)
+    return found[1] if found else None

@@ -1,0 +1,194 @@
+"""What each key does, at the input and at a question or list."""
+
+from collections.abc import Callable
+
+from prompt_toolkit.filters import Condition
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.keys import Keys
+
+from longrein.agent import GoOn, SetMode
+from longrein.frontends.terminal.commands import next_mode, parse
+from longrein.frontends.terminal.facts import Outcome
+from longrein.frontends.terminal.input import Pastes
+from longrein.frontends.terminal.obey import obey
+from longrein.frontends.terminal.talk import AGAIN_S, Talk
+
+Act = Callable[[Talk], None]
+Add = Callable[..., None]
+
+
+def bind_keys(talk: Talk) -> KeyBindings:
+    """Keys that count everywhere, and those of the input."""
+    keys = KeyBindings()
+    buffer = talk.buffer
+    completing = Condition(lambda: bool(buffer.complete_state and buffer.complete_state.current_completion))
+    waiting = Condition(lambda: not buffer.text and any(talk.session.pending))
+    add = _adder(keys, talk)
+    add(stop, "c-c")
+    add(stop, "<sigint>")
+    add(_escape, "escape")
+    add(_end, "c-d")
+    add(_close_menu, "enter", when=completing)
+    add(enter, "enter", when=~completing)
+    add(steer, "c-s")
+    add(_new_line, "escape", "enter")
+    add(_new_line, "c-j")
+    add(_next_mode, "s-tab")
+    add(_complete, "tab")
+    add(_backspace, "backspace")
+    add(_take_back, "up", when=waiting)
+    keys.add("c-z")(lambda event: event.app.suspend_to_background())
+    keys.add("c-l")(lambda event: event.app.renderer.clear())
+    keys.add(Keys.BracketedPaste)(lambda event: buffer.insert_text(talk.pastes.fold(event.data)))
+    return keys
+
+
+def bind_panel_keys(talk: Talk) -> KeyBindings:
+    """Keys of a question or a list; they count only while it has the keys."""
+    keys = KeyBindings()
+    choosing = Condition(lambda: talk.chooser is not None)
+    add = _adder(keys, talk)
+    for key in "ysanfYSANF":
+        keys.add(key, filter=~choosing)(lambda event: talk.answer(event.data.lower()))
+    add(Talk.print_question, "e", when=~choosing)
+    add(_choose, "enter", when=choosing)
+    for key, rows, pages in (("up", -1, 0), ("down", 1, 0), ("pageup", 0, -1), ("pagedown", 0, 1), (" ", 0, 1)):
+        keys.add(key)(_mover(talk, rows, pages))
+    return keys
+
+
+def _adder(keys: KeyBindings, talk: Talk) -> Add:
+    def add(act: Act, *names: str, when: Condition | bool = True) -> None:
+        keys.add(*names, filter=when)(lambda event: act(talk))  # noqa: ARG005 - what a key does depends on the talk
+
+    return add
+
+
+# --- stopping ----------------------------------------------------------------------------------------------------
+
+
+def stop(talk: Talk) -> None:
+    """Ctrl-C: what is going on is stopped; with nothing left to stop, the second one leaves."""
+    now = talk.mono_s()
+    again = now - talk.stop_asked_s < AGAIN_S
+    talk.stop_asked_s = now
+    if again and talk.chooser is None and talk.feedback is None and not talk.buffer.text:
+        talk.leave(Outcome("exit"))
+        return
+    if not _back(talk):
+        talk.buffer.reset()
+    talk.flash = "Ctrl-C again leaves; the session is kept"
+    talk.kick()
+
+
+def _back(talk: Talk) -> bool:
+    """Leave what is open, or interrupt; False when there was nothing to do."""
+    if talk.chooser is not None:
+        talk.close_chooser(chosen=False)
+    elif talk.feedback is not None:
+        talk.leave_feedback()
+    elif talk.session.busy:
+        talk.session.interrupt()
+    else:
+        return False
+    return True
+
+
+def _escape(talk: Talk) -> None:
+    if talk.buffer.complete_state:
+        talk.buffer.cancel_completion()
+    else:
+        _back(talk)
+
+
+def _end(talk: Talk) -> None:
+    if talk.buffer.text:
+        talk.buffer.delete()
+    else:
+        talk.leave(Outcome("exit"))
+
+
+# --- sending -----------------------------------------------------------------------------------------------------
+
+
+def enter(talk: Talk, *, into_turn: bool = False) -> None:
+    """What was typed is sent, obeyed, or the answer to why not."""
+    buffer = talk.buffer
+    text = buffer.text
+    if talk.feedback is not None:
+        talk.say_why_not(talk.pastes.expand(text).strip())
+    elif text.endswith("\\") and not into_turn:
+        buffer.delete_before_cursor()
+        buffer.insert_text("\n")
+    elif text.strip():
+        buffer.reset()
+        _send(talk, text.strip("\n").rstrip(), into_turn=into_turn)
+    elif talk.session.state.turn_open and not talk.session.busy:
+        talk.tell(GoOn())
+
+
+def _send(talk: Talk, text: str, *, into_turn: bool) -> None:
+    typed = parse(text)
+    if typed is None:
+        talk.say(text, steer=into_turn)
+    else:
+        talk.buffer.history.append_string(text)
+        obey(talk, typed)
+
+
+def steer(talk: Talk) -> None:
+    """What was typed goes with the next request of the turn that goes on."""
+    enter(talk, into_turn=True)
+
+
+def _take_back(talk: Talk) -> None:
+    talk.buffer.insert_text(talk.pastes.fold(talk.session.unqueue()))
+    talk.kick()
+
+
+# --- editing -----------------------------------------------------------------------------------------------------
+
+
+def _new_line(talk: Talk) -> None:
+    talk.buffer.insert_text("\n")
+
+
+def _next_mode(talk: Talk) -> None:
+    if talk.buffer.complete_state:
+        talk.buffer.complete_previous()
+    else:
+        talk.tell(SetMode(next_mode(talk.session.state.mode)))
+
+
+def _complete(talk: Talk) -> None:
+    if talk.buffer.complete_state:
+        talk.buffer.complete_next()
+    else:
+        talk.buffer.start_completion(select_first=True)
+
+
+def _close_menu(talk: Talk) -> None:
+    talk.buffer.complete_state = None
+
+
+def _backspace(talk: Talk) -> None:
+    talk.buffer.delete_before_cursor(Pastes.token_before(talk.buffer.document.text_before_cursor) or 1)
+    if talk.buffer.text.startswith("/") or "@" in talk.buffer.text:
+        talk.buffer.start_completion()
+
+
+# --- the panel ---------------------------------------------------------------------------------------------------
+
+
+def _choose(talk: Talk) -> None:
+    talk.close_chooser(chosen=True)
+
+
+def _mover(talk: Talk, rows: int, pages: int) -> Callable[[KeyPressEvent], None]:
+    def move(_: KeyPressEvent) -> None:
+        if talk.chooser is not None:
+            talk.chooser.move(rows + 10 * pages)
+        elif talk.approval is not None:
+            talk.approval.scroll(rows + talk.approval.page * pages)
+
+    return move

@@ -1,0 +1,126 @@
+"""What the commands do."""
+
+from longrein.agent import Compact, Rewind, SetMode, SetModel
+from longrein.frontends.terminal import commands
+from longrein.frontends.terminal.chooser import Row
+from longrein.frontends.terminal.commands import Typed
+from longrein.frontends.terminal.facts import Outcome
+from longrein.frontends.terminal.lines import Line, line
+from longrein.frontends.terminal.scene import EMPTY
+from longrein.frontends.terminal.talk import Talk
+
+EVERY_MODE = (*commands.MODES, "bypassPermissions")
+
+
+def obey(talk: Talk, typed: Typed) -> None:
+    """Carry out one command."""
+    command = typed.command
+    if command is None:
+        talk.notice(commands.unknown(typed.name))
+    elif command.idle_only and talk.session.busy:
+        talk.notice(f"/{command.name} waits until the turn is over; Esc interrupts it")
+    else:
+        _DEEDS[command.name](talk, typed.argument)
+
+
+def _show(talk: Talk, title: str, rows: list[Line]) -> None:
+    talk.put([EMPTY, line(("bold", title)), *rows])
+
+
+def _help(talk: Talk, _: str) -> None:
+    _show(talk, "commands and keys", commands.help_lines())
+
+
+def _model(talk: Talk, argument: str) -> None:
+    if argument:
+        talk.tell(SetModel(argument))
+        return
+    names = talk.facts.models()
+    if names:
+        talk.choose("which model?", [Row(name, name) for name in names], lambda name: talk.tell(SetModel(name)))
+    else:
+        talk.notice("say which: /model PROVIDER/MODEL")
+
+
+def _mode(talk: Talk, argument: str) -> None:
+    if argument and argument not in EVERY_MODE:
+        talk.notice(f"there is no mode {argument}; it is one of {', '.join(EVERY_MODE)}")
+    elif argument:
+        talk.tell(SetMode(argument))
+    else:
+        talk.choose("which mode?", [Row(mode, mode) for mode in EVERY_MODE], lambda mode: talk.tell(SetMode(mode)))
+
+
+def _clear(talk: Talk, _: str) -> None:
+    talk.leave(Outcome("new"))
+
+
+def _resume(talk: Talk, argument: str) -> None:
+    if argument:
+        talk.leave(Outcome("switch", argument))
+    else:
+        talk.spawn(_list_sessions(talk))
+
+
+async def _list_sessions(talk: Talk) -> None:
+    rows = await talk.facts.sessions() if talk.facts.sessions is not None else ()
+    others = [Row(row.id, row.title or "(nothing said yet)", row.when) for row in rows if row.id != talk.session.id]
+    if others:
+        talk.choose("which session?", others, lambda chosen: talk.leave(Outcome("switch", chosen)))
+    else:
+        talk.notice("there is no other session of this folder")
+
+
+def _rewind(talk: Talk, _: str) -> None:
+    prompts = talk.scene.prompts
+    if not prompts:
+        talk.notice("nothing was said yet, so there is nothing to go back to")
+        return
+    rows = [Row(str(prompt.seq), prompt.text.split("\n")[0][:300]) for prompt in reversed(prompts)]
+    talk.choose("go back to before which of your words?", rows, lambda seq: _ask_files(talk, int(seq)))
+
+
+def _ask_files(talk: Talk, seq: int) -> None:
+    rows = [
+        Row("", "the conversation only", "files stay as they are"),
+        Row("files", "the conversation and the files", "where they are still as longrein wrote them"),
+    ]
+    talk.choose("what goes back?", rows, lambda what: _go_back(talk, seq, files=bool(what)))
+
+
+def _go_back(talk: Talk, seq: int, *, files: bool) -> None:
+    said = next((prompt.text for prompt in talk.scene.prompts if prompt.seq == seq), "")
+    talk.tell(Rewind(seq - 1, files))
+    if not talk.buffer.text:
+        talk.buffer.insert_text(talk.pastes.fold(said))
+
+
+def _compact(talk: Talk, argument: str) -> None:
+    talk.tell(Compact(argument))
+
+
+def _context(talk: Talk, _: str) -> None:
+    report = list(talk.facts.context_report()) or [("conversation", talk.session.state.view_tokens)]
+    _show(talk, "what fills the context", commands.context_lines(report, talk.facts.window_tokens()))
+
+
+def _cost(talk: Talk, _: str) -> None:
+    _show(talk, "what this session used", commands.cost_lines(talk.session.state))
+
+
+def _exit(talk: Talk, _: str) -> None:
+    talk.leave(Outcome("exit"))
+
+
+_DEEDS = {
+    "help": _help,
+    "model": _model,
+    "mode": _mode,
+    "clear": _clear,
+    "resume": _resume,
+    "rewind": _rewind,
+    "compact": _compact,
+    "context": _context,
+    "cost": _cost,
+    "exit": _exit,
+}

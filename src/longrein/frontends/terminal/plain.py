@@ -1,0 +1,242 @@
+"""Without a screen: lines in, lines out, nothing redrawn. For pipes, dumb terminals and screen readers."""
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Callable, Sequence
+
+from longrein.agent import Answer, Compact, Pausing, Rewind, Said, SessionPort, SetMode, SetModel, Word
+from longrein.events import Entry, LongreinError, Text
+from longrein.frontends.stdin import read_lines
+from longrein.frontends.terminal import commands, drawing
+from longrein.frontends.terminal.approvals import answer, choices, content_lines
+from longrein.frontends.terminal.blocks import Block
+from longrein.frontends.terminal.facts import Outcome, TerminalFacts
+from longrein.frontends.terminal.lines import Line, line, plain
+from longrein.frontends.terminal.safe import escape
+from longrein.frontends.terminal.scene import Piece, Scene
+
+NOBODY = "stdin has ended, so nobody can approve this"
+"""What the model is told with a denial after the end of stdin."""
+
+_ASCII = str.maketrans(
+    {"●": "*", "○": "o", "›": ">", "…": "...", "·": "-", "─": "-", "│": "|", "█": "#", "⋮": ":", "↑": "^", "↓": "v"}
+)
+
+
+class PlainOut:
+    """Where lines go: `fd`, in an encoding that may know ASCII only. Deaf once nobody reads."""
+
+    def __init__(self, fd: int, encoding: str) -> None:
+        self._fd, self._encoding = fd, encoding
+        self._wide = encoding.lower().replace("-", "") == "utf8"
+        self.deaf = False
+
+    def put(self, text: str) -> None:
+        """Write `text`, which was escaped; what the encoding does not know becomes ASCII or `\\uXXXX`."""
+        known = text if self._wide else text.translate(_ASCII)
+        data = known.encode(self._encoding, "backslashreplace")
+        try:
+            while data and not self.deaf:
+                data = data[os.write(self._fd, data) :]
+        except OSError:
+            self.deaf = True
+
+
+async def run_plain(
+    session: SessionPort, *, facts: TerminalFacts, prompt: str, mono_s: Callable[[], float], fd: int = 0
+) -> Outcome:
+    """Talk by lines from `fd` until they end and nothing is left to do, or somebody leaves."""
+    out = PlainOut(1, sys.stdout.encoding or "ascii")
+    talk = _PlainTalk(session, facts, out, mono_s, asks=os.isatty(fd))
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        loop.add_signal_handler(number, talk.signalled, int(number))
+    tasks = [loop.create_task(act) for act in (talk.listen(), talk.drive(prompt), talk.read(fd), talk.left.wait())]
+    try:
+        await asyncio.wait(tasks[:2] + tasks[3:], return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            loop.remove_signal_handler(number)
+        for task in tasks:
+            task.cancel()
+        ended = await asyncio.gather(*tasks, return_exceptions=True)
+    for error in ended:
+        if isinstance(error, BaseException) and not isinstance(error, asyncio.CancelledError):
+            raise error
+    return talk.outcome
+
+
+class _PlainTalk:
+    def __init__(
+        self, session: SessionPort, facts: TerminalFacts, out: PlainOut, mono_s: Callable[[], float], *, asks: bool
+    ) -> None:
+        self.session, self.facts, self.out, self.mono_s = session, facts, out, mono_s
+        self.scene = Scene(facts.file_text)
+        self.asks = asks
+        """Whether a person types, so that a mark invites them."""
+        self.ended = False
+        """Whether stdin has ended."""
+        self.left = asyncio.Event()
+        self.outcome = Outcome("exit")
+        self._asked = ""
+        """The call that was last asked about."""
+
+    def show(self, pieces: Sequence[Piece]) -> None:
+        for piece in pieces:
+            text = escape(piece.text) if isinstance(piece, Block) else plain(piece).rstrip()
+            self.out.put(text + "\n")
+        if self.out.deaf:
+            self.leave(Outcome("exit", code=1))
+
+    def leave(self, outcome: Outcome) -> None:
+        if not self.left.is_set():
+            self.outcome = outcome
+            self.left.set()
+
+    def signalled(self, number: int) -> None:
+        if number == signal.SIGINT and self.session.busy:
+            self.session.interrupt()
+        else:
+            self.leave(Outcome("exit", code=128 + number))
+
+    # --- hearing ---------------------------------------------------------------------------------------------
+
+    async def listen(self) -> None:
+        """Print what is heard from now on; what was before is only counted."""
+        head = f"longrein {self.facts.version}, {self.facts.model}, {self.facts.cwd}; /help lists commands"
+        self.show([line(escape(head)), *(drawing.notice_line(text) for text in self.facts.notices)])
+        start = self.session.state.seq
+        self.scene.live = start == 0
+        if self.scene.live:
+            self._invite()
+        async for heard in self.session.follow(0):
+            pieces = self.scene.hear(heard, self.mono_s())
+            if self.scene.live:
+                self.show(pieces)
+                if isinstance(heard, Pausing):
+                    self.show([line(f"retrying in {heard.delay_s:.0f} s: {escape(heard.message or heard.kind)}")])
+                await self._ask()
+                if isinstance(heard, Entry):
+                    self._invite_when_idle()
+            elif isinstance(heard, Entry) and heard.seq >= start:
+                self.scene.live = True
+                self._opened()
+                await self._ask()
+
+    def _opened(self) -> None:
+        if self.session.state.turn_open:
+            self.show([line("the last turn was cut off; say something to go on with it")])
+        self._invite()
+
+    def _invite_when_idle(self) -> None:
+        if not self.scene.busy and not self.session.busy and not self.session.pending:
+            self._invite()
+            if self.ended:
+                self.leave(Outcome("exit"))
+
+    def _invite(self) -> None:
+        if self.asks and not self.scene.busy:
+            self.out.put("\n> ")
+
+    async def _ask(self) -> None:
+        question = next(iter(self.scene.questions.values()), None)
+        if question is None or question.call == self._asked:
+            return
+        self._asked = question.call
+        row = self.scene.calls.get(question.call)
+        content = content_lines(question, row.arguments if row else None, self.facts.file_text)
+        self.show([(), line(f"? {question.name}: {escape(question.reason)}"), *((("", "| "), *of) for of in content)])
+        self.show([line(f"  {choice.key}  {choice.label}") for choice in choices(question)])
+        if self.ended:
+            await self.session.tell(Answer(question.call, "deny", message=NOBODY))
+        elif self.asks:
+            self.out.put("answer> ")
+
+    # --- saying ----------------------------------------------------------------------------------------------
+
+    async def drive(self, prompt: str) -> None:
+        """Say the first words and run the session."""
+        if prompt:
+            await self._say(prompt)
+        await self.session.run(once=False)
+
+    async def read(self, fd: int) -> None:
+        """Take lines until they end; then wait until all is done."""
+        async for raw in read_lines(fd):
+            text = raw.decode("utf-8", "replace").replace("\0", "\ufffd").strip()
+            try:
+                await self._line(text)
+            except LongreinError as error:
+                self.show([drawing.notice_line(str(error))])
+        self.ended = True
+        for call in list(self.scene.questions):
+            await self.session.tell(Answer(call, "deny", message=NOBODY))
+        if not self.session.busy and not self.session.pending:
+            self.leave(Outcome("exit"))
+
+    async def _line(self, text: str) -> None:
+        question = next(iter(self.scene.questions.values()), None)
+        typed = commands.parse(text)
+        if question is not None:
+            word = answer(question, text.lower()) if text.lower() != "f" else None
+            self.scene.questions.pop(question.call, None)
+            await self.session.tell(word or Answer(question.call, "deny", message=text))
+        elif typed is None:
+            await self._say(text)
+        elif typed.command is None:
+            self.show([drawing.notice_line(commands.unknown(typed.name))])
+        else:
+            await self._obey(typed.command.name, typed.argument)
+            self._invite()
+
+    async def _say(self, text: str) -> None:
+        await self.session.tell(Said((Text(text),), "queued" if self.session.busy else "prompt"))
+
+    async def _obey(self, name: str, argument: str) -> None:
+        if (word := _word(name, argument)) is not None:
+            await self.session.tell(word)
+        elif name == "exit":
+            self.leave(Outcome("exit"))
+        elif name == "clear":
+            self.leave(Outcome("new"))
+        elif name == "resume" and argument:
+            self.leave(Outcome("switch", argument))
+        else:
+            self.show(await self._told(name))
+
+    async def _told(self, name: str) -> list[Line]:
+        match name:
+            case "help":
+                return commands.help_lines()
+            case "cost":
+                return commands.cost_lines(self.session.state)
+            case "context":
+                report = list(self.facts.context_report()) or [("conversation", self.session.state.view_tokens)]
+                return commands.context_lines(report, self.facts.window_tokens())
+            case "resume":
+                rows = await self.facts.sessions() if self.facts.sessions is not None else ()
+                return [line(escape(f"/resume {row.id}  {row.title}  {row.when}")) for row in rows]
+            case "rewind":
+                said = self.scene.prompts
+                return [line(escape(f"/rewind {prompt.seq}  {prompt.text.splitlines()[0][:200]}")) for prompt in said]
+            case "model":
+                return [line(escape(f"/model {model}")) for model in self.facts.models()]
+            case _:
+                return [line(f"/mode is one of {', '.join(commands.MODES)}, bypassPermissions")]
+
+
+def _word(name: str, argument: str) -> Word | None:
+    """The word that a command with an argument is."""
+    match name:
+        case "compact":
+            return Compact(argument)
+        case "model" if argument:
+            return SetModel(argument)
+        case "mode" if argument in (*commands.MODES, "bypassPermissions"):
+            return SetMode(argument)
+        case "rewind" if argument.isdecimal():
+            return Rewind(int(argument) - 1)
+        case _:
+            return None

@@ -1,0 +1,158 @@
+"""The interactive terminal: what is heard is drawn, what is typed is told, until somebody leaves."""
+
+import asyncio
+import os
+import signal
+import sys
+import termios
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from prompt_toolkit.data_structures import Size
+from prompt_toolkit.output.vt100 import Vt100_Output
+
+from longrein.agent import SessionPort
+from longrein.events import Entry
+from longrein.frontends.terminal.facts import CompleteFiles, Outcome, TerminalFacts
+from longrein.frontends.terminal.keys import bind_keys, bind_panel_keys
+from longrein.frontends.terminal.plain import run_plain
+from longrein.frontends.terminal.scene import Piece
+from longrein.frontends.terminal.screen import Screen
+from longrein.frontends.terminal.talk import Talk
+
+REPLAYED_PROMPTS = 3
+"""Of an old session so many of the user's words, and what followed, are shown again."""
+
+
+async def run_terminal(
+    session: SessionPort,
+    *,
+    facts: TerminalFacts,
+    complete_files: CompleteFiles | None = None,
+    history: str = "",
+    plain: bool = False,
+    prompt: str = "",
+    mono_s: Callable[[], float] = time.monotonic,
+) -> Outcome:
+    """Talk with the user until they leave. The session must be open and not running; it is closed here.
+
+    `history` is the file that keeps what was sent in this project; `prompt` is said at once. With `plain`, or when
+    stdin or stdout is no terminal, or its encoding is not UTF-8, nothing is ever redrawn. The terminal's settings are
+    put back however it ends; SIGTERM and SIGHUP give 128 + their number. Raises our own errors (`StoreFull` …) after
+    that. Needs the main thread.
+    """
+    with _settings_kept():
+        try:
+            if plain or not _can_redraw():
+                return await run_plain(session, facts=facts, prompt=prompt, mono_s=mono_s)
+            return await _run_screen(_open_screen(session, facts, complete_files, history, mono_s), prompt)
+        finally:
+            await session.close()
+
+
+def _can_redraw() -> bool:
+    encoding = (sys.stdout.encoding or "").lower().replace("-", "")
+    return sys.stdin.isatty() and sys.stdout.isatty() and encoding == "utf8"
+
+
+def _open_screen(
+    session: SessionPort,
+    facts: TerminalFacts,
+    complete_files: CompleteFiles | None,
+    history: str,
+    mono_s: Callable[[], float],
+) -> Talk:
+    talk = Talk(session, facts, complete_files, history, mono_s)
+    output = Vt100_Output(sys.stdout, _size, enable_cpr=False)
+    screen = Screen(talk, bind_keys(talk), bind_panel_keys(talk), output, colour=facts.colour)
+    screen.app.key_processor.before_key_press += lambda _: talk.key_pressed()
+    talk.attach(screen)
+    return talk
+
+
+def _size() -> Size:
+    try:
+        columns, rows = os.get_terminal_size(sys.stdout.fileno())
+    except (OSError, ValueError):
+        columns = rows = 0
+    return Size(rows=rows or 24, columns=columns or 80)
+
+
+async def _run_screen(talk: Talk, prompt: str) -> Outcome:
+    loop = asyncio.get_running_loop()
+    with _signals(loop, lambda number: talk.leave(Outcome("exit", code=128 + number))):
+        tasks = [
+            loop.create_task(talk.screen.app.run_async(set_exception_handler=False, pre_run=talk.ready.set)),
+            loop.create_task(_listen(talk)),
+            loop.create_task(_drive(talk, prompt)),
+            loop.create_task(talk.pulse()),
+        ]
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            talk.leave(Outcome("exit"))
+            await asyncio.wait(tasks[:1], timeout=2)
+            for task in tasks[1:]:
+                task.cancel()
+            ended = await asyncio.gather(*tasks, return_exceptions=True)
+    for error in ended:
+        if isinstance(error, BaseException) and not isinstance(error, asyncio.CancelledError):
+            raise error
+    talk.say_goodbye()
+    return talk.outcome or Outcome("exit")
+
+
+async def _drive(talk: Talk, prompt: str) -> None:
+    await talk.ready.wait()
+    if prompt:
+        talk.say(prompt)
+    await talk.session.run(once=False)
+
+
+async def _listen(talk: Talk) -> None:
+    """Draw what is heard; of what was said before the terminal was opened only the end."""
+    await talk.ready.wait()
+    talk.greet()
+    start = talk.session.state.seq
+    old: deque[list[Piece]] = deque([[]], maxlen=REPLAYED_PROMPTS)
+    talk.scene.live = start == 0
+    async for heard in talk.session.follow(0):
+        pieces = talk.scene.hear(heard, talk.mono_s())
+        if talk.scene.live:
+            talk.put(pieces)
+            continue
+        if pieces and isinstance(heard, Entry) and talk.scene.prompts and talk.scene.prompts[-1].seq == heard.seq:
+            old.append([])
+        old[-1].extend(pieces)
+        if isinstance(heard, Entry) and heard.seq >= start:
+            talk.scene.live = True
+            talk.reopened([piece for group in old for piece in group])
+
+
+@contextmanager
+def _settings_kept() -> Iterator[None]:
+    """Put the terminal's settings back as they were, whatever happens."""
+    kept: list[Any] | None = None
+    with suppress(termios.error, OSError, ValueError):  # no terminal
+        kept = termios.tcgetattr(sys.stdin.fileno())
+    try:
+        yield
+    finally:
+        if kept is not None:
+            with suppress(termios.error, OSError):  # the terminal is gone
+                termios.tcsetattr(sys.stdin.fileno(), termios.TCSADRAIN, kept)
+
+
+@contextmanager
+def _signals(loop: asyncio.AbstractEventLoop, stop: Callable[[int], None]) -> Iterator[None]:
+    numbers = (signal.SIGTERM, signal.SIGHUP)
+    for number in numbers:
+        loop.add_signal_handler(number, stop, int(number))
+    try:
+        yield
+    finally:
+        for number in numbers:
+            loop.remove_signal_handler(number)

@@ -1,0 +1,309 @@
+"""What is going on, folded from what is heard: finished pieces come out once, the rest can be drawn at any time.
+
+Knows no terminal. Both the screen and the plain loop stand on it.
+"""
+
+from collections.abc import Sequence
+from typing import Literal
+
+import msgspec
+
+from longrein.agent import Heard, Noticed, Output, Pausing, Streaming
+from longrein.events import (
+    Asked,
+    AskFailed,
+    ChildEnded,
+    Cleared,
+    Entry,
+    Interrupted,
+    ModeSet,
+    PermissionAnswered,
+    PermissionAsked,
+    PrefixSet,
+    Replied,
+    Rewound,
+    Summarized,
+    TaskEnded,
+    TaskStarted,
+    Text,
+    TodoSet,
+    ToolCall,
+    ToolEnded,
+    ToolStarted,
+    TurnEnded,
+    UserSpoke,
+    text_of,
+)
+from longrein.frontends.terminal import drawing
+from longrein.frontends.terminal.blocks import Block, Splitter
+from longrein.frontends.terminal.diff import FileText, change_lines
+from longrein.frontends.terminal.lines import Line, line
+from longrein.frontends.terminal.safe import escape, escape_line
+from longrein.models import CallDelta, TextDelta, ThinkingDelta
+
+Phase = Literal["idle", "thinking", "writing", "calling", "running", "waiting", "retrying", "compacting"]
+Piece = Line | Block
+Group = Literal["", "user", "text", "call", "note"]
+
+EMPTY: Line = ()
+OUTPUT_BYTES_MAX = 4_000
+"""How much of a running call's output is looked at for its last line."""
+
+
+class CallRow(msgspec.Struct):
+    """A call that is not over."""
+
+    name: str
+    argument: str
+    arguments: dict[str, object] | None
+    change: list[Line]
+    status: str = "waiting"
+    since_s: float = 0.0
+    output: bytes = b""
+
+
+class Prompt(msgspec.Struct, frozen=True):
+    """What the user said, to go back to."""
+
+    seq: int
+    text: str
+
+
+class Scene:
+    """One session as it is watched. `now_s` is monotonic."""
+
+    def __init__(self, file_text: FileText | None = None) -> None:
+        self._file_text = file_text
+        self._splitter: Splitter | None = None
+        self._streamed: list[str] = []
+        self._purposes: dict[int, str] = {}
+        self._early: list[Streaming] = []
+        """Deltas of a request whose `Asked` has not been heard yet."""
+        self._group: Group = ""
+        self._thought: list[str] = []
+        self.phase: Phase = "idle"
+        self.since_s = 0.0
+        """When the phase began."""
+        self.turn_since_s = 0.0
+        self.writing_call = ""
+        """Name of the call that is being written."""
+        self.calls: dict[str, CallRow] = {}
+        self.questions: dict[str, PermissionAsked] = {}
+        """Calls that wait for the user's word, in order."""
+        self.pausing: Pausing | None = None
+        self.prompts: list[Prompt] = []
+        self.live = False
+        """Whether what is heard happens now (False while an old log is read)."""
+
+    @property
+    def busy(self) -> bool:
+        """Whether something is going on."""
+        return self.phase != "idle"
+
+    def thinking_line(self) -> str:
+        """The last line of the reasoning, while it comes."""
+        text = "".join(self._thought[-200:]).rstrip()
+        return escape_line(text.rpartition("\n")[2])
+
+    def tail(self, lines: int) -> str:
+        """The unfinished block, escaped."""
+        return escape(self._splitter.tail(lines)) if self._splitter else ""
+
+    def hear(self, heard: Heard, now_s: float) -> list[Piece]:
+        """What is finished by it, to be shown once."""
+        match heard:
+            case Entry():
+                return self._entry(heard, now_s)
+            case Streaming():
+                return self._stream(heard, now_s)
+            case Output(call=call, data=data):
+                if row := self.calls.get(call):
+                    row.output = (row.output + data)[-OUTPUT_BYTES_MAX:]
+                return []
+            case Pausing():
+                self.pausing = heard
+                self._enter("retrying", now_s)
+                return []
+            case Noticed(text=text):
+                return self._put("note", [drawing.notice_line(text)])
+
+    def _enter(self, phase: Phase, now_s: float) -> None:
+        if phase != self.phase:
+            if self.phase == "idle":
+                self.turn_since_s = now_s
+            self.phase, self.since_s = phase, now_s
+
+    def _put(self, group: Group, rows: Sequence[Piece]) -> list[Piece]:
+        """`rows` with an empty line above them where something else begins."""
+        if not rows:
+            return []
+        gap = group != self._group or group in ("user",)
+        self._group = group
+        return [EMPTY, *rows] if gap else list(rows)
+
+    # --- entries ---------------------------------------------------------------------------------------------
+
+    def _entry(self, entry: Entry, now_s: float) -> list[Piece]:
+        match entry.event:
+            case UserSpoke() as spoke:
+                if spoke.origin != "steer":
+                    self.prompts.append(Prompt(entry.seq, text_of(spoke.parts)))
+                self._enter("thinking", now_s)
+                return self._put("user", drawing.user_lines(spoke))
+            case Asked() | Replied() | AskFailed():
+                return self._request(entry, now_s)
+            case PermissionAsked() | PermissionAnswered() | ToolStarted() | ToolEnded():
+                return self._call(entry, now_s)
+            case TurnEnded() as ended:
+                return [*self._rest(), *self._put("note", self._end_turn(ended, now_s))]
+            case Interrupted():
+                return self._rest()
+            case Rewound() as rewound:
+                self.prompts = [prompt for prompt in self.prompts if prompt.seq <= rewound.to]
+                return self._put("note", drawing.rewound_lines(rewound))
+            case _:
+                return self._put("note", _other(entry))
+
+    def _end_turn(self, ended: TurnEnded, now_s: float) -> list[Line]:
+        self.calls.clear()
+        self.questions.clear()
+        self.pausing = None
+        self._enter("idle", now_s)
+        return drawing.ended_turn(ended)
+
+    def _request(self, entry: Entry, now_s: float) -> list[Piece]:
+        match entry.event:
+            case Asked(purpose=purpose):
+                self._purposes = {entry.seq: purpose}
+                self.pausing = None
+                self._enter("thinking" if purpose == "turn" else "compacting", now_s)
+                early, self._early = self._early, []
+                return [piece for streaming in early for piece in self._stream(streaming, now_s)]
+            case Replied() as reply:
+                return self._replied(reply, now_s)
+            case AskFailed() as failed:
+                shown = bool(self._streamed)
+                rest = self._rest()
+                self._enter("thinking" if self._purposes.get(failed.asked) == "turn" else self.phase, now_s)
+                return [*rest, *self._put("note", drawing.failed_request(failed, shown=shown))]
+            case _:
+                return []
+
+    def _replied(self, reply: Replied, now_s: float) -> list[Piece]:
+        if self._purposes.get(reply.asked, "turn") == "summary":
+            self._rest()
+            return []
+        text = "".join(part.text for part in reply.parts if isinstance(part, Text))
+        streamed = "".join(self._streamed)
+        missing = text[len(streamed) :] if text.startswith(streamed) else ""
+        rows = [*self._text(missing), *self._rest()]
+        if reply.stop == "interrupted":
+            return rows
+        for part in reply.parts:
+            if isinstance(part, ToolCall):
+                change = change_lines(part.name, part.arguments, self._file_text if self.live else None)
+                self.calls[part.id] = CallRow(part.name, drawing.key_argument(part.arguments), part.arguments, change)
+        if self.calls:
+            self._enter("running", now_s)
+        if reply.stop in ("length", "refusal"):
+            why = "cut by the output limit" if reply.stop == "length" else "refused by the model"
+            rows += self._put("note", [line(("warn", f"the reply was {why}"))])
+        return rows
+
+    # --- calls -----------------------------------------------------------------------------------------------
+
+    def _call(self, entry: Entry, now_s: float) -> list[Piece]:
+        match entry.event:
+            case PermissionAsked() as question:
+                self.questions[question.call] = question
+                self._set(question.call, "asking", now_s)
+                self._enter("waiting", now_s)
+                return []
+            case PermissionAnswered() as answer:
+                self.questions.pop(answer.call, None)
+                self._set(answer.call, "waiting", now_s)
+                self._enter("waiting" if self.questions else "running", now_s)
+                row = self.calls.get(answer.call)
+                return self._put("call", drawing.answered_lines(answer, row.name if row else ""))
+            case ToolStarted(call=call, arguments=arguments):
+                self._set(call, "running", now_s)
+                if arguments is not None and (row := self.calls.get(call)):
+                    row.argument = drawing.key_argument(arguments)
+                return []
+            case ToolEnded() as end:
+                return self._ended(end, now_s)
+            case _:
+                return []
+
+    def _ended(self, end: ToolEnded, now_s: float) -> list[Piece]:
+        self.questions.pop(end.call, None)
+        row = self.calls.pop(end.call, None)
+        if not self.calls:
+            self._enter("thinking", now_s)
+        rows = drawing.ended_lines(end, row.arguments if row else None, row.change if row else ())
+        return self._put("call", rows)
+
+    def _set(self, call: str, status: str, now_s: float) -> None:
+        if row := self.calls.get(call):
+            row.status, row.since_s = status, now_s
+
+    # --- the reply as it comes -------------------------------------------------------------------------------
+
+    def _stream(self, streaming: Streaming, now_s: float) -> list[Piece]:
+        purpose = self._purposes.get(streaming.asked)
+        if purpose is None:
+            self._early.append(streaming)
+            return []
+        rows: list[Piece] = []
+        if purpose == "summary":
+            return rows
+        for delta in streaming.deltas:
+            match delta:
+                case TextDelta(text=text):
+                    self._enter("writing", now_s)
+                    self._streamed.append(text)
+                    rows += self._text(text)
+                case ThinkingDelta(text=text):
+                    self._enter("thinking", now_s)
+                    self._thought.append(text)
+                case CallDelta(name=name):
+                    self._enter("calling", now_s)
+                    self.writing_call = name or self.writing_call
+        return rows
+
+    def _text(self, text: str) -> list[Piece]:
+        if not text:
+            return []
+        self._splitter = self._splitter or Splitter()
+        return self._blocks(self._splitter.feed(text))
+
+    def _rest(self) -> list[Piece]:
+        """The end of a reply, or of what there was of it."""
+        left = self._splitter.finish() if self._splitter else []
+        self._splitter, self._streamed, self._thought, self.writing_call = None, [], [], ""
+        return self._blocks(left)
+
+    def _blocks(self, blocks: Sequence[Block]) -> list[Piece]:
+        rows: list[Piece] = []
+        for block in blocks:
+            if block.gap or self._group != "text":
+                rows.append(EMPTY)
+            self._group = "text"
+            rows.append(block)
+        return rows
+
+
+def _other(entry: Entry) -> list[Line]:
+    match entry.event:
+        case Cleared() | Summarized() as compaction:
+            return drawing.compaction_lines(compaction)
+        case TodoSet(todos=todos):
+            return drawing.todo_lines(todos)
+        case ModeSet(mode=mode):
+            return [line(("dim", f"mode: {escape_line(mode)}"))]
+        case PrefixSet(reason="model", provider=provider, model=model):
+            return [line(("dim", f"model: {escape_line(provider)}/{escape_line(model)}"))]
+        case TaskStarted() | TaskEnded() | ChildEnded() as event:
+            return drawing.task_lines(event)
+        case _:
+            return []

@@ -1,0 +1,204 @@
+"""The terminal as it is drawn: what is finished goes into the scrollback once, the few rows below it are redrawn.
+
+Nothing above those rows is ever touched again, so a session of any length costs the same per redraw.
+"""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from prompt_toolkit.application import Application
+from prompt_toolkit.buffer import Buffer
+from prompt_toolkit.data_structures import Size
+from prompt_toolkit.filters import Condition
+from prompt_toolkit.formatted_text import StyleAndTextTuples
+from prompt_toolkit.key_binding import KeyBindings
+from prompt_toolkit.layout import (
+    BufferControl,
+    CompletionsMenu,
+    Dimension,
+    FormattedTextControl,
+    HSplit,
+    Layout,
+    Window,
+)
+from prompt_toolkit.layout.processors import AfterInput, ConditionalProcessor
+from prompt_toolkit.output import ColorDepth, Output
+from prompt_toolkit.styles import Style
+
+from longrein.frontends.terminal.lines import Line, cells, crop
+
+INPUT_ROWS_MAX = 10
+SYNC_ON, SYNC_OFF = "\x1b[?2026h", "\x1b[?2026l"
+"""Synchronised output: terminals that know it draw all between at once, others ignore it."""
+
+STYLE = Style.from_dict(
+    {
+        "dim": "ansibrightblack",
+        "bold": "bold",
+        "you": "bold ansicyan",
+        "name": "bold",
+        "ok": "ansigreen",
+        "bad": "ansired",
+        "warn": "ansiyellow",
+        "run": "ansicyan",
+        "add": "ansigreen",
+        "del": "ansired",
+        "where": "ansicyan",
+        "completion-menu": "bg:default default",
+        "completion-menu.completion": "bg:default default",
+        "completion-menu.completion.current": "bg:default ansicyan bold noreverse",
+        "completion-menu.meta.completion": "bg:default ansibrightblack",
+        "completion-menu.meta.completion.current": "bg:default ansibrightblack",
+        "scrollbar.background": "bg:default",
+        "scrollbar.button": "bg:ansibrightblack",
+    }
+)
+
+
+class Surface(Protocol):
+    """What the screen draws."""
+
+    buffer: Buffer
+
+    @property
+    def prompt(self) -> str:
+        """What stands before the input."""
+        ...
+
+    @property
+    def hint(self) -> str:
+        """What stands in an empty input."""
+        ...
+
+    def above(self, width: int, room: int) -> Sequence[Line]:
+        """At most `room` rows above the input."""
+        ...
+
+    def below(self, width: int) -> Line:
+        """The footer."""
+        ...
+
+
+class _App(Application[None]):
+    """Knows that a terminal made narrower has wrapped what stands on it."""
+
+    def _on_resize(self) -> None:
+        extra = _wrapped_rows(self)
+        if extra:
+            self.output.cursor_up(extra)
+        super()._on_resize()
+
+
+def _wrapped_rows(app: Application[None]) -> int:
+    """Rows that the lines above the cursor take beyond their own, now that the terminal has another width."""
+    screen, width = app.renderer.last_rendered_screen, app.output.get_size().columns
+    if screen is None or width <= 0:
+        return 0
+    extra = 0
+    for row in range(screen.get_cursor_position(app.layout.current_window).y):
+        drawn = screen.data_buffer[row]
+        used = max((x for x, char in drawn.items() if char.char != " "), default=-1) + 1
+        extra += max(-(-used // width) - 1, 0)
+    return extra
+
+
+class Screen:
+    """The rows at the bottom and the way into the scrollback."""
+
+    def __init__(
+        self, surface: Surface, keys: KeyBindings, panel_keys: KeyBindings, output: Output, *, colour: bool
+    ) -> None:
+        self._surface, self._buffer = surface, surface.buffer
+        buffer = surface.buffer
+        self._panel = Window(
+            FormattedTextControl(self._draw_above, focusable=True, key_bindings=panel_keys, show_cursor=False),
+            dont_extend_height=True,
+            height=lambda: Dimension(preferred=self._rows, max=self._rows, min=0),
+        )
+        placeholder = ConditionalProcessor(
+            AfterInput(lambda: surface.hint, style="class:dim"), Condition(lambda: not buffer.text)
+        )
+        self._input = Window(
+            BufferControl(buffer, input_processors=[placeholder], include_default_input_processors=True),
+            height=Dimension(min=1, max=INPUT_ROWS_MAX),
+            dont_extend_height=True,
+            wrap_lines=True,
+            get_line_prefix=self._line_prefix,
+        )
+        menu = CompletionsMenu(max_height=8, scroll_offset=1)
+        footer = Window(FormattedTextControl(self._draw_below), height=1, dont_extend_height=True)
+        self.app: Application[None] = _App(
+            Layout(HSplit([self._panel, self._input, menu, footer]), focused_element=self._input),
+            key_bindings=keys,
+            style=STYLE,
+            color_depth=None if colour else ColorDepth.DEPTH_1_BIT,
+            before_render=self._before_render,
+            output=output,
+            erase_when_done=True,
+        )
+        self.app.ttimeoutlen = 0.05
+        self.app.timeoutlen = 0.1
+        self._drawn: Sequence[Line] = ()
+
+    @property
+    def size(self) -> Size:
+        """Columns and rows; a terminal that says 0 is taken for 80×24."""
+        size = self.app.output.get_size()
+        return Size(rows=size.rows or 24, columns=size.columns or 80)
+
+    @property
+    def _rows(self) -> int:
+        return len(self._drawn)
+
+    def commit(self, rows: Sequence[str]) -> None:
+        """Put ANSI lines into the scrollback above the redrawn rows, and redraw those."""
+        output = self.app.output
+        if not self.app.is_running:
+            return
+        output.write_raw(SYNC_ON)
+        self.app.renderer.erase(leave_alternate_screen=False)
+        output.write_raw("".join(f"{row}\r\n" for row in rows))
+        self.app._redraw()
+        output.write_raw(SYNC_OFF)
+        output.flush()
+
+    def redraw(self) -> None:
+        """Draw the rows at the bottom again."""
+        self.app.invalidate()
+
+    @property
+    def panel_has_keys(self) -> bool:
+        """Whether keys go to the panel."""
+        return self.app.layout.current_window is self._panel
+
+    def give_keys(self, *, panel: bool) -> None:
+        """Let the keys go to the panel above the input, or back to the input."""
+        if panel != self.panel_has_keys:
+            self.app.layout.focus(self._panel if panel else self._input)
+
+    # --- drawing ---------------------------------------------------------------------------------------------
+
+    def _before_render(self, app: Application[None]) -> None:
+        """Compute the rows once a redraw; when they are fewer than before, clear what was there."""
+        size = self.size
+        room = max(size.rows - min(self._buffer.document.line_count, INPUT_ROWS_MAX) - 3, 1)
+        self._drawn = [crop(row, size.columns - 1) for row in self._surface.above(size.columns - 1, room)][-room:]
+        last = app.renderer.last_rendered_screen
+        if last is None or not app.is_running:
+            return
+        wanted = app.layout.container.preferred_height(size.columns, size.rows).preferred
+        if wanted < last.height:
+            app.renderer.erase(leave_alternate_screen=False)
+
+    def _draw_above(self) -> StyleAndTextTuples:
+        drawn: StyleAndTextTuples = []
+        for n, row in enumerate(self._drawn):
+            drawn += ([("", "\n")] if n else []) + [(f"class:{style}" if style else "", text) for style, text in row]
+        return drawn
+
+    def _draw_below(self) -> StyleAndTextTuples:
+        return [(f"class:{style}" if style else "", text) for style, text in self._surface.below(self.size.columns - 1)]
+
+    def _line_prefix(self, number: int, wraps: int) -> StyleAndTextTuples:
+        prompt = self._surface.prompt
+        return [("class:you", prompt if number == 0 and wraps == 0 else " " * cells(prompt))]

@@ -1,0 +1,341 @@
+"""The conversation as the terminal holds it: scene, panel and input brought together, drawn at most ten times a second.
+
+Nothing here waits for the session but `pulse`; words go to it by tasks, in the order they were said.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, Literal
+
+from prompt_toolkit.buffer import Buffer
+
+from longrein.agent import Answer, Said, SessionPort, Word
+from longrein.events import LongreinError, PermissionAsked, Text
+from longrein.frontends.terminal import drawing
+from longrein.frontends.terminal.approvals import Approval, content_lines
+from longrein.frontends.terminal.approvals import answer as answer_for
+from longrein.frontends.terminal.blocks import Block
+from longrein.frontends.terminal.chooser import Chooser, Row
+from longrein.frontends.terminal.facts import CompleteFiles, Outcome, TerminalFacts
+from longrein.frontends.terminal.footer import figures, footer_line, state_line, word
+from longrein.frontends.terminal.input import InputCompleter, Pastes, ProjectHistory
+from longrein.frontends.terminal.lines import Line, ansi, crop, fit, fold, line, wrap_text
+from longrein.frontends.terminal.markdown import MarkdownPainter
+from longrein.frontends.terminal.safe import escape_line
+from longrein.frontends.terminal.scene import EMPTY, Piece, Scene
+from longrein.frontends.terminal.screen import Screen
+
+FRAME_S = 0.1
+"""Shortest time between two redraws of ours."""
+CALLS_SHOWN_MAX = 6
+PENDING_SHOWN_MAX = 3
+QUIET_S = 0.5
+"""A question takes the keys only after so long without one, so that what is typed for the input answers nothing."""
+AGAIN_S = 3.0
+"""Within so long a second Ctrl-C leaves."""
+
+Chosen = Callable[[str], None]
+How = Literal["prompt", "steer", "queued"]
+
+
+class Talk:
+    """One terminal on one session. `attach` gives it its screen."""
+
+    screen: Screen
+
+    def __init__(
+        self,
+        session: SessionPort,
+        facts: TerminalFacts,
+        complete_files: CompleteFiles | None,
+        history: str,
+        mono_s: Callable[[], float],
+    ) -> None:
+        self.session, self.facts, self.mono_s = session, facts, mono_s
+        self.scene = Scene(facts.file_text)
+        self.pastes = Pastes()
+        self.buffer = Buffer(
+            completer=InputCompleter(complete_files),
+            complete_while_typing=True,
+            history=ProjectHistory(history),
+            multiline=True,
+        )
+        self.approval: Approval | None = None
+        self.chooser: Chooser | None = None
+        self._chosen: Chosen = lambda _: None
+        self.feedback: PermissionAsked | None = None
+        """The question that the input's text says no to."""
+        self._draft = ""
+        self.flash = ""
+        """A hint above the input until the next key."""
+        self.last_key_s = -QUIET_S
+        self.stop_asked_s = -AGAIN_S
+        """When Ctrl-C was last pressed."""
+        self.outcome: Outcome | None = None
+        self.ready = asyncio.Event()
+        """Set when the screen takes rows."""
+        self._painter = MarkdownPainter(colour=facts.colour)
+        self._outbox: list[Piece] = []
+        self._news = asyncio.Event()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def attach(self, screen: Screen) -> None:
+        """Draw on `screen` from now on."""
+        self.screen = screen
+
+    # --- hearing ---------------------------------------------------------------------------------------------
+
+    def greet(self) -> None:
+        """The first rows."""
+        facts = self.facts
+        head = line(("bold", "longrein"), ("dim", f" {facts.version} · {escape_line(facts.cwd)} · /help"))
+        self.put([head, *(drawing.notice_line(text) for text in facts.notices)])
+
+    def reopened(self, pieces: Sequence[Piece]) -> None:
+        """The end of an old session, as it is opened again."""
+        if self.scene.prompts:
+            self.put([EMPTY, line(("dim", f"── session {self.session.id[:8]}, {len(self.scene.prompts)} prompts ──"))])
+        self.put(pieces)
+        if self.session.state.turn_open and not self.session.busy:
+            self.put([EMPTY, line(("warn", "the last turn was cut off"), ("dim", "  Enter goes on with it"))])
+
+    def put(self, pieces: Sequence[Piece]) -> None:
+        """Show `pieces` once."""
+        self._outbox += pieces
+        self.kick()
+
+    def notice(self, text: str) -> None:
+        """One line for the user."""
+        self.put([drawing.notice_line(text)])
+
+    def kick(self) -> None:
+        """Draw soon."""
+        self._news.set()
+
+    async def pulse(self) -> None:
+        """Draw whenever there is news, and while something goes on; never when idle."""
+        loop = asyncio.get_running_loop()
+        while True:
+            await self._news.wait()
+            self._news.clear()
+            self.flush()
+            await asyncio.sleep(FRAME_S)
+            if self.scene.busy or self._panel_wanted != self._panel_has_keys:
+                loop.call_later(FRAME_S, self._news.set)
+
+    def flush(self) -> None:
+        """Draw now."""
+        self._follow_questions()
+        pieces, self._outbox = self._outbox, []
+        rows = [row for piece in pieces for row in self._paint(piece)]
+        if rows:
+            self.screen.commit(rows)
+        else:
+            self.screen.redraw()
+
+    def _paint(self, piece: Piece) -> list[str]:
+        width = self.screen.size.columns - 1
+        if isinstance(piece, Block):
+            return self._painter.paint(piece, width)
+        return [ansi(row, colour=self.facts.colour) for row in fit(piece, width)]
+
+    # --- questions and lists ---------------------------------------------------------------------------------
+
+    @property
+    def _panel_wanted(self) -> bool:
+        return self.feedback is None and (self.approval is not None or self.chooser is not None)
+
+    @property
+    def _panel_has_keys(self) -> bool:
+        return self.screen.panel_has_keys
+
+    def _follow_questions(self) -> None:
+        """Show the first open question; give it the keys once nobody is typing."""
+        questions = list(self.scene.questions.values())
+        if not questions:
+            self.approval = None
+            self._end_feedback()
+        elif self.approval is None or self.approval.question.call != questions[0].call:
+            self._end_feedback()
+            row = self.scene.calls.get(questions[0].call)
+            content = content_lines(questions[0], row.arguments if row else None, self.facts.file_text)
+            self.approval = Approval(questions[0], content)
+        if self.approval is not None:
+            self.approval.waiting = len(questions) - 1
+        self.give_keys()
+
+    def key_pressed(self) -> None:
+        """A key came, wherever it went."""
+        self.flash = ""
+        if not self.screen.panel_has_keys:
+            self.last_key_s = self.mono_s()
+
+    def give_keys(self) -> None:
+        """Send the keys where they belong now."""
+        wanted = self._panel_wanted
+        typing = self.chooser is None and self.mono_s() - self.last_key_s < QUIET_S
+        if not wanted or not typing:
+            self.screen.give_keys(panel=wanted)
+
+    def choose(self, title: str, rows: Sequence[Row], chosen: Chosen) -> None:
+        """Let the user choose one of `rows`; `chosen` gets its value."""
+        self.chooser, self._chosen = Chooser(title, rows), chosen
+        self.flush()
+
+    def close_chooser(self, *, chosen: bool) -> None:
+        """Take the list away, with or without a choice."""
+        chooser, self.chooser = self.chooser, None
+        if chooser is not None and chosen:
+            self._chosen(chooser.chosen)
+        self.flush()
+
+    def answer(self, key: str) -> None:
+        """A key was pressed on the question."""
+        if self.approval is None:
+            return
+        question = self.approval.question
+        if key == "f":
+            self.feedback, self._draft = question, self.buffer.text
+            self.buffer.reset()
+        elif word := answer_for(question, key):
+            self._answered(word)
+        self.flush()
+
+    def print_question(self) -> None:
+        """Put the whole question into the scrollback, where the terminal's own scrolling reaches it."""
+        if self.approval is not None:
+            self.put([EMPTY, *self.approval.content])
+            self.flush()
+
+    def say_why_not(self, text: str) -> None:
+        """The text that goes with a no."""
+        question = self.feedback
+        self._end_feedback()
+        if question is not None and (word := answer_for(question, "f", text)):
+            self._answered(word)
+        self.flush()
+
+    def _answered(self, word: Answer) -> None:
+        self.scene.questions.pop(word.call, None)  # its entry comes when it is on disk; a second key answers the next
+        self.last_key_s = -QUIET_S
+        self.tell(word)
+
+    def _end_feedback(self) -> None:
+        if self.feedback is not None:
+            self.feedback = None
+            self.buffer.reset()
+            self.buffer.insert_text(self._draft)
+
+    def leave_feedback(self) -> None:
+        """Back to the question."""
+        self._end_feedback()
+        self.last_key_s = -QUIET_S
+        self.flush()
+
+    # --- saying ----------------------------------------------------------------------------------------------
+
+    def tell(self, word: Word) -> None:
+        """Put a word into the session's inbox; an error of ours becomes a line."""
+        self.spawn(self._tell(word))
+
+    async def _tell(self, word: Word) -> None:
+        try:
+            await self.session.tell(word)
+        except LongreinError as error:
+            self.notice(str(error))
+        self.kick()
+
+    def say(self, text: str, *, steer: bool = False) -> None:
+        """The user's words: a prompt, or into the turn that goes on, or after it."""
+        sent = self.pastes.expand(text).encode("utf-8", "replace").decode().replace("\0", "\ufffd")
+        self.buffer.history.append_string(sent)
+        how: How = ("steer" if steer else "queued") if self.session.busy else "prompt"
+        self.tell(Said((Text(sent),), how))
+
+    def spawn(self, act: Coroutine[Any, Any, None]) -> None:
+        """Run `act` beside the keys; it is kept until done."""
+        task = asyncio.get_running_loop().create_task(act)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def leave(self, outcome: Outcome) -> None:
+        """Close the screen. The first outcome counts."""
+        self.outcome = self.outcome or outcome
+        app = self.screen.app
+        if app.is_running and not app.is_done:
+            self.chooser = self.approval = None
+            self.flush()
+            app.exit()
+
+    def say_goodbye(self) -> None:
+        """After the screen has gone: how to go on."""
+        if self.outcome is not None and self.outcome.kind == "exit" and self.scene.prompts:
+            self.screen.app.output.write(f"session {self.session.id[:8]} is kept; `longrein -c` goes on with it\n")
+            self.screen.app.output.flush()
+
+    # --- drawing ---------------------------------------------------------------------------------------------
+
+    @property
+    def prompt(self) -> str:
+        """What stands before the input."""
+        return "why not › " if self.feedback else "› "
+
+    @property
+    def hint(self) -> str:
+        """What stands in an empty input."""
+        if self.feedback:
+            return "what to do instead; Enter sends, Esc goes back"
+        if self._panel_wanted:
+            return ""
+        return (
+            "queue for after this turn; Ctrl-S steers it" if self.scene.busy else "say something, / commands, @ files"
+        )
+
+    def above(self, width: int, room: int) -> list[Line]:
+        """The rows above the input."""
+        rows = [EMPTY]
+        below = [*self._pending(width), *([line(("warn", self.flash))] if self.flash else [])]
+        if self.chooser is not None:
+            return [*rows, *self.chooser.draw(width, room - len(below) - 1), *below]
+        state = state_line(self.scene, self.mono_s())
+        if self.approval is not None:
+            return [*rows, *self.approval.draw(width, room - len(below) - 1), *below]
+        calls = self._calls()
+        left = room - len(below) - len(calls) - 3
+        live = [*self._tail(width, left), *calls, *([state] if state else [])]
+        return [*rows, *live, *below] if live or below else rows
+
+    def below(self, width: int) -> Line:
+        """The footer."""
+        window = self.facts.window_tokens()
+        now = figures(self.session.state, self.facts.model, window, len(self.session.pending))
+        return footer_line(now, word(self.scene), width)
+
+    def _tail(self, width: int, room: int) -> list[Line]:
+        room = max(min(room, 12), 1)
+        if text := self.scene.tail(room):
+            return [*wrap_text(text, min(width, 120))[-room:], EMPTY]
+        if self.scene.phase == "thinking" and (thought := self.scene.thinking_line()):
+            return [crop(line(("dim", f"  {thought}")), width)]
+        return []
+
+    def _calls(self) -> list[Line]:
+        now = self.mono_s()
+        rows: list[Line] = []
+        for row in self.scene.calls.values():
+            time = drawing.elapsed(now - row.since_s) if row.status == "running" else ""
+            rows.append(drawing.call_line(row.name, row.argument, row.status, time, "○"))
+        shown = fold(rows, CALLS_SHOWN_MAX)
+        last = self._output() if len(rows) == 1 else ""
+        return [*shown, line(("dim", f"  {last}"))] if last else shown
+
+    def _output(self) -> str:
+        """The last line that the one running call has printed."""
+        output = next(iter(self.scene.calls.values())).output.decode("utf-8", "replace").rstrip()
+        return escape_line(output.rpartition("\n")[2].rpartition("\r")[2])
+
+    def _pending(self, width: int) -> list[Line]:
+        words = {"queued": "after this turn", "steer": "with the next request"}
+        waiting = [p for p in self.session.pending if p.how in words]
+        rows = [crop(line(("warn", f"{words[p.how]}: "), escape_line(p.text)), width) for p in waiting]
+        return [*fold(rows, PENDING_SHOWN_MAX), *([line(("dim", "↑ takes the last one back"))] if rows else [])]
