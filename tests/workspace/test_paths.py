@@ -71,6 +71,7 @@ def looked(world: Path, path: str, root: str = "repo") -> Place:
         ("out/../repo/src/a.py", True, "file"),
         ("leak", False, "file"),
         ("dangling", False, ""),
+        ("{w}/alias/src/a.py", False, "file"),
         # impossible
         ("", False, ""),
         ("a\0b", False, ""),
