@@ -57,7 +57,7 @@ def _facts(place: Place, built: Built) -> TerminalFacts:
         notices=built.notes,
         colour=not place.environ.get("NO_COLOR"),
         window_tokens=lambda: crew.model.budget.usable_tokens,
-        context_report=lambda: report(session.state, crew.model.budget),
+        context_report=lambda: report(session.state),
         sessions=lambda: _sessions(place),
         models=lambda: _models(place),
         file_text=lambda path: _text(built, path),

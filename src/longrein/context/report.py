@@ -1,7 +1,5 @@
 """Where the tokens are: for `/context`."""
 
-from longrein.context.decide import GOAL, WATERMARK, window_of
-from longrein.context.request import Budget
 from longrein.context.state import State
 from longrein.context.tokens import ITEM_TOKENS, estimate_text
 
@@ -18,9 +16,8 @@ KINDS = {
 }
 
 
-def report(state: State, budget: Budget) -> list[tuple[str, int]]:
-    """(category, tokens) of the next request, calibrated, then what is free and when something happens."""
-    budget = window_of(state, budget)
+def report(state: State) -> list[tuple[str, int]]:
+    """(category, tokens) of the next request, calibrated."""
     sizes: dict[str, int] = {}
     if state.prefix is not None:
         sizes["system text"] = estimate_text(state.prefix.system)
@@ -29,12 +26,4 @@ def report(state: State, budget: Budget) -> list[tuple[str, int]]:
         )
     for item in state.items:
         sizes[KINDS[item.kind]] = sizes.get(KINDS[item.kind], 0) + item.tokens
-    rows = [(name, state.gauge.scale(raw)) for name, raw in sizes.items() if raw]
-    usable = budget.usable_tokens
-    return [
-        *rows,
-        ("together", state.view_tokens),
-        ("free", max(0, usable - state.view_tokens)),
-        (f"room is made at ({WATERMARK:.0%} of {usable})", round(WATERMARK * usable)),
-        (f"down to ({GOAL:.0%})", round(GOAL * usable)),
-    ]
+    return [(name, state.gauge.scale(raw)) for name, raw in sizes.items() if raw]
