@@ -60,22 +60,19 @@ def look_up(provider: str, model: str) -> Budget:
     """What `model` offers and costs. An unknown one gets cautious figures and no price.
 
     The longest name in the table that the model's family begins with wins, so dated and tagged spellings are found.
-    The same open model has another price at each host, so a price counts only at the provider it was read from.
+    The same open model has another price at each host, so a price counts only at the provider it was read from. A
+    local server costs nothing, and its window is what such servers are started with, whatever the model could take.
     """
     row = _row(model)
+    known = known_provider(provider)
+    if known is not None and known.local:
+        output = min(row[2] if row else OUTPUT_DEFAULT_TOKENS, OUTPUT_DEFAULT_TOKENS)
+        return Budget(min(row[1] if row else WINDOW_LOCAL_TOKENS, WINDOW_LOCAL_TOKENS), output, Price(0.0, 0.0))
     if row is None:
-        local = (known := known_provider(provider)) is not None and known.local
-        return Budget(WINDOW_LOCAL_TOKENS if local else WINDOW_DEFAULT_TOKENS, OUTPUT_DEFAULT_TOKENS)
+        return Budget(WINDOW_DEFAULT_TOKENS, OUTPUT_DEFAULT_TOKENS)
     sold_by, window, output, prices, ttl_s, least, prefill = row
-    priced = bool(prices) and provider in (sold_by, *ALIASES.get(sold_by, ()))
-    return Budget(
-        window,
-        min(output, OUTPUT_OFFERED_MAX_TOKENS),
-        Price(*prices) if priced else None,
-        ttl_s,
-        least,
-        prefill,
-    )
+    price = Price(*prices) if prices and provider in (sold_by, *ALIASES.get(sold_by, ())) else None
+    return Budget(window, min(output, OUTPUT_OFFERED_MAX_TOKENS), price, ttl_s, least, prefill)
 
 
 def _row(model: str) -> tuple[str, int, int, tuple[float, ...], float, int, bool] | None:

@@ -8,7 +8,7 @@ TOOL_NAME_CHARS_MAX = 64
 """The shortest limit among providers."""
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 _NOT_NAME = re.compile(r"[^a-zA-Z0-9_-]")
-_DATED = re.compile(r"(-20\d{2}-?\d{2}-?\d{2}|-\d{4}|-latest|-preview(-\d{2}-\d{2,4})?|-exp|-v\d+)+$")
+_DATED = re.compile(r"(-20\d{2}-?\d{2}-?\d{2}|-\d{4}|-latest|-preview(-\d{2}-\d{2,4})?|-exp)+$")
 
 
 def wire_call_id(call: str) -> str:

@@ -23,7 +23,7 @@ _TAG = re.compile(r" {0,3}<tool_call>\s*(?=\{)")
 _TAG_OPEN = re.compile(r" {0,3}<tool_call>")
 _RESULT = re.compile(r" {0,3}tool_result[ \t]*\(")
 _MARKS = re.compile(r'["\\{}\[\]]')
-_AFTER = re.compile(r"[ \t]*\)?[ \t]*[.;]?[ \t]*(?:</tool_call>)?[ \t]*")
+_AFTER = re.compile(r"[ \t]*\)?[ \t]*[.;]?[ \t]*(?:\s*</tool_call>)?[ \t]*")
 _STARTS = ("tool:", "tool_result(", "<tool_call>", "```", "~~~")
 
 
