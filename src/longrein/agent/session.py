@@ -194,6 +194,7 @@ class Session:
         self.inbox.poke()
         if self._held:
             await self.commit(flush=True)
+        await self.crew.workspace.spawner.drain()
         await self.crew.model.aclose()
         await self.log.close()
         self.readers.close()

@@ -69,6 +69,11 @@ class Spawner(Protocol):
         ...
 
 
+    async def drain(self) -> None:
+        """Wait for kills that are under way and end what commands left running. Called once, at the end."""
+        ...
+
+
 class Workspace(Protocol):
     """The files and commands of one session."""
 
