@@ -43,7 +43,18 @@ def imports(tree: ast.AST) -> set[str]:
 
 # --- imports -----------------------------------------------------------------------------------------------------
 
-LAZY = {"httpx2", "rich", "prompt_toolkit", "psutil", "pathspec", "platformdirs", "click", "tomllib", "importlib"}
+LAZY = {
+    "httpx2",
+    "rich",
+    "prompt_toolkit",
+    "psutil",
+    "pathspec",
+    "platformdirs",
+    "click",
+    "tomllib",
+    "importlib",
+    "markdown_it",
+}
 """Packages too dear to import before they are needed, and the parts of the standard library that are."""
 LAZY_STDLIB = {
     "difflib",
@@ -100,7 +111,7 @@ OWNERS = {
     "prompt_toolkit": {"frontends"},
     "rich": {"frontends"},
     "psutil": {"workspace"},
-    "random": {"app", "testing"},
+    "random": {"build", "testing"},
     "fcntl": {"store", "workspace", "frontends"},
     "termios": {"frontends", "workspace"},
     "logging": set(),
@@ -126,14 +137,14 @@ def attributes(tree: ast.AST) -> Iterator[tuple[int, str]]:
 
 
 SEAMS = {
-    "os.environ": {"app", "config", "testing", "demo"},
+    "os.environ": {"config", "testing", "demo"},
     "os.getenv": set(),
-    "time.time": {"app", "testing"},
-    "time.time_ns": {"app", "testing"},
-    "time.monotonic": {"app", "testing", "workspace", "frontends"},
+    "time.time": {"testing"},
+    "time.time_ns": {"build", "testing"},
+    "time.monotonic": {"build", "testing", "workspace", "frontends"},
     "time.sleep": {"testing"},
     "asyncio.to_thread": set(),
-    "uuid.uuid4": {"app", "testing"},
+    "uuid.uuid4": {"build", "testing"},
 }
 """What a simulation must be able to turn -> rooms that own it. Limits of real processes are measured in real time."""
 
