@@ -69,6 +69,7 @@ LAZY_STDLIB = {
     "json",
     "urllib",
     "select",
+    "ast",
     "binascii",
     "msgspec",
 }

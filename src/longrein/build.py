@@ -5,7 +5,7 @@ import random
 import time
 import uuid
 from asyncio import sleep
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -39,7 +39,7 @@ from longrein.events import (
 from longrein.frontends.options import Options
 from longrein.models import Model, ModelOptions, known_provider, offered_models, open_model
 from longrein.store import Reader, SessionLog, find_session, fork_log, is_open, latest_session, open_log
-from longrein.tools import ToolOptions, builtin_tools
+from longrein.tools import Tool, ToolOptions, builtin_tools
 from longrein.workspace import PlainSpawner, Workspace, open_workspace, sweep
 
 VERSION = "0.1.0"
@@ -87,20 +87,24 @@ class Built(msgspec.Struct):
     notes: tuple[str, ...]
 
 
-def survey(options: Options, environ: Mapping[str, str] | None = None) -> Place:
-    """Look around: folders, settings. Raises `SettingsError` and `UsageError`."""
+def survey(options: Options, environ: Mapping[str, str] | None = None, *, folder: str = "") -> Place:
+    """Look around in `folder` (by default the present one). Raises `SettingsError` and `UsageError`."""
     environ = environment() if environ is None else environ
     home = home_folder(environ)
-    cwd = os.getcwd()
-    folder = os.path.abspath(options.state_dir) if options.state_dir else state_dir(environ, home)
+    cwd = os.path.abspath(folder) if folder else os.getcwd()
+    state = os.path.abspath(options.state_dir) if options.state_dir else state_dir(environ, home)
     flags = {name: getattr(options, name) for name in options.__struct_fields__}
-    settings = load_settings(cwd=cwd, home=home, environ=environ, flags=flags, trusted=is_trusted(folder, cwd))
+    settings = load_settings(cwd=cwd, home=home, environ=environ, flags=flags, trusted=is_trusted(state, cwd))
     roots = (cwd, *(os.path.abspath(os.path.expanduser(extra)) for extra in options.add_dirs))
-    return Place(options, settings, environ, home, cwd, folder, roots)
+    return Place(options, settings, environ, home, cwd, state, roots)
 
 
-async def build(place: Place, session: str = "", *, fresh: bool = False) -> Built:
+async def build(
+    place: Place, session: str = "", *, fresh: bool = False, model: Model | None = None, tools: Sequence[Tool] = ()
+) -> Built:
     """Open the session that the options ask for (or `session`, or with `fresh` a new one) and everything around it.
+
+    `model` stands in place of the one that options and settings name; `tools` come after the built-in ones.
 
     Raises our own errors: `ModelUnknown`, `SessionUnknown`, `SessionBusy`, `StoreDamaged`, `BudgetError` …
     """
@@ -111,20 +115,23 @@ async def build(place: Place, session: str = "", *, fresh: bool = False) -> Buil
     ended = _sweep(place)
     log = await open_log(place.state_dir, wanted, create=create, wall_us=CLOCK.wall_us)
     try:
-        return _around(place, log, ended)
+        return _around(place, log, ended, model, tools)
     except BaseException:
         await log.close()
         raise
 
 
-def _around(place: Place, log: SessionLog, ended: list[str]) -> Built:
+def _around(place: Place, log: SessionLog, ended: list[str], given: Model | None, more: Sequence[Tool]) -> Built:
     state = fold(log.entries)
-    chosen = chosen_model(place, _stored_model(place, state))
+    model, key_source = given, "none"
+    if model is None:
+        chosen = chosen_model(place, _stored_model(place, state))
+        model, key_source = open_model(chosen, log.read_blob, CLOCK), _key_source(place, chosen)
     roots = state.roots or place.roots
     spawner = PlainSpawner(place.environ.get("PATH", ""), roots)
     workspace = open_workspace(roots, spawner=spawner, environment=place.environ, keep_env=place.settings.env_keep)
     context, sources, notes = _static_context(place, workspace, state)
-    tools = {tool.spec.name: tool for tool in builtin_tools()}
+    tools = {tool.spec.name: tool for tool in (*builtin_tools(), *more)}
     system = compose_system(replaced=place.options.system_prompt, appended=place.options.append_system_prompt)
     specs = tuple(tool.spec for tool in tools.values())
     opened = None if state.seq else _opened(place, log.session)
@@ -139,7 +146,7 @@ def _around(place: Place, log: SessionLog, ended: list[str]) -> Built:
         jitter=random.random,
         workspace=workspace,
         tools=tools,
-        model=open_model(chosen, log.read_blob, CLOCK),
+        model=model,
         open_model=lambda name: open_model(chosen_model(place, name), log.read_blob, CLOCK),
         prefix=prefix,
         history=lambda first, last: log.reader.entries(first - 1, last),
@@ -155,7 +162,7 @@ def _around(place: Place, log: SessionLog, ended: list[str]) -> Built:
     session = open_session(log, crew, state=state, opened=opened, mode=mode)
     left = [f"ended what a crash had left running: {', '.join(ended)}"] if ended else []
     every = (*place.settings.notes, *log.notes, *notes, *left)
-    return Built(place, session, crew, log, _key_source(place, chosen), every)
+    return Built(place, session, crew, log, key_source, every)
 
 
 def chosen_model(place: Place, name: str = "") -> ModelOptions:
