@@ -1,0 +1,32 @@
+"""A provider on loopback that speaks four wires, enforces their rules and plays scripts with faults.
+
+In the test's process, on any free port:
+
+    async with LoopbackProvider([Turn(text="Hello.")]) as server:
+        ...  # point a model at server.url
+    assert server.unused() == []
+
+In a process of its own: `python -m longrein.testing.loopback --script FILE --port 0` prints its port as one JSON line.
+"""
+
+from longrein.testing.loopback.limits import Limits, Rules
+from longrein.testing.loopback.overflows import OVERFLOWS, overflow
+from longrein.testing.loopback.received import Received, common_blocks
+from longrein.testing.loopback.script import Call, Count, Fault, Play, Turn, read_play
+from longrein.testing.loopback.server import LoopbackProvider
+
+__all__ = [
+    "OVERFLOWS",
+    "Call",
+    "Count",
+    "Fault",
+    "Limits",
+    "LoopbackProvider",
+    "Play",
+    "Received",
+    "Rules",
+    "Turn",
+    "common_blocks",
+    "overflow",
+    "read_play",
+]

@@ -1,0 +1,104 @@
+"""Just enough HTTP/1.1 to serve streams: keep-alive, chunked bodies both ways, and ways to break off."""
+
+import asyncio
+import fcntl
+import socket
+import struct
+import termios
+from collections.abc import Mapping
+
+import msgspec
+
+BUFFER_BYTES = 1 << 23
+"""Of a request that may wait unread: a long history comes in one piece."""
+HEAD_END = b"\r\n\r\n"
+_REASONS = {200: "OK", 400: "Bad Request", 401: "Unauthorized", 404: "Not Found", 413: "Content Too Large"}
+_REASONS |= {429: "Too Many Requests", 500: "Internal Server Error", 529: "Overloaded"}
+
+
+class Head(msgspec.Struct):
+    """The head of a request."""
+
+    method: str
+    path: str
+    headers: dict[str, str]
+    """Names in small letters."""
+
+    @property
+    def last(self) -> bool:
+        """Whether the client closes the connection after it."""
+        return self.headers.get("connection", "").lower() == "close"
+
+
+async def read_head(reader: asyncio.StreamReader) -> Head | None:
+    """The next head; None when the connection is over."""
+    try:
+        raw = await reader.readuntil(HEAD_END)
+    except (asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+        return None
+    first, *lines = raw[:-4].decode("latin-1").split("\r\n")
+    method, _, rest = first.partition(" ")
+    pairs = (line.partition(":") for line in lines)
+    return Head(method, rest.rpartition(" ")[0], {name.lower(): value.strip() for name, _, value in pairs})
+
+
+async def read_body(reader: asyncio.StreamReader, head: Head) -> bytes:
+    """The body that follows `head`. Raises `asyncio.IncompleteReadError` when it does not come whole."""
+    if head.headers.get("transfer-encoding", "").lower() != "chunked":
+        return await reader.readexactly(int(head.headers.get("content-length", 0)))
+    pieces = []
+    while size := int((await reader.readuntil(b"\r\n")).partition(b";")[0], 16):
+        pieces.append((await reader.readexactly(size + 2))[:-2])
+    await reader.readuntil(b"\r\n")
+    return b"".join(pieces)
+
+
+class Out:
+    """The answering side of one connection."""
+
+    def __init__(self, writer: asyncio.StreamWriter) -> None:
+        self._writer = writer
+
+    async def whole(self, status: int, headers: Mapping[str, str], body: bytes) -> None:
+        """A whole answer."""
+        self._head(status, {"content-type": "application/json", **headers, "content-length": str(len(body))})
+        self._writer.write(body)
+        await self._writer.drain()
+
+    async def begin(self, headers: Mapping[str, str]) -> None:
+        """Begin a stream."""
+        self._head(200, {"content-type": "text/event-stream; charset=utf-8", "cache-control": "no-cache", **headers})
+        await self._writer.drain()
+
+    def _head(self, status: int, headers: Mapping[str, str]) -> None:
+        if "content-length" not in headers:
+            headers = {**headers, "transfer-encoding": "chunked"}
+        lines = [f"HTTP/1.1 {status} {_REASONS.get(status, 'Status')}", *(f"{k}: {v}" for k, v in headers.items())]
+        self._writer.write(("\r\n".join(lines) + "\r\n\r\n").encode("latin-1"))
+
+    async def chunk(self, data: bytes) -> None:
+        """One piece of the stream. Raises `ConnectionError` when the client has gone."""
+        if data:
+            self._writer.write(b"%x\r\n%b\r\n" % (len(data), data))
+            await self._writer.drain()
+
+    async def end(self) -> None:
+        """The proper end of a stream."""
+        self._writer.write(b"0\r\n\r\n")
+        await self._writer.drain()
+
+    async def reset(self) -> None:
+        """Break off with RST, after what was written has arrived."""
+        sock: socket.socket = self._writer.get_extra_info("socket")
+        while _unsent(sock):  # noqa: ASYNC110 (the kernel tells nobody when its queue is empty)
+            await asyncio.sleep(0.001)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self._writer.transport.abort()
+
+
+def _unsent(sock: socket.socket) -> int:
+    """Bytes that the other side has not acknowledged."""
+    if sock.fileno() < 0:
+        return 0
+    answer = fcntl.ioctl(sock.fileno(), termios.TIOCOUTQ, b"\0" * 4)
+    return int(struct.unpack("i", answer)[0])

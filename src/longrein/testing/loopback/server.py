@@ -1,0 +1,290 @@
+"""The provider: takes requests, judges them, keeps them, plays the script."""
+
+import asyncio
+import inspect
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import msgspec
+
+from longrein.testing.loopback.answering import Answering, count
+from longrein.testing.loopback.cache import Cache
+from longrein.testing.loopback.delivery import Delivery, deliver
+from longrein.testing.loopback.http import BUFFER_BYTES, Head, Out, read_body, read_head
+from longrein.testing.loopback.judging import Case, Memo, Refused, fields_of
+from longrein.testing.loopback.limits import Limits, Rules
+from longrein.testing.loopback.overflows import OF_WIRE, overflow
+from longrein.testing.loopback.player import Answer, Player
+from longrein.testing.loopback.received import Received
+from longrein.testing.loopback.script import Fault, Play, Turn
+from longrein.testing.loopback.wires import ERROR_TEXTS, Wire, check_headers, status_error, wire_of
+
+REPORT = "/_loopback/report"
+"""`GET` it for what was asked and what of the script is left."""
+
+
+class LoopbackProvider:
+    """One provider on 127.0.0.1. `async with LoopbackProvider(script) as server: server.url`.
+
+    `script` is a `Play`, a list of turns, or one function `(Received) -> Turn` that answers everything. `now_s` is the
+    clock of cache TTLs, which `advance` moves. `keep` bodies at most stay in memory (None: all). `folder` gets a copy
+    of each request.
+    """
+
+    def __init__(
+        self,
+        script: Play | Sequence[Answer] | Callable[[Received], Turn],
+        *,
+        summaries: Sequence[Turn] = (),
+        rules: Rules | None = None,
+        limits: Limits | None = None,
+        now_s: Callable[[], float] = time.monotonic,
+        keep: int | None = None,
+        folder: Path | None = None,
+    ) -> None:
+        play = script if isinstance(script, Play) else Play()
+        self.requests: list[Received] = []
+        self.url = ""
+        self.port = 0
+        self.models: Sequence[str] = ("loopback",)
+        self._endless = script if callable(script) else None
+        turns = script if isinstance(script, Sequence) else play.turns
+        self._player = Player(turns, summaries or play.summaries, play.order)
+        self._rules, self._limits = rules or play.rules, limits or play.limits
+        self._now_s, self._late_s = now_s, 0.0
+        self._cache = Cache(self._limits, self.now_s)
+        self._memo = Memo()
+        self._keep, self._folder = keep, folder
+        self._news = asyncio.Event()
+        self._server: asyncio.Server | None = None
+        self._busy: dict[asyncio.Task[None], None] = {}
+
+    # --- for the test ----------------------------------------------------------------------------------------
+
+    async def __aenter__(self) -> "LoopbackProvider":
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+
+    async def start(self, port: int = 0) -> None:
+        """Listen on `port` of 127.0.0.1; 0 takes any."""
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", port, limit=BUFFER_BYTES)
+        self.port = self._server.sockets[0].getsockname()[1]
+        self.url = f"http://127.0.0.1:{self.port}"
+
+    async def stop(self) -> None:
+        """End everything at once."""
+        if self._server is not None:
+            self._server.close()
+        for task in list(self._busy):
+            task.cancel()
+        await asyncio.gather(*self._busy, return_exceptions=True)
+
+    def now_s(self) -> float:
+        """The provider's clock."""
+        return self._now_s() + self._late_s
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass for the cache."""
+        self._late_s += seconds
+
+    def unused(self) -> list[str]:
+        """Turns of the script that nobody asked for, one line each."""
+        return self._player.unused()
+
+    @property
+    def refused(self) -> list[str]:
+        """The rules that were broken, in the provider's words, one line a request."""
+        return [f"request {r.number}: {r.status} {r.refused}" for r in self.requests if r.refused]
+
+    async def wait_requests(self, number: int) -> Received:
+        """The request `number` (from 1), once it is there."""
+        while len(self.requests) < number:
+            self._news.clear()
+            await self._news.wait()
+        return self.requests[number - 1]
+
+    def report(self) -> dict[str, object]:
+        """What was asked and what of the script is left."""
+        usage = [request.usage for request in self.requests]
+        return {"requests": len(self.requests), "unused": self.unused(), "refused": self.refused, "usage": usage}
+
+    # --- connections -----------------------------------------------------------------------------------------
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._busy[task] = None
+        try:
+            while (head := await read_head(reader)) is not None:
+                body = await read_body(reader, head)
+                if not await self._one(head, body, Out(writer)) or head.last:
+                    break
+        except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
+            return  # the client went away, or the test is over
+        finally:
+            del self._busy[task]
+            writer.close()
+
+    async def _one(self, head: Head, body: bytes, out: Out) -> bool:
+        """Answer one request; whether the connection lives on."""
+        found = wire_of(head.path) if head.method == "POST" else None
+        if found is None:
+            await self._elsewhere(head, out)
+            return True
+        request = self._received(head, body, found[0].name)
+        try:
+            return await self._answer(found[0], found[1], request, out)
+        except ConnectionError:
+            request.gone = True
+            raise
+        finally:
+            assert request.done is not None
+            request.done.set()
+
+    async def _elsewhere(self, head: Head, out: Out) -> None:
+        if head.path == REPORT:
+            await out.whole(200, {}, msgspec.json.encode(self.report()))
+        elif head.path.partition("?")[0].endswith("/models"):
+            data = [{"id": name, "object": "model", "owned_by": "loopback"} for name in self.models]
+            await out.whole(200, {}, msgspec.json.encode({"object": "list", "data": data}))
+        else:
+            await out.whole(404, {}, b'{"error":{"message":"Not Found: no wire is spoken at this path"}}')
+
+    def _received(self, head: Head, body: bytes, wire: str) -> Received:
+        number = len(self.requests) + 1
+        request = Received(number, self.now_s(), head.method, head.path, head.headers, body, wire, done=asyncio.Event())
+        self.requests.append(request)
+        self._news.set()
+        if self._folder is not None:
+            name = f"{number:04d}-{wire}"
+            (self._folder / f"{name}.json").write_bytes(body)
+            lines = [f"{head.method} {head.path}", *(f"{key}: {value}" for key, value in head.headers.items())]
+            (self._folder / f"{name}.head").write_text("\n".join(lines) + "\n", encoding="utf-8")
+        if self._keep is not None and number > self._keep:
+            old = self.requests[number - self._keep - 1]
+            old.body, old.asking = b"", None
+        return request
+
+    # --- answers ---------------------------------------------------------------------------------------------
+
+    async def _answer(self, wire: Wire, model: str, request: Received, out: Out) -> bool:
+        try:
+            check_headers(wire, request.headers, request.path, self._rules)
+            fields = fields_of(request.body, self._limits, self._rules)
+            request.asking = wire.ask(Case(fields, self._limits, self._rules, self._memo, model))
+        except Refused as refused:
+            request.refused = refused.message
+            request.status, body = wire.refusal(refused)
+            await out.whole(request.status, {}, body)
+            return True
+        turn, fault = await self._turn(request)
+        if turn is None:
+            request.status, request.refused = 500, "beyond the script"
+            await out.whole(500, {}, _beyond(wire, request))
+            return True
+        if turn.delay_s:
+            await asyncio.sleep(turn.delay_s)
+        request.fault = (fault.kind or "status") if fault is not None else ""
+        if fault is not None and (fault.status or fault.kind in ("status", "overflow")):
+            await self._error(wire, request, fault, out)
+            return True
+        return await self._stream(wire, request, turn, fault, out)
+
+    async def _turn(self, request: Received) -> tuple[Turn | None, Fault | None]:
+        if self._endless is not None:
+            turn = self._endless(request)
+            return turn, turn.fault
+        chosen = self._player.choose(request)
+        if chosen is None:
+            return None, None
+        index, summary, answer = chosen
+        request.turn = index
+        if isinstance(answer, Turn):
+            return answer, self._player.suffer(index, summary, answer)
+        self._player.whole(index, summary)
+        made = answer(request)
+        turn = await made if inspect.isawaitable(made) else made
+        return turn, turn.fault
+
+    async def _error(self, wire: Wire, request: Received, fault: Fault, out: Out) -> None:
+        status, body = fault.status or 500, b""
+        if fault.kind == "overflow":
+            assert request.asking is not None
+            window = self._limits.window_tokens
+            told, body = overflow(fault.name or OF_WIRE[wire.name], max(request.asking.used, window + 1), window)
+            status = fault.status or told
+        elif fault.body is None:
+            body = status_error(wire, status)
+        if fault.body is not None:
+            body = fault.body.encode("utf-8", "surrogateescape")
+        request.status = status
+        await out.whole(status, fault.headers, body)
+
+    async def _stream(self, wire: Wire, request: Received, turn: Turn, fault: Fault | None, out: Out) -> bool:
+        assert request.asking is not None
+        if fault is not None and fault.kind == "empty":
+            turn = msgspec.structs.replace(turn, text="", thinking="", calls=(), deltas=0)
+        cached, output, reasoning = count(turn, self._cache.count(request.asking))
+        request.usage = {
+            "input": cached.input,
+            "cache_read": cached.read,
+            "cache_write": cached.written,
+            "output": output,
+            "reasoning": reasoning,
+        }
+        answer = Answering(request.asking.model, request.number, cached, output, reasoning, request.asking.flags, fault)
+        error = b""
+        if fault is not None and fault.kind == "error":
+            status = fault.status or 529
+            error = wire.error_event(status, fault.name, fault.body or ERROR_TEXTS.get(status, "Overloaded"))
+        request.status = 200
+        await out.begin({"request-id": f"req_{request.number:024d}", **(fault.headers if fault else {})})
+        return await _played(deliver(turn, fault, wire.events(turn, answer), error), turn, fault, out)
+
+
+async def _played(delivery: Delivery, turn: Turn, fault: Fault | None, out: Out) -> bool:
+    """Write it; whether the connection lives on."""
+    await _write(delivery.writes, turn.pace_s, out)
+    match delivery.ending:
+        case "reset":
+            await out.reset()
+            return False
+        case "close":
+            return False
+        case "stall":
+            assert fault is not None
+            await _silence(fault, out)
+            await _write(delivery.rest, turn.pace_s, out)
+    await out.end()
+    return True
+
+
+async def _write(writes: list[bytes], pace_s: float, out: Out) -> None:
+    for n, data in enumerate(writes):
+        if n and pace_s:
+            await asyncio.sleep(pace_s)
+        await out.chunk(data)
+        if not n % 16:
+            await asyncio.sleep(0)  # let others be served beside a long stream
+
+
+async def _silence(fault: Fault, out: Out) -> None:
+    """Say nothing but comments, for a time or until the client goes away."""
+    left = fault.stall_s or 86_400.0
+    while left > 0:
+        nap = min(left, fault.ping_s or left)
+        await asyncio.sleep(nap)
+        left -= nap
+        if fault.ping_s and left > 0:
+            await out.chunk(b": ping\n\n")
+
+
+def _beyond(wire: Wire, request: Received) -> bytes:
+    """The script has no answer: say so, and what was said, so that the test's author sees why."""
+    said = f"said since the last reply: {request.said[-300:]!r}"
+    text = f"the loopback script has no turn for request {request.number}; {said}"
+    return wire.refusal(Refused(text, status=500))[1]
