@@ -1,6 +1,8 @@
 """Layers of settings: who wins, what a project may not say, and one exact line for each mistake."""
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import msgspec
@@ -365,3 +367,11 @@ def test_what_cannot_be_added_safely_is_left_alone(house: House, before: str, ru
         remember_rule(rule, {}, str(house.home))
     assert str(caught.value) == line
     assert (house.home / ".config/longrein/config.toml").read_text() == before
+
+
+def test_import_brings_nothing_dear() -> None:
+    code = (
+        "import sys, longrein.config; print(*(m for m in ('tomllib', 'platformdirs', 'pathspec') if m in sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "\n"

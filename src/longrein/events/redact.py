@@ -5,6 +5,7 @@ its path. The marker is that of `ids.marker`; its digest tells two secrets apart
 nonce, says nothing of either.
 """
 
+import hashlib
 import re
 from collections.abc import Callable, Sequence
 
@@ -49,8 +50,6 @@ def redactor(secrets: Sequence[str], nonce: str, patterns: Sequence[str] = ()) -
     own = [re.compile(pattern) for pattern in patterns]
 
     def marked(secret: str) -> str:
-        import hashlib  # dear to import, and most texts hold no secret
-
         return f"{frame}{hashlib.sha256((nonce + secret).encode('utf-8', 'surrogatepass')).hexdigest()[:8]}]"
 
     def redact(text: str) -> str:

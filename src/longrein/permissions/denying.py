@@ -2,6 +2,8 @@
 
 import re
 
+import msgspec
+
 from longrein.permissions.allowing import named_values
 from longrein.permissions.overread import Line, Reading, lines, readings, word_set
 from longrein.permissions.patterns import folded, path_regex
@@ -30,16 +32,11 @@ def reaching(call: Call, texts: tuple[str, ...], rules: Rules, cwd: str) -> str:
     """The text of the first of `texts` that reaches `call`; '' when none does."""
     if not texts:
         return ""
-    command = call.arguments.get("command") if call.access == "command" else None
-    found: list[Reading] = []
-    if isinstance(command, str) and len(command) <= LENGTH_MAX:
-        found = readings(command)
-    texts_of = [line for reading in found for line in lines(reading.words)]
+    given = call.arguments.get("command") if call.access == "command" else None
+    command = _read(given) if isinstance(given, str) else None
     for text in texts:
         rule = parse_rule(text)
-        if _reaches(call, rule, rules, cwd):
-            return text
-        if isinstance(command, str) and _command_reached(command, rule, texts_of, found, rules, cwd):
+        if _reaches(call, rule, rules, cwd) or (command and _command_reached(command, rule, rules, cwd)):
             return text
     return ""
 
@@ -94,24 +91,39 @@ def _host_reached(url: str, domain: str) -> bool:
 # --- commands ----------------------------------------------------------------------------------------------------
 
 
-def _command_reached(command: str, rule: Rule, texts: list[Line], found: list[Reading], rules: Rules, cwd: str) -> bool:
+class _Command(msgspec.Struct, frozen=True):
+    """A command, read once for all rules."""
+
+    whole: str
+    """With single blanks."""
+    found: list[Reading] | None
+    """What it may run; None where there was too much to read: then every rule about commands reaches it."""
+    lines: list[Line]
+    """Texts to match."""
+
+
+def _read(command: str) -> _Command:
+    found = readings(command) if len(command) <= LENGTH_MAX else None
+    return _Command(" ".join(command.split()), found, [line for r in found or () for line in lines(r.words)])
+
+
+def _command_reached(command: _Command, rule: Rule, rules: Rules, cwd: str) -> bool:
     if rule.problem:
         return rule.tool == "Bash"
     if rule.tool in ("Read", "Edit", "Write"):
-        return len(command) > LENGTH_MAX or _file_reached(rule, found, rules, cwd)
+        # such a rule alone, without a path, forbids the tools, not every command that could do the same
+        return bool(rule.spec) and (command.found is None or _file_reached(rule, command.found, rules, cwd))
     if rule.tool != "Bash":
         return False
-    if not rule.spec or len(command) > LENGTH_MAX:
+    if not rule.spec or command.found is None:
         return True
     regex = glob(rule.spec, True)
-    if regex.match(" ".join(command.split())):
+    if regex.match(command.whole):
         return True
-    return any(regex.match(line.text, start) for line in texts for start in line.starts)
+    return any(regex.match(line.text, start) for line in command.lines for start in line.starts)
 
 
 def _file_reached(rule: Rule, found: list[Reading], rules: Rules, cwd: str) -> bool:
-    if not rule.spec:
-        return False  # `Read` or `Edit` alone forbids those tools, not every command that could do the same
     reads = rule.tool == "Read"
     programs = READERS if reads else WRITERS
     for reading in found:

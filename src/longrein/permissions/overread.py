@@ -29,13 +29,21 @@ WRAPPERS = word_set(
 
 _SHELLS = word_set("bash sh zsh dash ksh fish ash eval source . trap su ssh watch script parallel")
 _OPERATORS = ";&|()\n"
-_NESTING = r"\$\(|`|[<>]\(|<<"
+_NESTING = r"\$[({]|`|[<>]\(|<<|#[^\n]*\\\n"
+_INNER = r"\$\(|`|[<>]\("
 _CRUDE = r"[;&|()<>{}\n`'\"$]+"
+_ENDS = r"[;&|()<>{}\n`$]+"
 _ASSIGNMENT = r"[A-Za-z_]\w*(?:\[[^\]]*\])?\+?="
-_EXPANSION = r"\$(?:\{[^{}]*\}|[A-Za-z_]\w*|[@*#?$!0-9-])"
+_EXPANSION = r"\$(?:\{[^{}$`]*\}|[A-Za-z_]\w*|[@*#?$!0-9-])"
+_ESCAPE = r"(?s)\\(x[0-9A-Fa-f]{1,2}|[0-7]{1,3}|u[0-9A-Fa-f]{1,4}|U[0-9A-Fa-f]{1,8}|.)"
+_ANSI = r"(?s)\$'((?:\\.|[^'\\])*)'"
 _IFS = r"\$(?:IFS\b|\{IFS[^}]*\})"
 _BRACES = r"\{([^{}\s]*,[^{}\s]*)\}"
 _GIT_VALUED = frozenset(("-C", "-c", "--git-dir", "--work-tree", "--namespace", "--exec-path", "--config-env"))
+
+
+READ_CHARS_MAX = 500_000
+"""Characters read for one command, over all its readings: nested ones could grow without end."""
 
 
 class Reading(msgspec.Struct, frozen=True):
@@ -56,28 +64,50 @@ class Line(msgspec.Struct, frozen=True):
     starts: tuple[int, ...]
 
 
-def readings(command: str) -> list[Reading]:
-    """Everything `command` may run, in several readings; the same may occur twice."""
+def readings(command: str) -> list[Reading] | None:
+    """Everything `command` may run, in several readings; the same may occur twice. None: too much to read."""
     found: list[Reading] = []
     todo = [command]
     seen: set[str] = set()
+    left_chars = READ_CHARS_MAX
+    nested = re.search(_NESTING, command) is not None
     while todo:
         text = todo.pop()
         if text in seen:
             continue
         seen.add(text)
+        left_chars -= len(text)
+        if left_chars < 0:
+            return None
         todo.extend(_variants(text))
         fresh = _quoted(text)
-        if re.compile(_NESTING).search(text) or any(_runs_text(r.words) for r in fresh):
-            fresh.extend(Reading(tuple(part.split())) for part in re.compile(_CRUDE).split(text) if part.strip())
+        if nested or any(_runs_text(r.words) for r in fresh):
+            fresh.extend(_crude(text))
         for reading in fresh:
             todo.extend(_inner(reading.words))
         found.extend(fresh)
     return [bare for reading in found if (bare := _bare(reading)).words or bare.reads or bare.writes]
 
 
+def _crude(text: str) -> Iterator[Reading]:
+    """Where one command may hold another, quotes cannot be trusted to pair: they end a command, they are nothing, they
+    pair again inside each `$(` and on each line.
+    """
+    bare = re.sub(r"\\\n|['\"\\]", "", text)
+    for part in (*re.split(_CRUDE, text), *re.split(_ENDS, bare)):
+        words = tuple(part.split())
+        if words:
+            yield Reading(words)
+    for part in re.split(r"[<>]+[&|]*", bare)[1:]:  # what follows the target of a redirect
+        yield Reading(tuple(re.split(_ENDS, part)[0].split()[1:]))
+    for piece in (*re.split(_INNER, text)[1:], *(text.split("\n") if "\n" in text else ())):
+        yield from _quoted(piece)
+
+
 def _variants(text: str) -> Iterator[str]:
-    """The same line with `$IFS` as a blank, with expansions as nothing and with `{a,b}` as `a b`."""
+    """The same line with `$'…'` as what it means, `$IFS` as a blank, expansions as nothing, `{a,b}` as `a b`."""
+    if "$'" in text:
+        yield re.sub(_ANSI, lambda match: _ansi(match[1]), text)
     if "$" in text:
         yield re.compile(_EXPANSION).sub("", re.compile(_IFS).sub(" ", text))
     if "{" in text:
@@ -234,8 +264,14 @@ def _take_quoted(text: str, i: int, words: _Words) -> int:
 
 
 def _ansi(text: str) -> str:
-    r"""`\x72m` in `$'…'` as `rm`; left as it is where it cannot be read."""
-    try:
-        return text.encode("latin-1", "backslashreplace").decode("unicode_escape")
-    except UnicodeDecodeError:
-        return text
+    r"""`\x72m`, as it stands between `$'` and `'`, as `rm`."""
+    return re.sub(_ESCAPE, _unescaped, text)
+
+
+def _unescaped(match: re.Match[str]) -> str:
+    code = match[1]
+    if code[0] in "xuU" and len(code) > 1:
+        return chr(min(int(code[1:], 16), 0x10FFFF))
+    if code[0] in "01234567":
+        return chr(int(code, 8))
+    return {"n": "\n", "t": "\t", "r": "\r"}.get(code, code)
