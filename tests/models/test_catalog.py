@@ -1,5 +1,7 @@
 """The table of models and providers: what is found under which spelling, and what a request costs."""
 
+import asyncio
+
 import pytest
 
 from longrein.context import Budget, Price
@@ -12,9 +14,10 @@ from longrein.models import (
     known_provider,
     known_providers,
     look_up,
+    offered_models,
     open_model,
 )
-from tests.models.served import BLOBS, StillClock
+from tests.models.served import BLOBS, Answer, StillClock, served
 
 
 @pytest.mark.parametrize(
@@ -112,3 +115,24 @@ def test_what_the_settings_say_goes_first_and_an_unknown_wire_is_named() -> None
         "provider 'mock' has the unknown wire 'morse'; "
         "wires are anthropic, openai-chat, openai-responses, gemini, scripted"
     )
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("body", "status", "names"),
+    [
+        (b'{"object":"list","data":[{"id":"qwen3:8b"},{"id":"nomic-embed-text"}]}', 200, ("qwen3:8b",)),
+        (b'{"models":[{"name":"llama"}]}', 200, ("llama",)),
+        (b'{"data":null}', 200, ()),
+        (b"<html>", 200, ()),
+        (b"no", 404, ()),
+    ],
+)
+async def test_a_local_server_is_asked_what_it_offers(body: bytes, status: int, names: tuple[str, ...]) -> None:
+    async with served(Answer(body, status, {"content-type": "application/json"})) as server:
+        url = f"{server.url}/v1/"
+        assert await asyncio.get_running_loop().run_in_executor(None, offered_models, url) == names
+        assert server.heads[0].startswith("GET /v1/models HTTP/1.1")
+        gone = server.url
+    assert offered_models(f"{gone}/v1") == ()
+    assert offered_models("http://[broken") == ()

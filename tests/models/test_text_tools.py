@@ -42,6 +42,10 @@ def found(text: str) -> list[Any]:
         ('tool: Write({"text":"a\nb\tc"})', [("Write", {"text": "a\nb\tc"})]),
         ('tool: Read({"path":"a,}",})', [("Read", {"path": "a,}"})]),
         ("tool: Read({'path': 'a', 'all': True})", [("Read", {"path": "a", "all": True})]),
+        (
+            r"""tool: Write({'text': 'it\'s "True" \n', "b": None,})""",
+            [("Write", {"text": 'it\'s "True" \n', "b": None})],
+        ),
         # malformed: kept as a call that cannot run, so that the model is told
         ('tool: Read({"path": a})', [("Read", None)]),
         ('tool: Read(path="a")', [("Read", None)]),

@@ -1,28 +1,46 @@
-"""Asking a local server what it has: the one request made before a model is chosen, and only when none was named."""
+"""Asking a server which models it offers: how a local one on its usual port is found without any settings."""
 
-from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 
-PROBE_TIMEOUT_S = 0.4
-"""A server on this machine answers at once or is not there."""
+CONNECT_S = 0.2
+"""A server on this machine accepts at once or is not there."""
+ANSWER_S = 1.5
+"""A server that is loading a model answers late."""
+_OTHER_USES = ("embed", "rerank", "whisper", "tts", "clip")
 
 
-class _Model(msgspec.Struct):
-    id: str
+class _Offer(msgspec.Struct):
+    id: str = ""
+    name: str = ""
 
 
-class _List(msgspec.Struct):
-    data: list[_Model]
+class _Offers(msgspec.Struct):
+    data: list[_Offer] | None = None
+    models: list[_Offer] | None = None
 
 
-def offered_models(base_url: str) -> Sequence[str]:
-    """Names of the models that the OpenAI-like server at `base_url` offers; () where none answers."""
+def offered_models(base_url: str) -> tuple[str, ...]:
+    """Names of the models that the server at `base_url` offers for conversation; () where none answers in time.
+
+    Blocks for at most `CONNECT_S + ANSWER_S`. Never raises for what the server does.
+    """
     import httpx2
 
+    timeout = httpx2.Timeout(ANSWER_S, connect=CONNECT_S)
     try:
-        with httpx2.Client(timeout=PROBE_TIMEOUT_S, trust_env=False, verify=base_url.startswith("https:")) as client:
-            answer = client.get(f"{base_url}/models")
-        return [model.id for model in msgspec.json.decode(answer.content, type=_List).data]
-    except (httpx2.HTTPError, msgspec.DecodeError):
+        with httpx2.Client(verify=base_url.startswith("https:"), trust_env=False, timeout=timeout) as client:
+            response: Any = client.get(f"{base_url.rstrip('/')}/models")
+            return _names(response.content) if response.status_code == 200 else ()
+    except (httpx2.HTTPError, httpx2.InvalidURL):
         return ()
+
+
+def _names(body: bytes) -> tuple[str, ...]:
+    try:
+        offers = msgspec.json.decode(body, type=_Offers)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return ()
+    names = [offer.id or offer.name for offer in offers.data or offers.models or ()]
+    return tuple(name for name in names if name and not any(word in name.lower() for word in _OTHER_USES))

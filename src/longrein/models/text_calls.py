@@ -176,6 +176,10 @@ def _skip(text: str, at: int) -> int:
 
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _COMMA = re.compile(r",(\s*[}\]])")
+_ANY_STRING = re.compile(r"""\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'""", re.DOTALL)
+_WORD = re.compile(r"\b(?:True|False|None)\b")
+_ESCAPED = re.compile(r"\\.", re.DOTALL)
+_BARE_QUOTE = re.compile(r'((?:^|[^\\])(?:\\\\)*)"')
 _RAW = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
@@ -200,10 +204,19 @@ def _without_commas(text: str) -> str:
 
 def _python(text: str) -> dict[str, Any] | None:
     """`text` as a Python literal: single quotes, `True`, `None`."""
-    import ast
+    parts, at = [], 0
+    for string in _ANY_STRING.finditer(text):
+        parts += [_words(text[at : string.start()]), _double_quoted(string[0])]
+        at = string.end()
+    return read_arguments(_without_commas("".join((*parts, _words(text[at:])))))
 
-    try:
-        value = ast.literal_eval(text)
-        return value if isinstance(value, dict) and msgspec.json.encode(value) else None
-    except (ValueError, SyntaxError, MemoryError, RecursionError, TypeError):
-        return None
+
+def _words(code: str) -> str:
+    return _WORD.sub(lambda match: {"True": "true", "False": "false", "None": "null"}[match[0]], code)
+
+
+def _double_quoted(string: str) -> str:
+    if string.startswith('"'):
+        return string
+    inner = _ESCAPED.sub(lambda match: "'" if match[0] == "\\'" else match[0], string[1:-1])
+    return '"' + _BARE_QUOTE.sub(lambda match: match[1] + '\\"', inner) + '"'
