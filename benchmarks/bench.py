@@ -61,7 +61,7 @@ class Bench:
 
     def serve(self, script: dict[str, Any]) -> tuple["subprocess.Popen[bytes]", str]:
         path = self.folder / "script.json"
-        path.write_text(json.dumps(script))
+        path.write_text(json.dumps({"turns": expanded(script["turns"])}))
         command = [sys.executable, "-m", "longrein.testing.loopback", "--script", str(path), "--lenient"]
         server = subprocess.Popen(command, stdout=subprocess.PIPE, stdin=subprocess.PIPE, env=clean_environment())
         assert server.stdout is not None
@@ -130,9 +130,15 @@ def clean_environment() -> dict[str, str]:
     return {name: os.environ[name] for name in kept if name in os.environ} | {"HOME": os.environ.get("HOME", "/")}
 
 
+def expanded(turns: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """`repeat` written out."""
+    return [{k: v for k, v in turn.items() if k != "repeat"} for turn in turns for _ in range(turn.get("repeat", 1))]
+
+
 def stats_of(url: str) -> list[dict[str, Any]]:
-    with urllib.request.urlopen(f"{url}/stats") as answer:
-        return json.loads(answer.read())  # type: ignore[no-any-return]
+    with urllib.request.urlopen(f"{url}/_loopback/report") as answer:
+        times = json.loads(answer.read())["times"]
+    return [{"received_s": at, "finished_s": finished, "body_bytes": size} for at, finished, size in times]
 
 
 def cpu_at_first_request(pid: int, url: str) -> float:
@@ -238,7 +244,7 @@ def deltas(bench: Bench) -> None:
     count = 20_000
     text = "word " * count
     none = bench.both({"turns": [say()]}, 3)
-    for name, batch, limit in (("one per read", False, 15), ("batched", True, 4)):
+    for name, batch, limit in (("one per read", 1, 15), ("batched", 0, 4)):
         runs = bench.both({"turns": [{"text": text, "deltas": count, "batch": batch}]}, 3)
         floor, ours = (
             1e6 * (best(runs[h], lambda r: r.cpu_s) - best(none[h], lambda r: r.cpu_s)) / count for h in HARNESSES

@@ -37,6 +37,10 @@ class Received(msgspec.Struct):
     """Kind of the fault that it met."""
     usage: dict[str, int] = {}
     """Tokens: `input`, `cache_read`, `cache_write`, `output`, `reasoning`."""
+    size_bytes: int = 0
+    """Length of the body, also when it was not kept."""
+    finished_s: float = 0.0
+    """When the answer had been written, on the same clock; 0 while it was not."""
     done: asyncio.Event | None = None
     """Set when the answer has been written to its end or cut."""
     gone: bool = False

@@ -110,7 +110,9 @@ class LoopbackProvider:
     def report(self) -> dict[str, object]:
         """What was asked and what of the script is left."""
         usage = [request.usage for request in self.requests]
-        return {"requests": len(self.requests), "unused": self.unused(), "refused": self.refused, "usage": usage}
+        times = [(request.at_s, request.finished_s, request.size_bytes) for request in self.requests]
+        left = {"unused": self.unused(), "refused": self.refused}
+        return {"requests": len(self.requests), **left, "usage": usage, "times": times}
 
     # --- connections -----------------------------------------------------------------------------------------
 
@@ -143,6 +145,7 @@ class LoopbackProvider:
             raise
         finally:
             assert request.done is not None
+            request.finished_s = self.now_s()
             request.done.set()
 
     async def _elsewhere(self, head: Head, out: Out) -> None:
@@ -156,7 +159,8 @@ class LoopbackProvider:
 
     def _received(self, head: Head, body: bytes, wire: str) -> Received:
         number = len(self.requests) + 1
-        request = Received(number, self.now_s(), head.method, head.path, head.headers, body, wire, done=asyncio.Event())
+        request = Received(number, self.now_s(), head.method, head.path, head.headers, body, wire)
+        request.size_bytes, request.done = len(body), asyncio.Event()
         self.requests.append(request)
         self._news.set()
         if self._folder is not None:
