@@ -235,7 +235,7 @@ def test_read_and_edit_rules_reach_commands_that_name_files(rule: str, command: 
     assert (verdict(bash(command), deny=rule, mode="bypassPermissions").kind == "deny") is reached
 
 
-@pytest.mark.parametrize("long", ["echo " + "x" * 100_000, "${a" * 20_000 + "}" * 20_000, "eval '" * 15_000])
+@pytest.mark.parametrize("long", ["echo " + "x" * 100_000, "${a" * 4_000 + "}" * 4_000, "eval '" * 8_000])
 def test_a_command_too_long_to_read_is_denied_where_there_is_a_rule(long: str) -> None:
     assert verdict(bash(long), deny="Bash(rm *)", mode="bypassPermissions").kind == "deny"
     assert verdict(bash(long), deny="Read", mode="bypassPermissions").kind == "allow"

@@ -33,9 +33,10 @@ def reaching(call: Call, texts: tuple[str, ...], rules: Rules, cwd: str) -> str:
     if not texts:
         return ""
     given = call.arguments.get("command") if call.access == "command" else None
-    command = _read(given) if isinstance(given, str) else None
-    for text in texts:
-        rule = parse_rule(text)
+    parsed = [(text, parse_rule(text)) for text in texts]
+    about = any(r.tool == "Bash" or (r.spec and r.tool in ("Read", "Edit", "Write")) for _, r in parsed)
+    command = _read(given) if about and isinstance(given, str) else None
+    for text, rule in parsed:
         if _reaches(call, rule, rules, cwd) or (command and _command_reached(command, rule, rules, cwd)):
             return text
     return ""

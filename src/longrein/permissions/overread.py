@@ -42,7 +42,7 @@ _BRACES = r"\{([^{}\s]*,[^{}\s]*)\}"
 _GIT_VALUED = frozenset(("-C", "-c", "--git-dir", "--work-tree", "--namespace", "--exec-path", "--config-env"))
 
 
-READ_CHARS_MAX = 500_000
+READ_CHARS_MAX = 300_000
 """Characters read for one command, over all its readings: nested ones could grow without end."""
 
 
