@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from longrein.events import RETRYABLE, Text
+from longrein.events import RETRYABLE, Image, Text, Thinking
 from longrein.models import Failure, pause_s
 from longrein.models.failures import Headers, failure_of_status, kind_of, limit_tokens, retry_after_s
 from tests.models.served import Answer, answer_of, item, opened, request, served
@@ -202,6 +202,52 @@ async def test_R001_over_the_wire(wire: str) -> None:
         model = opened(wire, server.url)
         deltas = await answer_of(model, request(item(1, Text("q"), "user")))
         assert deltas == [Failure("rate", "slow down (HTTP 429)", 429, 2.0)]
+        await model.aclose()
+
+
+# --- what is refused for one thing in it --------------------------------------------------------------------------
+
+THOUGHT = '{"type":"thinking","thinking":"hm","signature":"S1"}'
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("said", "thoughts", "pictures"),
+    [
+        ("messages.1.content.0: Invalid `signature` in `thinking` block", [True, False, False], [2, 2, 2]),
+        (
+            "messages.9.content.0.image.source.base64.data: At least one of the image dimensions exceed max allowed size for many-image requests: 2000 pixels",
+            [True, True, True],
+            [2, 1, 0],
+        ),
+        ("This model does not support image input", [True, True, True], [2, 1, 0]),
+        ("tools.0.name is wrong", [True, True, True], [2, 2, 2]),
+    ],
+)
+async def test_R025_R027_a_refused_picture_or_thought_is_left_out_and_the_session_goes_on(
+    said: str, thoughts: list[bool], pictures: list[int]
+) -> None:
+    asked = request(
+        item(1, Image("img1", "image/png", 9, 2_162, 10), "user"),
+        item(2, Image("img1", "image/png", 9, 100, 100), "user"),
+        item(3, Thinking("hm"), raw=THOUGHT, wire="anthropic"),
+        item(3, Text("so"), "text", n=1),
+        item(4, Text("and"), "user"),
+    )
+    body = json.dumps({"type": "error", "error": {"type": "invalid_request_error", "message": said}}).encode()
+    async with served(Answer(body, 400, {"content-type": "application/json"})) as server:
+        model = opened("anthropic", server.url)
+        ends = [(await answer_of(model, asked))[-1] for _ in range(3)]
+        assert [b'"signature":"S1"' in sent for sent in server.bodies] == thoughts
+        assert [sent.count(b'"type":"image"') for sent in server.bodies] == pictures
+        kinds = [end.kind for end in ends if isinstance(end, Failure)]
+        healing = sum(
+            a != b
+            for a, b in zip(
+                [*zip(thoughts, pictures, strict=True)], [*zip(thoughts, pictures, strict=True)][1:], strict=False
+            )
+        )
+        assert kinds == ["server"] * healing + ["invalid"] * (3 - healing)
         await model.aclose()
 
 

@@ -47,30 +47,40 @@ class Pdf(msgspec.Struct, frozen=True):
 Piece = Plain | Picture | Pdf
 
 
-def pieces_of(part: AnyPart, read_blob: ReadBlob, *, whole: bool, pdf: bool, handle: str = "") -> list[Piece]:
+def pieces_of(
+    part: AnyPart,
+    read_blob: ReadBlob,
+    *,
+    whole: bool,
+    pdf: bool,
+    handle: str = "",
+    side_px: int = IMAGE_SIDE_PX_MAX,
+) -> list[Piece]:
     """`part` as pieces; the parts of a result one after the other.
 
     `whole`: a text document is read from its blob; else its two ends are sent, with a line that names `handle`.
-    `pdf`: whether the wire takes PDF files.
+    `pdf`: whether the wire takes PDF files. `side_px`: longest side of a picture; 0 leaves all of them out.
     """
     match part:
         case Text(text) | Thinking(text):
             return [Plain(text)]
         case Image():
-            return [_picture(part, read_blob)]
+            return [_picture(part, read_blob, side_px)]
         case Document():
             return [_document(part, read_blob, whole=whole, pdf=pdf, handle=handle)]
         case ToolResult():
-            nested = (pieces_of(p, read_blob, whole=whole, pdf=pdf, handle=handle) for p in part.parts)
+            nested = [pieces_of(p, read_blob, whole=whole, pdf=pdf, handle=handle, side_px=side_px) for p in part.parts]
             return [piece for pieces in nested for piece in pieces]
         case ToolCall():
             raise AssertionError("a call is no content")
 
 
-def _picture(part: Image, read_blob: ReadBlob) -> Piece:
+def _picture(part: Image, read_blob: ReadBlob, side_px: int) -> Piece:
+    if not side_px:
+        return Plain("[a picture was left out: this model or its provider refused it]")
     if part.media not in PICTURES:
         return Plain(f"[a picture of type {part.media} was left out: the provider does not take it]")
-    if part.size_bytes > IMAGE_BYTES_MAX or max(part.width, part.height) > IMAGE_SIDE_PX_MAX:
+    if part.size_bytes > IMAGE_BYTES_MAX or max(part.width, part.height) > side_px:
         size = f"{part.width}x{part.height} pixels, {part.size_bytes} bytes"
         return Plain(f"[a picture was left out: {size} is more than the provider takes; make it smaller]")
     data = _bytes(part.blob, read_blob)

@@ -9,6 +9,7 @@ from typing import Any
 
 from longrein.context import Budget, Request
 from longrein.models.failures import Headers, failure_of_status
+from longrein.models.healing import eased, told
 from longrein.models.layout import Memo, Memos
 from longrein.models.loose_json import NOT_READABLE, loosened
 from longrein.models.port import Clock, Delta, Failure, ModelOptions, Reply
@@ -80,7 +81,7 @@ class HttpModel:
         try:
             response = await self._send(self.body(request))
             if response.status_code != 200:
-                yield [await self._refusal(response)]
+                yield [self._healed(await self._refusal(response))]
                 return
             reading = self._wire.reading()
             try:
@@ -118,6 +119,15 @@ class HttpModel:
         return failure_of_status(
             response.status_code, body.decode("utf-8", "replace"), headers, self._clock.wall_us() / 1e6
         )
+
+    def _healed(self, failure: Failure) -> Failure:
+        """Leave out what was refused from now on, if that may help."""
+        facing = eased(self._wire.facing, failure)
+        if facing is None:
+            return failure
+        self._wire.facing = facing
+        self._memos = Memos(self._wire.grammar)
+        return told(failure)
 
     async def _read(self, response: Any, reading: Reading) -> AsyncIterator[list[Delta]]:
         splitter = Splitter()

@@ -7,8 +7,8 @@ CALL_ID_SHORT_CHARS = 9
 TOOL_NAME_CHARS_MAX = 64
 """The shortest limit among providers."""
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
-_NOT_NAME = re.compile(r"[^a-zA-Z0-9_-]")
-_DATED = re.compile(r"(-20\d{2}-?\d{2}-?\d{2}|-\d{4}|-latest|-preview(-\d{2}-\d{2,4})?|-exp)+$")
+_NOT_NAME = r"[^a-zA-Z0-9_-]"
+_DATED = r"(-20\d{2}-?\d{2}-?\d{2}|-\d{4}|-latest|-preview(-\d{2}-\d{2,4})?|-exp)+$"
 
 
 def wire_call_id(call: str) -> str:
@@ -34,7 +34,7 @@ def wire_tool_name(name: str) -> str:
     """A tool name that providers take back: a model may have invented one they would refuse in every later request."""
     if name.isidentifier() and name.isascii() and len(name) <= TOOL_NAME_CHARS_MAX:
         return name
-    return _NOT_NAME.sub("_", name)[:TOOL_NAME_CHARS_MAX] or "unnamed"
+    return re.sub(_NOT_NAME, "_", name)[:TOOL_NAME_CHARS_MAX] or "unnamed"
 
 
 def family(model: str) -> str:
@@ -44,4 +44,4 @@ def family(model: str) -> str:
     encrypted reasoning goes back only inside a family.
     """
     name = model.lower().rsplit("/", 1)[-1].split(":", 1)[0].split("@", 1)[0].replace(".", "-")
-    return _DATED.sub("", name) or name
+    return re.sub(_DATED, "", name) or name

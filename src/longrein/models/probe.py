@@ -6,7 +6,7 @@ import msgspec
 
 CONNECT_S = 0.2
 """A server on this machine accepts at once or is not there."""
-ANSWER_S = 1.5
+ANSWER_S = 1.0
 """A server that is loading a model answers late."""
 _OTHER_USES = ("embed", "rerank", "whisper", "tts", "clip")
 

@@ -8,6 +8,7 @@ is ever closed or completed on its behalf, for a truncated call must not run. Al
 
 import re
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -16,15 +17,21 @@ from longrein.models.arguments import read_arguments
 
 CALL_FENCES = frozenset({"tool", "tool_call", "tool_calls", "tool_code", "tool_use"})
 """Info strings of fences that hold calls."""
-_LINE = re.compile(r"[^\n]*\n?")
-_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})[ \t]*([^\s`]*)")
-_CALL = re.compile(r" {0,3}tool:[ \t]*([A-Za-z_][\w.-]*)[ \t]*(?=[({])")
-_TAG = re.compile(r" {0,3}<tool_call>\s*(?=\{)")
-_TAG_OPEN = re.compile(r" {0,3}<tool_call>")
-_RESULT = re.compile(r" {0,3}tool_result[ \t]*\(")
-_MARKS = re.compile(r'["\\{}\[\]]')
-_AFTER = re.compile(r"[ \t]*\)?[ \t]*[.;]?[ \t]*(?:\s*</tool_call>)?[ \t]*")
+_LINE = r"[^\n]*\n?"
+_FENCE = r" {0,3}(`{3,}|~{3,})[ \t]*([^\s`]*)"
+_CALL = r" {0,3}tool:[ \t]*([A-Za-z_][\w.-]*)[ \t]*(?=[({])"
+_TAG = r" {0,3}<tool_call>\s*(?=\{)"
+_TAG_OPEN = r" {0,3}<tool_call>"
+_RESULT = r" {0,3}tool_result[ \t]*\("
+_MARKS = r'["\\{}\[\]]'
+_AFTER = r"[ \t]*\)?[ \t]*[.;]?[ \t]*(?:\s*</tool_call>)?[ \t]*"
 _STARTS = ("tool:", "tool_result(", "<tool_call>", "```", "~~~")
+
+
+@cache
+def _re(pattern: str) -> re.Pattern[str]:
+    """Compiled on first use: most sessions never speak the text protocol."""
+    return re.compile(pattern)
 
 
 class TextCall(msgspec.Struct, frozen=True):
@@ -74,14 +81,14 @@ class LiveText:
         start = self._line.lstrip(" ")
         if not whole:
             return bool(self._fence) or not any(start.startswith(w) or w.startswith(start) for w in _STARTS)
-        mark = _FENCE.match(self._line)
+        mark = _re(_FENCE).match(self._line)
         if self._fence:
             closes = mark is not None and mark[1].startswith(self._fence) and not mark[2]
             self._fence = "" if closes else self._fence
         elif mark is not None and mark[2].lower() not in CALL_FENCES:
             self._fence = mark[1]
         else:
-            self._held = mark is not None or any(p.match(self._line) for p in (_CALL, _TAG_OPEN, _RESULT))
+            self._held = mark is not None or any(_re(p).match(self._line) for p in (_CALL, _TAG_OPEN, _RESULT))
         return not self._held
 
 
@@ -100,17 +107,17 @@ def _joined(parts: Iterator[str | TextCall]) -> Iterator[str | TextCall]:
 def _parts(text: str) -> Iterator[str | TextCall]:
     at, fence, holds_calls = 0, "", False
     while at < len(text):
-        line = _LINE.match(text, at)
+        line = _re(_LINE).match(text, at)
         assert line is not None
         end = line.end()
-        mark = _FENCE.match(line[0])
+        mark = _re(_FENCE).match(line[0])
         if mark is not None and (not fence or (mark[1].startswith(fence) and not mark[2])):
             was_calls, holds_calls = holds_calls, not fence and mark[2].lower() in CALL_FENCES
             fence = "" if fence else mark[1]
             yield "" if holds_calls or was_calls else line[0]
         elif fence and not holds_calls:
             yield line[0]
-        elif _RESULT.match(line[0]):
+        elif _re(_RESULT).match(line[0]):
             return
         elif (found := _call_at(text, at, bare=holds_calls)) is not None:
             call, end = found
@@ -122,10 +129,10 @@ def _parts(text: str) -> Iterator[str | TextCall]:
 
 def _call_at(text: str, at: int, *, bare: bool) -> tuple[TextCall, int] | None:
     """The call that begins at `at`, and where it ends."""
-    if (match := _CALL.match(text, at)) is not None:
+    if (match := _re(_CALL).match(text, at)) is not None:
         start = match.end() + (text[match.end()] == "(")
         return _named(match[1], text, start)
-    tag = _TAG.match(text, at)
+    tag = _re(_TAG).match(text, at)
     start = tag.end() if tag is not None else at
     if tag is None and not (bare and text[at:].lstrip().startswith("{")):
         return None
@@ -144,7 +151,7 @@ def _named(name: str, text: str, start: int) -> tuple[TextCall, int]:
     if text[brace : brace + 1] == ")" and text[start - 1] == "(":
         return TextCall(name, "", {}), _skip(text, brace)
     if text[brace : brace + 1] != "{":
-        line = _LINE.match(text, start)
+        line = _re(_LINE).match(text, start)
         received = line[0].strip() if line else ""
         return TextCall(name, received.removesuffix(")"), None), start + len(line[0] if line else "")
     received, end = _object(text, brace)
@@ -154,7 +161,7 @@ def _named(name: str, text: str, start: int) -> tuple[TextCall, int]:
 def _object(text: str, start: int) -> tuple[str, int]:
     """The balanced object at `start` and where what belongs to it ends; all the rest when it is never closed."""
     depth, quoted, at = 0, False, start
-    while (mark := _MARKS.search(text, at)) is not None:
+    while (mark := _re(_MARKS).search(text, at)) is not None:
         at = mark.end()
         if mark[0] == "\\":
             at += quoted
@@ -168,18 +175,18 @@ def _object(text: str, start: int) -> tuple[str, int]:
 
 
 def _skip(text: str, at: int) -> int:
-    after = _AFTER.match(text, at)
+    after = _re(_AFTER).match(text, at)
     return after.end() if after else at
 
 
 # --- repair ------------------------------------------------------------------------------------------------------
 
-_STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
-_COMMA = re.compile(r",(\s*[}\]])")
-_ANY_STRING = re.compile(r"""\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'""", re.DOTALL)
-_WORD = re.compile(r"\b(?:True|False|None)\b")
-_ESCAPED = re.compile(r"\\.", re.DOTALL)
-_BARE_QUOTE = re.compile(r'((?:^|[^\\])(?:\\\\)*)"')
+_STRING = r'(?s)"(?:[^"\\]|\\.)*"'
+_COMMA = r",(\s*[}\]])"
+_ANY_STRING = r"""(?s)\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'"""
+_WORD = r"\b(?:True|False|None)\b"
+_ESCAPED = r"(?s)\\."
+_BARE_QUOTE = r'((?:^|[^\\])(?:\\\\)*)"'
 _RAW = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
@@ -188,7 +195,7 @@ def repaired(received: str) -> dict[str, Any] | None:
     value = read_arguments(received) if received.strip() else None
     if value is not None or not received.strip():
         return value
-    escaped = _STRING.sub(lambda match: re.sub(r"[\n\r\t]", lambda raw: _RAW[raw[0]], match[0]), received)
+    escaped = _re(_STRING).sub(lambda match: re.sub(r"[\n\r\t]", lambda raw: _RAW[raw[0]], match[0]), received)
     value = read_arguments(_without_commas(escaped))
     return value if value is not None else _python(received)
 
@@ -196,27 +203,27 @@ def repaired(received: str) -> dict[str, Any] | None:
 def _without_commas(text: str) -> str:
     """`text` without commas before a closing bracket; strings are left alone."""
     parts, at = [], 0
-    for string in _STRING.finditer(text):
-        parts += [_COMMA.sub(r"\1", text[at : string.start()]), string[0]]
+    for string in _re(_STRING).finditer(text):
+        parts += [_re(_COMMA).sub(r"\1", text[at : string.start()]), string[0]]
         at = string.end()
-    return "".join((*parts, _COMMA.sub(r"\1", text[at:])))
+    return "".join((*parts, _re(_COMMA).sub(r"\1", text[at:])))
 
 
 def _python(text: str) -> dict[str, Any] | None:
     """`text` as a Python literal: single quotes, `True`, `None`."""
     parts, at = [], 0
-    for string in _ANY_STRING.finditer(text):
+    for string in _re(_ANY_STRING).finditer(text):
         parts += [_words(text[at : string.start()]), _double_quoted(string[0])]
         at = string.end()
     return read_arguments(_without_commas("".join((*parts, _words(text[at:])))))
 
 
 def _words(code: str) -> str:
-    return _WORD.sub(lambda match: {"True": "true", "False": "false", "None": "null"}[match[0]], code)
+    return _re(_WORD).sub(lambda match: {"True": "true", "False": "false", "None": "null"}[match[0]], code)
 
 
 def _double_quoted(string: str) -> str:
     if string.startswith('"'):
         return string
-    inner = _ESCAPED.sub(lambda match: "'" if match[0] == "\\'" else match[0], string[1:-1])
-    return '"' + _BARE_QUOTE.sub(lambda match: match[1] + '\\"', inner) + '"'
+    inner = _re(_ESCAPED).sub(lambda match: "'" if match[0] == "\\'" else match[0], string[1:-1])
+    return '"' + _re(_BARE_QUOTE).sub(lambda match: match[1] + '\\"', inner) + '"'

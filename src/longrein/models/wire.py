@@ -7,7 +7,7 @@ import msgspec
 
 from longrein.context import Item, Request
 from longrein.events import Thinking
-from longrein.models.content import Piece, pieces_of
+from longrein.models.content import IMAGE_SIDE_PX_MAX, Piece, pieces_of
 from longrein.models.draft import Draft
 from longrein.models.layout import Grammar, Memo
 from longrein.models.naming import family
@@ -29,15 +29,26 @@ class Facing(msgspec.Struct, frozen=True):
     """How hard to think; empty: as the provider does by default."""
     stops: tuple[str, ...] = ()
     """Texts at which the model is to stop."""
+    reasoning: bool = True
+    """Whether reasoning goes back; not after the provider refused it."""
+    picture_side_px: int = IMAGE_SIDE_PX_MAX
+    """Longest side of a picture that is sent; 0: none is."""
 
     def owns(self, item: Item) -> bool:
         """Whether the provider's own bytes of `item` may go back: same wire, same model family."""
         block = item.block
-        return block is not None and block.wire == self.wire and family(block.model) == family(self.model)
+        return (
+            self.reasoning
+            and block is not None
+            and block.wire == self.wire
+            and family(block.model) == family(self.model)
+        )
 
     def pieces(self, item: Item, *, pdf: bool) -> list[Piece]:
         """Content of an item of the user's side. What the user attached is sent whole."""
-        return pieces_of(item.part, self.read_blob, whole=item.kind == "user", pdf=pdf, handle=item.handle)
+        whole = item.kind == "user"
+        side_px = self.picture_side_px
+        return pieces_of(item.part, self.read_blob, whole=whole, pdf=pdf, handle=item.handle, side_px=side_px)
 
 
 class Reading(Protocol):
