@@ -5,7 +5,6 @@ from typing import Any
 
 import msgspec
 
-from longrein.testing.loopback.images import Picture, look_at, split_data_url
 from longrein.testing.loopback.judging import (
     Asking,
     Block,
@@ -18,18 +17,23 @@ from longrein.testing.loopback.judging import (
     duplicates,
 )
 from longrein.testing.loopback.limits import IMAGE_TOKENS, Limits, Rules, tokens_of
+from longrein.testing.loopback.openai_parts import (
+    EMPTY,
+    IMAGES_MAX,
+    NAME_PATTERN,
+    TOOL_NAME,
+    image_problem,
+    is_object,
+    pictures,
+    too_long,
+)
 from longrein.testing.loopback.overflows import overflow
 
 WIRE = "openai-chat"
 ID_CHARS_MAX = 40
-IMAGE_BYTES_MAX = 20 * 1024 * 1024
-IMAGES_MAX = 500
 _ROLES = ("system", "assistant", "user", "function", "tool", "developer")
-_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _SHORT = re.compile(r"[a-zA-Z0-9]{9}")
-_EMPTY = "empty array. Expected an array with minimum length 1, but got an empty array instead."
 _KINDS = "'text', 'image_url', 'input_audio', 'refusal', and 'file'"
-_MEDIA = ("image/png", "image/jpeg", "image/gif", "image/webp")
 
 
 def ask(case: Case) -> Asking:
@@ -95,7 +99,7 @@ def _read(raw: bytes) -> Block:
     if not isinstance(fields, dict):
         return Block(raw=raw, problem="Invalid type for '{at}': expected an object.")
     block = Block(str(fields.get("role")), raw)
-    block.pictures = tuple(_pictures(fields.get("content")))
+    block.pictures = pictures(_urls(fields.get("content")))
     skipped = sum(picture.base64_bytes for picture in block.pictures)
     block.tokens = tokens_of(len(raw) - skipped) + IMAGE_TOKENS * len(block.pictures)
     block.id = str(fields.get("tool_call_id") or "")
@@ -106,12 +110,11 @@ def _read(raw: bytes) -> Block:
     return block
 
 
-def _pictures(content: Any) -> list[Picture]:
-    if not isinstance(content, list):
-        return []
-    shown = [part.get("image_url") for part in content if isinstance(part, dict)]
-    urls = [image.get("url") for image in shown if isinstance(image, dict)]
-    return [look_at(data) for url in urls if isinstance(url, str) and (data := split_data_url(url)[1])]
+def _urls(content: Any) -> list[Any]:
+    """Addresses of the pictures in `content`."""
+    parts = content if isinstance(content, list) else []
+    shown = [part.get("image_url") for part in parts if isinstance(part, dict)]
+    return [image.get("url") for image in shown if isinstance(image, dict)]
 
 
 def _problem(block: Block, fields: dict[str, Any]) -> str:
@@ -136,7 +139,7 @@ def _problem(block: Block, fields: dict[str, Any]) -> str:
 
 def _calls_problem(calls: Any) -> str:
     if not isinstance(calls, list) or not calls:
-        return f"Invalid '{{at}}.tool_calls': {_EMPTY}"
+        return f"Invalid '{{at}}.tool_calls': {EMPTY}"
     for n, call in enumerate(calls):
         at = f"{{at}}.tool_calls[{n}]"
         function = call.get("function") if isinstance(call, dict) else None
@@ -145,32 +148,18 @@ def _calls_problem(calls: Any) -> str:
         id_ = call.get("id")
         if not isinstance(id_, str) or not id_:
             return f"Missing required parameter: '{at}.id'."
-        if len(id_) > ID_CHARS_MAX:
-            return (
-                f"Invalid '{at}.id': string too long. Expected a string with maximum length {ID_CHARS_MAX}, "
-                f"but got a string with length {len(id_)} instead."
-            )
-        if not _NAME.fullmatch(str(function.get("name"))):
-            return (
-                f"Invalid '{at}.function.name': string does not match pattern. "
-                "Expected a string that matches the pattern '^[a-zA-Z0-9_-]+$'."
-            )
+        if problem := too_long(f"{at}.id", id_, ID_CHARS_MAX):
+            return problem
+        if not TOOL_NAME.fullmatch(str(function.get("name"))):
+            return f"Invalid '{at}.function.name': {NAME_PATTERN}"
         if not is_object(function.get("arguments")):
             return f"Invalid '{at}.function.arguments': expected a string that holds a JSON object."
     return ""
 
 
-def is_object(text: Any) -> bool:
-    """Whether `text` is a string that holds a JSON object."""
-    try:
-        return isinstance(text, str) and isinstance(msgspec.json.decode(text), dict)
-    except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
-        return False
-
-
 def _parts_problem(block: Block, parts: list[Any]) -> str:
     if not parts:
-        return f"Invalid '{{at}}.content': {_EMPTY}"
+        return f"Invalid '{{at}}.content': {EMPTY}"
     for n, part in enumerate(parts):
         kind = part.get("type") if isinstance(part, dict) else None
         if kind == "text":
@@ -182,33 +171,11 @@ def _parts_problem(block: Block, parts: list[Any]) -> str:
                 f"but this message with role '{block.kind}' contains an image URL."
             )
         elif kind == "image_url":
-            if problem := _image_problem(part):
-                return problem
+            image = part.get("image_url")
+            if problem := image_problem(image.get("url") if isinstance(image, dict) else None):
+                return problem.replace("{at}", f"{{at}}.content[{n}].image_url")
         elif kind not in ("file", "input_audio", "refusal"):
             return f"Invalid value: '{kind}'. Supported values are: {_KINDS}."
-    return ""
-
-
-def _image_problem(part: dict[str, Any]) -> str:
-    image = part.get("image_url")
-    url = image.get("url") if isinstance(image, dict) else None
-    if not isinstance(url, str):
-        return "Missing required parameter: '{at}.content[0].image_url.url'."
-    media, data = split_data_url(url)
-    if not data:
-        return (
-            ""
-            if url.startswith("https://")
-            else "Invalid 'image_url': expected a base64-encoded data URL or an address."
-        )
-    picture = look_at(data)
-    if picture.base64_bytes > IMAGE_BYTES_MAX:
-        return "Image size exceeds the limit of 20MB."
-    if picture.media not in _MEDIA or picture.media != media:
-        return (
-            "You uploaded an unsupported image. Please make sure your image has of one the following formats: "
-            "['png', 'jpeg', 'gif', 'webp']."
-        )
     return ""
 
 
@@ -245,10 +212,9 @@ def _check_tools(tools: list[msgspec.Raw]) -> None:
         if not isinstance(function, dict):
             raise Refused(f"Missing required parameter: 'tools[{n}].function'.", param=f"tools[{n}].function")
         names.append(str(function.get("name")))
-        if not _NAME.fullmatch(names[-1]):
+        if not TOOL_NAME.fullmatch(names[-1]):
             raise Refused(
-                f"Invalid 'tools[{n}].function.name': string does not match pattern. "
-                "Expected a string that matches the pattern '^[a-zA-Z0-9_-]+$'.",
+                f"Invalid 'tools[{n}].function.name': {NAME_PATTERN}",
                 param=f"tools[{n}].function.name",
                 code="invalid_value",
             )
@@ -259,7 +225,7 @@ def _check_tools(tools: list[msgspec.Raw]) -> None:
 def _check_talk(talk: list[Block], rules: Rules) -> None:
     if not talk:
         raise Refused(
-            f"Invalid 'messages': {_EMPTY}",
+            f"Invalid 'messages': {EMPTY}",
             param="messages",
             code="empty_array",
         )

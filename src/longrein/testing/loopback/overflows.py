@@ -15,6 +15,10 @@ def _gemini(text: str) -> str:
     return msgspec.json.encode({"error": {"code": 400, "message": text, "status": "INVALID_ARGUMENT"}}).decode()
 
 
+def _error(text: str) -> str:
+    return msgspec.json.encode({"error": text}).decode()
+
+
 def _plain(text: str) -> str:
     return msgspec.json.encode({"error": {"message": text}}).decode()
 
@@ -100,12 +104,10 @@ OVERFLOWS: dict[str, tuple[int, str]] = {
     ),
     "lm-studio": (
         400,
-        msgspec.json.encode(
-            {
-                "error": "Trying to keep the first {used} tokens when context the overflows. However, the model is loaded "
-                "with context length of only {limit} tokens, which is not enough"
-            }
-        ).decode(),
+        _error(
+            "Trying to keep the first {used} tokens when context the overflows. However, the model is loaded with context "
+            "length of only {limit} tokens, which is not enough"
+        ),
     ),
     "ollama": (400, '{"error":"prompt too long; exceeded max context length by 12 tokens"}'),
     "deepseek": (400, _openai("Range of input length should be [1, {limit}]", "invalid_parameter_error")),

@@ -5,7 +5,16 @@ from collections.abc import Callable
 
 import msgspec
 
-from longrein.testing.loopback import anthropic, anthropic_stream, chat, chat_stream
+from longrein.testing.loopback import (
+    anthropic,
+    anthropic_stream,
+    chat,
+    chat_stream,
+    gemini,
+    gemini_stream,
+    responses,
+    responses_stream,
+)
 from longrein.testing.loopback.answering import Answering
 from longrein.testing.loopback.judging import Asking, Case, Refused
 from longrein.testing.loopback.limits import Rules
@@ -34,6 +43,16 @@ _WIRES: tuple[tuple[str, Wire], ...] = (
     (
         r"(?:/\w+)*/chat/completions",
         Wire("openai-chat", chat.ask, chat.refusal, chat_stream.events, chat_stream.error_event),
+    ),
+    (
+        r"(?:/\w+)*/responses",
+        Wire(
+            "openai-responses", responses.ask, responses.refusal, responses_stream.events, responses_stream.error_event
+        ),
+    ),
+    (
+        r"(?:/\w+)*/models/(?P<model>[^/:]+):streamGenerateContent",
+        Wire("gemini", gemini.ask, gemini.refusal, gemini_stream.events, gemini_stream.error_event),
     ),
 )
 

@@ -1,0 +1,271 @@
+"""The judge of `POST /v1beta/models/X:streamGenerateContent`: turns of user and model, calls answered by number."""
+
+import re
+from typing import Any
+
+import msgspec
+
+from longrein.testing.loopback.images import look_at
+from longrein.testing.loopback.judging import (
+    Asking,
+    Block,
+    Case,
+    Memo,
+    Overflow,
+    Refused,
+    check_window,
+    convert,
+    duplicates,
+)
+from longrein.testing.loopback.limits import IMAGE_TOKENS, Limits, Rules, tokens_of
+from longrein.testing.loopback.overflows import overflow
+from longrein.testing.loopback.seal import sealed
+
+WIRE = "gemini"
+INLINE_BYTES_MAX = 20_971_520
+"""Of a whole request."""
+IMAGES_MAX = 3_600
+NO_SIGNATURE = "skip_thought_signature_validator"
+"""Taken in place of a signature, for calls that another model made."""
+_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_.-]{0,63}")
+_MEDIA = ("image/png", "image/jpeg", "image/gif", "image/webp", "image/heic", "image/heif")
+_DATA = ("text", "inlineData", "functionCall", "functionResponse", "fileData", "executableCode", "codeExecutionResult")
+
+
+class _Content(msgspec.Struct):
+    role: str = ""
+    parts: list[msgspec.Raw] = []
+
+
+Turns = list[tuple[str, list[Block]]]
+
+
+def ask(case: Case) -> Asking:
+    """The request of `case`. Raises `Refused`."""
+    fields, rules = case.fields, case.rules
+    asking = Asking(WIRE, case.model)
+    if not rules.lenient:
+        _check_head(fields, case.limits)
+    config = convert(fields.get("generationConfig", msgspec.Raw(b"{}")), dict[str, Any], "generation_config")
+    asking.output_max = config.get("maxOutputTokens") or 0
+    tools = convert(fields.get("tools", msgspec.Raw(b"[]")), list[msgspec.Raw], "tools")
+    for raw in tools:
+        asking.add("tools", bytes(raw))
+    if "systemInstruction" in fields:
+        asking.add("system", bytes(fields["systemInstruction"]))
+    talk = convert(fields.get("contents", msgspec.Raw(b"[]")), list[_Content], "contents")
+    turns = [(content.role, [_part(bytes(raw), case.memo) for raw in content.parts]) for content in talk]
+    for role, parts in turns:
+        for part in parts:
+            asking.add(role, part.raw, part.tokens)
+    last = max((n for n, (role, _) in enumerate(turns) if role == "model"), default=-1)
+    asking.replies = sum(role == "model" for role, _ in turns)
+    asking.tail = [part.raw for _, parts in turns[last + 1 :] for part in parts]
+    asking.first = b"[%b]" % b",".join(part.raw for part in turns[0][1]) if turns else b""
+    asking.flags = frozenset({"signed"} if signs(case.model) else ())
+    if not rules.lenient:
+        _check_tools(tools)
+        _check_turns(turns, asking, rules)
+        check_window(asking, case.limits, rules)
+    return asking
+
+
+def signs(model: str) -> bool:
+    """Whether the model signs its calls and wants the signatures back: Gemini 3 and later."""
+    return re.match(r"gemini-([3-9]|\d\d)", model) is not None
+
+
+def refusal(refused: Refused) -> tuple[int, bytes]:
+    """Status and body."""
+    if isinstance(refused, Overflow):
+        return overflow(WIRE, refused.used, refused.limit)
+    word = refused.kind if refused.kind.isupper() else KINDS.get(refused.status, "INVALID_ARGUMENT")
+    error = {"code": refused.status, "message": refused.message, "status": word}
+    return refused.status, msgspec.json.encode({"error": error})
+
+
+KINDS = {
+    401: "UNAUTHENTICATED",
+    403: "PERMISSION_DENIED",
+    404: "NOT_FOUND",
+    429: "RESOURCE_EXHAUSTED",
+    500: "INTERNAL",
+    503: "UNAVAILABLE",
+    504: "DEADLINE_EXCEEDED",
+    529: "UNAVAILABLE",
+}
+"""Status -> error word."""
+
+
+# --- one part ----------------------------------------------------------------------------------------------------
+
+
+def _part(raw: bytes, memo: Memo) -> Block:
+    return memo.get(WIRE, raw) or memo.keep(WIRE, raw, _read(raw))
+
+
+def _read(raw: bytes) -> Block:
+    fields = msgspec.json.decode(raw)
+    if not isinstance(fields, dict):
+        return Block(raw=raw, problem="Invalid value at '{at}' (part): expected an object")
+    block = Block(next((key for key in _DATA if key in fields), ""), raw, tokens_of(len(raw)))
+    inner = fields.get(block.kind)
+    if isinstance(inner, dict):
+        block.id, block.name = str(inner.get("id") or ""), str(inner.get("name") or "")
+    block.signature = fields.get("thoughtSignature")
+    if block.kind == "functionCall" and isinstance(inner, dict):
+        block.text = f"{block.name} {msgspec.json.encode(inner.get('args') or {}, order='deterministic').decode()}"
+    elif block.kind == "text":
+        block.text = str(inner)
+        block.note = "thought" if fields.get("thought") else ""
+    if block.kind == "inlineData" and isinstance(inner, dict) and str(inner.get("mimeType")).startswith("image/"):
+        block.pictures = (look_at(str(inner.get("data"))),)
+        block.tokens = IMAGE_TOKENS
+    block.problem = _problem(block, inner)
+    return block
+
+
+def _problem(block: Block, inner: Any) -> str:
+    if not block.kind:
+        return "* GenerateContentRequest.{at}.data: required oneof field 'data' must have one initialized field"
+    if block.kind == "text":
+        return "" if isinstance(inner, str) else "Invalid value at '{at}.text' (TYPE_STRING)"
+    if not isinstance(inner, dict):
+        return f"Invalid value at '{{at}}.{block.kind}'"
+    if block.kind in ("functionCall", "functionResponse"):
+        word = "function_call" if block.kind == "functionCall" else "function_response"
+        if not block.name:
+            return f"* GenerateContentRequest.{{at}}.{word}.name: Name cannot be empty."
+        if not _NAME.fullmatch(block.name):
+            return (
+                f"* GenerateContentRequest.{{at}}.{word}.name: Invalid function name. "
+                "Must start with a letter or an underscore. Must be alphameric (a-z, A-Z, 0-9), underscores (_), "
+                "dots (.) or dashes (-), with a maximum length of 64."
+            )
+        key = "args" if word == "function_call" else "response"
+        return "" if isinstance(inner.get(key, {}), dict) else f"Invalid value at '{{at}}.{word}.{key}'"
+    return _picture_problem(block, inner) if block.pictures else ""
+
+
+def _picture_problem(block: Block, inner: dict[str, Any]) -> str:
+    picture = block.pictures[0]
+    if inner.get("mimeType") not in _MEDIA:
+        return f"Unsupported MIME type: {inner.get('mimeType')}"
+    return (
+        "" if picture.media else "Unable to process input image. Please retry or report in the troubleshooting guide."
+    )
+
+
+# --- the whole ---------------------------------------------------------------------------------------------------
+
+
+def _check_head(fields: dict[str, msgspec.Raw], limits: Limits) -> None:
+    known = "contents systemInstruction tools toolConfig generationConfig safetySettings cachedContent labels"
+    for name in fields:
+        if name not in known.split():
+            raise Refused(f'Invalid JSON payload received. Unknown name "{name}": Cannot find field.')
+    size = sum(len(bytes(raw)) for raw in fields.values())
+    if size > INLINE_BYTES_MAX:
+        raise Refused(f"Request payload size exceeds the limit: {INLINE_BYTES_MAX} bytes.")
+    config = convert(fields.get("generationConfig", msgspec.Raw(b"{}")), dict[str, Any], "generation_config")
+    limit = config.get("maxOutputTokens")
+    if limit is not None and (limit < 1 or 0 < limits.output_tokens_max < limit):
+        most = limits.output_tokens_max + 1 if limits.output_tokens_max else "2147483647"
+        raise Refused(
+            f"Unable to submit request because it has a maxOutputTokens value of {limit} but the supported range is "
+            f"from 1 (inclusive) to {most} (exclusive). Update the value and try again."
+        )
+
+
+def _check_tools(tools: list[msgspec.Raw]) -> None:
+    names = []
+    for n, raw in enumerate(tools):
+        for m, declared in enumerate(msgspec.json.decode(raw).get("functionDeclarations") or ()):
+            names.append(str(declared.get("name") or ""))
+            if not _NAME.fullmatch(names[-1]):
+                raise Refused(
+                    f"* GenerateContentRequest.tools[{n}].function_declarations[{m}].name: Invalid function name. "
+                    "Must start with a letter or an underscore."
+                )
+    if again := duplicates(names):
+        raise Refused(f"Duplicate function declaration found: {again[0]}")
+
+
+def _check_turns(turns: Turns, asking: Asking, rules: Rules) -> None:
+    if not turns:
+        raise Refused("* GenerateContentRequest.contents: contents is not specified")
+    for at, (role, parts) in enumerate(turns):
+        if role not in ("user", "model"):
+            raise Refused("Please use a valid role: user, model.")
+        if not parts:
+            raise Refused(f"* GenerateContentRequest.contents[{at}].parts: contents.parts must not be empty.")
+        if at and rules.alternation and role == turns[at - 1][0]:
+            raise Refused("Please ensure that multiturn requests alternate between user and model.")
+        for n, part in enumerate(parts):
+            if part.problem:
+                raise Refused(part.problem.replace("{at}", f"contents[{at}].parts[{n}]"))
+    if turns[0][0] != "user" and rules.user_first:
+        raise Refused("Please ensure that multiturn requests start with a user turn.")
+    _check_pairs(turns)
+    _check_signatures(turns, asking.model)
+    if turns[-1][0] == "model" and not rules.accepts_prefill:
+        raise Refused("Please ensure that multiturn requests end with a user role or a function response.")
+    if sum(len(part.pictures) for _, parts in turns for part in parts) > IMAGES_MAX:
+        raise Refused(f"Please use fewer images: at most {IMAGES_MAX} are allowed in one request.")
+
+
+def _check_pairs(turns: Turns) -> None:
+    """The turn after calls begins with as many responses, of the same names and ids; no other turn has any."""
+    calls: list[Block] = []
+    for at, (role, parts) in enumerate(turns):
+        responses = [part for part in parts if part.kind == "functionResponse"]
+        if responses and (role == "model" or not calls):
+            raise Refused("Please ensure that function response turn comes immediately after a function call turn.")
+        if len(responses) != len(calls):
+            raise Refused(
+                "Please ensure that the number of function response parts is equal to the number of function call "
+                "parts of the function call turn."
+            )
+        if responses != parts[: len(responses)] and any(p.kind == "text" for p in parts[: len(responses)]):
+            raise Refused("Please ensure that function response parts come before all other parts of their turn.")
+        if [_name(part) for part in responses] != [_name(part) for part in calls]:
+            raise Refused("Please ensure that function response parts match the function call parts by name and id.")
+        calls = [part for part in parts if part.kind == "functionCall"]
+        if calls and role == "user":
+            raise Refused(
+                "Please ensure that function call turn comes immediately after a user turn or after a function "
+                "response turn."
+            )
+        if again := duplicates([part.id for part in calls if part.id]):
+            raise Refused(f"Duplicate function call id {again[0]!r} in contents[{at}].")
+    if calls:
+        raise Refused(
+            "Please ensure that the number of function response parts is equal to the number of function call "
+            "parts of the function call turn."
+        )
+
+
+def _name(part: Block) -> tuple[str, str]:
+    return part.name, part.id
+
+
+def _check_signatures(turns: Turns, model: str) -> None:
+    """Each signature is this provider's own; with Gemini 3 the first call of each step of this turn must have one."""
+    begin = max((n for n, (role, parts) in enumerate(turns) if role == "user" and _spoken(parts)), default=0)
+    for at, (role, parts) in enumerate(turns):
+        for part in parts:
+            signature = part.signature
+            if signature is not None and signature != NO_SIGNATURE and not sealed(signature, WIRE, model, part.text):
+                raise Refused("Corrupted thought signature.")
+        first = next(((n, p) for n, p in enumerate(parts) if p.kind == "functionCall"), None)
+        if first is not None and role == "model" and at > begin and signs(model) and first[1].signature is None:
+            raise Refused(
+                "Function call is missing a thought_signature in functionCall parts. This is required for tools to "
+                "work correctly, and missing thought_signature may lead to degraded model performance. Additional data, "
+                f"function call `default_api:{first[1].name}` , position {first[0] + 1}."
+            )
+
+
+def _spoken(parts: list[Block]) -> bool:
+    """Whether the user begins a new turn here: words, and no responses."""
+    return all(part.kind != "functionResponse" for part in parts)
