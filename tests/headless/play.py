@@ -92,7 +92,7 @@ class Played:
     def unqueue(self) -> str:
         return ""
 
-    async def follow(self, seq: int = 0) -> AsyncIterator[Heard]:
+    async def follow(self, seq: int = 0, *, streaming: bool = True) -> AsyncIterator[Heard]:
         while (heard := await self._heard.get()) is not None:
             yield heard
 

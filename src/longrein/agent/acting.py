@@ -90,5 +90,5 @@ def _hands(session: Session, call: str) -> Hands:
         todos=state.todos,
         options=crew.options,
         entry=lambda seq: next(iter(crew.history(seq, seq)), None),
-        note=lambda data: session.readers.publish(Output(call, data)),
+        note=lambda data: session.readers.stream(Output(call, data)),
     )

@@ -91,12 +91,13 @@ async def _answer(session: Session, request: Request, seq: int, reserved_usd: fl
     """Stream the answer to `Asked` `seq`; on an interrupt, what has come so far."""
     heard: list[Delta] = []
     final: Delta | None = None
+    streaming = session.readers.streaming
     try:
         async for batch in session.crew.model.stream(request):
             final = batch[-1]
             heard += batch
-            if session.readers.any and not isinstance(batch[0], Reply | Failure):
-                session.readers.publish(Streaming(seq, [d for d in batch if not isinstance(d, Reply | Failure)]))
+            if streaming and not isinstance(batch[0], Reply | Failure):
+                session.readers.stream(Streaming(seq, [d for d in batch if not isinstance(d, Reply | Failure)]))
     except asyncio.CancelledError:
         if session.closed:
             raise

@@ -137,8 +137,11 @@ class SessionPort(Protocol):
         """Take the newest pending message back for editing; '' when there is none."""
         ...
 
-    def follow(self, seq: int = 0) -> AsyncIterator[Heard]:
-        """Entries after `seq`, then live ones as they are committed, mixed with provisional ones. Ends at `close`."""
+    def follow(self, seq: int = 0, *, streaming: bool = True) -> AsyncIterator[Heard]:
+        """Entries after `seq`, then live ones as they are committed, mixed with provisional ones. Ends at `close`.
+
+        Without `streaming` no `Streaming` and no `Output` come, which saves their cost.
+        """
         ...
 
     async def run(self, *, once: bool) -> None:

@@ -8,7 +8,7 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable
 
-from longrein.agent.port import Heard
+from longrein.agent.port import Heard, Output, Streaming
 from longrein.events import Entry
 
 History = Callable[[int, int], Iterable[Entry]]
@@ -19,21 +19,28 @@ class Readers:
 
     def __init__(self, history: History, committed: int) -> None:
         self._history = history
-        self._queues: list[tuple[deque[Heard], asyncio.Event]] = []
+        self._queues: list[tuple[deque[Heard], asyncio.Event, bool]] = []
         self._closed = False
         self.committed = committed
         """Last entry that readers may have seen."""
 
     @property
-    def any(self) -> bool:
-        """Whether anybody listens."""
-        return bool(self._queues)
+    def streaming(self) -> bool:
+        """Whether anybody wants to hear replies and output while they grow."""
+        return any(streaming for _, _, streaming in self._queues)
 
     def publish(self, heard: Heard) -> None:
         """Hand `heard` to everybody; entries only when they are committed."""
-        for queue, wake in self._queues:
+        for queue, wake, _ in self._queues:
             queue.append(heard)
             wake.set()
+
+    def stream(self, heard: Streaming | Output) -> None:
+        """Hand `heard` to those who want to hear it while it grows."""
+        for queue, wake, streaming in self._queues:
+            if streaming:
+                queue.append(heard)
+                wake.set()
 
     def commit(self, entries: list[Entry]) -> None:
         """Hand out entries that are on disk now."""
@@ -44,14 +51,14 @@ class Readers:
     def close(self) -> None:
         """Let every reader end after what it has been given."""
         self._closed = True
-        for _, wake in self._queues:
+        for _, wake, _ in self._queues:
             wake.set()
 
-    async def follow(self, seq: int) -> AsyncIterator[Heard]:
+    async def follow(self, seq: int, *, streaming: bool) -> AsyncIterator[Heard]:
         """Entries after `seq`, then live news, until the session closes."""
         queue: deque[Heard] = deque()
         wake = asyncio.Event()
-        mine = (queue, wake)
+        mine = (queue, wake, streaming)
         self._queues.append(mine)
         try:
             last = self.committed

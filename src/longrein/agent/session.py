@@ -133,9 +133,9 @@ class Session:
             self._act.cancel()
         self.inbox.poke()
 
-    def follow(self, seq: int = 0) -> AsyncIterator[Heard]:
-        """Entries after `seq`, then live news."""
-        return self.readers.follow(seq)
+    def follow(self, seq: int = 0, *, streaming: bool = True) -> AsyncIterator[Heard]:
+        """Entries after `seq`, then live news; without `streaming` neither replies nor output while they grow."""
+        return self.readers.follow(seq, streaming=streaming)
 
     def notice(self, text: str) -> None:
         """One line for the user."""

@@ -175,7 +175,7 @@ class _Run:
 
     async def _listen(self) -> None:
         try:
-            async for heard in self.session.follow(self.start):
+            async for heard in self.session.follow(self.start, streaming=self.voice.partial):
                 self.voice.heard(heard, self.tally)
                 if isinstance(heard, Entry):
                     await self._entry(heard)

@@ -29,6 +29,11 @@ class Voice:
         if self._style.output == "stream-json":
             self._put([draw_init(self._facts, self._start)])
 
+    @property
+    def partial(self) -> bool:
+        """Whether replies are drawn while they grow."""
+        return self._style.partial
+
     def heard(self, heard: Heard, tally: Tally) -> None:
         """Draw one thing; `tally` holds what was before it."""
         if self._note is not None:
