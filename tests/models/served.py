@@ -118,7 +118,12 @@ class StillClock:
         self.slept.append(seconds)
 
 
-BLOBS = {"img1": b"\x89PNG-not-really", "doc1": b"first line\nsecond line", "pdf1": b"%PDF-1.7"}
+PIXEL = bytes.fromhex(
+    "89504e470d0a1a0a0000000d4948445200000001000000010802000000907753de"
+    "0000000c49444154789c63606060000000040001f61738550000000049454e44ae426082"
+)
+"""A real picture of one pixel."""
+BLOBS = {"real": PIXEL, "img1": b"\x89PNG-not-really", "doc1": b"first line\nsecond line", "pdf1": b"%PDF-1.7"}
 
 
 def opened(wire: str, url: str, model: str = "test-model", **options: Any) -> Model:
