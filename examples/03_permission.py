@@ -1,0 +1,27 @@
+"""You decide: a call that asks shows its exact bytes, and waits for your answer."""
+
+import asyncio
+
+import longrein
+from longrein.events import PermissionAsked, ToolEnded, text_of
+from longrein.testing.model import ScriptedModel, call, says
+
+
+async def main() -> None:
+    model = ScriptedModel(
+        says(call("Bash", command="echo careful")), says(call("Bash", command="rm -rf precious")), says("As you like.")
+    )
+    session = await longrein.Session.open(model)
+    await session.send("Clean up.")
+    async for entry in session.follow():
+        match entry.event:
+            case PermissionAsked(call=asked, shown=shown):
+                verdict = "deny" if "rm" in shown else "allow"
+                print(verdict, repr(shown))
+                await session.answer(asked, verdict, "that is precious" if verdict == "deny" else "")
+            case ToolEnded() as ended:
+                print(ended.status, text_of(ended.parts))
+    await session.close()
+
+
+asyncio.run(main())

@@ -1,0 +1,93 @@
+"""The documents are run: what a newcomer copies from them works."""
+
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from longrein.config import load_settings
+from longrein.frontends.flags import MAIN
+from longrein.frontends.help import help_page
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL)
+
+
+def run(arguments: list[str], home: Path) -> "subprocess.CompletedProcess[str]":
+    environment = {
+        "HOME": str(home),
+        "PATH": "/usr/bin:/bin",
+        "LONGREIN_STATE_DIR": str(home / "state"),
+        "LANG": "C.UTF-8",
+    }
+    return subprocess.run(
+        [sys.executable, *arguments], cwd=home, env=environment, capture_output=True, text=True, timeout=50, check=False
+    )
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
+def test_an_example_runs_and_says_something(path: Path, tmp_path: Path) -> None:
+    done = run([str(path)], tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout
+    assert not done.stderr
+
+
+def test_the_python_of_the_readme_runs(tmp_path: Path) -> None:
+    for number, code in enumerate(blocks("python")):
+        file = tmp_path / f"block{number}.py"
+        file.write_text(code, encoding="utf-8")
+        done = run([str(file)], tmp_path)
+        assert done.returncode == 0, done.stderr
+
+
+def test_the_settings_of_the_readme_are_settings(tmp_path: Path) -> None:
+    for text in blocks("toml"):
+        tomllib.loads(text)
+        file = tmp_path / ".config" / "longrein" / "config.toml"
+        file.parent.mkdir(parents=True)
+        file.write_text(text, encoding="utf-8")
+        settings = load_settings(cwd=str(tmp_path), home=str(tmp_path), environ={}, flags={}, trusted=False)
+        assert not settings.notes
+        assert settings.model == "anthropic/claude-sonnet-4-5"
+
+
+def test__the_demo_of_the_readme_is_what_the_demo_shows(tmp_path: Path) -> None:
+    done = run(["-m", "longrein", "demo"], tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    excerpt = re.search(r"<!-- excerpt: demo -->\n```console\n(.*?)```", README, re.DOTALL)
+    assert excerpt is not None
+    shown = iter(done.stdout.splitlines())
+    for line in filter(str.strip, excerpt[1].splitlines()):
+        assert line.strip() in (found.strip() for found in shown), f"the demo does not show, in this order: {line}"
+
+
+def test__flags_and_commands_named_in_the_readme_exist() -> None:
+    page = help_page(MAIN, 100)
+    named = set(re.findall(r"(?<![\w-])(--[a-z][a-z-]+)", README, re.IGNORECASE)) - {"--group"}
+    assert named
+    for flag in named:
+        assert flag in page, flag
+    for command in re.findall(r"\$ longrein ([a-z]+)", README):
+        assert f"  {command} " in page, command
+
+
+def test__links_of_the_documents_lead_somewhere() -> None:
+    for document in [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]:
+        for link in re.findall(r"\]\(([^)#:]+)\)", document.read_text(encoding="utf-8")):
+            assert (document.parent / link).exists(), f"{document.name}: {link}"
+
+
+def test__every_make_verb_of_the_documents_exists() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    for document in ROOT.glob("*.md"):
+        for verb in re.findall(r"\$ make ([a-z-]+)", document.read_text(encoding="utf-8")):
+            assert f"\n{verb}:" in makefile, verb
