@@ -1,4 +1,4 @@
-"""The wires against a provider that enforces the rules: whole conversations, every fault, every spelling of too long."""
+"""The wires against a provider that enforces the rules: conversations, every fault, every spelling of too long."""
 
 from typing import Any
 

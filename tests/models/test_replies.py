@@ -2,6 +2,7 @@
 
 # ruff: noqa: E501 - exact JSON and exact sentences are read as one line
 
+import json
 from typing import Any
 
 import pytest
@@ -412,6 +413,25 @@ async def test_a_server_that_never_says_done_is_believed_the_second_time() -> No
         model = opened("openai-chat", server.url)
         kinds = [type((await answer_of(model, ASKED))[-1]).__name__ for _ in range(3)]
         assert kinds == ["Failure", "Reply", "Reply"]
+        await model.aclose()
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        (
+            {"choices": [{"message": {"role": "assistant", "content": "hi"}, "finish_reason": "stop"}]},
+            Reply((Text("hi"),), "end", Usage(), (), "test-model"),
+        ),
+        ({"error": {"message": "Overloaded"}}, Failure("overload", "Overloaded")),
+        ({"hello": 1}, Failure("server", "the provider answered without streaming; is base_url right?")),
+    ],
+)
+async def test_an_answer_that_does_not_stream(body: dict[str, Any], expected: Reply | Failure) -> None:
+    async with served(Answer(json.dumps(body).encode(), headers={"content-type": "application/json"})) as server:
+        model = opened("openai-chat", server.url)
+        assert (await answer_of(model, ASKED))[-1] == expected
         await model.aclose()
 
 

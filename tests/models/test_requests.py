@@ -7,6 +7,8 @@ from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from longrein.context import Item
 from longrein.events import Document, Image, PrefixSet, Text, Thinking, ToolCall
@@ -428,6 +430,42 @@ def test_law_2_the_fragments_of_a_request_begin_the_next_one_and_are_made_once()
             fresh = opened(wire, "http://127.0.0.1:1").body(asked)  # type: ignore[attr-defined]
             assert body == fresh, "law 1: what was sent before must not show"
             before = blocks
+
+
+PARTS = st.sampled_from(
+    [
+        ("user", Text("words")),
+        ("user", Image("img1", "image/png", 16)),
+        ("reminder", Text('{"type":"image_url"')),
+        ("text", Text("said")),
+        ("text", Text(" ")),
+        ("thinking", Thinking("hm")),
+        ("call", ToolCall("c2.0", "Read", {"path": "a"})),
+        ("result", result("c2.0", Text("A"))),
+        ("result", result("c2.0", Image("img1", "image/png", 16))),
+        ("summary", Text("before")),
+    ]
+)
+
+
+@given(st.data())
+def test_laws_1_and_2_whatever_was_sent_before_the_bytes_are_those_of_a_fresh_model(data: st.DataObject) -> None:
+    wire = data.draw(st.sampled_from(WIRES))
+    model = opened(wire, "http://127.0.0.1:1")
+    items: list[Item] = []
+    for step in range(1, data.draw(st.integers(2, 6))):
+        del items[data.draw(st.sampled_from([len(items)] * 3 + list(range(len(items) + 1)))) :]  # a rewind
+        if items and data.draw(st.booleans()):  # something is cleared
+            at = data.draw(st.integers(0, len(items) - 1))
+            items[at] = msgspec.structs.replace(items[at], key=(step, at, 1))
+        for n, (kind, part) in enumerate(data.draw(st.lists(PARTS, min_size=1, max_size=6))):
+            raw = SIGNED.get(wire, "") if kind == "thinking" else ""
+            items.append(item(step * 100, part, kind, n, raw, wire))
+        marks = tuple(sorted({0, len(items) - 1}))
+        asked = request(*items, marks=marks, wire=wire)
+        body = model.body(asked)  # type: ignore[attr-defined]
+        assert body == opened(wire, "http://127.0.0.1:1").body(asked)  # type: ignore[attr-defined]
+        assert json.loads(body)
 
 
 def test_a_cleared_result_changes_its_own_fragment_only() -> None:

@@ -31,6 +31,7 @@ _STOPS = {
     "model_context_window_exceeded": "length",
     "refusal": "refusal",
 }
+_LEAST = {"minimal": "low"}
 _NUMBERED_THINKING = (
     "claude-3",
     *("claude-opus-4-0", "claude-opus-4-1", "claude-opus-4-2", "claude-opus-4-5"),
@@ -77,7 +78,9 @@ class Anthropic:
         if not effort or effort == "none" or limit <= 2 * EFFORT_TOKENS["minimal"]:
             return b""
         if takes_adaptive_thinking(self.facing.model):
-            return b',"thinking":{"type":"adaptive"},"output_config":{"effort":%b}' % encode_json(effort)
+            return b',"thinking":{"type":"adaptive"},"output_config":{"effort":%b}' % encode_json(
+                _LEAST.get(effort, effort)
+            )
         budget = min(EFFORT_TOKENS.get(effort, EFFORT_TOKENS["medium"]), limit // 2)
         return b',"thinking":{"type":"enabled","budget_tokens":%d}' % budget
 

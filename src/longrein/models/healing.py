@@ -19,7 +19,8 @@ _REASONING = (
 )
 _PICTURE = (
     r"(image|picture|media|vision).{0,120}(exceed|too large|too big|invalid|not support|unsupported|could not|unable|"
-    r"corrupt|dimension|pixels)|(could not|unable to|not support|unsupported|invalid|cannot|failed to).{0,60}(image|vision)"
+    r"corrupt|dimension|pixels)|"
+    r"(could not|unable to|not support|unsupported|invalid|cannot|failed to).{0,60}(image|vision)"
 )
 
 

@@ -84,6 +84,9 @@ class HttpModel:
                 yield [self._healed(await self._refusal(response))]
                 return
             reading = self._wire.reading()
+            if response.headers.get("content-type", "").startswith("application/json"):
+                yield [*await self._whole(response, reading)]
+                return
             try:
                 async for batch in self._read(response, reading):
                     yield batch
@@ -108,6 +111,14 @@ class HttpModel:
         response = await client.send(request, stream=True)
         timeout["read"] = options.idle_timeout_s  # from here on it is the longest silence between two reads
         return response
+
+    async def _whole(self, response: Any, reading: Reading) -> list[Delta]:
+        """An answer that does not stream: an error in disguise, or a chat server that ignores `stream`."""
+        body = await response.aread()
+        batch, final = take(reading, [body])
+        if final is None and reading.draft.stop:
+            final = reading.finish()
+        return [*batch, final or Failure("server", "the provider answered without streaming; is base_url right?")]
 
     async def _refusal(self, response: Any) -> Failure:
         body = b""
@@ -218,10 +229,11 @@ def open_client(options: ModelOptions) -> Any:
     import httpx2
 
     secure = options.base_url.startswith("https:")
+    context = httpx2.create_ssl_context() if secure else False  # knows SSL_CERT_FILE; proxies are handed in
     limits = httpx2.Limits(max_connections=None, max_keepalive_connections=None, keepalive_expiry=KEEPALIVE_S)
     return httpx2.AsyncClient(
-        verify=secure,
-        trust_env=secure and not options.proxy,
+        verify=context,
+        trust_env=False,
         proxy=options.proxy if secure and options.proxy else None,
         limits=limits,
         timeout=None,
