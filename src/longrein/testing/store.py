@@ -1,0 +1,287 @@
+"""`MemoryDisk` and `MemoryLog`: the log of a session as a list of transactions, which can be cut after any of them.
+
+A disk outlives its logs, as a real one does: kill the process (`disk.reopen`), and what was committed is there, what
+was only queued may be, and nothing is half there.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from hashlib import sha256
+
+import msgspec
+
+from longrein.events import Entry, SessionBusy, SessionError, StoreFull
+from longrein.store import Message
+
+SESSION = "00000000-0000-4000-8000-00000000beef"
+"""Id of a session that nobody named."""
+
+
+class Write(msgspec.Struct):
+    """One transaction."""
+
+    entries: tuple[Entry, ...] = ()
+    put: tuple[Message, ...] = ()
+    """Messages that come into the inbox."""
+    take: tuple[int, ...] = ()
+    """Messages that leave it."""
+    blobs: dict[str, bytes] = {}
+    """Blobs it brings to disk."""
+    flush: bool = False
+    """Whether it, and all before it, survives a power cut."""
+
+
+class MemoryDisk:
+    """Where one session is stored. Transactions stand in the order they were queued and are committed in it."""
+
+    def __init__(self, session: str = SESSION) -> None:
+        self.session = session
+        self.writes: list[Write] = []
+        """Committed transactions and, behind them, queued ones."""
+        self.committed = 0
+        """How many of them are committed: acknowledged, and safe from `kill -9`."""
+        self.flushed = 0
+        """How many survive a power cut."""
+        self.full = False
+        """While it is, every write fails with `StoreFull`."""
+        self.left: list[bytes] = []
+        """What other processes left for the session (`leave_message`)."""
+        self.delay: Callable[[], float] | None = None
+        """Seconds that each commit takes, in the loop's time; None: it is done in the loop's next round."""
+        self._log: MemoryLog | None = None
+        self._entries: list[Entry] = []
+
+    def open(self) -> "MemoryLog":
+        """Open the session for writing. Raises `SessionBusy` while another log of this disk is open."""
+        if self._log is not None:
+            raise SessionBusy(f"session {self.session} is open in another process; close that one")
+        self._log = MemoryLog(self)
+        return self._log
+
+    def reopen(self, upto: int | None = None, *, writes: int | None = None, whole: bool = True) -> "MemoryLog":
+        """Kill the process that writes, and open what it left behind.
+
+        Without a number everything committed is there, and nothing that was only queued. `writes`: so many
+        transactions are. `upto`: entries up to that seq are, where a transaction that the seq would cut in two was
+        not made at all; with `whole=False` its first part was (no real disk does that, a test of the walk may).
+        """
+        if upto is not None:
+            self._cut_after_entry(upto, whole=whole)
+        else:
+            del self.writes[self.committed if writes is None else writes :]
+        self.kill()
+        return self.open()
+
+    def kill(self) -> None:
+        """The writing process is gone: nothing it does from now on has an effect, nothing it waits for happens."""
+        if self._log is not None:
+            self._log.dead = True
+        self._log = None
+        self.committed = self.flushed = len(self.writes)
+        self._entries = [entry for write in self.writes for entry in write.entries]
+
+    def release(self) -> None:
+        """The log was closed."""
+        self._log = None
+
+    def _cut_after_entry(self, seq: int, *, whole: bool) -> None:
+        for at, write in enumerate(self.writes):
+            if write.entries and write.entries[-1].seq > seq:
+                kept = tuple(entry for entry in write.entries if entry.seq <= seq)
+                first_part = [] if whole or not kept else [msgspec.structs.replace(write, entries=kept)]
+                self.writes[at:] = first_part
+                return
+
+    def entries(self) -> list[Entry]:
+        """Every committed entry."""
+        return list(self._entries)
+
+    def history(self, first: int, last: int) -> list[Entry]:
+        """Committed entries from seq `first` to seq `last`, as `agent.Crew.history` wants them."""
+        return self._entries[max(first - 1, 0) : max(last, 0)]
+
+    def commit(self) -> Write:
+        """The oldest queued transaction is on disk now."""
+        write = self.writes[self.committed]
+        self.committed += 1
+        self._entries += write.entries
+        if write.flush:
+            self.flushed = self.committed
+        return write
+
+    def inbox(self, writes: int | None = None) -> list[Message]:
+        """Messages that wait after the committed transactions, or after the first `writes`."""
+        waiting: dict[int, Message] = {}
+        for write in self.writes[: self.committed if writes is None else writes]:
+            waiting.update((message.id, message) for message in write.put)
+            for number in write.take:
+                waiting.pop(number, None)
+        return [waiting[number] for number in sorted(waiting)]
+
+    def blobs(self) -> dict[str, bytes]:
+        """Committed blobs by hash."""
+        return {name: data for write in self.writes[: self.committed] for name, data in write.blobs.items()}
+
+    def last_message(self) -> int:
+        """Largest id that a message ever had."""
+        return max((message.id for write in self.writes for message in write.put), default=0)
+
+
+class MemoryLog:
+    """A `store.Log` on a `MemoryDisk`; made by `MemoryDisk.open`. Needs a running loop to commit."""
+
+    def __init__(self, disk: MemoryDisk) -> None:
+        self.disk = disk
+        self.session = disk.session
+        self.entries: Sequence[Entry] = disk.entries()
+        self.inbox: Sequence[Message] = disk.inbox()
+        self.notes: list[str] = []
+        self.dead = False
+        """Whether its process was killed."""
+        self.closed = False
+        """Whether it was closed in order."""
+        self._last_seq = len(self.entries)
+        self._last_message = disk.last_message()
+        self._blobs = disk.blobs()
+        self._fresh: dict[str, bytes] = {}
+        self._queue: deque[Future[None]] = deque()
+        self._idle: list[asyncio.Future[None]] = []
+
+    def append(self, entries: Sequence[Entry], *, flush: bool, take: Sequence[int] = ()) -> "Future[None]":
+        """See `store.Log.append`."""
+        for entry in entries:
+            if entry.seq != self._last_seq + 1:
+                return _failed(SessionError(f"entry {entry.seq} was refused: the log ends at {self._last_seq}"))
+            self._last_seq += 1
+        blobs, self._fresh = self._fresh, {}
+        future = self._write(Write(tuple(entries), (), tuple(take), blobs, flush))
+        if future.done() and future.exception() is not None:
+            self._last_seq -= len(entries)
+            self._fresh = {**blobs, **self._fresh}
+        return future
+
+    def put(self, body: bytes, *, flush: bool = True) -> "tuple[int, Future[None]]":
+        """See `store.Log.put`."""
+        self._last_message += 1
+        return self._last_message, self._write(Write(put=(Message(self._last_message, body),), flush=flush))
+
+    async def collect(self) -> list[Message]:
+        """See `store.Log.collect`."""
+        if self.dead or not self.disk.left:
+            return []
+        bodies, self.disk.left = self.disk.left, []
+        stored = [(self.put(body), body) for body in bodies]
+        for (_, written), _ in stored:
+            await asyncio.wrap_future(written)
+        return [Message(number, body) for (number, _), body in stored]
+
+    def _write(self, write: Write) -> "Future[None]":
+        if self.disk.full:
+            return _failed(StoreFull("no room is left for the session; free some, then go on with `longrein -c`"))
+        future = _future()
+        if self.dead or self.closed:
+            return future  # the process is gone; nobody will ever answer
+        self.disk.writes.append(write)
+        self._queue.append(future)
+        if len(self._queue) == 1:
+            self._begin()
+        return future
+
+    def _begin(self) -> None:
+        loop = asyncio.get_running_loop()
+        if self.disk.delay is None:
+            loop.call_soon(self._commit)
+        else:
+            loop.call_later(self.disk.delay(), self._commit)
+
+    def _commit(self) -> None:
+        """The oldest queued transaction is on disk."""
+        if self.dead:
+            return
+        write = self.disk.commit()
+        self._blobs.update(write.blobs)
+        future = self._queue.popleft()
+        if self._queue:
+            self._begin()
+        future.set_result(None)
+        if not self._queue:
+            self._wake()
+
+    def _wake(self) -> None:
+        for waiter in self._idle:
+            if not waiter.done():
+                waiter.set_result(None)
+        self._idle.clear()
+
+    # --- blobs -----------------------------------------------------------------------------------------------
+
+    def put_blob(self, data: bytes) -> str:
+        """See `store.Log.put_blob`."""
+        name = sha256(data).hexdigest()
+        if name not in self._blobs:
+            self._fresh[name] = data
+        return name
+
+    def read_blob(self, blob: str) -> bytes:
+        """See `store.Log.read_blob`."""
+        return self._fresh[blob] if blob in self._fresh else self._blobs[blob]
+
+    def blob_path(self, blob: str) -> str:  # noqa: ARG002 - the port's signature
+        """See `store.Log.blob_path`: no blob of a memory disk is a file."""
+        return ""
+
+    def new_blob(self) -> "MemoryBlob":
+        """See `store.Log.new_blob`."""
+        return MemoryBlob(self.put_blob)
+
+    async def close(self) -> None:
+        """See `store.Log.close`."""
+        if self.closed or self.dead:
+            return
+        while self._queue:
+            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._idle.append(waiter)
+            await waiter
+        self.closed = True
+        self.disk.release()
+
+
+class MemoryBlob:
+    """A `store.BlobWriter` in memory."""
+
+    def __init__(self, keep: Callable[[bytes], str]) -> None:
+        self.size_bytes = 0
+        self._data = bytearray()
+        self._keep = keep
+
+    @property
+    def path(self) -> str:
+        """See `store.BlobWriter.path`: there is no file."""
+        return ""
+
+    def write(self, data: bytes) -> None:
+        """See `store.BlobWriter.write`."""
+        self._data += data
+        self.size_bytes += len(data)
+
+    def finish(self) -> str:
+        """See `store.BlobWriter.finish`."""
+        return self._keep(bytes(self._data))
+
+    def discard(self) -> None:
+        """See `store.BlobWriter.discard`."""
+        self._data.clear()
+
+
+def _future() -> "Future[None]":
+    future: Future[None] = Future()
+    future.set_running_or_notify_cancel()
+    return future
+
+
+def _failed(error: SessionError) -> "Future[None]":
+    future = _future()
+    future.set_exception(error)
+    return future

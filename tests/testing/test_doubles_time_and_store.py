@@ -1,0 +1,179 @@
+"""The virtual clock and loop, and the log in memory beside the log on disk."""
+
+import asyncio
+import time
+from pathlib import Path
+
+import pytest
+
+from longrein.events import SCHEMA_VERSION, Entry, Opened, SessionBusy, SessionError, StoreFull, TodoSet
+from longrein.store import Log, open_log
+from longrein.testing.clock import Deadlock, VirtualClock, run_virtual
+from longrein.testing.store import SESSION, MemoryDisk
+
+# --- time --------------------------------------------------------------------------------------------------------
+
+
+def test_a_day_passes_in_no_time() -> None:
+    clock = VirtualClock()
+
+    async def main() -> list[str]:
+        done: list[str] = []
+
+        async def after(seconds: float, name: str) -> None:
+            await clock.sleep(seconds)
+            done.append(f"{name} at {clock.mono_s():g}")
+
+        await asyncio.gather(after(86_400, "day"), after(3_600, "hour"), after(0.5, "blink"))
+        return done
+
+    begun = time.monotonic()
+    assert run_virtual(main(), clock=clock) == ["blink at 0.5", "hour at 3600", "day at 86400"]
+    assert time.monotonic() - begun < 1
+    assert clock.wall_us() == clock.start_us + 86_400_000_000
+    assert clock.slept == [86_400, 3_600, 0.5]
+
+
+def test_waiting_for_what_never_comes_is_a_deadlock() -> None:
+    async def main() -> None:
+        await asyncio.Event().wait()
+
+    with pytest.raises(Deadlock, match=r"nothing can happen any more at 0.000 s; waiting: .*main"):
+        run_virtual(main())
+
+
+def test_the_order_of_ready_tasks_is_drawn_from_the_seed() -> None:
+    async def main() -> str:
+        order = []
+
+        async def say(name: str) -> None:
+            await asyncio.sleep(0)
+            order.append(name)
+
+        await asyncio.gather(*map(say, "abcdef"))
+        return "".join(order)
+
+    assert run_virtual(main()) == "abcdef"
+    orders = [run_virtual(main(), seed=seed) for seed in range(8)]
+    assert orders == [run_virtual(main(), seed=seed) for seed in range(8)]
+    assert len(set(orders)) > 4
+
+
+def test_plain_callbacks_keep_their_order_under_any_seed() -> None:
+    async def main() -> list[int]:
+        order: list[int] = []
+        for n in range(20):
+            asyncio.get_running_loop().call_soon(order.append, n)
+        await asyncio.gather(asyncio.sleep(0), asyncio.sleep(0), asyncio.sleep(0.1))
+        return order
+
+    assert run_virtual(main(), seed=3) == list(range(20))
+
+
+@pytest.mark.anyio
+async def test_on_an_ordinary_loop_the_clock_is_turned_by_hand() -> None:
+    clock = VirtualClock()
+    task = asyncio.create_task(clock.sleep(60))
+    await asyncio.sleep(0)
+    clock.turn(59)
+    await asyncio.sleep(0)
+    assert not task.done()
+    clock.turn(1)
+    await task
+    assert clock.mono_s() == 60
+
+
+# --- the log: one story on both -----------------------------------------------------------------------------------
+
+
+def entry(seq: int) -> Entry:
+    event = Opened(SCHEMA_VERSION, SESSION, "n0nce", ("/w",), "/w") if seq == 1 else TodoSet(())
+    return Entry(seq, seq, event)
+
+
+async def story(log: Log) -> list[object]:
+    """What a session does with a log."""
+    small, large = log.put_blob(b"small"), log.new_blob()
+    large.write(b"x" * 70_000)
+    large.write(b"y")
+    found: list[object] = [small, large.size_bytes, large.finish(), log.read_blob(small)]
+    number, written = log.put(b'"hello"')
+    await asyncio.wrap_future(log.append([entry(1), entry(2)], flush=False))
+    await asyncio.wrap_future(written)
+    second, _ = log.put(b'"again"')
+    await asyncio.wrap_future(log.append([entry(3)], flush=True, take=[number]))
+    with pytest.raises(SessionError):
+        await asyncio.wrap_future(log.append([entry(5)], flush=True))
+    with pytest.raises(KeyError):
+        log.read_blob("0" * 64)
+    found += [number, second, await log.collect()]
+    await log.close()
+    await log.close()
+    return found
+
+
+def seen(log: Log) -> list[object]:
+    return [list(log.entries), [(m.id, m.body) for m in log.inbox], log.read_blob(log.put_blob(b"small"))]
+
+
+@pytest.mark.anyio
+async def test_the_log_in_memory_does_as_the_log_on_disk_does(tmp_path: Path) -> None:
+    disk = MemoryDisk()
+    real = await open_log(str(tmp_path), SESSION, create=True, wall_us=VirtualClock().wall_us)
+    assert await story(disk.open()) == await story(real)
+    again, real = disk.open(), await open_log(str(tmp_path), SESSION, create=False, wall_us=VirtualClock().wall_us)
+    assert seen(again) == seen(real) == [[entry(1), entry(2), entry(3)], [(2, b'"again"')], b"small"]
+    assert again.put(b"x")[0] == real.put(b"x")[0] == 3
+    await again.close()
+    await real.close()
+
+
+@pytest.mark.anyio
+async def test_a_disk_has_one_writer_and_what_is_killed_is_silent() -> None:
+    disk = MemoryDisk()
+    first = disk.open()
+    with pytest.raises(SessionBusy):
+        disk.open()
+    await asyncio.wrap_future(first.append([entry(1)], flush=True))
+    lost = first.append([entry(2)], flush=True)
+    second = disk.reopen()
+    assert list(second.entries) == [entry(1)]
+    first.append([entry(3)], flush=True)
+    await asyncio.sleep(0)
+    assert not lost.done()
+    assert disk.entries() == [entry(1)]
+
+
+@pytest.mark.anyio
+async def test_a_kill_leaves_whole_transactions() -> None:
+    def cut(upto: int, **how: bool) -> str:
+        copy = MemoryDisk()
+        copy.writes, copy.committed = list(disk.writes), disk.committed
+        log = copy.reopen(upto, **how)
+        return f"{[e.seq for e in log.entries]} {[m.id for m in log.inbox]}"
+
+    disk = MemoryDisk()
+    log = disk.open()
+    log.append([entry(1)], flush=True)
+    log.put(b"word")
+    log.append([entry(2), entry(3)], flush=False, take=[1])
+    log.put(b"more")
+    await asyncio.wrap_future(log.append([entry(4)], flush=True))
+    assert disk.flushed == disk.committed == 5
+    assert [cut(n) for n in range(5)] == ["[] []", "[1] [1]", "[1] [1]", "[1, 2, 3] [2]", "[1, 2, 3, 4] [2]"]
+    assert cut(2, whole=False) == "[1, 2] []"
+
+
+@pytest.mark.anyio
+async def test_a_full_disk_refuses_and_takes_up_again() -> None:
+    disk = MemoryDisk()
+    log = disk.open()
+    disk.full = True
+    with pytest.raises(StoreFull):
+        await asyncio.wrap_future(log.append([entry(1)], flush=True))
+    disk.full = False
+    await asyncio.wrap_future(log.append([entry(1)], flush=True))
+    disk.left = [b'"from another process"']
+    assert [m.body for m in await log.collect()] == [b'"from another process"']
+    assert await log.collect() == []
+    assert [m.body for m in disk.inbox()] == [b'"from another process"']
