@@ -17,7 +17,7 @@ async def main() -> None:
     session = await longrein.Session.resume(first.id, model)
     await session.send("Who am I?")
     await session.wait()
-    start = [entry.seq async for entry in session.follow() if isinstance(entry.event, TurnEnded)][0]
+    start = await anext(entry.seq async for entry in session.follow() if isinstance(entry.event, TurnEnded))
     await session.rewind(start)
     await session.send("I changed my name to Grace. Who am I?")
     async for entry in session.follow():

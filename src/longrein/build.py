@@ -141,6 +141,7 @@ def _around(place: Place, log: SessionLog, ended: list[str], given: Model | None
         return PrefixSet(reason, model.provider, model.model, model.wire, system, specs, context, sources)
 
     settings = place.settings
+    secrets = known_secrets(place.environ, settings)
     crew = Crew(
         clock=CLOCK,
         jitter=random.random,
@@ -153,7 +154,8 @@ def _around(place: Place, log: SessionLog, ended: list[str], given: Model | None
         rules=settings.rules(roots[0], place.home),
         limits=Limits(settings.turns_max, settings.usd_max, settings.parallel_max),
         options=msgspec.convert(dict(settings.tools), ToolOptions),
-        redact=redactor(known_secrets(place.environ, settings), nonce, settings.redact_patterns),
+        redact=redactor(secrets, nonce, settings.redact_patterns),
+        secrets=secrets,
         remember_rule=lambda rule: _remember(place, rule),
         fallback=settings.fallback_model,
     )

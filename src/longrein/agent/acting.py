@@ -85,7 +85,7 @@ def _hands(session: Session, call: str) -> Hands:
         nonce=state.nonce,
         cwd=state.cwd,
         workspace=crew.workspace,
-        blobs=session.log,
+        blobs=session.blobs,
         versions=_Versions(state.files),
         todos=state.todos,
         options=crew.options,

@@ -130,7 +130,7 @@ def with_call_ids(parts: Sequence[AnyPart], asked: int) -> tuple[AnyPart, ...]:
 
 def _failed(session: Session, failure: Failure, asked: int, reserved_usd: float) -> AskFailed:
     started = bool(failure.partial) or failure.kind in ("truncated", "stalled")
-    partial = session.log.put_blob(msgspec.json.encode(failure.partial)) if failure.partial else ""
+    partial = session.blobs.put_blob(msgspec.json.encode(failure.partial)) if failure.partial else ""
     return AskFailed(
         asked,
         failure.kind,

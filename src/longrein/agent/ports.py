@@ -67,6 +67,8 @@ class Crew(msgspec.Struct):
     options: ToolOptions = ToolOptions()
     redact: Callable[[str], str] = lambda text: text
     """Replaces secrets by markers."""
+    secrets: tuple[str, ...] = ()
+    """Known secrets, for content too large to be scanned."""
     remember_rule: Callable[[str], None] = lambda _rule: None
     """Stores a rule in the user's settings."""
     fallback: str = ""

@@ -35,7 +35,7 @@ def _put_back(session: Session, entries: list[Entry], to: int) -> tuple[FilePut,
     for entry in entries:
         event = entry.event
         if isinstance(event, FileSeen | FileChanged) and entry.seq <= to:
-            then[event.path] = event.blob if event.hash else ""
+            then[event.path] = _kept(event) if event.hash else ""
         elif isinstance(event, FileChanged) and event.by == "agent":
             now[event.path] = event.hash
             then.setdefault(event.path, _content_before(entries, event))
@@ -47,7 +47,12 @@ def _content_before(entries: list[Entry], change: FileChanged) -> str:
     if not change.before:
         return ""
     known = (e.event for e in entries if isinstance(e.event, FileSeen | FileChanged))
-    return next((event.blob for event in known if event.hash == change.before and event.blob), "?")
+    return next((_kept(event) for event in known if event.hash == change.before and event.blob), "?")
+
+
+def _kept(event: FileSeen | FileChanged) -> str:
+    """Blob of the content; '?' when it is not the file's very bytes (too large to keep, or a secret was replaced)."""
+    return event.blob if event.blob == event.hash else "?"
 
 
 def _put(session: Session, path: str, blob: str, ours: str) -> FilePut:

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Coroutine, Sequence
 from concurrent.futures import Future
 from typing import Any
 
+from longrein.agent.blobs import CleanBlobs
 from longrein.agent.inbox import Inbox
 from longrein.agent.port import Heard, Noticed, Pending, Word
 from longrein.agent.ports import Crew, Outlook
@@ -30,6 +31,7 @@ class Session:
         self.crew = crew
         self.id = log.session
         self.state = state
+        self.blobs = CleanBlobs(log, crew.redact, crew.secrets)
         self.inbox = Inbox(log)
         self.readers = Readers(crew.history, self.state.seq)
         self.paused = self.state.turn_open

@@ -40,7 +40,8 @@ def decode_event(data: bytes | str, version: int = SCHEMA_VERSION) -> AnyEvent:
             ) from None
     if version > SCHEMA_VERSION:
         raise SessionReadOnly(
-            f"this session was written by a newer longrein (schema {version}, this one knows {SCHEMA_VERSION}); upgrade it"
+            f"this session was written by a newer longrein (schema {version}, this one knows {SCHEMA_VERSION}); "
+            "upgrade it"
         )
     fields = msgspec.json.decode(data, type=dict[str, Any])
     for step in range(version, SCHEMA_VERSION):

@@ -105,8 +105,10 @@ class Log(Protocol):
 class BlobWriter(Protocol):
     """A growing blob in a temporary file of the session's folder. Used by one thread at a time."""
 
-    size_bytes: int
-    """Bytes so far."""
+    @property
+    def size_bytes(self) -> int:
+        """Bytes so far."""
+        ...
 
     @property
     def path(self) -> str:

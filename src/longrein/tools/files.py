@@ -101,11 +101,12 @@ def unwritable(place: Place, error: OSError) -> str:
 
 
 def keep(hands: Hands, data: bytes) -> tuple[str, str]:
-    """(hash, blob) of a file's content; the blob is '' above the size that is kept. The blob's name is the hash."""
-    if len(data) > hands.options.keep_bytes_max:
-        return sha256(data).hexdigest(), ""
-    blob = hands.blobs.put_blob(data)
-    return blob, blob
+    """(hash, blob) of a file's content; the blob is '' above the size that is kept.
+
+    The blob's name is the hash unless a secret was replaced in what is kept.
+    """
+    kept = len(data) <= hands.options.keep_bytes_max
+    return sha256(data).hexdigest(), hands.blobs.put_blob(data) if kept else ""
 
 
 def refuse_marker(hands: Hands, *texts: str) -> None:

@@ -1,0 +1,84 @@
+"""The session's blobs with secrets replaced at the door, as in every text of the log (law 4)."""
+
+from collections.abc import Callable, Sequence
+
+from longrein.store import BlobWriter, Log
+
+SHAPES_BYTES_MAX = 1024 * 1024
+"""In longer content only known secrets are looked for: scanning for the shapes of tokens costs 4 ms a MB and more."""
+
+
+class CleanBlobs:
+    """What tools get in place of the log's own blobs."""
+
+    def __init__(self, log: Log, redact: Callable[[str], str], secrets: Sequence[str]) -> None:
+        self._log = log
+        self._redact = redact
+        self._known = [(secret.encode(), redact(secret).encode()) for secret in secrets if redact(secret) != secret]
+
+    def put_blob(self, data: bytes) -> str:
+        """Keep `data` without its secrets. The hash is of what was kept, so it tells whether anything was replaced."""
+        clean = replaced(data, self._known)
+        if len(clean) <= SHAPES_BYTES_MAX:
+            text = clean.decode("utf-8", "surrogateescape")
+            safe = self._redact(text)
+            clean = clean if safe is text else safe.encode("utf-8", "surrogateescape")
+        return self._log.put_blob(clean)
+
+    def read_blob(self, blob: str) -> bytes:
+        """See `store.Log`."""
+        return self._log.read_blob(blob)
+
+    def blob_path(self, blob: str) -> str:
+        """See `store.Log`."""
+        return self._log.blob_path(blob)
+
+    def new_blob(self) -> BlobWriter:
+        """A blob that grows; known secrets are replaced on the way, also where they come in two pieces."""
+        writer = self._log.new_blob()
+        return CleanWriter(writer, self._known) if self._known else writer
+
+
+def replaced(data: bytes, known: Sequence[tuple[bytes, bytes]]) -> bytes:
+    """`data` with each known secret replaced by its marker."""
+    for secret, mark in known:
+        if secret in data:
+            data = data.replace(secret, mark)
+    return data
+
+
+class CleanWriter:
+    """A growing blob that holds back as many bytes as a secret could still need to be whole."""
+
+    def __init__(self, writer: BlobWriter, known: Sequence[tuple[bytes, bytes]]) -> None:
+        self._writer = writer
+        self._known = known
+        self._held_bytes = max(len(secret) for secret, _ in known) - 1
+        self._held = b""
+
+    @property
+    def path(self) -> str:
+        """See `store.BlobWriter`."""
+        return self._writer.path
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes so far."""
+        return self._writer.size_bytes + len(self._held)
+
+    def write(self, data: bytes) -> None:
+        """Append; raises OSError (full disk)."""
+        clean = replaced(self._held + data if self._held else data, self._known)
+        cut = max(0, len(clean) - self._held_bytes)
+        self._writer.write(clean[:cut])
+        self._held = clean[cut:]
+
+    def finish(self) -> str:
+        """Name it by its hash."""
+        if self._held:
+            self._writer.write(self._held)
+        return self._writer.finish()
+
+    def discard(self) -> None:
+        """Forget it."""
+        self._writer.discard()

@@ -1,0 +1,65 @@
+"""Law 4, P11, S070: a secret does not enter the log, neither as text nor in a blob; files that hold one are not harmed."""
+
+from pathlib import Path
+
+import pytest
+
+from longrein.agent import Rewind, Said
+from longrein.events import FileSeen, Text, TurnEnded, redactor
+from tests.agent.house import House, Script, call, results, says
+
+pytestmark = pytest.mark.anyio
+SECRET = "canary-7f3a9c-do-not-store"
+
+
+def on_disk(house: House) -> bool:
+    return any(SECRET.encode() in p.read_bytes() for p in house.state.rglob("*") if p.is_file())
+
+
+def guard() -> dict[str, object]:
+    return {"redact": redactor((SECRET,), "n0nce"), "secrets": (SECRET,)}
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        f"echo {SECRET}",
+        f"printf '{SECRET[:9]}'; sleep 0.05; echo '{SECRET[9:]}'",
+        f"seq 1 40000; echo {SECRET}; seq 1 40000",
+    ],
+)
+async def test_a_command_that_prints_it(tmp_path: Path, command: str) -> None:
+    house = House(tmp_path)
+    (house.tree / "run.sh").write_text(command)
+    model = Script(says(call("Bash", command="sh run.sh")), says("done"))
+    await house.play(model, "run", **guard())
+    assert not on_disk(house)
+    assert SECRET not in results(model.requests[1])[0]
+
+
+async def test_the_user_and_the_model_that_say_it(tmp_path: Path) -> None:
+    house = House(tmp_path)
+    await house.play(Script(says(f"you said {SECRET}")), f"my key is {SECRET}", **guard())
+    assert not on_disk(house)
+
+
+async def test_a_file_that_holds_it_is_read_but_never_put_back_wrong(tmp_path: Path) -> None:
+    house = House(tmp_path)
+    (house.tree / ".env").write_text(f"KEY={SECRET}\n")
+    model = Script(
+        says("hi"),
+        says(call("Read", file_path=".env")),
+        says(call("Write", file_path=".env", content="KEY=\n")),
+        says("done"),
+    )
+    async with house.session(model, **guard()) as session:
+        for prompt in ("hi", "empty it"):
+            session.tell(Said((Text(prompt),)))
+            await session.run(once=True)
+        to = next(e.seq for e in house.entries() if isinstance(e.event, TurnEnded))
+        session.tell(Rewind(to, files=True))
+        await session.run(once=True)
+    seen = next(e.event for e in house.entries() if isinstance(e.event, FileSeen))
+    assert seen.blob != seen.hash, "the kept content is not the file's own"
+    assert not on_disk(house)
+    assert (house.tree / ".env").read_text() == "KEY=\n", "it was left as it is rather than filled with a marker"
