@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 from longrein.agent import Answer, Compact, GoOn, Heard, OpenSession, Rewind, Said
 from longrein.build import Built, build, survey
@@ -137,7 +137,7 @@ class Session:
     async def _news(self, coming: "asyncio.Future[Heard]") -> None:
         """Wait for something to hear, or for the walk to come to rest."""
         walking = self._walk is not None and not self._walk.done()
-        waited = {coming, self._walk} if walking and self._walk is not None else {coming}
+        waited: list[asyncio.Future[Any]] = [coming, self._walk] if walking and self._walk else [coming]
         await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
 
     def _resting(self, seq: int) -> bool:
