@@ -2,6 +2,7 @@
 
 # ruff: noqa: E501 - exact JSON and exact sentences are read as one line
 
+import asyncio
 import json
 from typing import Any
 
@@ -163,6 +164,20 @@ def test_comments_retries_ids_and_empty_events_are_no_events() -> None:
     assert read("openai-chat", stream)[1] == read("openai-chat", STREAMS["text"]["openai-chat"])[1]
 
 
+def test_data_of_several_lines_is_one_event_even_if_a_line_end_is_cut_in_two() -> None:
+    splitter = Splitter()
+    assert splitter.feed(b"data: a\r") == []
+    assert splitter.feed(b"\ndata: b\r\n\r\ndata: c\n\n") == [b"a\nb", b"c"]
+
+
+def test_usage_that_is_told_in_parts_is_put_together() -> None:
+    start = {"type": "message_start", "message": {"usage": {"input_tokens": 3, "output_tokens": 7}}}
+    block = {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": "x"}}
+    late = {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"cache_read_input_tokens": 9}}
+    _, reply = read("anthropic", sse(start, block, late, {"type": "message_stop"}))
+    assert reply.usage == Usage(3, 9, 0, 7)
+
+
 # --- servers that imitate -----------------------------------------------------------------------------------------
 
 
@@ -192,6 +207,10 @@ def f(name: str = "", arguments: Any = None) -> dict[str, Any]:
         ([f("Read", '{"n":1}'), f("Read", '{"n":2}')], [("Read", {"n": 1}), ("Read", {"n": 2})]),
         # every call numbered 0
         ([{"index": 0, "id": "a", **f("A", "{}")}, {"index": 0, "id": "b", **f("B", "{}")}], [("A", {}), ("B", {})]),
+        (
+            [{"index": 0, "id": "a", **f("A", "")}, {"index": 0, "id": "b", **f("B", '{"n":2}')}],
+            [("A", {}), ("B", {"n": 2})],
+        ),
         # the name and the id repeated in each piece
         ([{"index": 0, "id": "a", **f("A", '{"x"')}, {"index": 0, "id": "a", **f("A", ":1}")}], [("A", {"x": 1})]),
         # arguments as an object, as null, wrapped in quotes once more
@@ -392,6 +411,18 @@ async def test_R005_R007_R009_a_stream_that_breaks_off(wire: str, end: str, kind
         assert isinstance(failure, Failure)
         assert failure.kind in kinds
         assert failure.partial == (Text("Hel"),)
+        await model.aclose()
+
+
+@pytest.mark.anyio
+async def test_R007_the_watchdog_keeps_its_limit() -> None:
+    begun = STREAMS["text"]["anthropic"][:400]
+    async with served(Answer(begun, end="silent")) as server:
+        model = opened("anthropic", server.url, idle_timeout_s=0.1)
+        model.warm()  # type: ignore[attr-defined]
+        began = asyncio.get_running_loop().time()
+        await answer_of(model, ASKED)
+        assert 0.08 <= asyncio.get_running_loop().time() - began <= 0.3, "not the longer wait for a first byte"
         await model.aclose()
 
 

@@ -489,6 +489,12 @@ def test_a_cleared_result_changes_its_own_fragment_only() -> None:
     assert b"long long" not in body
 
 
+def test_an_item_of_another_content_under_a_known_key_is_encoded_anew() -> None:
+    model = opened("anthropic", "http://127.0.0.1:1")
+    model.body(request(item(1, Text("before"), "user")))  # type: ignore[attr-defined]
+    assert b"after" in model.body(request(item(1, Text("after"), "user")))  # type: ignore[attr-defined]
+
+
 def test_one_model_serves_several_sessions_and_a_request_aside_without_mixing_them() -> None:
     model = opened("anthropic", "http://127.0.0.1:1")
     one = request(item(1, Text("one"), "user"))
