@@ -1,0 +1,83 @@
+"""The installed command does a multi-turn edit over each of the four wires, and the judge of that wire finds no fault."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from longrein.testing.loopback import LoopbackProvider, common_blocks, read_play
+from tests.headless.schema import validate
+
+pytestmark = pytest.mark.anyio
+
+WIRES = {"anthropic": "", "openai-chat": "/v1", "openai-responses": "/v1", "gemini": "/v1beta"}
+TURNS = [
+    {
+        "thinking": "I should look at both files first.",
+        "text": "I look.",
+        "calls": [
+            {"name": "Read", "arguments": {"file_path": "a.py"}},
+            {"name": "Read", "arguments": {"file_path": "b.py"}},
+        ],
+    },
+    {"calls": [{"name": "Edit", "arguments": {"file_path": "a.py", "old_string": "1", "new_string": "2"}}]},
+    {"fault": {"status": 529, "times": 1}, "calls": [{"name": "Bash", "arguments": {"command": "cat a.py"}}]},
+    {"text": "Done: `a.py` says 2. 好。"},
+]
+
+
+def settings(folder: Path, wire: str, url: str) -> None:
+    (folder / ".config" / "longrein").mkdir(parents=True)
+    (folder / ".config" / "longrein" / "config.toml").write_text(
+        f'model = "judge/loopback"\n[providers.judge]\nwire = "{wire}"\nbase_url = "{url}{WIRES[wire]}"\n'
+        'api_key_env = "JUDGE_KEY"\n[models."judge/loopback"]\nwindow = 100000\nmax_output = 4096\n'
+    )
+
+
+async def run(folder: Path, *words: str) -> tuple[int, list[dict[str, object]]]:
+    import asyncio
+
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "longrein",
+        "-p",
+        *words,
+        "--output-format",
+        "stream-json",
+        "--allowedTools",
+        "Edit,Bash(cat a.py)",
+        cwd=folder / "tree",
+        env={"HOME": str(folder), "PATH": "/usr/bin:/bin", "JUDGE_KEY": "k"},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+    )
+    out, _ = await process.communicate()
+    return process.returncode or 0, [json.loads(line) for line in out.splitlines()]
+
+
+@pytest.mark.parametrize("wire", WIRES)
+async def test_a_multi_turn_edit_over_each_wire(wire: str, tmp_path: Path) -> None:
+    tree = tmp_path / "tree"
+    tree.mkdir()
+    (tree / "a.py").write_text("x = 1\n")
+    (tree / "b.py").write_text("".join(f"line {n}\n" for n in range(900)))
+    async with LoopbackProvider(read_play(json.dumps({"turns": TURNS}).encode())) as server:
+        settings(tmp_path, wire, server.url)
+        code, lines = await run(tmp_path, "make x two")
+        assert not server.refused
+        assert not server.unused()
+        assert code == 0, lines[-1]
+        turns = [r for r in server.requests if r.status == 200]
+        for before, after in zip(turns, turns[1:], strict=False):
+            assert common_blocks(before, after) == len(before.blocks), "law 2, as the wire sees it"
+        assert turns[-1].usage["cache_read"] > 0.8 * turns[-2].usage["cache_read"] > 0
+    assert (tree / "a.py").read_text() == "x = 2\n"
+    for line in lines:
+        validate(line)
+    assert [line["type"] for line in lines].count("result") == 1
+    assert (lines[0]["subtype"], lines[-1]["type"]) == ("init", "result")
+    assert lines[-1]["result"] == "Done: `a.py` says 2. 好。"
+    assert any(line.get("subtype") == "api_retry" for line in lines)
