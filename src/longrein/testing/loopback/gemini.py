@@ -261,8 +261,8 @@ def _check_signatures(turns: Turns, model: str) -> None:
         if first is not None and role == "model" and at > begin and signs(model) and first[1].signature is None:
             raise Refused(
                 "Function call is missing a thought_signature in functionCall parts. This is required for tools to "
-                "work correctly, and missing thought_signature may lead to degraded model performance. Additional data, "
-                f"function call `default_api:{first[1].name}` , position {first[0] + 1}."
+                "work correctly, and missing thought_signature may lead to degraded model performance. Additional "
+                f"data, function call `default_api:{first[1].name}` , position {first[0] + 1}."
             )
 
 

@@ -105,8 +105,8 @@ OVERFLOWS: dict[str, tuple[int, str]] = {
     "lm-studio": (
         400,
         _error(
-            "Trying to keep the first {used} tokens when context the overflows. However, the model is loaded with context "
-            "length of only {limit} tokens, which is not enough"
+            "Trying to keep the first {used} tokens when context the overflows. However, the model is loaded with "
+            "context length of only {limit} tokens, which is not enough"
         ),
     ),
     "ollama": (400, '{"error":"prompt too long; exceeded max context length by 12 tokens"}'),

@@ -85,7 +85,7 @@ def check_headers(wire: Wire, headers: dict[str, str], path: str, rules: Rules) 
                 status=401,
                 code="invalid_api_key",
             )
-    if wire.name == "anthropic" and not rules.lenient and "anthropic-version" not in headers:
+    if wire.name == "anthropic" and not rules.lenient and not headers.get("anthropic-version"):
         raise Refused("anthropic-version: header is required")
 
 
