@@ -66,6 +66,10 @@ class Approval:
         self.question = question
         self.content = content
         self.waiting = waiting
+        self.ready = True
+        """Whether keys answer it now: shown by their colour."""
+        self.explaining = False
+        """Whether the user is writing why not: the keys belong to that text."""
         self.top = 0
         """First row shown."""
         self._rows: tuple[int, list[Line]] = (0, [])
@@ -91,7 +95,7 @@ class Approval:
         """The question in at most `height` rows of `width` columns; what does not fit can be scrolled to."""
         rows = self.rows(max(width - 2, 8))
         head = self._head(width)
-        keys = self._keys(width)
+        keys = [] if self.explaining else self._keys(width)
         room = max(height - len(head) - len(keys), 1)
         folded = len(rows) > room
         self._shown = max(room - 1, 1) if folded else len(rows)
@@ -116,12 +120,13 @@ class Approval:
         rows: list[Line] = []
         row: list[tuple[str, str]] = []
         used = 0
+        style = "you" if self.ready else "dim"
         for choice in choices(self.question):
             size = len(choice.label) + 7
             if row and used + size > width:
                 rows.append(tuple(row))
                 row, used = [], 0
-            row += [("you", f" {choice.key} "), ("", f"{choice.label}   ")]
+            row += [(style, f" {choice.key} "), ("", f"{choice.label}   ")]
             used += size
         rows.append(tuple(row))
         return [part for full in rows for part in wrap(full, width, "   ")]

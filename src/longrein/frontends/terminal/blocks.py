@@ -91,6 +91,12 @@ class Splitter:
         kept = self._lines[-lines:]
         return "\n".join([*kept, "".join(self._partial)] if self._partial else kept)
 
+    @property
+    def gap(self) -> bool:
+        """Whether an empty line will stand above what is not finished."""
+        close = self._kind == "item" and self._last in ("item", "paragraph")
+        return not self._joined and (self._gap or not close or self._last is None)
+
     def _take(self) -> list[Block]:
         done, self._done = self._done, []
         return done
@@ -166,9 +172,7 @@ class Splitter:
 
     def _emit(self) -> None:
         kind = self._kind or "paragraph"
-        close = kind == "item" and self._last in ("item", "paragraph")
-        gap = not self._joined and (self._gap or not close or self._last is None)
-        self._done.append(Block(kind, "\n".join(self._lines), gap))
+        self._done.append(Block(kind, "\n".join(self._lines), self.gap))
         self._last = kind
         self._lines, self._chars = [], 0
 

@@ -109,6 +109,11 @@ class Scene:
         """The unfinished block, escaped."""
         return escape(self._splitter.tail(lines)) if self._splitter else ""
 
+    @property
+    def tail_gap(self) -> bool:
+        """Whether an empty line stands above the tail."""
+        return self._splitter is None or self._splitter.gap or self._group != "text"
+
     def hear(self, heard: Heard, now_s: float) -> list[Piece]:
         """What is finished by it, to be shown once."""
         match heard:

@@ -76,6 +76,8 @@ class Talk:
         """Set when the screen takes rows."""
         self._painter = MarkdownPainter(colour=facts.colour)
         self._outbox: list[Piece] = []
+        self._live: list[Line] = []
+        """Rows of what is not finished, as they were when what is finished was last shown: a key never runs ahead."""
         self._news = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -120,7 +122,8 @@ class Talk:
             self._news.clear()
             self.flush()
             await asyncio.sleep(FRAME_S)
-            if self.scene.busy or self._panel_wanted != self._panel_has_keys:
+            moves = self.scene.busy and self.scene.phase != "waiting"
+            if moves or self._panel_wanted != self._panel_has_keys:
                 loop.call_later(FRAME_S, self._news.set)
 
     def flush(self) -> None:
@@ -128,6 +131,7 @@ class Talk:
         self._follow_questions()
         pieces, self._outbox = self._outbox, []
         rows = [row for piece in pieces for row in self._paint(piece)]
+        self._live = self._draw_live()
         if rows:
             self.screen.commit(rows)
         else:
@@ -176,6 +180,9 @@ class Talk:
         typing = self.chooser is None and self.mono_s() - self.last_key_s < QUIET_S
         if not wanted or not typing:
             self.screen.give_keys(panel=wanted)
+        if self.approval is not None:
+            self.approval.ready = self._panel_has_keys
+            self.approval.explaining = self.feedback is not None
 
     def choose(self, title: str, rows: Sequence[Row], chosen: Chosen) -> None:
         """Let the user choose one of `rows`; `chosen` gets its value."""
@@ -249,6 +256,7 @@ class Talk:
         """The user's words: a prompt, or into the turn that goes on, or after it."""
         sent = self.pastes.expand(text).encode("utf-8", "replace").decode().replace("\0", "\ufffd")
         self.buffer.history.append_string(sent)
+        self.last_key_s = -QUIET_S  # nobody is in the middle of a line
         how: How = ("steer" if steer else "queued") if self.session.busy else "prompt"
         self.tell(Said((Text(sent),), how))
 
@@ -284,26 +292,28 @@ class Talk:
     def hint(self) -> str:
         """What stands in an empty input."""
         if self.feedback:
-            return "what to do instead; Enter sends, Esc goes back"
+            return "what to do instead"
         if self._panel_wanted:
             return ""
-        return (
-            "queue for after this turn; Ctrl-S steers it" if self.scene.busy else "say something, / commands, @ files"
-        )
+        return "Enter queues, Ctrl-S steers" if self.scene.busy else "say something, / commands, @ files"
 
     def above(self, width: int, room: int) -> list[Line]:
         """The rows above the input."""
-        rows = [EMPTY]
         below = [*self._pending(width), *([line(("warn", self.flash))] if self.flash else [])]
+        room -= len(below)
         if self.chooser is not None:
-            return [*rows, *self.chooser.draw(width, room - len(below) - 1), *below]
-        state = state_line(self.scene, self.mono_s())
+            return [EMPTY, *self.chooser.draw(width, room - 1), *below]
         if self.approval is not None:
-            return [*rows, *self.approval.draw(width, room - len(below) - 1), *below]
-        calls = self._calls()
-        left = room - len(below) - len(calls) - 3
-        live = [*self._tail(width, left), *calls, *([state] if state else [])]
-        return [*rows, *live, *below] if live or below else rows
+            return [EMPTY, *self.approval.draw(width, room - 1), *below]
+        return [*self._live[-room:], *below]
+
+    def _draw_live(self) -> list[Line]:
+        size = self.screen.size
+        width = size.columns - 1
+        calls, state = self._calls(), state_line(self.scene, self.mono_s())
+        tail = self._tail(width, size.rows - len(calls) - 10)
+        rows = [crop(row, width) for row in [*tail, *calls, *([state] if state else [])]]
+        return [EMPTY, *rows] if self.scene.tail_gap or not rows else rows
 
     def below(self, width: int) -> Line:
         """The footer."""

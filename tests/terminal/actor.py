@@ -1,0 +1,182 @@
+"""A session that plays a script: real entries, a real fold, no model. A turn is a coroutine that may be interrupted."""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import Any
+
+from longrein.agent import Answer, Compact, Heard, Pending, Rewind, Said, SetMode, SetModel, Streaming, Word
+from longrein.context import advance, fold
+from longrein.events import (
+    AnyEvent,
+    Asked,
+    Entry,
+    Interrupted,
+    ModeSet,
+    Opened,
+    PermissionAnswered,
+    PermissionAsked,
+    PrefixSet,
+    Replied,
+    Rewound,
+    Text,
+    ToolCall,
+    ToolEnded,
+    ToolStarted,
+    TurnEnded,
+    Usage,
+    UserSpoke,
+    text_of,
+)
+from longrein.models import CallDelta, TextDelta
+
+SESSION = "0c5c0c0e-0000-4000-8000-000000000001"
+Turn = Callable[["Actor", str], Awaitable[None]]
+
+
+class Actor:
+    """See `SessionPort`."""
+
+    def __init__(self, turn: Turn) -> None:
+        self._turn = turn
+        self.id = SESSION
+        self.entries: list[Entry] = []
+        self.state = fold([])
+        self.pending: list[Pending] = []
+        self.busy = False
+        self.told: list[Word] = []
+        self._news: deque[Heard] = deque()
+        self._wake = asyncio.Event()
+        self._words: asyncio.Queue[Word] = asyncio.Queue()
+        self._answers: asyncio.Queue[Answer] = asyncio.Queue()
+        self._task: asyncio.Task[None] | None = None
+        self.closed = False
+        self.append(
+            Opened(1, SESSION, "n0", ("/work",), "/work"),
+            PrefixSet("start", "mock", "small", "scripted", "You are a test."),
+        )
+
+    # --- the port --------------------------------------------------------------------------------------------
+
+    async def tell(self, word: Word) -> None:
+        self.told.append(word)
+        match word:
+            case Said():
+                self.pending.append(Pending(len(self.told), word.how, text_of(word.parts)))
+                self._words.put_nowait(word)
+            case Answer():
+                self._answers.put_nowait(word)
+            case SetMode(mode):
+                self.append(ModeSet(mode))
+            case SetModel(model):
+                self.append(PrefixSet("model", *model.split("/"), "scripted", "You are a test."))
+            case Rewind(to):
+                self.append(Rewound(to))
+            case Compact():
+                pass
+            case _:
+                self._words.put_nowait(word)
+
+    def interrupt(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+    def unqueue(self) -> str:
+        return self.pending.pop().text if self.pending else ""
+
+    async def follow(self, seq: int = 0) -> AsyncIterator[Heard]:
+        while not self.closed or self._news:
+            while self._news:
+                yield self._news.popleft()
+            self._wake.clear()
+            await self._wake.wait()
+
+    async def run(self, *, once: bool) -> None:
+        while True:
+            word = await self._words.get()
+            if isinstance(word, Said) and self._take(word):
+                await self._play(word)
+
+    async def close(self) -> None:
+        self.closed = True
+        self._wake.set()
+
+    def _take(self, word: Said) -> bool:
+        text = text_of(word.parts)
+        found = next((p for p in self.pending if p.text == text), None)
+        if found is not None:
+            self.pending.remove(found)
+        return found is not None
+
+    async def _play(self, word: Said) -> None:
+        self.busy = True
+        self.append(UserSpoke(word.parts, word.how))
+        self._task = asyncio.ensure_future(self._turn(self, text_of(word.parts)))
+        try:
+            await self._task
+            self.end("done")
+        except asyncio.CancelledError:
+            for call in list(self.state.calls):
+                self.append(ToolEnded(call, self.state.calls[call].call.name, "interrupted", (Text("cut"),)))
+            if self.state.asked is not None:
+                self.append(Replied(self.state.asked_seq, (Text(self.streamed),), "interrupted"))
+            self.append(Interrupted("[interrupted by the user]"))
+            self.end("interrupted")
+        self._task = None
+
+    def end(self, reason: str) -> None:
+        self.busy = False
+        self.append(TurnEnded(reason))
+
+    # --- what turns are made of ------------------------------------------------------------------------------
+
+    def append(self, *events: AnyEvent) -> int:
+        for event in events:
+            entry = Entry(len(self.entries) + 1, 0, event)
+            self.entries.append(entry)
+            self.state = advance(self.state, entry, lambda seq: self.entries[:seq])
+            self.hear(entry)
+        return len(self.entries)
+
+    def hear(self, heard: Heard) -> None:
+        self._news.append(heard)
+        self._wake.set()
+
+    def ask(self) -> int:
+        self.streamed = ""
+        return self.append(Asked("turn", len(self.entries), 2))
+
+    async def stream(self, text: str, *, step: int = 7, pause_s: float = 0.0) -> int:
+        """Ask and stream `text`; gives the seq of the request, which is still open."""
+        asked = self.ask()
+        for at in range(0, len(text), step):
+            self.streamed += text[at : at + step]
+            self.hear(Streaming(asked, [TextDelta(text[at : at + step])]))
+            await asyncio.sleep(pause_s)
+        return asked
+
+    async def say(self, text: str, **how: Any) -> None:
+        asked = await self.stream(text, **how)
+        self.append(Replied(asked, (Text(text),), "end", Usage(1_000, 9_000, 0, 300), cost_usd=0.0123))
+
+    async def call(self, name: str, arguments: dict[str, Any], text: str = "") -> str:
+        """A reply with one call; gives its id."""
+        asked = await self.stream(text)
+        self.hear(Streaming(asked, [CallDelta(0, name)]))
+        call = ToolCall(f"c{asked}.0", name, arguments)
+        parts: Sequence[Any] = [Text(text), call] if text else [call]
+        self.append(Replied(asked, tuple(parts), "calls", Usage(1_000, 9_000, 0, 300), cost_usd=0.0123))
+        return call.id
+
+    async def permit(self, call: str, name: str, shown: str, reason: str, suggestion: str = "") -> Answer:
+        self.append(PermissionAsked(call, name, shown, reason, suggestion))
+        answer = await self._answers.get()
+        self.append(
+            PermissionAnswered(call, answer.verdict, answer.by, answer.scope, answer.rule, answer.message),
+        )
+        return answer
+
+    async def act(self, call: str, name: str, status: str = "ok", text: str = "done", wait_s: float = 0.0) -> None:
+        self.append(ToolStarted(call, name))
+        await asyncio.sleep(wait_s)
+        self.append(ToolEnded(call, name, status, (Text(text),), round(wait_s * 1000)))

@@ -1,0 +1,132 @@
+"""What the scripted sessions do, and the program that puts one of them on a real terminal: `stage.py NAME FOLDER`."""
+
+import asyncio
+import sys
+from pathlib import Path
+
+import msgspec
+
+from longrein.agent import Noticed, Output, Pausing
+from longrein.events import Text, Todo, TodoSet, ToolEnded, ToolStarted
+from longrein.frontends.terminal import SessionRow, TerminalFacts, run_terminal
+from tests.terminal.actor import Actor
+
+MARKDOWN = """# 見出し: streaming
+
+Some **bold** prose with `code`, 日本語の文章もここにあります、そして絵文字 👩‍👩‍👧 も。
+It goes on for a while so that it wraps at eighty columns and shows
+whether wrapping counts cells or characters: 全角文字全角文字全角文字全角文字全角文字。
+
+- first item
+- second item
+  - nested 中文
+- third
+
+| 名前 | what it does | n |
+|------|:------------|--:|
+| 読む | reads a file, then another file, then all of the files there are in the folder | 1 |
+| 書く | writes | 22 |
+
+```python
+def 足す(a: int, b: int) -> int:
+    return a + b  # 足し算
+```
+
+The end.
+"""
+
+EVIL = "tool \x1b]52;c;aGk=\x07 \x1b[2J \x1bc \x9b31m \x07\x07 rlo \u202e tag \U000e0041 zw \u200b ok 👩‍👩‍👧 日本"
+
+
+async def markdown(actor: Actor, text: str) -> None:
+    await actor.say(MARKDOWN, pause_s=0.002)
+
+
+async def slow(actor: Actor, text: str) -> None:
+    await actor.say("word " * 400 + "\n\nThe end.\n", step=5, pause_s=0.01)
+
+
+async def tools(actor: Actor, text: str) -> None:
+    call = await actor.call("Read", {"file_path": "src/longrein/app.py"}, "I look at it first.\n")
+    await actor.act(call, "Read")
+    call = await actor.call("Bash", {"command": "python -m pytest -q\necho done"})
+    actor.append(ToolStarted(call, "Bash"))
+    actor.hear(Output(call, b"collected 12 items\n....F"))
+    await asyncio.sleep(0.3)
+    actor.append(ToolEnded(call, "Bash", "failed", (Text("exit code 1\n" + EVIL + "\n" + "x" * 200),), 12_345))
+    call = await actor.call("Edit", {"file_path": "a.py", "old_string": "a\nb\nc\nd", "new_string": "a\nB\nc\nd"})
+    await actor.act(call, "Edit")
+    actor.append(TodoSet((Todo("look", "completed"), Todo("change", "in_progress"), Todo("verify"))))
+    actor.hear(Noticed("a notice \x1b[31m from outside"))
+    actor.hear(Pausing(1, "overload", 529, 1, 10, 0.2, "Overloaded"))
+    await asyncio.sleep(0.2)
+    await actor.say("All **done**.\n")
+
+
+async def approve(actor: Actor, text: str) -> None:
+    old = "\n".join(f"line {n} of the old text" for n in range(150))
+    new = "\n".join(f"line {n} of the new text \u202e" for n in range(150))
+    arguments = {"file_path": "src/big.py", "old_string": old, "new_string": new}
+    call = await actor.call("Edit", arguments, "Now the change.\n")
+    answer = await actor.permit(call, "Edit", "…", "it changes src/big.py", "Edit(/src/big.py)")
+    await actor.act(call, "Edit", "ok" if answer.verdict == "allow" else "denied")
+    await actor.say(f"You said {answer.verdict} {answer.scope}.\n")
+
+
+async def command(actor: Actor, text: str) -> None:
+    call = await actor.call("Bash", {"command": "rm -rf build \u202e"})
+    answer = await actor.permit(
+        call, "Bash", "rm -rf build \\u202e", "no rule allows this command", "Bash(rm -rf build)"
+    )
+    if answer.verdict == "allow":
+        await actor.act(call, "Bash", wait_s=30)
+    else:
+        actor.append(ToolEnded(call, "Bash", "denied", (Text(answer.message or "no"),)))
+    await actor.say(f"You said {answer.verdict}: {answer.message}\n")
+
+
+async def hang(actor: Actor, text: str) -> None:
+    call = await actor.call("Bash", {"command": "sleep 100"})
+    await actor.act(call, "Bash", wait_s=100)
+
+
+async def echo(actor: Actor, text: str) -> None:
+    await actor.say(f"You said {len(text)} characters in {text.count(chr(10)) + 1} lines.\n")
+
+
+async def flood(actor: Actor, text: str) -> None:
+    await actor.say(MARKDOWN * (195_000 // len(MARKDOWN.encode())), step=40)
+
+
+TURNS = {t.__name__: t for t in (markdown, slow, tools, approve, command, hang, echo, flood)}
+
+
+async def complete_files(prefix: str) -> list[str]:
+    return [path for path in ("src/app.py", "src/with blank.py", "tests/test_app.py") if prefix in path]
+
+
+async def sessions() -> list[SessionRow]:
+    return [SessionRow("11111111-aaaa", "mend the parser", "yesterday"), SessionRow("2222", "日本語 title", "May 3")]
+
+
+async def main(name: str, folder: str) -> int:
+    actor = Actor(TURNS[name])
+    facts = TerminalFacts(
+        model="mock/small",
+        cwd="~/project",
+        version="0.1.0",
+        window_tokens=lambda: 100_000,
+        context_report=lambda: [("system", 1_400), ("tools", 3_200), ("conversation", 20_000)],
+        sessions=sessions,
+        models=lambda: ("mock/small", "mock/large"),
+    )
+    outcome = await run_terminal(
+        actor, facts=facts, complete_files=complete_files, history=f"{folder}/history", plain="plain" in sys.argv
+    )
+    Path(folder, "told.jsonl").write_bytes(b"".join(msgspec.json.encode(word) + b"\n" for word in actor.told))
+    Path(folder, "outcome").write_text(f"{outcome.kind} {outcome.session} {outcome.code}")
+    return outcome.code
+
+
+if __name__ == "__main__":
+    sys.exit(asyncio.run(main(sys.argv[1], sys.argv[2])))

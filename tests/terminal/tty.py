@@ -1,0 +1,123 @@
+"""A real pseudo-terminal with a screen that understands what is written to it."""
+
+import codecs
+import fcntl
+import os
+import pty
+import select
+import struct
+import sys
+import termios
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import pyte
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+class Tty:
+    """`stage.py NAME` on a terminal of `columns` × `rows`. Use as a context manager; it is killed at the end."""
+
+    def __init__(self, name: str, folder: Path, columns: int = 80, rows: int = 24, **environ: str) -> None:
+        self.folder = folder
+        self.screen = pyte.HistoryScreen(columns, rows, history=20_000, ratio=0.5)
+        self.stream = pyte.Stream(self.screen)
+        self.raw = b""
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self.code: int | None = None
+        env = {"TERM": "xterm-256color", "LANG": "C.UTF-8", "PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT)}
+        self.pid, self.fd = pty.fork()
+        if self.pid == 0:
+            os.chdir(folder)
+            argv = [sys.executable, "-m", "tests.terminal.stage", name, str(folder), *environ.pop("ARGS", "").split()]
+            os.execve(sys.executable, argv, env | environ)
+        self.size(columns, rows)
+        self.before = termios.tcgetattr(self.fd)
+
+    def size(self, columns: int, rows: int) -> None:
+        fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+    def resize(self, columns: int, rows: int) -> None:
+        self.screen.resize(rows, columns)
+        self.size(columns, rows)
+
+    def __enter__(self) -> "Tty":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        if kind is not None:
+            print("\n".join(self.lines()))
+        if self.code is None:
+            os.kill(self.pid, 9)
+            os.waitpid(self.pid, 0)
+        os.close(self.fd)
+
+    def send(self, text: str) -> None:
+        data = text.encode()
+        while data:
+            data = data[os.write(self.fd, data[:512]) :]
+            self._read(0)
+
+    def lines(self) -> list[str]:
+        """What stands on the screen."""
+        return [row.rstrip() for row in self.screen.display]
+
+    def everything(self) -> list[str]:
+        """The scrollback and the screen."""
+        width = self.screen.columns
+        above = ["".join(_char(row, x) for x in range(width)).rstrip() for row in self.screen.history.top]
+        return above + self.lines()
+
+    def _read(self, wait_s: float) -> bool:
+        if not select.select([self.fd], [], [], wait_s)[0]:
+            return False
+        try:
+            data = os.read(self.fd, 65536)
+        except OSError:
+            data = b""
+        self.raw += data
+        self.stream.feed(self._decoder.decode(data).replace("\u200d", ""))  # which pyte stops at
+        return bool(data)
+
+    def until(self, seen: str | Callable[[], Any], limit_s: float = 8.0) -> "Tty":
+        """Read until `seen` stands on the screen (or is true)."""
+        check = seen if callable(seen) else lambda: any(seen in row for row in self.lines())
+        end = time.monotonic() + limit_s
+        while not check():
+            if time.monotonic() > end:
+                raise AssertionError(f"not seen within {limit_s} s: {seen!r}\n" + "\n".join(self.lines()))
+            self._read(0.02)
+        return self
+
+    def settle(self, quiet_s: float = 0.25) -> "Tty":
+        """Read until nothing comes for a while."""
+        while self._read(quiet_s):
+            pass
+        return self
+
+    def wait_exit(self, limit_s: float = 5.0) -> int:
+        """Read until the program has ended; gives its exit code."""
+        end = time.monotonic() + limit_s
+        while True:
+            self._read(0.02)
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            if pid:
+                self.code = os.waitstatus_to_exitcode(status)
+                while self._read(0.05):
+                    pass
+                return self.code
+            if time.monotonic() > end:
+                raise AssertionError("it did not end\n" + "\n".join(self.lines()))
+
+    def show(self, title: str = "") -> None:
+        """Print the screen, for people."""
+        print(f"--- {title} {self.screen.columns}x{self.screen.lines}")
+        print("\n".join("|" + row for row in self.lines()))
+
+
+def _char(row: Any, x: int) -> str:
+    return str(row[x].data)
