@@ -1,8 +1,9 @@
-"""The installed command does a multi-turn edit over each of the four wires, and the judge of that wire finds no fault."""
+"""The installed command does a multi-turn edit over each of the four wires; the judge of the wire finds no fault."""
 
 import json
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -71,7 +72,7 @@ async def test_a_multi_turn_edit_over_each_wire(wire: str, tmp_path: Path) -> No
         assert not server.unused()
         assert code == 0, lines[-1]
         turns = [r for r in server.requests if r.status == 200]
-        for before, after in zip(turns, turns[1:], strict=False):
+        for before, after in pairwise(turns):
             assert common_blocks(before, after) == len(before.blocks), "law 2, as the wire sees it"
         assert turns[-1].usage["cache_read"] > 0.8 * turns[-2].usage["cache_read"] > 0
     assert (tree / "a.py").read_text() == "x = 2\n"
