@@ -94,8 +94,11 @@ RULES = table(
         "no system role",
         talk({"role": "system", "content": "x"}),
         400,
-        'messages: Unexpected role "system". The Messages API accepts a top-level `system` parameter, not "system" as '
-        "an input message role.",
+        (
+            'messages: Unexpected role "system". The Messages API accepts a top-level `system` '
+            'parameter, not "system" as '
+            "an input message role."
+        ),
     ),
     (
         "no other role",
@@ -165,8 +168,11 @@ RULES = table(
         "two results for one call",
         blocks(2, result("c3_0"), result("c3_1"), result("c3_0")),
         400,
-        "messages.2.content.2: each tool_use must have a single result. Found multiple `tool_result` blocks with id: "
-        "c3_0",
+        (
+            "messages.2.content.2: each tool_use must have a single result. Found multiple "
+            "`tool_result` blocks with id: "
+            "c3_0"
+        ),
     ),
     (
         "ids are unique",
@@ -259,8 +265,11 @@ RULES = table(
         "a picture of another kind",
         blocks(0, picture(png(10, 10), "image/jpeg")),
         400,
-        "messages.0.content.0.image.source.base64.data: The image was specified using the image/jpeg media type, but the "
-        "image appears to be a image/png image",
+        (
+            "messages.0.content.0.image.source.base64.data: The image was specified using the "
+            "image/jpeg media type, but the "
+            "image appears to be a image/png image"
+        ),
     ),
     (
         "a picture of 6 MB",
@@ -305,7 +314,9 @@ async def test_switches_let_other_servers_be_played() -> None:
     trailing = changed(good, talk(user(text("a")), assistant(text("Sure: "))))
     words = "messages: final assistant content cannot end with trailing whitespace"
     await check("anthropic", trailing, 400, words, rules=Rules(accepts_prefill=True))
-    await check("anthropic", changed(good, talk(user(text("a")), user(text("b")))), 200, "", rules=Rules(alternation=False))
+    await check(
+        "anthropic", changed(good, talk(user(text("a")), user(text("b")))), 200, "", rules=Rules(alternation=False)
+    )
     await check("anthropic", changed(good, talk(assistant(text("")))), 200, "", rules=Rules(lenient=True))
 
 

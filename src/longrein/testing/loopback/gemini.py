@@ -151,9 +151,7 @@ def _picture_problem(block: Block, inner: dict[str, Any]) -> str:
     picture = block.pictures[0]
     if inner.get("mimeType") not in _MEDIA:
         return f"Unsupported MIME type: {inner.get('mimeType')}"
-    return (
-        "" if picture.media else "Unable to process input image. Please retry or report in the troubleshooting guide."
-    )
+    return "" if picture.media else "Unable to process input image."
 
 
 # --- the whole ---------------------------------------------------------------------------------------------------
