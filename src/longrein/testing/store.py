@@ -57,6 +57,7 @@ class MemoryDisk:
         """Open the session for writing. Raises `SessionBusy` while another log of this disk is open."""
         if self._log is not None:
             raise SessionBusy(f"session {self.session} is open in another process; close that one")
+        del self.writes[self.committed :]
         self._log = MemoryLog(self)
         return self._log
 
@@ -72,6 +73,8 @@ class MemoryDisk:
         else:
             del self.writes[self.committed if writes is None else writes :]
         self.kill()
+        self.committed = self.flushed = len(self.writes)
+        self._entries = [entry for write in self.writes for entry in write.entries]
         return self.open()
 
     def kill(self) -> None:
@@ -79,8 +82,6 @@ class MemoryDisk:
         if self._log is not None:
             self._log.dead = True
         self._log = None
-        self.committed = self.flushed = len(self.writes)
-        self._entries = [entry for write in self.writes for entry in write.entries]
 
     def release(self) -> None:
         """The log was closed."""

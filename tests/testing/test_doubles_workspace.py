@@ -1,0 +1,245 @@
+"""The workspace in memory beside the plain one, commands from a table, and whole sessions put together from doubles."""
+
+import asyncio
+import os
+from pathlib import Path
+
+import pytest
+
+from longrein.agent import Answer, OpenSession, Said
+from longrein.events import PermissionAsked, Text, ToolEnded
+from longrein.permissions import Rules
+from longrein.testing.approver import Answers, Approver
+from longrein.testing.clock import VirtualClock, run_virtual
+from longrein.testing.house import kill, memory_crew, open_test_session, results, story
+from longrein.testing.model import ScriptedModel, call, says
+from longrein.testing.store import MemoryDisk
+from longrein.testing.workspace import MemorySpawner, MemoryWorkspace, Ran
+from longrein.workspace import Ended, PlainSpawner, Workspace, open_workspace
+
+FILES = {"a.py": "a = 1\n", "src/b.py": "b\n", "src/c.log": "log\n", ".gitignore": "*.log\nbuild/\n", "build/x.py": ""}
+LINKS = {"link.py": "a.py", "out": "/var", "loop": "loop", "in": "src"}
+
+
+def plain(folder: Path) -> Workspace:
+    for name, text in FILES.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    for name, target in LINKS.items():
+        os.symlink(target, folder / name)
+    return open_workspace((str(folder),), spawner=PlainSpawner(), environment={})
+
+
+def memory(root: str) -> Workspace:
+    files = {f"{root}/{name}": text for name, text in FILES.items()}
+    return MemoryWorkspace(
+        {**files, "/var/tmp/x": ""}, roots=(root,), links={f"{root}/{n}": t for n, t in LINKS.items()}
+    )
+
+
+LOOKED = [
+    "a.py",
+    "src",
+    "in/b.py",
+    "link.py",
+    "out/tmp",
+    "../x",
+    "./src/../a.py",
+    "none/x",
+    "loop/x",
+    "a\0b",
+    "",
+    "/",
+]
+
+
+def looked(space: Workspace, root: str) -> list[tuple[object, ...]]:
+    places = [space.look(path, root) for path in LOOKED]
+    return [
+        (p.given, p.path, p.inside, p.kind) + ((p.real, p.size_bytes) if "loop" not in p.given else ()) for p in places
+    ]
+
+
+def attempt(space: Workspace, act: str, path: str, **more: str) -> str:
+    try:
+        match act:
+            case "read":
+                return space.read(path).decode()
+            case "write":
+                space.write(path, b"new", **more)
+            case _:
+                space.remove(path)
+    except OSError as error:
+        return type(error).__name__
+    return space.hash(path)[:6]
+
+
+ACTS = [
+    ("read", "a.py", {}),
+    ("read", "src", {}),
+    ("read", "none.py", {}),
+    ("write", "a.py", {"expect": ""}),
+    ("write", "link.py", {}),
+    ("read", "a.py", {}),
+    ("write", "new/deep.py", {"expect": ""}),
+    ("write", "src", {}),
+    ("remove", "link.py", {}),
+    ("read", "a.py", {}),
+    ("remove", "a.py", {}),
+    ("remove", "a.py", {}),
+]
+
+
+def walked(space: Workspace, root: str) -> list[str]:
+    found: list[str] = []
+
+    def visit(path: str, is_folder: bool) -> bool:
+        found.append(path[len(root) :] + "/" * is_folder)
+        return True
+
+    assert space.walk(root, visit)
+    return found
+
+
+def test_files_in_memory_are_as_files_on_disk(tmp_path: Path) -> None:
+    root = str(tmp_path)
+    real, double = plain(tmp_path), memory(root)
+    assert looked(double, root) == looked(real, root)
+    assert walked(double, root) == walked(real, root)
+    for act, name, more in ACTS:
+        outcome = attempt(double, act, f"{root}/{name}", **more), attempt(real, act, f"{root}/{name}", **more)
+        assert outcome[0] == outcome[1], (act, name)
+    assert walked(double, root) == walked(real, root)
+
+
+# --- commands ----------------------------------------------------------------------------------------------------
+
+
+class Taken:
+    def __init__(self) -> None:
+        self.data = b""
+
+    def write(self, data: bytes) -> None:
+        self.data += data
+
+
+COMMANDS = {
+    "pytest": Ran("1 failed\n", 1, delay_s=30),
+    "serve": Ran("ready\n", hang=True),
+    "yes": Ran(flood=True),
+    "boom": Ran(signal="SIGSEGV"),
+    "ls": "a.py\n",
+}
+PLAYED = [
+    ("ls", b"a.py\n", Ended(0, cwd="/w")),
+    ("pytest", b"1 failed\n", Ended(1, elapsed_s=30, cwd="/w")),
+    ("serve", b"ready\n", Ended(None, "SIGTERM", "timeout", elapsed_s=120)),
+    ("yes", b"y\n" * 50, Ended(None, "SIGTERM", "flood")),
+    ("boom", b"", Ended(None, "SIGSEGV", cwd="/w")),
+    ("nope -x", b"bash: nope: command not found\n", Ended(127, cwd="/w")),
+]
+
+
+@pytest.mark.parametrize(("line", "output", "ended"), PLAYED)
+def test_a_command_does_what_the_table_says(line: str, output: bytes, ended: Ended) -> None:
+    clock = VirtualClock()
+    spawner, sink = MemorySpawner(COMMANDS, clock), Taken()
+    run = spawner.run(line, cwd="/w", env={}, sink=sink, timeout_s=120, output_bytes_max=100)
+    assert run_virtual(run, clock=clock) == ended
+    assert sink.data == output
+    assert clock.mono_s() == ended.elapsed_s
+    assert (spawner.started, spawner.running) == ([line], [])
+
+
+def test_a_cancelled_command_is_no_longer_running() -> None:
+    async def main() -> list[str]:
+        spawner = MemorySpawner(COMMANDS, VirtualClock())
+        run = spawner.run("serve", cwd="/w", env={}, sink=Taken(), timeout_s=120, output_bytes_max=100)
+        task = asyncio.create_task(run)
+        await asyncio.sleep(0)
+        running = list(spawner.running)
+        task.cancel()
+        await asyncio.wait([task])
+        return running + spawner.running
+
+    assert run_virtual(main()) == ["serve"]
+
+
+# --- whole sessions ----------------------------------------------------------------------------------------------
+
+
+async def play(session: OpenSession, *prompts: str) -> None:
+    for prompt in prompts:
+        session.tell(Said((Text(prompt),)))
+        await session.run(once=True)
+    await session.close()
+
+
+def test_a_whole_session_in_memory() -> None:
+    disk, space = MemoryDisk(), MemoryWorkspace({"/w/a.py": "a = 1\n"})
+    model = ScriptedModel(
+        says("I look", call("Read", file_path="a.py")),
+        says(call("Edit", file_path="a.py", old_string="1", new_string="2")),
+        lambda request: says(f"done: {results(request)[1]}"),
+    )
+
+    async def main() -> None:
+        await play(open_test_session(model, disk=disk, workspace=space), "make a 2")
+
+    run_virtual(main())
+    model.check_done()
+    assert space.files == {"/w/a.py": b"a = 2\n"}
+    assert story(disk.entries()) == (
+        "Opened PrefixSet ModeSet UserSpoke Asked Replied ToolStarted FileSeen ToolEnded "
+        "Asked Replied ToolStarted FileChanged ToolEnded Asked Replied TurnEnded"
+    )
+
+
+def test_a_session_killed_in_mid_call_is_resumed_from_the_same_disk() -> None:
+    clock = VirtualClock()
+    disk = MemoryDisk()
+    space = MemoryWorkspace(spawner=MemorySpawner({"serve": Ran("ready\n", hang=True)}, clock))
+    model = ScriptedModel(says(call("Bash", command="serve")), lambda request: says(results(request)[0]))
+
+    async def main() -> None:
+        first = open_test_session(model, disk=disk, workspace=space, clock=clock)
+        first.tell(Said((Text("serve it"),)))
+        walk = asyncio.create_task(first.run(once=True))
+        await clock.sleep(1)
+        await kill(first, disk, walk)
+        await play(open_test_session(model, disk=disk, workspace=space, clock=clock), "go on")
+
+    run_virtual(main(), clock=clock)
+    model.check_done()
+    ended = [e.event for e in disk.entries() if isinstance(e.event, ToolEnded)]
+    assert [(e.status, e.parts) for e in ended] == [("interrupted", (Text("interrupted; it may have run"),))]
+    assert space.spawner.started == ["serve"]  # type: ignore[attr-defined]
+
+
+def ask(question: PermissionAsked) -> Answer:
+    return Answer(question.call, "deny", message=f"not {question.name} today")
+
+
+ANSWERED: list[tuple[Answers | None, list[str]]] = [
+    (None, ["denied"]),
+    ({"Bash": "deny", "make": "allow"}, ["ok"]),
+    ({"Bash": "session"}, ["ok"]),
+    (ask, ["denied"]),
+]
+
+
+@pytest.mark.parametrize(("answers", "statuses"), ANSWERED)
+def test_the_approver_answers_by_its_table_and_remembers(answers: Answers | None, statuses: list[str]) -> None:
+    disk = MemoryDisk()
+    model = ScriptedModel(says(call("Bash", command="make")), says("ok"))
+    crew = memory_crew(model, disk, workspace=MemoryWorkspace(spawner=MemorySpawner({"make": "made\n"})), rules=Rules())
+    approver = Approver(answers)
+
+    async def main() -> None:
+        session = open_test_session(model, disk=disk, crew=crew)
+        async with approver.answering(session):
+            await play(session, "make it")
+
+    run_virtual(main())
+    assert [q.shown for q in approver.asked] == ["make"]
+    assert [e.event.status for e in disk.entries() if isinstance(e.event, ToolEnded)] == statuses
