@@ -160,18 +160,24 @@ class Session:
         )
 
     async def perform(self, act: Coroutine[Any, Any, None]) -> None:
-        """Do one act so that an interrupt can cut it; the act itself records how it was cut."""
-        self._act = self._loop.create_task(act)
+        """Do one act so that an interrupt can cut it; the act itself records how it was cut.
+
+        It runs in the walk's own task: one of its own would cost a round of the event loop for each act.
+        """
+        walk = asyncio.current_task()
+        assert walk is not None
+        self._act = walk
+        if self._interrupting:
+            walk.cancel()
         try:
-            if self._interrupting:
-                self._act.cancel()
-            await self._act
+            await act
         except asyncio.CancelledError:
             if not self._interrupting and not self.closed:
-                self._act.cancel()
                 raise
         finally:
             self._act = None
+        if self._interrupting:
+            walk.uncancel()
 
     def settle_interrupt(self) -> None:
         """Write down that the user interrupted, when they did."""
@@ -190,10 +196,10 @@ class Session:
         if self.closed:
             return
         self.closed = True
+        self.inbox.poke()
         if self._act is not None:
             self._act.cancel()
             await asyncio.wait([self._act])
-        self.inbox.poke()
         if self._held:
             await self.commit(flush=True)
         await self.crew.workspace.spawner.drain()
