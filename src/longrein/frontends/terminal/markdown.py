@@ -15,6 +15,7 @@ from rich.table import Table
 from rich.theme import Theme
 
 from longrein.frontends.terminal.blocks import Block
+from longrein.frontends.terminal.lines import plain, wrap_text
 from longrein.frontends.terminal.safe import escape
 
 WIDTH_MAX = 120
@@ -122,7 +123,7 @@ class MarkdownPainter:
             del rows[0]
         while rows and not rows[-1]:
             del rows[-1]
-        return rows or [escape(block.text)]
+        return rows or [plain(row) for row in wrap_text(escape(block.text), width)]  # such as a link definition
 
     def _row(self, segments: list[Segment]) -> str:
         while segments and not segments[-1].text.strip() and not _drawn(segments[-1].style):
