@@ -8,11 +8,12 @@ from collections.abc import Coroutine, Sequence
 from typing import Any
 
 from longrein.build import VERSION, Built, build, survey
-from longrein.events import Image, Text, UsageError
+from longrein.events import Image, LongreinError, Text, UsageError
 from longrein.frontends.headless import Output, SessionFacts, Style, run_headless
 from longrein.frontends.options import Options
 from longrein.frontends.stderr import say
 from longrein.frontends.stdin import read_lines
+from longrein.frontends.stdout import show
 from longrein.store import Reader, export_jsonl, find_session, list_sessions, write_transcript
 
 
@@ -72,7 +73,7 @@ def run_sessions(options: Options, json: bool) -> int:
     """The list of sessions, newest first."""
     infos = list_sessions(survey(options).state_dir)
     listing = importlib.import_module("longrein.frontends.listing")
-    os.write(1, listing.as_json(infos) if json else listing.as_table(infos))
+    show(listing.as_json(infos) if json else listing.as_table(infos))
     return 0
 
 
@@ -83,17 +84,29 @@ def run_export(options: Options, session: str, format: str, out: str) -> int:  #
     try:
         if format == "transcript":
             say(f"written to {write_transcript(out or '.transcripts', reader.entries())}")
-        elif out:
-            with open(out, "xb") as file:
-                export_jsonl(reader, file)
         else:
-            export_jsonl(reader, sys.stdout.buffer)
-            sys.stdout.flush()
-    except FileExistsError:
-        raise UsageError(f"{out} is there already; name another file with -o") from None
+            _export(reader, out)
     finally:
         reader.close()
     return 0
+
+
+def _export(reader: Reader, out: str) -> None:
+    """To the new file `out`, of which nothing stays when it cannot be written to its end; to stdout without `out`."""
+    try:
+        with open(out, "xb") if out else open(1, "wb", closefd=False) as file:
+            try:
+                export_jsonl(reader, file)
+            except BaseException:
+                if out:
+                    os.unlink(out)
+                raise
+    except FileExistsError:
+        raise UsageError(f"{out} is there already; name another file with -o") from None
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise LongreinError(f"{out or 'stdout'} cannot be written: {error.strerror}") from None
 
 
 def run_interactive(options: Options) -> int:

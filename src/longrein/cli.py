@@ -14,6 +14,7 @@ from longrein.frontends.help import help_page
 from longrein.frontends.options import Options, options_of
 from longrein.frontends.stderr import say
 from longrein.frontends.stdin import STDIN_WAIT_S, read_piped
+from longrein.frontends.stdout import show
 
 
 class App(Protocol):
@@ -109,9 +110,7 @@ def clean(text: str) -> str:
 
 
 def _show(text: str) -> int:
-    data = text.encode()
-    while data:
-        data = data[os.write(1, data) :]
+    show(text)
     return 0
 
 

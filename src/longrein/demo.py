@@ -17,6 +17,7 @@ import msgspec
 
 from longrein.demo_script import FILES, notes, script
 from longrein.events import UsageError
+from longrein.frontends.stdout import show
 
 PROMPT = "The tests of this project fail. Find out why, mend it, and follow what NOTES.md says about amounts."
 WINDOW_TOKENS = 12_450
@@ -85,7 +86,7 @@ class _Demo:
         return self._verdict()
 
     def _say(self, line: str) -> None:
-        print(line, flush=True)
+        show(f"{line}\n")
 
     # --- the stage -------------------------------------------------------------------------------------------
 

@@ -7,14 +7,14 @@ import sys
 
 from longrein.build import Place, chosen_model
 from longrein.events import LongreinError
+from longrein.frontends.stdout import show
 from longrein.store import list_sessions
 
 
 def doctor(place: Place) -> int:
     """Print the findings; 0 when longrein can work, 1 when it cannot."""
     findings = [*_machine(), *_state(place), *_model(place), *_settings(place)]
-    for well, what, told in findings:
-        print(f"{'ok     ' if well else 'MISSING'}  {what:<14} {told}")
+    show("".join(f"{'ok     ' if well else 'MISSING'}  {what:<14} {told}\n" for well, what, told in findings))
     return 0 if all(well for well, what, _ in findings if what in ("python", "state folder", "model")) else 1
 
 
@@ -38,9 +38,13 @@ def _state(place: Place) -> list[Finding]:
     folder = place.state_dir
     while not os.path.exists(folder):
         folder = os.path.dirname(folder)
-    writable = os.access(folder, os.W_OK)
+    writable = os.path.isdir(folder) and os.access(folder, os.W_OK)
     count = len(list_sessions(place.state_dir)) if writable else 0
-    told = f"{place.state_dir}, {count} sessions" if writable else f"{folder} cannot be written: set LONGREIN_STATE_DIR"
+    told = (
+        f"{place.state_dir}, {count} sessions"
+        if writable
+        else f"{folder} is no folder to write in: set LONGREIN_STATE_DIR"
+    )
     return [(writable, "state folder", told)]
 
 
