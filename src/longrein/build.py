@@ -34,6 +34,7 @@ from longrein.events import (
     Parent,
     PrefixSet,
     SessionUnknown,
+    UsageError,
     redactor,
 )
 from longrein.frontends.options import Options
@@ -91,12 +92,25 @@ def survey(options: Options, environ: Mapping[str, str] | None = None, *, folder
     """Look around in `folder` (by default the present one). Raises `SettingsError` and `UsageError`."""
     environ = environment() if environ is None else environ
     home = home_folder(environ)
-    cwd = os.path.abspath(folder) if folder else os.getcwd()
+    cwd = os.path.abspath(folder) if folder else _present_folder()
     state = os.path.abspath(options.state_dir) if options.state_dir else state_dir(environ, home)
     flags = {name: getattr(options, name) for name in options.__struct_fields__}
     settings = load_settings(cwd=cwd, home=home, environ=environ, flags=flags, trusted=is_trusted(state, cwd))
-    roots = (cwd, *(os.path.abspath(os.path.expanduser(extra)) for extra in options.add_dirs))
-    return Place(options, settings, environ, home, cwd, state, roots)
+    return Place(options, settings, environ, home, cwd, state, (cwd, *map(_further_folder, options.add_dirs)))
+
+
+def _present_folder() -> str:
+    try:
+        return os.getcwd()
+    except OSError:
+        raise UsageError("the folder that this shell is in has been removed: cd to one that is there") from None
+
+
+def _further_folder(written: str) -> str:
+    folder = os.path.abspath(os.path.expanduser(written))
+    if not os.path.isdir(folder):
+        raise UsageError(f"--add-dir: {folder} is not a folder")
+    return folder
 
 
 async def build(
