@@ -165,10 +165,12 @@ def say(**more: Any) -> dict[str, Any]:
 
 
 def flush_s(folder: Path) -> float:
-    """Median of one `fdatasync` of a small append in `folder`."""
+    """Median of one `fdatasync` of a small append in `folder`, a few milliseconds apart as in a session: a disk that
+    rested takes longer than one that is hammered."""
     times = []
     with open(folder / "flush", "ab", buffering=0) as file:
-        for _ in range(50):
+        for _ in range(100):
+            time.sleep(0.003)
             file.write(b"x" * 4096)
             begun = time.perf_counter()
             os.fdatasync(file.fileno())
