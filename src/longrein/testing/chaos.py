@@ -34,10 +34,11 @@ HARD = ("auth", "billing", "refused", "invalid")
 """Failures that asking again does not mend."""
 STATUS = {"rate": 429, "overload": 529, "server": 500, "overflow": 400, "auth": 401, "billing": 402, "invalid": 400}
 
-WORDS = tuple(
+_TABLE = (
     "the|of|a|file|test|error:|line|def|return|None|import|src/app.py|0x3f|==|{}|[]|\n|\n\n\t|中文字符|测试|日本語|naïve|😀|αβγ|"
-    "supercalifragilistic|https://example.org/x?y=z|```|#|**|\\|\"|'|$|<b>|&amp;".split("|")  # noqa: SIM905 - a table
+    "supercalifragilistic|https://example.org/x?y=z|```|#|**|\\|\"|'|$|<b>|&amp;"
 )
+WORDS = tuple(_TABLE.split("|"))
 """What texts are made of."""
 GARBAGE = ("", "{", '{"file_path": ', "[1, 2", "null", '"text"', "{'a': 1}", "<tool>x</tool>", '{"a": 1}}')
 """What arrives for arguments that are no JSON object."""
