@@ -9,7 +9,8 @@ from longrein.testing.loopback import Limits, LoopbackProvider, Rules, Turn
 
 from .kit import PATHS, Change, changed, check, png, post, table
 from .test_rules_anthropic import good as anthropic
-from .test_rules_openai import chat, responses
+from .test_rules_chat import chat
+from .test_rules_responses import responses
 
 pytestmark = pytest.mark.anyio
 

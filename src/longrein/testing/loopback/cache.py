@@ -57,7 +57,7 @@ class Cache:
             if sums[at] < self._limits.cache_min_tokens:
                 continue
             self._keep(chain[at], ttl_s)
-            new = sums[at] - max(read, read + written)
+            new = sums[at] - read - written
             if new > 0:
                 written += new
                 hour += new if ttl_s == HOUR_S else 0
