@@ -100,7 +100,7 @@ def with_stdin(prompt: str, read: Callable[[float | None], bytes], *, needed: bo
     """
     wait_s = None if prompt == "-" or (needed and not prompt.strip()) else STDIN_WAIT_S
     prompt = "" if prompt == "-" else prompt
-    piped = read(wait_s).decode("utf-8", "replace")
+    piped = read(wait_s).decode("utf-8", "replace").replace("\0", "\ufffd")  # no wire carries NUL
     return "\n\n".join(filter(str.strip, (prompt, piped)))
 
 

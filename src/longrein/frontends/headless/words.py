@@ -57,7 +57,7 @@ EXAMPLE = '{"type":"user","message":{"role":"user","content":"…"}}'
 def _parts(said: Any, keep_image: KeepImage | None) -> tuple[AnyPart, ...]:
     content = said.get("content") if isinstance(said, dict) and said.get("role") == "user" else None
     if isinstance(content, str):
-        return (Text(content),) if content.strip() else ()
+        return (_text(content),) if content.strip() else ()
     if not isinstance(content, list):
         return ()
     return tuple(_part(block, keep_image) for block in content)
@@ -66,13 +66,17 @@ def _parts(said: Any, keep_image: KeepImage | None) -> tuple[AnyPart, ...]:
 def _part(block: Any, keep_image: KeepImage | None) -> AnyPart:
     match block:
         case {"type": "text", "text": str(text)}:
-            return Text(text)
+            return _text(text)
         case {"type": "image", "source": {"type": "base64", "media_type": str(media), "data": str(data)}} if keep_image:
             return keep_image(_bytes(data), media)
         case {"type": str(kind)}:
             raise UsageError(f"stdin: a content block of type {kind!r} cannot be taken; text can")
         case _:
             raise UsageError("stdin: a content block has no type; write it as a text block")
+
+
+def _text(text: str) -> Text:
+    return Text(text.replace("\0", "\ufffd"))  # no wire carries NUL
 
 
 def _bytes(data: str) -> bytes:
