@@ -1,0 +1,338 @@
+"""A folder, a home, a scripted model and the installed command: one run gives code, stdout, stderr and entries.
+
+Nothing of the person's own environment reaches the command, and nothing it starts outlives the test: every process
+carries the stage's tag.
+"""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from longrein.events import Entry, Replied, Text, ToolCall, ToolEnded, TurnEnded, text_of
+from longrein.store import Reader, latest_session
+from longrein.testing.loopback import LoopbackProvider, Play, Received, Rules
+from longrein.testing.loopback import Turn as Loopback
+from tests.headless.schema import validate
+
+WALL_S = 20.0
+"""A run that takes longer has hung."""
+COMMAND = (str(Path(sys.executable).with_name("longrein")),)
+Turn = dict[str, Any]
+
+
+# --- how a model's turns are written -----------------------------------------------------------------------------
+
+
+def call(name: str, **arguments: Any) -> Turn:
+    """A tool call."""
+    return {"name": name, "arguments": arguments}
+
+
+def bash(command: str, **more: Any) -> Turn:
+    """A call of Bash."""
+    return call("Bash", command=command, **more)
+
+
+def calls(*made: Turn, **more: Any) -> Turn:
+    """A reply with calls."""
+    return {"calls": list(made), **more}
+
+
+def says(text: str, **more: Any) -> Turn:
+    """A reply with text."""
+    return {"text": text, **more}
+
+
+def fails(status: int, message: str, times: int = 1) -> Turn:
+    """A reply that comes after `times` errors of the provider, which wants no pause."""
+    return {"text": "never mind", "fault": {"status": status, "message": message, "times": times, "retry_after_s": 0}}
+
+
+# --- what a run gave ---------------------------------------------------------------------------------------------
+
+
+class Ran:
+    """A command that has ended."""
+
+    def __init__(self, code: int, out: bytes, err: bytes, seconds: float) -> None:
+        self.code, self.out, self.raw_err, self.seconds = code, out, err, seconds
+
+    @property
+    def text(self) -> str:
+        return self.out.decode()
+
+    @property
+    def err(self) -> str:
+        return self.raw_err.decode()
+
+    @property
+    def lines(self) -> list[dict[str, Any]]:
+        """Lines of stream-json, each checked against its schema."""
+        lines = [json.loads(line) for line in self.out.decode().splitlines()]
+        for line in lines:
+            validate(line)
+        return lines
+
+    @property
+    def kinds(self) -> list[str]:
+        """`system/init`, `assistant`, `user`, … `result`."""
+        return [validate(line) for line in self.lines]
+
+    @property
+    def result(self) -> dict[str, Any]:
+        """The last line."""
+        return self.lines[-1]
+
+    def told(self) -> tuple[int, str, str]:
+        """Code, stdout, stderr: what a person sees."""
+        return self.code, self.text, self.err
+
+
+class Going:
+    """A command that runs; `end` waits for it."""
+
+    def __init__(self, process: "subprocess.Popen[bytes]") -> None:
+        self.process = process
+        self.pid = process.pid
+        self.began = time.monotonic()
+        self._seen = b""
+
+    def line(self) -> bytes:
+        """The next line of stdout."""
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        self._seen += line
+        return line
+
+    def wait_for(self, kind: str) -> dict[str, Any]:
+        """Read stdout until a stream-json line of this kind came, such as `assistant`."""
+        while line := self.line():
+            data: dict[str, Any] = json.loads(line)
+            if validate(data) == kind:
+                return data
+        raise AssertionError(f"no {kind} came: {self.end().told()}")
+
+    def send(self, number: int) -> None:
+        """Send a signal to longrein alone."""
+        self.process.send_signal(number)
+
+    def end(self, stdin: bytes | None = None, limit_s: float = WALL_S) -> Ran:
+        """Wait for the end; a run that hangs is killed and fails the test."""
+        try:
+            out, err = self.process.communicate(stdin, timeout=limit_s)
+        except subprocess.TimeoutExpired:
+            os.killpg(self.pid, signal.SIGKILL)
+            out, err = self.process.communicate()
+            raise AssertionError(f"still running after {limit_s} s: {self._seen + (out or b'')!r} {err!r}") from None
+        return Ran(self.process.returncode, self._seen + (out or b""), err, time.monotonic() - self.began)
+
+
+# --- the stage ---------------------------------------------------------------------------------------------------
+
+
+class Stage:
+    """A project folder (a git repository), a home with settings, a state folder; and `longrein` on it."""
+
+    def __init__(self, folder: Path, command: Sequence[str] = COMMAND) -> None:
+        self.folder = folder
+        self.home, self.state, self.project = folder / "home", folder / "state", folder / "project"
+        self.tag = f"e2e-{os.getpid()}-{folder.name}"
+        self.command = list(command)
+        self.env = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(self.home),
+            "LANG": "C.UTF-8",
+            "LONGREIN_STATE_DIR": str(self.state),
+            "LONGREIN_TEST_TAG": self.tag,
+        }
+        (self.home / ".config/longrein").mkdir(parents=True)
+        (self.project / ".git").mkdir(parents=True)
+        (self.project / ".git/HEAD").write_text("ref: refs/heads/main\n")
+        self.settings()
+
+    def settings(self, more: str = "", model: str = "play/one") -> None:
+        """Write the person's settings: the scripted provider `play`, and `more`."""
+        self.config.write_text(
+            f'model = "{model}"\n{more}\n[providers.play]\nwire = "scripted"\nbase_url = "{self.folder}/script.json"\n'
+        )
+
+    @property
+    def config(self) -> Path:
+        return self.home / ".config/longrein/config.toml"
+
+    def plays(self, *turns: Turn, **more: Any) -> None:
+        """What the model will answer, turn by turn."""
+        (self.folder / "script.json").write_text(json.dumps({"turns": list(turns), **more}))
+
+    def start(
+        self,
+        *words: str | bytes,
+        stdin: int | None = subprocess.DEVNULL,
+        stdout: int | None = subprocess.PIPE,
+        env: Mapping[str, str] | None = None,
+        **more: Any,
+    ) -> Going:
+        """Start `longrein WORDS` in the project folder."""
+        return Going(
+            subprocess.Popen(
+                [*self.command, *words],
+                cwd=more.pop("cwd", self.project),
+                env={**self.env, **(env or {})},
+                stdin=stdin,
+                stdout=stdout,
+                stderr=subprocess.PIPE,
+                start_new_session=True,
+                **more,
+            )
+        )
+
+    def run(self, *words: str | bytes, stdin: bytes | None = None, limit_s: float = WALL_S, **more: Any) -> Ran:
+        """Run `longrein WORDS` to its end."""
+        more.setdefault("stdin", subprocess.DEVNULL if stdin is None else subprocess.PIPE)
+        return self.start(*words, **more).end(stdin, limit_s)
+
+    def stream(self, *words: str, **more: Any) -> Ran:
+        """A headless run with stream-json output."""
+        return self.run("-p", *words, "--output-format", "stream-json", **more)
+
+    # --- what is on disk -----------------------------------------------------------------------------------------
+
+    @property
+    def sessions(self) -> list[str]:
+        """Ids of all stored sessions."""
+        folder = self.state / "sessions"
+        return sorted(os.listdir(folder)) if folder.is_dir() else []
+
+    @property
+    def session(self) -> str:
+        """Id of the only session, or of the newest of this folder."""
+        ids = self.sessions
+        return ids[0] if len(ids) == 1 else latest_session(str(self.state), str(self.project)) if ids else ""
+
+    def session_folder(self, session: str = "") -> Path:
+        return self.state / "sessions" / (session or self.session)
+
+    def entries(self, session: str = "") -> list[Entry]:
+        """The log, without a gap in its seqs."""
+        reader = Reader(str(self.state), session or self.session)
+        try:
+            entries = list(reader.entries())
+        finally:
+            reader.close()
+        assert [e.seq for e in entries] == list(range(1, len(entries) + 1))
+        return entries
+
+    def left(self) -> str:
+        """What is on disk, short: the facts of each session, such as `Opened PrefixSet UserSpoke … TurnEnded:done`."""
+        return " | ".join(" ".join(map(_short, self.entries(session))) for session in self.sessions) or "no session"
+
+    def results(self, session: str = "") -> list[tuple[str, str]]:
+        """(status, text) of each tool result."""
+        return [
+            (e.event.status, text_of(e.event.parts)) for e in self.entries(session) if isinstance(e.event, ToolEnded)
+        ]
+
+    def said(self, session: str = "") -> list[str]:
+        """Texts of the model."""
+        replies = [e.event for e in self.entries(session) if isinstance(e.event, Replied)]
+        return [text for r in replies if (text := text_of([p for p in r.parts if isinstance(p, Text)]))]
+
+    # --- what is still alive -------------------------------------------------------------------------------------
+
+    def survivors(self) -> list[str]:
+        """Processes that carry this stage's tag."""
+        mark, found = f"LONGREIN_TEST_TAG={self.tag}".encode(), []
+        for pid in filter(str.isdigit, os.listdir("/proc")):
+            try:
+                if mark in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
+                    found.append(f"{pid} " + Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode())
+            except OSError:
+                continue
+        return [line for line in found if line.split(" ", 1)[1]]  # a zombie has no command line
+
+    def wait_survivors(self, limit_s: float = 3.0) -> list[str]:
+        """Who is still alive after at most `limit_s`; [] as soon as nobody is."""
+        until = time.monotonic() + limit_s
+        while (alive := self.survivors()) and time.monotonic() < until:
+            time.sleep(0.01)
+        return alive
+
+    def clean_up(self) -> None:
+        """End what a failed test left."""
+        for line in self.survivors():
+            try:
+                os.kill(int(line.split()[0]), signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+
+
+def _short(entry: Entry) -> str:
+    match entry.event:
+        case TurnEnded(reason=reason):
+            return f"TurnEnded:{reason}"
+        case ToolEnded(status=status):
+            return f"ToolEnded:{status}"
+        case event:
+            kind = getattr(event, "kind", "") if type(event).__name__ == "AskFailed" else ""
+            return type(event).__name__ + (f":{kind}" if kind else "")
+
+
+def wait_until(happened: Any, limit_s: float = 10.0) -> None:
+    """Until `happened()`; it is looked at often."""
+    until = time.monotonic() + limit_s
+    while not happened():
+        assert time.monotonic() < until, "it did not happen in time"
+        time.sleep(0.005)
+
+
+def call_ids(entries: Sequence[Entry]) -> list[str]:
+    """Ids of all calls the model made."""
+    replies = [e.event for e in entries if isinstance(e.event, Replied)]
+    return [part.id for reply in replies for part in reply.parts if isinstance(part, ToolCall)]
+
+
+class Provider:
+    """The rule-enforcing provider of `longrein.testing.loopback`, on a port of its own, in a thread."""
+
+    def __init__(self, *turns: Loopback, **rules: Any) -> None:
+        self._server = LoopbackProvider(Play(turns=turns, rules=Rules(**rules)))
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+
+    def __enter__(self) -> "Provider":
+        self._thread.start()
+        asyncio.run_coroutine_threadsafe(self._server.start(0), self._loop).result(10)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        asyncio.run_coroutine_threadsafe(self._server.stop(), self._loop).result(10)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(10)
+        self._loop.close()
+
+    @property
+    def requests(self) -> list[Received]:
+        """What came, in order."""
+        return list(self._server.requests)
+
+    @property
+    def refused(self) -> list[str]:
+        """Rules that were broken."""
+        return [request.refused for request in self.requests if request.refused]
+
+    @property
+    def unused(self) -> list[str]:
+        """Turns that nobody asked for."""
+        return [str(turn) for turn in self._server.unused()]
+
+    def settings(self, wire: str, more: str = "") -> str:
+        """The lines of config.toml that name this provider as `served`."""
+        return f'{more}\n[providers.served]\nwire = "{wire}"\nbase_url = "{self._server.url}"\n'

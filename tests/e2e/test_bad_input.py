@@ -1,0 +1,606 @@
+"""Bad input, as a person meets it: what is done, the exact line on the screen, the exit code, what is on disk after.
+
+`test_every_error_has_a_row` fails when an error of the tree has none. What the model is told of its own bad calls is
+in `test_bad_calls`.
+"""
+
+import os
+import resource
+import signal
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import pytest
+
+from longrein.events import (
+    BudgetError,
+    LongreinError,
+    ModelUnknown,
+    SessionBusy,
+    SessionError,
+    SessionReadOnly,
+    SessionUnknown,
+    SettingsError,
+    StoreDamaged,
+    StoreFull,
+    ToolError,
+    UsageError,
+    UserSpoke,
+    text_of,
+)
+
+from .house import Loopback, Provider, Stage, bash, call, calls, fails, says
+
+TURN = "Opened PrefixSet UserSpoke Asked Replied TurnEnded:done"
+NOTHING = "no session"
+KNOWN = (
+    "play, anthropic, openai, gemini, openrouter, deepseek, moonshot, mistral, xai, qwen, zai, minimax, groq, "
+    "cerebras, together, fireworks, ollama, lmstudio, llamacpp, vllm"
+)
+KEYS = (
+    "ANTHROPIC_API_KEY, OPENAI_API_KEY, GEMINI_API_KEY, OPENROUTER_API_KEY, DEEPSEEK_API_KEY, MOONSHOT_API_KEY, "
+    "MISTRAL_API_KEY, XAI_API_KEY, DASHSCOPE_API_KEY, ZAI_API_KEY, MINIMAX_API_KEY, GROQ_API_KEY, CEREBRAS_API_KEY, "
+    "TOGETHER_API_KEY"
+)
+CONFIG = "~/.config/longrein/config.toml"
+NO_SUCH = "0192d0c8-0000-7000-8000-00000000abcd"
+
+
+# --- how things are brought about --------------------------------------------------------------------------------
+
+
+def nothing(stage: Stage) -> None:
+    """The stage as it is."""
+
+
+def a_session(stage: Stage) -> None:
+    """One session that is over."""
+    assert stage.run("-p", "hello").told() == (0, "hello to you\n", "")
+
+
+def settings(text: str | bytes) -> Callable[[Stage], None]:
+    """The person's settings are `text`."""
+    data = text if isinstance(text, bytes) else text.encode()
+
+    def write(stage: Stage) -> None:
+        stage.config.write_bytes(data)
+
+    return write
+
+
+def nobody_serves(stage: Stage) -> None:
+    """No model is named, no local server answers."""
+    stage.config.write_text(
+        "".join(
+            f'[providers.{name}]\nbase_url = "http://127.0.0.1:9/v1"\n'
+            for name in ("ollama", "lmstudio", "llamacpp", "vllm")
+        )
+    )
+
+
+def script_gone(stage: Stage) -> None:
+    """The settings name a script that is not there."""
+    (stage.folder / "script.json").unlink()
+
+
+def plays(*turns: dict[str, object]) -> Callable[[Stage], None]:
+    """The model plays `turns`."""
+    return lambda stage: stage.plays(*turns)
+
+
+def broken(stage: Stage) -> None:
+    """The database of the session is noise from its first byte on."""
+    a_session(stage)
+    folder = stage.session_folder()
+    for name in ("log.sqlite-wal", "log.sqlite-shm"):
+        (folder / name).unlink(missing_ok=True)
+    (folder / "log.sqlite").write_bytes(b"\xa5" * 40_000)
+
+
+def from_the_future(stage: Stage) -> None:
+    """The last entry was written by a newer longrein."""
+    a_session(stage)
+    with sqlite3.connect(stage.session_folder() / "log.sqlite") as database:
+        database.execute("UPDATE entries SET version = 99 WHERE key = (SELECT max(key) FROM entries)")
+    database.close()
+
+
+def state_is_a_file(stage: Stage) -> None:
+    """Something else lies where the state belongs."""
+    stage.state.write_text("not a folder")
+
+
+# --- the table ---------------------------------------------------------------------------------------------------
+
+
+class Row(NamedTuple):
+    name: str
+    words: tuple[str | bytes, ...]
+    says: str
+    code: int
+    left: str = NOTHING
+    arrange: Callable[[Stage], None] = nothing
+    error: type[LongreinError] | None = None
+    """The class of the tree it shows."""
+
+
+TABLE = [
+    # --- the command line
+    Row("unknown flag", ("--frob",), "longrein has no flag --frob; see longrein --help", 2, error=UsageError),
+    Row("near flag", ("--modell=a/b",), "longrein has no flag --modell; did you mean --model?", 2),
+    Row("flag to come", ("-p", "x", "--json-schema", "{}"), "--json-schema is not available yet", 2),
+    Row("empty prompt", ("-p", ""), 'the prompt is empty: write longrein -p "…" or pipe text in', 2),
+    Row("blank prompt", ("-p", " \n\t"), 'the prompt is empty: write longrein -p "…" or pipe text in', 2),
+    Row("folder that is not there", ("-p", "x", "--add-dir", "STAGE/no"), "--add-dir: STAGE/no is not a folder", 2),
+    Row(
+        "export to nowhere",
+        ("export", "SESSION", "-o", "STAGE/no/file"),
+        "STAGE/no/file cannot be written: No such file or directory",
+        1,
+        TURN,
+        a_session,
+    ),
+    Row(
+        "export over a file",
+        ("export", "SESSION", "-o", "STAGE/script.json"),
+        "STAGE/script.json is there already; name another file with -o",
+        2,
+        TURN,
+        a_session,
+    ),
+    Row("demo with words", ("demo", "fast"), "demo knows no 'fast'; it takes --keep and nothing else", 2),
+    Row(
+        "nothing to go on with",
+        ("-p", "-c"),
+        "nothing to go on with: the last turn has ended; give a prompt",
+        2,
+        TURN,
+        a_session,
+    ),
+    # --- models
+    Row(
+        "unknown provider",
+        ("-p", "x", "--model", "nope/large"),
+        f"Unknown provider 'nope' in 'nope/large' (--model). Known are {KNOWN}; another needs [providers.nope] in "
+        f"{CONFIG}.",
+        1,
+        error=ModelUnknown,
+    ),
+    Row(
+        "near provider",
+        ("-p", "x", "--model", "antropic/large"),
+        "Unknown provider 'antropic' in 'antropic/large' (--model): did you mean anthropic? "
+        f"Known are {KNOWN}; another needs [providers.antropic] in {CONFIG}.",
+        1,
+    ),
+    Row("no provider", ("-p", "x", "--model", "large"), '--model must be PROVIDER/MODEL, not "large"', 2),
+    Row(
+        "no key",
+        ("-p", "x", "--model", "anthropic/claude-opus-5"),
+        "No key for anthropic: looked for ANTHROPIC_API_KEY in the environment. Set it, or name another model with "
+        "--model PROVIDER/MODEL.",
+        1,
+    ),
+    Row(
+        "no model at all",
+        ("-p", "x"),
+        f"No model found: looked in the environment for {KEYS}, then for a local server: "
+        "ollama at http://127.0.0.1:9/v1, lmstudio at http://127.0.0.1:9/v1, llamacpp at http://127.0.0.1:9/v1, "
+        "vllm at http://127.0.0.1:9/v1. Set one of the keys, start a server, or name a model with "
+        "--model PROVIDER/MODEL.",
+        1,
+        arrange=nobody_serves,
+    ),
+    Row(
+        "no script",
+        ("-p", "x"),
+        "the script STAGE/script.json of a scripted model cannot be read: No such file or directory",
+        2,
+        arrange=script_gone,
+    ),
+    # --- what a provider answers
+    Row(
+        "refused key",
+        ("-p", "x"),
+        "the provider refused the key (HTTP 401: invalid x-api-key); check the key or use another provider",
+        1,
+        "Opened PrefixSet UserSpoke Asked AskFailed:auth TurnEnded:error",
+        plays(fails(401, "invalid x-api-key")),
+    ),
+    Row(
+        "no money left",
+        ("-p", "x"),
+        "the provider wants money first (HTTP 402: your credit balance is too low); top up the account or use another "
+        "model",
+        1,
+        "Opened PrefixSet UserSpoke Asked AskFailed:billing TurnEnded:error",
+        plays(fails(402, "your credit balance is too low")),
+    ),
+    Row(
+        "overloaded for good",
+        ("-p", "x"),
+        "Overloaded (HTTP 529)",
+        75,
+        "Opened PrefixSet UserSpoke " + "Asked AskFailed:overload " * 10 + "TurnEnded:error",
+        plays(fails(529, "Overloaded", times=99)),
+    ),
+    Row(
+        "empty answers",
+        ("-p", "x"),
+        "the model gave empty answers; say it in another way or use another model",
+        75,
+        "Opened PrefixSet UserSpoke " + "Asked AskFailed:empty " * 3 + "TurnEnded:error",
+        plays({"fault": {"kind": "empty", "times": 9, "retry_after_s": 0}}),
+    ),
+    Row(
+        "refused answer",
+        ("-p", "x"),
+        "the model declined to answer; say it in another way or use another model",
+        1,
+        "Opened PrefixSet UserSpoke Asked Replied TurnEnded:error",
+        plays(says("I would rather not.", stop="refusal")),
+    ),
+    Row(
+        "script at its end",
+        ("-p", "x", "-c"),
+        "the script has no turn 2: it has ended and the session goes on",
+        1,
+        f"{TURN} UserSpoke Asked AskFailed:invalid TurnEnded:error",
+        a_session,
+    ),
+    # --- limits
+    Row(
+        "money limit without a price",
+        ("-p", "x", "--max-budget-usd", "1"),
+        'a money limit needs the price of play/one: give it as [models."play/one"] price_input and price_output in '
+        "config.toml",
+        2,
+        error=BudgetError,
+    ),
+    Row(
+        "turns are up",
+        ("-p", "x", "--max-turns", "1", "--allowedTools", "Bash(true)"),
+        "the limit of 1 turns is reached; go on with -c and a higher --max-turns",
+        4,
+        "Opened PrefixSet UserSpoke Asked Replied ToolStarted ToolEnded:ok TurnEnded:limit",
+        plays(calls(bash("true")), says("done")),
+    ),
+    Row(
+        "blocked",
+        ("-p", "x"),
+        "blocked: Bash needs permission (touch new): allow it with --allowedTools 'Bash(touch new)'",
+        3,
+        "Opened PrefixSet UserSpoke Asked Replied PermissionAsked PermissionAnswered ToolEnded:denied Asked Replied "
+        "TurnEnded:blocked",
+        plays(calls(bash("touch new")), says("I may not.")),
+    ),
+    # --- settings
+    Row(
+        "unknown key",
+        ("-p", "x"),
+        f"{CONFIG}:2: providers.play.wires is not a setting: did you mean providers.play.wire?",
+        2,
+        arrange=settings('[providers.play]\nwires = "scripted"\n'),
+        error=SettingsError,
+    ),
+    Row(
+        "wrong value",
+        ("-p", "x"),
+        f'{CONFIG}:1: permission_mode must be one of plan, default, acceptEdits, bypassPermissions, not "yolo"',
+        2,
+        arrange=settings('permission_mode = "yolo"\n'),
+    ),
+    Row("no TOML", ("-p", "x"), f"{CONFIG}:1: not TOML: invalid value", 2, arrange=settings("model = one\n")),
+    Row("no UTF-8", ("-p", "x"), f"{CONFIG}:2: not UTF-8 text: save the file as UTF-8", 2, arrange=settings(b"\n\xff")),
+    # --- sessions
+    Row(
+        "no such session",
+        ("-p", "x", "-r", "0192"),
+        "no session begins with 0192; `longrein sessions` lists them",
+        1,
+        error=SessionUnknown,
+    ),
+    Row(
+        "no session here",
+        ("-p", "x", "-c"),
+        "there is no session of STAGE/project to go on with; start one without -c",
+        1,
+    ),
+    Row(
+        "S043 path as id",
+        ("-p", "x", "-r", "../../x"),
+        "'../../x' is not a session id; `longrein sessions` lists them",
+        1,
+    ),
+    Row(
+        "S043 control characters",
+        ("export", "a\n\x1b[31m"),
+        r"'a\n\x1b[31m' is not a session id; `longrein sessions` lists them",
+        1,
+    ),
+    Row(
+        "S043 5,000 characters",
+        ("export", "a" * 5_000),
+        f"'{'a' * 60}…' is not a session id; `longrein sessions` lists them",
+        1,
+    ),
+    Row("S043 no UUID", ("-p", "x", "--session-id", "../x"), "--session-id: '../x' is not a UUID", 2),
+    Row(
+        "id that is taken",
+        ("-p", "x", "--session-id", "SESSION"),
+        "there is already a session SESSION; go on with `longrein -r SESSION`",
+        1,
+        TURN,
+        a_session,
+        SessionError,
+    ),
+    Row(
+        "written by a newer longrein",
+        ("-p", "x", "-c"),
+        "entry 6 of this session was written by a newer longrein; upgrade it, or export it",
+        1,
+        "unread",
+        from_the_future,
+        SessionReadOnly,
+    ),
+    Row(
+        "corrupt database",
+        ("-p", "x", "-r", "SESSION"),
+        "nothing in the database of this session could be read (file is not a database); it is kept as "
+        "STATE/sessions/SESSION/log.sqlite.damaged-1",
+        1,
+        "unread",
+        broken,
+        StoreDamaged,
+    ),
+    Row(
+        "state folder is a file",
+        ("-p", "x"),
+        "cannot make STATE/sessions/SOME: Not a directory; name another place with --state-dir or LONGREIN_STATE_DIR",
+        1,
+        "unread",
+        state_is_a_file,
+    ),
+]
+ELSEWHERE = {
+    SessionBusy: "test_a_session_open_elsewhere_names_the_process",
+    StoreFull: "test_a_full_disk_is_said_and_loses_nothing",
+    ToolError: "test_bad_calls.TABLE: it never reaches a person",
+    LongreinError: "the root",
+}
+
+
+@pytest.mark.parametrize("row", TABLE, ids=lambda row: row.name)
+def test_bad_input(row: Row, stage: Stage) -> None:
+    stage.plays(says("hello to you"))
+    row.arrange(stage)
+    names = {"SESSION": stage.session, "STAGE": str(stage.folder), "STATE/": f"{stage.state}/"}
+    ran = stage.run(*[named(word, names) for word in row.words])
+    shown = ran.err.replace(some_new_id(ran.err, names), "SOME") if "SOME" in row.says else ran.err
+    assert (ran.code, shown) == (row.code, f"longrein: {named(row.says, names)}\n")
+    assert ran.text == ("" if row.code != 3 else "I may not.\n")
+    if row.left != "unread":
+        assert stage.left() == row.left
+    assert sorted(os.listdir(stage.project)) == [".git"]
+
+
+def named(text: str | bytes, names: dict[str, str]) -> str:
+    assert isinstance(text, str)
+    for name, value in names.items():
+        text = text.replace(name, value)
+    return text
+
+
+def some_new_id(line: str, names: dict[str, str]) -> str:
+    """The id in a line about a session that never came to be."""
+    return line.partition(f"{names['STATE/']}sessions/")[2][:36]
+
+
+def test_every_error_has_a_row() -> None:
+    shown = {row.error for row in TABLE} | set(ELSEWHERE)
+    assert [error.__name__ for error in tree(LongreinError) if error not in shown] == []
+
+
+def test_the_code_of_each_row_is_that_of_its_error() -> None:
+    for row in TABLE:
+        assert row.error is None or row.error.exit_code == row.code, row.name
+
+
+def tree(root: type[LongreinError]) -> Iterator[type[LongreinError]]:
+    yield root
+    for below in root.__subclasses__():
+        yield from tree(below)
+
+
+# --- what takes more than a row ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("wire", ["anthropic", "openai-chat", "openai-responses", "gemini"])
+def test_a_refused_key_is_one_line_on_each_wire(wire: str, stage: Stage) -> None:
+    with Provider(Loopback(text="never said"), keys=("right",)) as provider:
+        stage.settings(provider.settings(wire) + 'api_key_env = "SERVED_KEY"\n', model="served/large")
+        ran = stage.run("-p", "x", env={"SERVED_KEY": "wrong-key-of-mine"})
+    assert (ran.code, ran.text) == (1, "")
+    assert ran.err.startswith("longrein: the provider refused the key (HTTP 40")
+    assert ran.err.endswith("; check the key or use another provider\n")
+    assert ran.err.count("\n") == 1
+    assert "wrong-key-of-mine" not in ran.err
+    assert stage.left() == "Opened PrefixSet UserSpoke Asked AskFailed:auth TurnEnded:error"
+
+
+def test_no_network_is_said_at_once_and_ctrl_c_ends_the_waiting(stage: Stage) -> None:
+    stage.settings('[providers.served]\nwire = "openai-chat"\nbase_url = "http://127.0.0.1:9/v1"\n', model="served/a")
+    going = stage.start("-p", "x", "--output-format", "stream-json")
+    retry = going.wait_for("system/api_retry")
+    assert (retry["attempt"], retry["error_status"]) == (1, None)
+    going.send(signal.SIGINT)
+    ran = going.end(limit_s=2)
+    assert ran.code == 130
+    assert stage.left() == "Opened PrefixSet UserSpoke Asked AskFailed:network Interrupted TurnEnded:interrupted"
+
+
+def test_a_session_open_elsewhere_names_the_process(stage: Stage) -> None:
+    """R039."""
+    stage.plays(calls(bash("sleep 60")), says("never"))
+    holder = stage.start("-p", "x", "--dangerously-skip-permissions", "--output-format", "stream-json")
+    holder.wait_for("assistant")
+    ran = stage.run("-p", "y", "-c")
+    session = stage.session
+    who = f"process {holder.pid} on {os.uname().nodename}"
+    assert ran.told() == (
+        SessionBusy.exit_code,
+        "",
+        f"longrein: session {session} is open in {who}; close that one, or go on in a copy with --fork-session\n",
+    )
+    listed = stage.run("sessions")
+    assert f"{session}  " in listed.text
+    assert "(open) x" in listed.text
+    holder.send(signal.SIGTERM)
+    assert holder.end().code == 143
+    assert stage.left().count("UserSpoke") == 1
+
+
+def full(limit_bytes: int) -> Callable[[], None]:
+    """A disk on which no file can grow beyond `limit_bytes`: what a full one says, without filling one."""
+    return lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit_bytes, resource.RLIM_INFINITY))
+
+
+@pytest.mark.parametrize("limit_bytes", [0, 4_096, 30_000, 60_000, 150_000])
+def test_a_full_disk_is_said_and_loses_nothing(limit_bytes: int, stage: Stage) -> None:
+    stage.plays(*[calls(bash("printf %020000d 1")) for _ in range(9)], says("done"))
+    ran = stage.run("-p", "x", "--dangerously-skip-permissions", preexec_fn=full(limit_bytes))
+    folder = stage.session_folder(stage.sessions[0])
+    assert ran.code == StoreFull.exit_code
+    assert ran.text == ""
+    assert ran.err.startswith(f"longrein: cannot write to {folder} (")
+    assert ran.err.endswith(f"); free some room, then go on with `longrein -r {folder.name}`\n")
+    assert ran.err.count("\n") == 1
+    prompt = [] if "UserSpoke" in stage.left() else ["x"]
+    again = stage.run("-p", *prompt, "-r", folder.name, "--dangerously-skip-permissions")
+    assert again.told() == (0, "done\n", "")
+    assert len(stage.results()) == 9
+
+
+def test_a_database_damaged_in_the_middle_is_set_aside_and_its_good_beginning_goes_on(stage: Stage) -> None:
+    stage.plays(*[calls(bash(f"printf %03000d {n}")) for n in range(9)], says("done"), says("and on"))
+    assert stage.run("-p", "x", "--dangerously-skip-permissions").code == 0
+    before = stage.entries()
+    folder, session = stage.session_folder(), stage.session
+    with sqlite3.connect(folder / "log.sqlite") as database:
+        database.execute("UPDATE entries SET body = x'7b' WHERE key = (SELECT max(key) - 2 FROM entries)")
+    database.close()
+    ran = stage.run("-p", "y", "-r", session, "--verbose")
+    kept = len(before) - 3
+    assert ran.err.splitlines()[0].startswith("longrein: the session's database was damaged (")
+    assert f"): the first {kept} entries were kept, the rest is in {folder}/log.sqlite.damaged-1" in ran.err
+    assert stage.entries()[:kept] == before[:kept]
+    assert (folder / "log.sqlite.damaged-1").stat().st_size > 0
+
+
+def test_a_folder_that_was_removed_under_the_shell(stage: Stage) -> None:
+    script = 'mkdir gone && cd gone && rmdir ../gone && exec "$0" -p x'
+    ran = subprocess.run(
+        ["bash", "-c", script, stage.command[0]], cwd=stage.folder, env=stage.env, capture_output=True, check=False
+    )
+    line = b"longrein: the folder that this shell is in has been removed: cd to one that is there\n"
+    assert (ran.returncode, ran.stdout, ran.stderr.splitlines(True)[-1]) == (2, b"", line)
+
+
+@pytest.mark.parametrize("words", [["sessions"], ["doctor"], ["--help"], ["export", "SESSION"], ["--version"]])
+def test_a_full_disk_under_stdout(words: list[str], stage: Stage) -> None:
+    stage.plays(says("hello to you"))
+    a_session(stage)
+    with open("/dev/full", "wb") as full_disk:
+        ran = stage.run(*[named(word, {"SESSION": stage.session}) for word in words], stdout=full_disk.fileno())
+    assert (ran.code, ran.raw_err) == (1, b"longrein: stdout cannot be written: No space left on device\n")
+
+
+def test_an_export_that_does_not_fit_leaves_no_half_file(stage: Stage) -> None:
+    stage.plays(calls(bash("printf %020000d 1")), says("done"))
+    assert stage.run("-p", "x", "--dangerously-skip-permissions").code == 0
+    ran = stage.run("export", stage.session, "-o", "whole.jsonl", preexec_fn=full(8_192))
+    assert ran.told() == (1, "", "longrein: whole.jsonl cannot be written: File too large\n")
+    assert not (stage.project / "whole.jsonl").exists()
+
+
+@pytest.mark.parametrize(
+    "words", [["sessions"], ["export", "SESSION"], ["doctor"], ["-p", "y", "-c", "--output-format", "stream-json"]]
+)
+def test_a_reader_that_left_is_no_traceback(words: list[str], stage: Stage) -> None:
+    """`longrein … | head -1`."""
+    stage.plays(says("hello to you"), says("more " * 50_000))
+    a_session(stage)
+    line = " ".join(['"$0"', *[named(word, {"SESSION": stage.session}) for word in words]])
+    ran = subprocess.run(
+        ["bash", "-c", f"{line} | head -c 1 >/dev/null; echo ${{PIPESTATUS[0]}}", stage.command[0]],
+        cwd=stage.project,
+        env=stage.env,
+        capture_output=True,
+        check=False,
+        stdin=subprocess.DEVNULL,
+    )
+    assert ran.stderr == b""
+    assert ran.stdout in (b"0\n", b"1\n")
+
+
+def test_a_reader_that_left_ends_the_run_and_the_session_goes_on(stage: Stage) -> None:
+    stage.plays(*[calls(bash(f"echo {n}")) for n in range(5)], calls(bash("sleep 60")), says("never"))
+    reading, writing = os.pipe()
+    going = stage.start("-p", "x", "--dangerously-skip-permissions", "--output-format", "stream-json", stdout=writing)
+    os.close(writing)
+    os.read(reading, 1)
+    os.close(reading)
+    ran = going.end(limit_s=5)
+    assert (ran.code, ran.raw_err) == (1, b"")
+    assert stage.left().endswith("TurnEnded:interrupted")
+
+
+def test_a_terminal_that_is_no_terminal(stage: Stage) -> None:
+    stage.plays(says("hello to you"))
+    ran = stage.run("hello")
+    assert ran.code == 0
+    assert "hello to you" in ran.text
+    assert "\x1b" not in ran.text
+    assert stage.left() == TURN
+
+
+def test_bytes_that_are_no_utf_8_become_the_replacement_character(stage: Stage) -> None:
+    stage.plays(says("ok"), says("ok"))
+    assert stage.run("-p", b"caf\xe9", stdin=b"\xff\x00<\xe2\x82").told() == (0, "ok\n", "")
+    spoken = next(e.event for e in stage.entries() if isinstance(e.event, UserSpoke))
+    assert text_of(spoken.parts) == "caf\ufffd\n\n\ufffd\ufffd<\ufffd"
+
+
+WEIGH = """
+import asyncio
+from longrein import Session, tool
+
+@tool(access="read")
+async def Weigh(what: str) -> str:
+    '''Weigh something.
+
+    what: What.
+    '''
+    return {}[what]
+
+async def main():
+    session = await Session.open(tools=[Weigh])
+    await session.send("weigh it")
+    await session.wait()
+    await session.close()
+
+asyncio.run(main())
+"""
+
+
+def test_a_tool_that_raises_is_told_to_the_model_and_the_session_goes_on(stage: Stage) -> None:
+    stage.plays(calls(call("Weigh", what="sand")), says("I do without."))
+    ran = subprocess.run(
+        [sys.executable, "-c", WEIGH], cwd=stage.project, env=stage.env, capture_output=True, check=False
+    )
+    assert (ran.returncode, ran.stderr) == (0, b"")
+    assert stage.results() == [("failed", "the tool Weigh failed inside: KeyError: 'sand'")]
+    assert stage.said() == ["I do without."]
