@@ -11,7 +11,7 @@ from .kit import PATHS, Change, changed, check, png, post, table
 pytestmark = pytest.mark.anyio
 
 
-def text(words: str, **more: Any) -> dict[str, Any]:
+def text(words: Any, **more: Any) -> dict[str, Any]:
     return {"type": "text", "text": words, **more}
 
 
@@ -258,7 +258,80 @@ RULES = table(
         400,
         "thinking.enabled.budget_tokens: Input should be greater than or equal to 1024",
     ),
+    (
+        "a thinking budget wants thinking before calls",
+        lambda b: b.update(max_tokens=3000, thinking={"type": "enabled", "budget_tokens": 1024}),
+        400,
+        (
+            "messages.1.content.0.type: Expected `thinking` or `redacted_thinking`, but found `text`. "
+            "When `thinking` is "
+            "enabled, a final `assistant` message must start with a thinking block (preceeding the lastmost set of "
+            "`tool_use` and `tool_result` blocks). We recommend you include thinking blocks from "
+            "previous turns. To avoid "
+            "this requirement, disable `thinking`."
+        ),
+    ),
+    ("adaptive thinking wants none", field("thinking", {"type": "adaptive"}), 200, ""),
+    (
+        "a block is an object",
+        blocks(0, "fix it"),
+        400,
+        "messages.0.content.0: Input should be a valid dictionary or object to extract fields from",
+    ),
+    (
+        "known blocks",
+        blocks(0, {"type": "input_text", "text": "x"}),
+        400,
+        (
+            "messages.0.content.0: Input tag 'input_text' found using 'type' does not match any of the "
+            "expected tags: 'text', "
+            "'image', 'document', 'thinking', 'redacted_thinking', 'tool_use', 'tool_result'"
+        ),
+    ),
+    ("text is text", blocks(0, text(7)), 400, "messages.0.content.0.text.text: Input should be a valid string"),
+    (
+        "alphabet of a result's id",
+        blocks(2, result("c3.0")),
+        400,
+        "messages.2.content.0.tool_result.tool_use_id: String should match pattern '^[a-zA-Z0-9_-]+$'",
+    ),
+    (
+        "known blocks in a result",
+        blocks(2, result("c3_0", [use()])),
+        400,
+        (
+            "messages.2.content.0.tool_result.content.0: Input tag 'tool_use' found using 'type' does "
+            "not match any of the "
+            "expected tags"
+        ),
+    ),
+    (
+        "no empty text in a result",
+        blocks(2, result("c3_0", [text("")])),
+        400,
+        "messages: text content blocks must be non-empty",
+    ),
+    ("an empty result", blocks(2, result("c3_0", ""), result("c3_1", [])), 200, ""),
+    (
+        "alphabet of a tool's name",
+        lambda b: b["tools"][0].update(name="a.b"),
+        400,
+        "tools.0.custom.name: String should match pattern '^[a-zA-Z0-9_-]{1,128}$'",
+    ),
     # R025: pictures
+    ("a picture has a source", blocks(0, {"type": "image"}), 400, "messages.0.content.0.image.source: Field required"),
+    ("a picture elsewhere", blocks(0, {"type": "image", "source": {"type": "url", "url": "https://x"}}), 200, ""),
+    (
+        "known kinds of pictures",
+        blocks(0, picture(png(9, 9), "image/tiff")),
+        400,
+        (
+            "messages.0.content.0.image.source.base64.media_type: Input should be 'image/jpeg', "
+            "'image/png', 'image/gif' or "
+            "'image/webp'"
+        ),
+    ),
+    ("a picture that is no base64", blocks(0, picture("äöü")), 400, "Could not process image"),
     ("a good picture", blocks(0, picture(png(100, 100))), 200, ""),
     ("a picture that is none", blocks(0, picture("aGVsbG8=")), 400, "Could not process image"),
     (

@@ -75,6 +75,40 @@ GEMINI = table(
         "* GenerateContentRequest.contents[0].parts: contents.parts must not be empty.",
     ),
     (
+        "a part is an object",
+        talk(turn("user", "x")),
+        400,
+        "Invalid value at 'contents[0].parts[0]' (part): expected an object",
+    ),
+    (
+        "a call is an object",
+        talk(turn("user", text("a")), turn("model", {"functionCall": "Read"})),
+        400,
+        "Invalid value at 'contents[1].parts[0].functionCall'",
+    ),
+    (
+        "alphabet of a tool's name",
+        lambda b: b["tools"][0]["functionDeclarations"][0].update(name="9a"),
+        400,
+        (
+            "* GenerateContentRequest.tools[0].function_declarations[0].name: Invalid function name. "
+            "Must start with a letter "
+            "or an underscore."
+        ),
+    ),
+    (
+        "a request of 20 MB",
+        talk(turn("user", text("x" * 20_971_520))),
+        400,
+        "Request payload size exceeds the limit: 20971520 bytes.",
+    ),
+    (
+        "3,601 pictures",
+        talk(turn("user", *[picture(png(9, 9))] * 3_601)),
+        400,
+        "Please use fewer images: at most 3600 are allowed in one request.",
+    ),
+    (
         "no empty part",
         talk(turn("user", {})),
         400,

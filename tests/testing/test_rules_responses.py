@@ -52,6 +52,30 @@ def items(*new: Any) -> Change:
 RESPONSES = table(
     ("as it should be", lambda body: None, 200, ""),
     ("a string is one message", lambda b: b.update(input="fix it"), 200, ""),
+    ("an item is an object", items("x"), 400, "Invalid type for 'input[1]': expected an object."),
+    (
+        "a message has content",
+        items({"type": "message", "role": "user"}),
+        400,
+        "Missing required parameter: 'input[1].content'.",
+    ),
+    ("content is not empty", items({"role": "user", "content": []}), 400, f"Invalid 'input[1].content': {EMPTY}"),
+    (
+        "a text part has text",
+        items({"role": "user", "content": [{"type": "input_text"}]}),
+        400,
+        "Missing required parameter: 'input[1].content[0].text'.",
+    ),
+    ("a string is content", items({"role": "user", "content": "and hurry"}), 200, ""),
+    ("an output has an id", items(output("")), 400, "Missing required parameter: 'input[1].call_id'."),
+    ("a tool has a name", lambda b: b["tools"][0].pop("name"), 400, "Missing required parameter: 'tools[0].name'."),
+    ("alphabet of a tool's name", lambda b: b["tools"][0].update(name="a b"), 400, f"Invalid 'tools[0].name': {NAME}"),
+    (
+        "501 pictures",
+        items({"role": "user", "content": [{"type": "input_image", "image_url": DATA + png(9, 9)}] * 501}),
+        400,
+        "Invalid 'input': too many images. At most 500 are allowed.",
+    ),
     ("model is required", lambda b: b.pop("model"), 400, "Missing required parameter: 'model'."),
     ("input is required", lambda b: b.pop("input"), 400, "Missing required parameter: 'input'."),
     ("input is not empty", lambda b: b.update(input=[]), 400, f"Invalid 'input': {EMPTY}"),
@@ -212,3 +236,5 @@ async def test_R027_reasoning_goes_back_unchanged_and_with_what_it_led_to() -> N
 async def test_the_responses_window_is_held() -> None:
     words = "Your input exceeds the context window of this model. Please adjust your input and try again."
     await check("openai-responses", responses(), 400, words, limits=Limits(window_tokens=100))
+    words = "Invalid 'max_output_tokens': integer above maximum value. Expected a value <= 900, but got 1000 instead."
+    await check("openai-responses", responses(), 400, words, limits=Limits(output_tokens_max=900))

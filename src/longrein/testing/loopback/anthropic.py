@@ -66,6 +66,8 @@ def ask(case: Case) -> Asking:
     asking.first = b"[%b]" % b",".join(block.raw for block in turns[0][1]) if turns else b""
     if not rules.lenient:
         _check_talk(talk, turns, asking, rules)
+        if b'"enabled"' in bytes(fields.get("thinking", b"")):
+            _check_thought(turns)
         check_window(asking, limits, rules)
     return asking
 
@@ -256,6 +258,23 @@ def _check_end(last: _Message, turns: Turns, rules: Rules) -> None:
         and str(msgspec.json.decode(final.raw)["text"]).rstrip() != msgspec.json.decode(final.raw)["text"]
     ):
         raise Refused("messages: final assistant content cannot end with trailing whitespace")
+
+
+def _check_thought(turns: Turns) -> None:
+    """With a thinking budget, the step that waits for results begins with what was thought."""
+    last = max((n for n, (role, _) in enumerate(turns) if role == "assistant"), default=-1)
+    if last < 0 or turns[-1][1][0].kind != "tool_result":
+        return
+    found = turns[last][1][0].kind
+    if found not in ("thinking", "redacted_thinking"):
+        raise Refused(
+            f"messages.{last}.content.0.type: Expected `thinking` or `redacted_thinking`, but found `{found}`. When "
+            "`thinking` is enabled, a final `assistant` message must start with a thinking block "
+            "(preceeding the lastmost "
+            "set of `tool_use` and `tool_result` blocks). We recommend you include thinking blocks "
+            "from previous turns. "
+            "To avoid this requirement, disable `thinking`."
+        )
 
 
 def _check_pictures(turns: Turns) -> None:

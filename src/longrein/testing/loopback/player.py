@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Sequence
 
 from longrein.testing.loopback.received import Received
-from longrein.testing.loopback.script import Fault, Play, Turn, check_turn
+from longrein.testing.loopback.script import Fault, Turn, check_turn
 
 Answer = Turn | Callable[[Received], Turn | Awaitable[Turn]]
 """A turn, or what makes one of the request that it answers."""
@@ -83,8 +83,3 @@ def _name(turn: Answer) -> str:
     calls = ", ".join(call.name for call in turn.calls)
     told = turn.text[:40] or calls or (turn.fault.kind if turn.fault else "") or "an empty answer"
     return f"{told!r}" + (f" (waits for {turn.match!r})" if isinstance(turn.match, str) and turn.match else "")
-
-
-def player_of(play: Play) -> Player:
-    """The player of a script from a file."""
-    return Player(play.turns, play.summaries, play.order)

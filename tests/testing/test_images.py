@@ -1,0 +1,47 @@
+"""R025: what the judge sees of a picture, from the first bytes of its base64."""
+
+import struct
+from base64 import b64encode
+
+import pytest
+
+from longrein.testing.loopback.images import Picture, look_at
+
+from .kit import png
+
+JPEG_START = b"\xff\xd8\xff\xe0" + struct.pack(">H", 16) + b"JFIF\0" + b"\0" * 9
+SIZE = struct.pack(">HBHH", 17, 8, 480, 640)
+PREVIEW = b"\xff\xe1" + struct.pack(">H", 65_000) + b"\0" * 64_998
+VP8X = (
+    b"RIFF\0\0\0\0WEBPVP8X"
+    + struct.pack("<I", 10)
+    + b"\0" * 4
+    + (639).to_bytes(3, "little")
+    + (479).to_bytes(3, "little")
+)
+VP8L = b"RIFF\0\0\0\0WEBPVP8L" + struct.pack("<I", 5) + b"\x2f" + struct.pack("<I", 639 | 479 << 14)
+VP8 = b"RIFF\0\0\0\0WEBPVP8 " + struct.pack("<I", 9) + b"\0\0\0\x9d\x01\x2a" + struct.pack("<HH", 640, 480)
+
+
+@pytest.mark.parametrize(
+    ("data", "media", "size"),
+    [
+        (b"GIF89a" + struct.pack("<HH", 640, 480), "image/gif", (640, 480)),
+        (JPEG_START + b"\xff\xc0" + SIZE, "image/jpeg", (640, 480)),
+        (JPEG_START + PREVIEW + b"\xff\xc2" + SIZE, "image/jpeg", (640, 480)),
+        (JPEG_START, "image/jpeg", (0, 0)),
+        (VP8X, "image/webp", (640, 480)),
+        (VP8L, "image/webp", (640, 480)),
+        (VP8, "image/webp", (640, 480)),
+        (VP8[:20], "image/webp", (0, 0)),
+        (b"<svg/>", "", (0, 0)),
+        (b"", "", (0, 0)),
+    ],
+)
+def test_kind_and_size(data: bytes, media: str, size: tuple[int, int]) -> None:
+    text = b64encode(data).decode()
+    assert look_at(text) == Picture(media, *size, len(text))
+
+
+def test_only_the_start_of_a_large_one_is_decoded() -> None:
+    assert look_at(png(640, 480, 3_000_000)) == Picture("image/png", 640, 480, 4_000_044)

@@ -1,0 +1,107 @@
+"""Two sides of one coin: what longrein's wires write of a sound conversation is accepted, of a broken one refused."""
+
+from random import Random
+
+import pytest
+
+from longrein.context import Item
+from longrein.events import Text, ToolCall, ToolResult
+from longrein.testing.loopback import Limits, Rules
+from longrein.testing.loopback.judging import Case, Memo, Refused, fields_of
+from longrein.testing.loopback.wires import wire_of
+from tests.models.served import item, opened, request
+
+from .kit import PATHS
+
+WIRES = tuple(PATHS)
+
+
+def conversation(random: Random) -> list[Item]:
+    """Words of the user, then steps of one to four calls with their results, words in between now and then."""
+    items = [item(1, Text("go"), "user")]
+    seq = 2
+    for _ in range(random.randint(1, 5)):
+        if random.random() < 0.6:
+            items.append(item(seq, Text("I look."), "text"))
+        count = random.randint(1, 4)
+        names = [random.choice(("Read", "Bash", "Gone")) for _ in range(count)]
+        items += [item(seq, ToolCall(f"c{seq}.{n}", names[n], {"path": "a"}), n=n + 1) for n in range(count)]
+        items += [item(seq + 1 + n, ToolResult(f"c{seq}.{n}", names[n], "ok", (Text("x"),))) for n in range(count)]
+        seq += count + 1
+        if random.random() < 0.4:
+            items.append(item(seq, Text("hurry"), "user"))
+            seq += 1
+    return items
+
+
+def verdict(wire: str, items: list[Item]) -> str:
+    """What the judge says of the conversation as longrein writes it; empty for nothing."""
+    model = opened(wire, "http://127.0.0.1:1")
+    body = model.body(request(*items, wire=wire))  # type: ignore[attr-defined]
+    found = wire_of(PATHS[wire])
+    assert found is not None
+    rules, limits = Rules(), Limits()
+    try:
+        found[0].ask(Case(fields_of(body, limits, rules), limits, rules, Memo(), found[1]))
+    except Refused as refused:
+        return refused.message
+    return ""
+
+
+def results(items: list[Item]) -> list[int]:
+    return [n for n, one in enumerate(items) if isinstance(one.part, ToolResult)]
+
+
+def lost(items: list[Item], random: Random) -> None:
+    del items[random.choice(results(items))]
+
+
+def doubled(items: list[Item], random: Random) -> None:
+    at = random.choice(results(items))
+    items.insert(at, items[at])
+
+
+def early(items: list[Item], random: Random) -> None:
+    """A result stands before the call it answers."""
+    items.insert(0, items.pop(random.choice(results(items))))
+
+
+def late(items: list[Item], random: Random) -> None:
+    """A result comes a whole step too late."""
+    moved = items.pop(random.choice(results(items)))
+    items += [item(900, Text("I wait."), "text"), item(901, Text("and?"), "user"), moved]
+
+
+def orphan(items: list[Item], random: Random) -> None:
+    at = random.choice(results(items))
+    items.insert(at, item(900, ToolResult("c900.0", "Read", "ok", (Text("x"),))))
+
+
+def cut_short(items: list[Item], _: Random) -> None:
+    """The conversation ends with calls."""
+    while isinstance(items[-1].part, ToolResult | Text):
+        items.pop()
+
+
+BREAKS = (lost, doubled, early, late, orphan, cut_short)
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_sound_conversations_are_accepted(wire: str) -> None:
+    for seed in range(60):
+        assert verdict(wire, conversation(Random(seed))) == "", f"seed {seed}"
+
+
+@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize("broken", BREAKS, ids=lambda change: change.__name__)
+def test_R029_no_broken_pairing_gets_past_the_judge(wire: str, broken: object) -> None:
+    for seed in range(30):
+        random = Random(seed)
+        items = conversation(random)
+        assert callable(broken)
+        broken(items, random)
+        said = verdict(wire, items)
+        accepted = (
+            wire == "openai-responses" and broken is late
+        )  # this provider takes an output anywhere after its call
+        assert (said == "") == accepted, f"seed {seed}: {said}"
