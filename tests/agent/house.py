@@ -3,6 +3,7 @@
 import asyncio
 import os
 from collections.abc import AsyncIterator, Callable, Sequence
+from concurrent.futures import Future
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from longrein.context import Budget, Price, Request
 from longrein.events import SCHEMA_VERSION, Entry, Opened, PrefixSet, Text, ToolCall, ToolResult, Usage, text_of
 from longrein.models import Delta, Failure, Model, Reply, TextDelta
 from longrein.permissions import Rules
-from longrein.store import Reader, open_log
+from longrein.store import Log, Reader, open_log
 from longrein.tools import builtin_tools
 from longrein.workspace import PlainSpawner, open_workspace
 
@@ -42,10 +43,10 @@ def call(tool: str, **arguments: object) -> ToolCall:
     return ToolCall("", tool, arguments)
 
 
-def says(*parts: str | ToolCall, stop: str = "") -> Reply:
+def says(*parts: str | ToolCall, stop: str = "", usage: Usage | None = None) -> Reply:
     made = tuple(Text(p) if isinstance(p, str) else p for p in parts)
     calls = any(isinstance(p, ToolCall) for p in made)
-    return Reply(made, stop or ("calls" if calls else "end"), Usage(0, 0, 0, 10))
+    return Reply(made, stop or ("calls" if calls else "end"), usage or Usage(0, 0, 0, 10))
 
 
 Step = Reply | Failure | Callable[[Request], Reply | Failure]
@@ -90,7 +91,8 @@ class House:
         self.spawner = PlainSpawner()
 
     def crew(self, model: Model, log: object, **more: object) -> Crew:
-        tools = {tool.spec.name: tool for tool in builtin_tools()}
+        given = more.pop("more_tools", ())
+        tools = {tool.spec.name: tool for tool in (*builtin_tools(), *given)}  # type: ignore[misc]
         return Crew(
             clock=self.clock,
             jitter=lambda: 0.5,
@@ -129,6 +131,24 @@ class House:
 
     def entries(self) -> list[Entry]:
         return list(Reader(str(self.state), SESSION).entries())
+
+
+class Flushes:
+    """A log that remembers how far it is on disk."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self.flushed = 0
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._log, name)
+
+    def append(self, entries: Sequence[Entry], *, flush: bool, take: Sequence[int] = ()) -> "Future[None]":
+        written = self._log.append(entries, flush=flush, take=take)
+        last = entries[-1].seq if entries else self.flushed
+        if flush:
+            written.add_done_callback(lambda _: setattr(self, "flushed", last))
+        return written
 
 
 def story(entries: Sequence[Entry]) -> str:

@@ -1,4 +1,4 @@
-"""Law 4, P11, S070: a secret does not enter the log, neither as text nor in a blob; files that hold one are not harmed."""
+"""Law 4, P11, S070: a secret does not enter the log, as text or in a blob; files that hold one are not harmed."""
 
 from pathlib import Path
 

@@ -6,11 +6,12 @@ from pathlib import Path
 import pytest
 
 from longrein.agent import Answer, Compact, Limits, Rewind, Said, SetMode
-from longrein.context import Budget, fold
-from longrein.events import Entry, Interrupted, PermissionAsked, Replied, Text, ToolEnded, TurnEnded, UserSpoke
+from longrein.context import Budget, Price, fold
+from longrein.events import Entry, Interrupted, PermissionAsked, Replied, Text, ToolEnded, TurnEnded, Usage, UserSpoke
 from longrein.models import Failure
 from longrein.permissions import Rules
-from tests.agent.house import House, Script, call, results, said, says, story
+from longrein.tools import Hands, make_tool
+from tests.agent.house import Flushes, House, Script, call, results, said, says, story
 
 pytestmark = pytest.mark.anyio
 
@@ -236,3 +237,65 @@ async def test_E7_near_the_window_old_results_become_placeholders_that_can_be_re
     assert session.state.view_tokens < 22_000
     assert "longrein:n0nce cleared: Read f0.txt ok" in results(model.requests[-1])[0]
     assert len([e for e in house.entries() if isinstance(e.event, UserSpoke)]) == 1
+
+
+async def test_R015_a_call_at_the_end_of_a_reply_that_was_cut_does_not_run(house: House) -> None:
+    cut = says(
+        call("Write", file_path="whole.txt", content="x"),
+        call("Write", file_path="cut.txt", content="x"),
+        stop="length",
+    )
+    model = Script(cut, says("smaller then"))
+    await house.play(model, "write both")
+    assert (house.tree / "whole.txt").exists()
+    assert not (house.tree / "cut.txt").exists()
+    assert "cut by the output limit" in results(model.requests[1])[1]
+
+
+async def test_the_first_answer_to_a_question_stands(house: House) -> None:
+    model = Script(says(call("Write", file_path="b.txt", content="x")), says("well"))
+    async with house.session(model, rules=Rules()) as session:
+        session.tell(Said((Text("write"),)))
+        walk = asyncio.ensure_future(session.run(once=True))
+        async for heard in session.follow():
+            if isinstance(heard, Entry) and isinstance(heard.event, PermissionAsked):
+                session.tell(Answer(heard.event.call, "deny"))
+                session.tell(Answer(heard.event.call, "allow"))
+                break
+        await walk
+    assert not (house.tree / "b.txt").exists()
+    assert story(house.entries()).count("PermissionAnswered") == 1
+
+
+async def test_a_rewind_takes_no_money_back(house: House) -> None:
+    dear = Usage(100_000, 0, 0, 1_000)
+    budget = Budget(900_000, 4_000, Price(3, 15))
+    model = Script(says("one", usage=dear), says("two", usage=dear), says("three", usage=dear), budget=budget)
+    async with house.session(model) as session:
+        for prompt in ("a", "b"):
+            session.tell(Said((Text(prompt),)))
+            await session.run(once=True)
+        session.tell(Rewind(next(e.seq for e in house.entries() if isinstance(e.event, TurnEnded))))
+        session.tell(Said((Text("c"),)))
+        await session.run(once=True)
+        spent = [e.event.cost_usd for e in house.entries() if isinstance(e.event, Replied)]
+        assert len(spent) == 3
+        assert session.state.spent_usd == pytest.approx(sum(spent))
+
+
+async def test_law_7_nothing_acts_before_its_start_is_flushed(house: House) -> None:
+    seen: list[bool] = []
+
+    async def Peek(hands: Hands) -> str:
+        """Look whether this call is on disk."""
+        seen.append(
+            session.log.flushed >= next(e.seq for e in house.entries() if type(e.event).__name__ == "ToolStarted")
+        )
+        return "looked"
+
+    model = Script(says(call("Peek")), says("done"))
+    async with house.session(model, more_tools=(make_tool(Peek, access="none"),)) as session:
+        session.log = Flushes(session.log)
+        session.tell(Said((Text("look"),)))
+        await session.run(once=True)
+    assert seen == [True]

@@ -152,3 +152,17 @@ def test_no_session_gets_stuck(default: list[Walk]) -> None:
         assert len(turns(walk)) > 15, f"seed {walk.seed} made {len(turns(walk))} requests: {walk.stops}"
         failed = [e for e in walk.entries if isinstance(e.event, AskFailed) and e.event.kind == "overflow"]
         assert len(failed) <= 3, f"seed {walk.seed}"
+
+
+def test_A2_nothing_is_cleared_that_the_model_has_not_answered_to(default: list[Walk]) -> None:
+    checked = 0
+    for walk in default:
+        for entry in walk.entries:
+            if isinstance(entry.event, Cleared):
+                before = refold(walk, entry.seq - 1)
+                for form in entry.event.forms:
+                    handle = parse_handle(form.handle)
+                    assert handle is not None
+                    assert handle.seq <= before.seen_reach, f"seed {walk.seed} r{entry.seq}"
+                    checked += 1
+    assert checked > 20
