@@ -101,8 +101,9 @@ def _blocked(denial: Denial) -> str:
         return f"blocked: {denial.call.name} is not permitted here, by a rule or by the mode"
     shown = denial.asked.shown.splitlines()
     first = (shown[0] if shown else "")[:100]
-    rule = denial.asked.suggestion or denial.call.name
-    return f"blocked: {denial.call.name} needs permission ({first}): allow it with --allowedTools '{rule}'"
+    rule, why = denial.asked.suggestion, denial.asked.reason
+    way = f"allow it with --allowedTools '{rule}'" if rule else f"{why}; to approve it, go on with `longrein -c`"
+    return f"blocked: {denial.call.name} needs permission ({first}): {way}"
 
 
 def _denial(denial: Denial) -> Line:
