@@ -1,0 +1,329 @@
+"""Bad input from the model: the call, the exact text it is told, what becomes of it. None of it ends the session, and
+none changes a file that was there.
+"""
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from .house import Stage, bash, call, calls, says
+
+NOBODY = (
+    "Nobody is here to approve this. Go on with what you may do without it; if it cannot be done without, stop and say "
+    "exactly what needs permission."
+)
+
+
+def raw(name: str, text: str) -> dict[str, Any]:
+    """A call whose arguments came as this text."""
+    return {"name": name, "raw": text}
+
+
+def nothing(project: Path) -> None:
+    """An empty folder."""
+
+
+def holds(name: str, data: bytes) -> Callable[[Path], None]:
+    """The folder has this file."""
+
+    def make(project: Path) -> None:
+        (project / name).write_bytes(data)
+
+    return make
+
+
+def pipe(project: Path) -> None:
+    os.mkfifo(project / "pipe")
+
+
+def loop(project: Path) -> None:
+    (project / "ring").symlink_to("ring")
+
+
+def way_out(project: Path) -> None:
+    (project.parent / "outside.txt").write_text("not yours\n")
+    (project / "way").symlink_to("../outside.txt")
+
+
+class Row(NamedTuple):
+    name: str
+    call: dict[str, Any]
+    says: str
+    status: str = "failed"
+    arrange: Callable[[Path], None] = nothing
+    """Makes what is in the folder."""
+
+
+TABLE = [
+    # --- calls that are none
+    Row(
+        "unknown tool",
+        call("Reed", file_path="a"),
+        '[unknown-tool] There is no tool "Reed". Did you mean Read? Tools: Read, Write, Edit, Bash, Grep, Glob, '
+        "TodoWrite, Recall, Compact.",
+    ),
+    Row(
+        "unknown argument",
+        call("Read", file="a"),
+        '[bad-arguments] Read: unknown argument "file" (did you mean "file_path"?); it takes file_path (required), '
+        "offset, limit. Nothing was done; correct the call and send it again.",
+    ),
+    Row(
+        "wrong type",
+        call("Bash", command=["ls"]),
+        '[bad-arguments] Bash: "command" must be a string, not ["ls"]. Nothing was done; correct the call and send it '
+        "again.",
+    ),
+    Row(
+        "truncated JSON",
+        raw("Read", '{"file_path": "a'),
+        "[bad-json] The arguments of Read are not a JSON object: Input data was truncated. Nothing was done; send "
+        "valid JSON.",
+    ),
+    Row(
+        "malformed JSON",
+        raw("Read", '{"file_path": }'),
+        "[bad-json] The arguments of Read are not a JSON object: invalid character at byte 14, near "
+        '"{\\"file_path\\": }". Nothing was done; send valid JSON.',
+    ),
+    Row(
+        "JSON that is a list",
+        raw("Read", '["a"]'),
+        "[bad-json] The arguments of Read are not a JSON object: they are a list. Nothing was done; send valid JSON.",
+    ),
+    # --- files
+    Row(
+        "no such file",
+        call("Read", file_path="main.py"),
+        "[not-found] No such file: PROJECT/main.py. Did you mean PROJECT/man.py?",
+        arrange=holds("man.py", b"x\n"),
+    ),
+    Row(
+        "folder",
+        call("Read", file_path="."),
+        "[folder] . is a folder; use Glob, or Bash with ls, to see what is in it.",
+    ),
+    Row(
+        "pipe",
+        call("Read", file_path="pipe"),
+        "[not-a-file] pipe is a device, pipe or socket, not a file.",
+        arrange=pipe,
+    ),
+    Row(
+        "device", call("Read", file_path="/dev/zero"), "[not-a-file] /dev/zero is a device, pipe or socket, not a file."
+    ),
+    Row(
+        "unreadable",
+        call("Read", file_path="/proc/self/mem"),
+        "[unreadable] /proc/self/mem cannot be read: input/output error.",
+    ),
+    Row(
+        "binary",
+        call("Read", file_path="tool"),
+        "[binary] PROJECT/tool is not text: ELF program, 700 bytes. Look into it with Bash (file, xxd, unzip -l …).",
+        arrange=holds("tool", b"\x7fELF\0\1\2" * 100),
+    ),
+    Row(
+        "NUL in a file",
+        call("Read", file_path="nul"),
+        "[binary] PROJECT/nul is not text: binary data, 4 bytes. Look into it with Bash (file, xxd, unzip -l …).",
+        arrange=holds("nul", b"a\0b\n"),
+    ),
+    Row("NUL in a path", call("Read", file_path="a\0b"), "[bad-path] ab is no usable path; give the path of a file."),
+    Row(
+        "invalid UTF-8",
+        call("Read", file_path="latin"),
+        "1\tcafé\n[Latin-1 or unknown 8-bit encoding; Edit and Write keep them]",
+        "ok",
+        holds("latin", b"caf\xe9\n"),
+    ),
+    Row("empty file", call("Read", file_path="none"), "[PROJECT/none is empty]", "ok", holds("none", b"")),
+    Row(
+        "past the end",
+        call("Read", file_path="one", offset=9),
+        "[past-end] PROJECT/one has only 1 line; offset 9 is past.",
+        arrange=holds("one", b"x\n"),
+    ),
+    Row(
+        "1 MB on one line",
+        call("Read", file_path="long"),
+        "1\t" + "x" * 2_000 + "[longrein:NONCE cut: line 1 has 1,000,000 characters; for more: sed -n 1p FILE | cut "
+        "-c2001-4000]",
+        "ok",
+        holds("long", b"x" * 1_000_000),
+    ),
+    Row(
+        "edit of what was not read",
+        call("Edit", file_path="one", old_string="x", new_string="y"),
+        "[not-read] PROJECT/one exists and you have not read it. Read it first, then try again.",
+        arrange=holds("one", b"x\n"),
+    ),
+    Row(
+        "write over what was not read",
+        call("Write", file_path="one", content="y"),
+        "[not-read] PROJECT/one exists and you have not read it. Read it first, then try again.",
+        arrange=holds("one", b"x\n"),
+    ),
+    # --- commands
+    Row("empty command", bash(" "), "[empty] The command is empty; nothing was run."),
+    Row(
+        "NUL in a command",
+        bash("touch a\0b"),
+        "[bad-command] The command holds a NUL or an invalid character; nothing was run.",
+    ),
+    Row("command that fails", bash("echo oh; exit 3"), "oh\n[exit code 3]"),
+    Row(
+        "no such command",
+        bash("frobnicate"),
+        "bash: line 1: frobnicate: command not found\n[exit code 127 (command not found)]",
+    ),
+    Row("command that kills itself", bash("kill -9 $$"), "[ended by signal SIGKILL]"),
+    Row("waits for input", bash("read answer; echo got:$answer"), "got:", "ok"),
+    Row("waits for all input", bash("cat"), "(no output)", "ok"),
+    Row(
+        "hangs",
+        bash("echo on; sleep 97", timeout=200),
+        "on\n[timed out after 0.2 s and was ended; timeout may be up to 600000 ms]",
+    ),
+    Row(
+        "forks and hangs",
+        bash("sleep 97 & (setsid sleep 98 &) ; wait", timeout=200),
+        "[timed out after 0.2 s and was ended; timeout may be up to 600000 ms]",
+    ),
+    Row("leaves a child", bash("sleep 97 & echo gone"), "gone", "ok"),
+    Row("prints no UTF-8", bash(r"printf '<\377\000>'"), "<\ufffd>", "ok"),
+    Row(
+        "leaves the folder",
+        bash("cd / && pwd"),
+        "/\n[/ is outside the session's folders: the current folder stays PROJECT]",
+        "ok",
+    ),
+    # --- handles
+    Row(
+        "handle that is none",
+        call("Recall", handle="first"),
+        "[bad-handle] 'first' is no handle; handles look like r412 or r412.2.",
+    ),
+    Row(
+        "handle that was guessed",
+        call("Recall", handle="r999"),
+        "[unknown-handle] There is no entry r999; take the handle from a marker, do not guess one.",
+    ),
+]
+
+
+@pytest.mark.parametrize("row", TABLE, ids=lambda row: row.name)
+def test_a_bad_call(row: Row, stage: Stage) -> None:
+    row.arrange(stage.project)
+    before = tree(stage.project)
+    stage.plays(calls(row.call), says("I see."))
+    ran = stage.run("-p", "x", "--dangerously-skip-permissions")
+    assert ran.told() == (0, "I see.\n", "")
+    nonce = stage.entries()[0].event.nonce  # type: ignore[union-attr]
+    expected = row.says.replace("PROJECT", str(stage.project)).replace("NONCE", nonce)
+    assert stage.results() == [(row.status, expected)]
+    assert tree(stage.project) == before
+
+
+def tree(folder: Path) -> dict[str, bytes]:
+    """Content of each plain file."""
+    return {str(p): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+OUTSIDE = [
+    ("Read", call("Read", file_path="../outside.txt")),
+    ("Read by a link", call("Read", file_path="way")),
+    ("Read of a system file", call("Read", file_path="/etc/hostname")),
+    ("Write", call("Write", file_path="../new.txt", content="x")),
+    ("Write by a link", call("Write", file_path="way", content="x")),
+    ("Grep", call("Grep", pattern="x", path="..")),
+    ("Glob", call("Glob", pattern="*", path="..")),
+]
+
+
+@pytest.mark.parametrize(("name", "made"), OUTSIDE, ids=[name for name, _ in OUTSIDE])
+def test_a_path_outside_the_roots_asks_even_in_acceptEdits(name: str, made: dict[str, Any], stage: Stage) -> None:
+    way_out(stage.project)
+    stage.plays(calls(made), says("I may not."))
+    before = tree(stage.folder)
+    ran = stage.run("-p", "x", "--permission-mode", "acceptEdits")
+    assert (ran.code, ran.text) == (3, "I may not.\n")
+    assert ran.err.startswith(f"longrein: blocked: {made['name']} needs permission (")
+    ((status, told),) = stage.results()
+    assert status == "denied"
+    assert told.startswith("Denied: ")
+    assert told.endswith(NOBODY)
+    assert {p: d for p, d in tree(stage.folder).items() if "/state/" not in p} == before
+
+
+def test_a_huge_file_is_read_in_part_and_memory_stays_flat(stage: Stage) -> None:
+    with (stage.project / "huge.log").open("wb") as file:
+        file.truncate(3 << 30)
+        file.write(b"the first line\n" * 4_000)
+    stage.plays(calls(call("Read", file_path="huge.log", limit=2)), says("I see."))
+    assert stage.run("-p", "x", preexec_fn=memory(600)).told() == (0, "I see.\n", "")
+    note = "[lines 1-2 of a file of 3221.2 MB; read on with offset=3, or use Grep]"
+    assert stage.results() == [("ok", f"1\tthe first line\n2\tthe first line\n{note}")]
+
+
+def memory(megabytes: int) -> Callable[[], None]:
+    """No more than this much address space."""
+    import resource
+
+    return lambda: resource.setrlimit(resource.RLIMIT_AS, (megabytes << 20, megabytes << 20))
+
+
+def test_R053_a_command_that_ignores_TERM_is_ended_all_the_same(stage: Stage) -> None:
+    stage.plays(calls(bash("trap '' TERM; sleep 97 & sleep 98", timeout=300)), says("I see."))
+    begun = time.monotonic()
+    assert stage.run("-p", "x", "--dangerously-skip-permissions").told() == (0, "I see.\n", "")
+    assert time.monotonic() - begun < 5
+    assert stage.results() == [("failed", "[timed out after 0.3 s and was ended; timeout may be up to 600000 ms]")]
+    assert stage.wait_survivors() == []
+
+
+def test_a_command_that_floods_is_ended_and_its_beginning_kept(stage: Stage) -> None:
+    stage.settings("[tools]\noutput_bytes_max = 3000000")
+    stage.plays(calls(bash("yes all work and no play")), calls(bash("echo still here")), says("I see."))
+    assert stage.run("-p", "x", "--dangerously-skip-permissions").told() == (0, "I see.\n", "")
+    (flood, told), (_, after) = stage.results()
+    assert flood == "failed"
+    assert told.endswith("[ended: it printed more than 3.0 MB]")
+    assert after == "still here"
+
+
+def test_a_file_that_vanishes_and_one_that_changes_between_read_and_edit(stage: Stage) -> None:
+    for name in ("gone", "changed"):
+        (stage.project / name).write_text("old words\n")
+    stage.plays(
+        calls(call("Read", file_path="gone"), call("Read", file_path="changed")),
+        calls(bash("rm gone; echo theirs > changed")),
+        calls(*[call("Edit", file_path=name, old_string="old", new_string="new") for name in ("gone", "changed")]),
+        says("I see."),
+    )
+    assert stage.run("-p", "x", "--dangerously-skip-permissions").told() == (0, "I see.\n", "")
+    gone, changed = stage.results()[-2:]
+    assert gone[0] == changed[0] == "failed"
+    assert gone[1].startswith(f"[not-found] No such file: {stage.project}/gone.")
+    assert changed[1].startswith(f"[changed] {stage.project}/changed")
+    assert (stage.project / "changed").read_text() == "theirs\n"
+
+
+def test_a_call_that_the_output_limit_cut_never_runs(stage: Stage) -> None:
+    """Law 8."""
+    stage.plays(calls(raw("Bash", '{"command": "touch made'), stop="length"), says("I see."))
+    assert stage.run("-p", "x", "--dangerously-skip-permissions").told() == (0, "I see.\n", "")
+    told = "not run: the answer was cut by the output limit inside this call; send it again in smaller pieces"
+    assert stage.results() == [("not_run", told)]
+    assert not (stage.project / "made").exists()
+
+
+def test_a_model_that_only_makes_mistakes_is_stopped(stage: Stage) -> None:
+    stage.plays(*[calls(call("Reed")) for _ in range(40)])
+    ran = stage.run("-p", "x")
+    assert ran.told() == (1, "", "longrein: 20 steps in a row without one successful call; say how to go on\n")
+    assert len(stage.results()) == 20
