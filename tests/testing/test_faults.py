@@ -48,13 +48,18 @@ async def test_R007_the_stream_falls_silent_with_the_socket_open(wire: str) -> N
     turn = Turn(text="words " * 40, fault=Fault(kind="stall", at=200))
     async with LoopbackProvider([turn]) as server:
         answer = await ask(server, wire, patience_s=0.05)
-    assert (len(answer.body), answer.end) == (200, "silent")
+        assert (len(answer.body), answer.end) == (200, "silent")
+        request = server.requests[0]
+        assert request.done is not None
+        await request.done.wait()
+        assert request.gone, "the provider knows that the client hung up"
 
 
 async def test_R007_a_silence_may_hold_comments_and_may_end() -> None:
     fault = Fault(kind="stall", at=0, stall_s=0.03, ping_s=0.01)
     async with LoopbackProvider([Turn(text="Hi.", fault=fault)]) as server:
         answer = await ask(server)
+        assert server.unused() == []
     assert answer.body.startswith(b": ping\n\n: ping\n\nevent: message_start")
     assert answer.end == "whole"
 
@@ -153,9 +158,9 @@ def ids(wire: str, answer: Answer) -> list[str]:
 async def test_R019_ids_that_are_missing_or_the_same(wire: str) -> None:
     both = (Call("Read", {"path": "a"}), Call("Read", {"path": "b"}))
     turns = [Turn(calls=both, fault=Fault(kind=kind)) for kind in ("duplicate_ids", "missing_ids")]
-    async with LoopbackProvider([turns[0], Turn(text="-"), turns[1]]) as server:
-        counts = [len(ids(wire, await ask(server, wire))) for _ in range(4)]
-    assert counts == [1, 2, 0, 0]
+    async with LoopbackProvider([*turns, Turn(calls=both)]) as server:
+        assert [len(ids(wire, await ask(server, wire))) for _ in range(3)] == [1, 0, 2]
+        assert server.unused() == []
 
 
 @pytest.mark.parametrize("wire", WIRES)

@@ -206,6 +206,44 @@ async def test_words_that_are_none_of_the_scripts_are_named() -> None:
         LoopbackProvider([Turn(stop="done")])
 
 
+async def test_an_answer_may_be_late_and_slow() -> None:
+    turn = Turn(text="Hi.", delay_s=0.02, pace_s=0.002)
+    async with LoopbackProvider([turn], now_s=asyncio.get_running_loop().time) as server:
+        await ask(server)
+        request = server.requests[0]
+        assert request.done is not None
+        await request.done.wait()
+        assert request.finished_s - request.at_s >= 0.02 + 6 * 0.002
+
+
+async def test_who_hangs_up_while_the_answer_is_late_is_noticed() -> None:
+    async with LoopbackProvider([Turn(text="Hi.", delay_s=60)]) as server:
+        _, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        body = b'{"model":"m","messages":[{"role":"user","content":"hi"}]}'
+        head = b"POST /v1/chat/completions HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n"
+        writer.write(head + b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body))
+        request = await server.wait_requests(1)
+        assert request.body == body
+        writer.close()
+        assert request.done is not None
+        await request.done.wait()
+        assert request.gone
+
+
+async def test_several_requests_go_over_one_connection() -> None:
+    async with LoopbackProvider(lambda r: Turn(text=str(r.number))) as server:
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        body = b'{"model":"m","messages":[{"role":"user","content":"hi"}]}'
+        for number in (1, 2, 3):
+            writer.write(b"POST /v1/chat/completions HTTP/1.1\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body))
+            answer = await reader.readuntil(b"\r\n0\r\n\r\n")
+            assert b'"content":"%d"' % number in answer
+        writer.write(b"GET /v1/models HTTP/1.1\r\n\r\n")
+        assert b'{"id":"loopback","object":"model","owned_by":"loopback"}' in await reader.readuntil(b"]}")
+        writer.write(b"GET /_loopback/report HTTP/1.1\r\nconnection: close\r\n\r\n")
+        assert b'{"requests":3,"unused":[],"refused":[],' in await reader.read()
+
+
 # --- its own process ---------------------------------------------------------------------------------------------
 
 

@@ -56,7 +56,8 @@ async def read_body(reader: asyncio.StreamReader, head: Head) -> bytes:
 class Out:
     """The answering side of one connection."""
 
-    def __init__(self, writer: asyncio.StreamWriter) -> None:
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
         self._writer = writer
 
     async def whole(self, status: int, headers: Mapping[str, str], body: bytes) -> None:
@@ -81,6 +82,15 @@ class Out:
         if data:
             self._writer.write(b"%x\r\n%b\r\n" % (len(data), data))
             await self._writer.drain()
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait. Raises `ConnectionResetError` as soon as the client goes away."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._reader.read(1)  # no client sends anything while it is being answered
+        except TimeoutError:
+            return
+        raise ConnectionResetError("the client has gone")
 
     async def end(self) -> None:
         """The proper end of a stream."""

@@ -9,6 +9,10 @@ Answer = Turn | Callable[[Received], Turn | Awaitable[Turn]]
 """A turn, or what makes one of the request that it answers."""
 
 
+HARMLESS = ("drip", "duplicate_ids", "missing_ids")
+"""Faults that leave the answer whole: the turn does not come again."""
+
+
 class Player:
     """One script being played."""
 
@@ -45,14 +49,14 @@ class Player:
         fault = turn.fault
         if fault is not None and (fault.times == 0 or self._suffered.get(key, 0) < fault.times):
             self._suffered[key] = self._suffered.get(key, 0) + 1
-            if turn.bare and self._suffered[key] == fault.times:
+            if (turn.bare and self._suffered[key] == fault.times) or fault.kind in HARMLESS:
                 self._use(index, summary)
             return fault
         self._use(index, summary)
         return None
 
     def whole(self, index: int, summary: bool) -> None:
-        """The turn was played to its end in spite of its fault."""
+        """The turn was played to its end, whatever its fault."""
         self._use(index, summary)
 
     def _use(self, index: int, summary: bool) -> None:

@@ -32,7 +32,9 @@ class Received(msgspec.Struct):
     refused: str = ""
     """The rule that it broke, in the provider's words."""
     turn: int = -1
-    """Index of the turn that answered it; summaries count from 0 as well."""
+    """Index of the turn that answered it; -1 for none."""
+    summary: bool = False
+    """Whether that is the index of a summary."""
     fault: str = ""
     """Kind of the fault that it met."""
     usage: dict[str, int] = {}

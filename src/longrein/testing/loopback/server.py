@@ -123,7 +123,7 @@ class LoopbackProvider:
         try:
             while (head := await read_head(reader)) is not None:
                 body = await read_body(reader, head)
-                if not await self._one(head, body, Out(writer)) or head.last:
+                if not await self._one(head, body, Out(reader, writer)) or head.last:
                     break
         except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
             return  # the client went away, or the test is over
@@ -191,7 +191,7 @@ class LoopbackProvider:
             await out.whole(500, {}, _beyond(wire, request))
             return True
         if turn.delay_s:
-            await asyncio.sleep(turn.delay_s)
+            await out.sleep(turn.delay_s)
         request.fault = (fault.kind or "status") if fault is not None else ""
         if fault is not None and (fault.status or fault.kind in ("status", "overflow")):
             await self._error(wire, request, fault, out)
@@ -206,7 +206,7 @@ class LoopbackProvider:
         if chosen is None:
             return None, None
         index, summary, answer = chosen
-        request.turn = index
+        request.turn, request.summary = index, summary
         if isinstance(answer, Turn):
             return answer, self._player.suffer(index, summary, answer)
         self._player.whole(index, summary)
@@ -247,7 +247,10 @@ class LoopbackProvider:
             error = wire.error_event(status, fault.name, fault.body or ERROR_TEXTS.get(status, "Overloaded"))
         request.status = 200
         await out.begin({"request-id": f"req_{request.number:024d}", **(fault.headers if fault else {})})
-        return await _played(deliver(turn, fault, wire.events(turn, answer), error), turn, fault, out)
+        alive = await _played(deliver(turn, fault, wire.events(turn, answer), error), turn, fault, out)
+        if request.fault == "stall" and self._endless is None:
+            self._player.whole(request.turn, request.summary)  # the client was patient and has the whole answer
+        return alive
 
 
 async def _played(delivery: Delivery, turn: Turn, fault: Fault | None, out: Out) -> bool:
@@ -270,7 +273,7 @@ async def _played(delivery: Delivery, turn: Turn, fault: Fault | None, out: Out)
 async def _write(writes: list[bytes], pace_s: float, out: Out) -> None:
     for n, data in enumerate(writes):
         if n and pace_s:
-            await asyncio.sleep(pace_s)
+            await out.sleep(pace_s)
         await out.chunk(data)
         if not n % 16:
             await asyncio.sleep(0)  # let others be served beside a long stream
@@ -281,7 +284,7 @@ async def _silence(fault: Fault, out: Out) -> None:
     left = fault.stall_s or 86_400.0
     while left > 0:
         nap = min(left, fault.ping_s or left)
-        await asyncio.sleep(nap)
+        await out.sleep(nap)
         left -= nap
         if fault.ping_s and left > 0:
             await out.chunk(b": ping\n\n")
