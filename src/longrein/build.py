@@ -5,7 +5,7 @@ import random
 import time
 import uuid
 from asyncio import sleep
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -21,6 +21,8 @@ from longrein.config import (
     known_secrets,
     load_instructions,
     load_settings,
+    nested_instructions,
+    project_root,
     remember_rule,
     state_dir,
 )
@@ -170,6 +172,7 @@ def _around(place: Place, log: SessionLog, ended: list[str], given: Model | None
         options=msgspec.convert(dict(settings.tools), ToolOptions),
         redact=redactor(secrets, nonce, settings.redact_patterns),
         secrets=secrets,
+        nested=lambda folder, told: _nested(place, folder, told),
         remember_rule=lambda rule: _remember(place, rule),
         fallback=settings.fallback_model,
     )
@@ -184,6 +187,12 @@ def _around(place: Place, log: SessionLog, ended: list[str], given: Model | None
 def chosen_model(place: Place, name: str = "") -> ModelOptions:
     """Options of the model `name`, else of what settings, keys or local servers offer. Raises `ModelUnknown`."""
     return choose_model(place.settings, place.environ, offered_models, name=name)
+
+
+def _nested(place: Place, folder: str, told: Collection[str]) -> Iterable[tuple[str, str]]:
+    root = project_root(place.cwd)
+    found = nested_instructions(folder, root, told, place.home, place.settings)
+    return zip((source.path for source in found.sources), found.texts, strict=True)
 
 
 def _remember(place: Place, rule: str) -> None:

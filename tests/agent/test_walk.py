@@ -1,6 +1,7 @@
 """One prompt goes through the house, with real parts."""
 
 import asyncio
+from collections.abc import Collection
 from pathlib import Path
 
 import pytest
@@ -299,3 +300,21 @@ async def test_law_7_nothing_acts_before_its_start_is_flushed(house: House) -> N
         session.tell(Said((Text("look"),)))
         await session.run(once=True)
     assert seen == [True]
+
+
+async def test_A1_instructions_of_a_folder_come_when_it_is_first_touched_and_once(house: House) -> None:
+    (house.tree / "pkg").mkdir()
+    (house.tree / "pkg" / "a.py").write_text("x = 1\n")
+    asked: list[str] = []
+
+    def nested(folder: str, told: Collection[str]) -> list[tuple[str, str]]:
+        asked.append(Path(folder).name)
+        path = f"{folder}/AGENTS.md"
+        return [(path, "Tabs here.")] if folder.endswith("pkg") and path not in told else []
+
+    read = call("Read", file_path="pkg/a.py")
+    model = Script(says(read), says(read), says("done"))
+    await house.play(model, "look", nested=nested)
+    assert "Tabs here." in said(model.requests[1])[-1]
+    assert sum("Tabs here." in text for text in said(model.requests[2])) == 1
+    assert asked == ["pkg"]

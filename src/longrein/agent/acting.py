@@ -7,6 +7,7 @@ goes on.
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 
+from longrein.agent.nested import tell_nested
 from longrein.agent.port import Output
 from longrein.agent.session import Session
 from longrein.context import Seen
@@ -37,6 +38,7 @@ async def run_tools(session: Session, calls: Sequence[ToolCall]) -> None:
     await session.commit(flush=True)
     if len(calls) == 1:
         await _run(session, calls[0])
+        tell_nested(session, calls)
         return
     gate = asyncio.Semaphore(session.crew.limits.parallel_max)
 
@@ -52,6 +54,7 @@ async def run_tools(session: Session, calls: Sequence[ToolCall]) -> None:
     except asyncio.CancelledError:
         await asyncio.wait(tasks)  # gather has cancelled them; each records its own end
         raise
+    tell_nested(session, calls)
 
 
 def _started(session: Session, call: ToolCall) -> ToolStarted:

@@ -1,6 +1,6 @@
 """All that a session needs from outside, handed in by `app` (or by a test, or by a simulation)."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Protocol
 
 import msgspec
@@ -71,6 +71,8 @@ class Crew(msgspec.Struct):
     """Known secrets, for content too large to be scanned."""
     remember_rule: Callable[[str], None] = lambda _rule: None
     """Stores a rule in the user's settings."""
+    nested: Callable[[str, Collection[str]], Iterable[tuple[str, str]]] = lambda _folder, _told: ()
+    """(folder, paths told already) -> (path, text) of further instruction files that govern it."""
     fallback: str = ""
     """Model to change to after three overloads in a row."""
 

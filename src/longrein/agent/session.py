@@ -16,7 +16,7 @@ from longrein.agent.ports import Crew, Outlook
 from longrein.agent.readers import Readers
 from longrein.agent.redaction import redacted
 from longrein.context import State, advance, window_of
-from longrein.events import AnyEvent, Entry, Interrupted, text_of
+from longrein.events import AnyEvent, Entry, Interrupted, SourceFile, text_of
 from longrein.store import Log
 
 INTERRUPTED = "[interrupted by the user]"
@@ -38,6 +38,8 @@ class Session:
         """Whether a turn that a crash cut waits for the user to say go on."""
         self.rested = 0
         """Failures in a row after which a pause was made."""
+        self.folders_seen: dict[tuple[str, int], None] = {}
+        """Folders whose instruction files were looked for; only spares looking again."""
         self.closed = False
         self._held: list[Entry] = []
         self._taken: list[int] = []
@@ -144,6 +146,11 @@ class Session:
         self.readers.publish(Noticed(text))
 
     # --- the loop's needs ------------------------------------------------------------------------------------
+
+    @property
+    def prefix_sources(self) -> tuple[SourceFile, ...]:
+        """Files that stand in the static context."""
+        return self.state.prefix.sources if self.state.prefix else ()
 
     @property
     def outlook(self) -> Outlook:

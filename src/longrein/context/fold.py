@@ -172,6 +172,8 @@ def _reminded(state: State, seq: int, event: Reminded) -> None:
         state.compact_wanted = event.state
     if event.kind == "compact_refused":
         state.compact_wanted = None
+    if event.kind == "nested_memory":
+        state.told = (*state.told, event.state)
     if event.kind == "continue":
         state.continuations += 1
         state.owes_reply = True

@@ -59,6 +59,7 @@ def summarized_into(state: State, seq: int, event: Summarized) -> None:
     broke(state)
     _settled(state)
     state.summary, state.summary_attempts = None, 0
+    state.told = ()  # they come back when their folder is touched again
     state.failure = None
 
 

@@ -86,6 +86,8 @@ class Talk(msgspec.Struct):
     """How many items at the front are static context."""
     gauge: Gauge = msgspec.field(default_factory=Gauge)
     todos: tuple[Todo, ...] = ()
+    told: tuple[str, ...] = ()
+    """Nested instruction files that stand in the conversation."""
     cwd: str = ""
     words: list[Word] = []
     """Everything the user said that the view stands for."""
