@@ -8,6 +8,7 @@ from collections.abc import Coroutine, Sequence
 from typing import Any
 
 from longrein.build import VERSION, Built, build, survey
+from longrein.config import distrust, trust
 from longrein.events import Image, LongreinError, Text, UsageError
 from longrein.frontends.headless import Output, SessionFacts, Style, run_headless
 from longrein.frontends.options import Options
@@ -118,6 +119,17 @@ def run_interactive(options: Options) -> int:
 def run_doctor(options: Options) -> int:
     """What is here, what is missing and what to do about it."""
     return int(importlib.import_module("longrein.doctor").doctor(survey(options)))
+
+
+def run_trust(options: Options, undo: bool) -> int:
+    """Trust the present folder: its own settings file is read from now on; or no longer."""
+    place = survey(options)
+    if undo:
+        distrust(place.state_dir, place.cwd)
+    else:
+        trust(place.state_dir, place.cwd, place.home)
+    say(f"{place.cwd} is {'no longer ' if undo else ''}trusted")
+    return 0
 
 
 def run_demo(argv: Sequence[str]) -> int:

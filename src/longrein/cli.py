@@ -44,6 +44,10 @@ class App(Protocol):
         """What is here and what is missing."""
         ...
 
+    def run_trust(self, options: Options, /, undo: bool) -> int:
+        """Trust the present folder, or no longer."""
+        ...
+
 
 def main(argv: Sequence[str], app: App) -> int:
     """Run `longrein ARGV` and give its exit code. Expected errors are one line on stderr, never a traceback."""
@@ -76,6 +80,8 @@ def _dispatch(parsed: Parsed, app: App) -> int:
             )
         case "doctor":
             return app.run_doctor(options)
+        case "trust":
+            return app.run_trust(options, undo=values.get("undo", False))
         case _:
             return app.run_demo(parsed.words)
 

@@ -191,6 +191,13 @@ COMMANDS: Mapping[str, Command] = {
             1,
         ),
         Command("doctor", "[FLAGS]", "Say what longrein finds here and what is missing.", (STATE_DIR, HELP), 0),
+        Command(
+            "trust",
+            "[FLAGS]",
+            "Read .longrein/config.toml of this folder from now on (it can only narrow what may happen).",
+            (Flag(("--undo",), "undo", "switch", "take the trust back", STATE), STATE_DIR, HELP),
+            0,
+        ),
         Command("demo", "", "Watch a real small job, offline and without a key.", (HELP,), -1),
     )
 }
