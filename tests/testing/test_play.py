@@ -120,6 +120,23 @@ async def test_turns_are_played_once_each_to_whom_they_fit() -> None:
         assert server.unused() == []
 
 
+async def test_a_turn_with_a_fault_comes_again_until_a_request_holds_its_reply() -> None:
+    """A client may survive a garbled line, or not: the next request tells."""
+    script = [Turn(text="First.", fault=Fault(kind="garbage", body=": hm\n\n", times=9)), Turn(text="Second.")]
+    begun, taken = [user(text("a"))], [user(text("a")), assistant(text("First.")), user(text("b"))]
+    async with LoopbackProvider(script) as server:
+        assert server.unused() == ["turn 0: 'First.'", "turn 1: 'Second.'"]
+        words = []
+        for talk in (begun, begun, taken):
+            body = {"model": "m", "max_tokens": 9, "messages": talk}
+            words.append(told("anthropic", await post(server, PATHS["anthropic"], body))[0])
+        assert words == ["First.", "First.", "Second."]
+        assert server.unused() == []
+    async with LoopbackProvider(script[:1]) as server:
+        await ask(server)
+        assert server.unused() == [], "written whole, and nobody asked again"
+
+
 async def test_summaries_are_matched_apart_and_the_last_one_repeats() -> None:
     async with LoopbackProvider([Turn(text="Turn.")], summaries=[Turn(match="SUMMARISE", text="So far.")]) as server:
         words = [told("anthropic", await ask(server, said=said))[0] for said in ("SUMMARISE", "go", "SUMMARISE now")]

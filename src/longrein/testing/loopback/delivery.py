@@ -16,6 +16,8 @@ class Delivery(msgspec.Struct):
     """`end` (a proper end of the body), `reset`, `close` or `stall`."""
     rest: list[bytes] = []
     """`stall`: what comes after the silence; then the body ends properly."""
+    whole: bool = True
+    """Whether the client gets every event, if it is patient."""
 
 
 def deliver(turn: Turn, fault: Fault | None, events: list[bytes], error: bytes) -> Delivery:
@@ -33,11 +35,11 @@ def deliver(turn: Turn, fault: Fault | None, events: list[bytes], error: bytes) 
             return Delivery(_sliced(b"".join(events), fault.bytes))
     writes = _batched(events, turn.batch)
     if fault is None or kind not in ("cut", "stall"):
-        return Delivery(writes)
+        return Delivery(writes, whole=kind not in ("error", "no_end", "empty"))
     before, rest = _split(writes, fault.at)
     if kind == "stall":
         return Delivery(before, "stall", rest)
-    return Delivery(before, fault.how)
+    return Delivery(before, fault.how, whole=not rest)
 
 
 def _sliced(data: bytes, size: int) -> list[bytes]:

@@ -19,8 +19,8 @@ A script is one JSON object; every field but `turns` may be left out:
     }
 
 The turn played is the first unused one whose `match` and `when` fit, so a later turn may overtake an earlier one that
-waits for its words. A turn with a fault comes again, for the first `times` with the fault, then as it should be; it is
-used up at once when the fault leaves the answer whole (drip, ids) or when the turn has nothing but its fault.
+waits for its words. A turn with a fault comes again, for the first `times` with the fault and then as it should be,
+until a request shows that its reply was taken; a turn that has nothing but its fault is used up by it.
 """
 
 from collections.abc import Callable

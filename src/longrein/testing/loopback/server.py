@@ -79,6 +79,7 @@ class LoopbackProvider:
         """End everything at once."""
         if self._server is not None:
             self._server.close()
+            await asyncio.sleep(0)  # connections that were just taken begin, so that they can be ended
         for task in list(self._busy):
             task.cancel()
         await asyncio.gather(*self._busy, return_exceptions=True)
@@ -208,8 +209,8 @@ class LoopbackProvider:
         index, summary, answer = chosen
         request.turn, request.summary = index, summary
         if isinstance(answer, Turn):
-            return answer, self._player.suffer(index, summary, answer)
-        self._player.whole(index, summary)
+            return answer, self._player.suffer(request, answer)
+        self._player.use(index, summary)
         made = answer(request)
         turn = await made if inspect.isawaitable(made) else made
         return turn, turn.fault
@@ -247,9 +248,10 @@ class LoopbackProvider:
             error = wire.error_event(status, fault.name, fault.body or ERROR_TEXTS.get(status, "Overloaded"))
         request.status = 200
         await out.begin({"request-id": f"req_{request.number:024d}", **(fault.headers if fault else {})})
-        alive = await _played(deliver(turn, fault, wire.events(turn, answer), error), turn, fault, out)
-        if request.fault == "stall" and self._endless is None:
-            self._player.whole(request.turn, request.summary)  # the client was patient and has the whole answer
+        delivery = deliver(turn, fault, wire.events(turn, answer), error)
+        alive = await _played(delivery, turn, fault, out)
+        if delivery.whole and fault is not None:
+            self._player.whole(request)
         return alive
 
 
