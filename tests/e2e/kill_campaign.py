@@ -14,7 +14,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from longrein.events import Entry, Replied, ToolEnded, ToolStarted, UserSpoke, decode_entry, entry_uuid, text_of
+from longrein.events import (
+    Entry,
+    Replied,
+    ToolEnded,
+    ToolStarted,
+    TurnEnded,
+    UserSpoke,
+    decode_entry,
+    entry_uuid,
+    text_of,
+)
 from longrein.store import latest_session
 
 from .house import Stage, bash, call, call_ids, calls, says
@@ -81,7 +91,7 @@ class Campaign:
         self._judge()
 
     def _leg(self, kill_after_s: float | None) -> bool:
-        """One start, killed after a while; whether it came to its end before."""
+        """One start, killed after a while; whether the turn came to its end before."""
         words = self._words()
         going = self.stage.start(*words)
         if kill_after_s is not None:
@@ -96,7 +106,7 @@ class Campaign:
         assert log[: len(self.log)] == self.log, "an entry that had been committed is gone or has changed"
         self.log = log
         self.kills.append(f"{kill_after_s} at entry {len(log)}")
-        return done
+        return done or bool(log and isinstance(log[-1].event, TurnEnded))  # killed between its last entry and its exit
 
     @property
     def session(self) -> str:
