@@ -12,7 +12,7 @@ from longrein.testing.loopback import Call, LoopbackProvider, Turn
 from tests.models.served import answer_of, item, opened, request, result
 from tests.models.test_loopback import MODELS, of_reply
 
-TRIES_MAX = 4
+TRIES_MAX = 6
 """More than any turn of a plan suffers."""
 SCRIPT = (
     Turn(
@@ -40,14 +40,14 @@ async def talk(wire: str, turns: list[Turn]) -> list[str]:
     items = [item(1, Text("go"), "user")]
     said = []
     async with LoopbackProvider(turns) as server:
-        model = opened(wire, server.url, MODELS[wire], idle_timeout_s=0.01)
+        model = opened(wire, server.url, MODELS[wire], idle_timeout_s=0.05)
         for seq in (2, 4, 6):
             reply = await reply_of(model, items, wire)
             mine = of_reply(seq, reply)
             calls = [one.part for one in mine if isinstance(one.part, ToolCall)]
             said.append(" ".join(str(p.arguments if isinstance(p, ToolCall) else p) for p in reply.parts))
             items += mine + [item(seq + 1, result(c.id, Text(f"result {c.id}")), n=n) for n, c in enumerate(calls)]
-        assert (server.unused(), server.refused) == ([], [])
+        assert (server.unused(), server.refused) == ([], []), str(server.unused() + server.refused)
         await model.aclose()
     return said
 

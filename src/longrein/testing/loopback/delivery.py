@@ -17,7 +17,7 @@ class Delivery(msgspec.Struct):
     rest: list[bytes] = []
     """`stall`: what comes after the silence; then the body ends properly."""
     whole: bool = True
-    """Whether the client gets every event, if it is patient."""
+    """Whether the client gets every word, if it is patient."""
 
 
 def deliver(turn: Turn, fault: Fault | None, events: list[bytes], error: bytes) -> Delivery:
@@ -35,7 +35,7 @@ def deliver(turn: Turn, fault: Fault | None, events: list[bytes], error: bytes) 
             return Delivery(_sliced(b"".join(events), fault.bytes))
     writes = _batched(events, turn.batch)
     if fault is None or kind not in ("cut", "stall"):
-        return Delivery(writes, whole=kind not in ("error", "no_end", "empty"))
+        return Delivery(writes, whole=kind not in ("error", "empty"))
     before, rest = _split(writes, fault.at)
     if kind == "stall":
         return Delivery(before, "stall", rest)

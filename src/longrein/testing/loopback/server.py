@@ -249,9 +249,11 @@ class LoopbackProvider:
         request.status = 200
         await out.begin({"request-id": f"req_{request.number:024d}", **(fault.headers if fault else {})})
         delivery = deliver(turn, fault, wire.events(turn, answer), error)
-        alive = await _played(delivery, turn, fault, out)
-        if delivery.whole and fault is not None:
+        if delivery.whole and not delivery.rest:
             self._player.whole(request)
+        alive = await _played(delivery, turn, fault, out)
+        if delivery.rest:
+            self._player.whole(request)  # the client was patient
         return alive
 
 
