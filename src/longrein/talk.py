@@ -44,6 +44,7 @@ async def _one(place: Place, built: Built, prompt: str) -> Outcome:
         facts=_facts(place, built),
         complete_files=lambda typed: _files(built, typed),
         history=os.path.join(folder, place.cwd.strip("/").replace("/", "-")[-200:] or "root"),
+        plain=place.environ.get("TERM", "dumb") in ("dumb", ""),
         prompt=prompt,
     )
 

@@ -50,6 +50,7 @@ class Actor:
         self._words: asyncio.Queue[Word] = asyncio.Queue()
         self._answers: asyncio.Queue[Answer] = asyncio.Queue()
         self._task: asyncio.Task[None] | None = None
+        self._interrupted = False
         self.closed = False
         self.append(
             Opened(1, SESSION, "n0", ("/work",), "/work"),
@@ -79,6 +80,7 @@ class Actor:
 
     def interrupt(self) -> None:
         if self._task is not None:
+            self._interrupted = True
             self._task.cancel()
 
     def unqueue(self) -> str:
@@ -109,13 +111,15 @@ class Actor:
         return found is not None
 
     async def _play(self, word: Said) -> None:
-        self.busy = True
+        self.busy, self._interrupted = True, False
         self.append(UserSpoke(word.parts, word.how))
         self._task = asyncio.ensure_future(self._turn(self, text_of(word.parts)))
         try:
             await self._task
             self.end("done")
         except asyncio.CancelledError:
+            if not self._interrupted:
+                raise
             for call in list(self.state.calls):
                 self.append(ToolEnded(call, self.state.calls[call].call.name, "interrupted", (Text("cut"),)))
             if self.state.asked is not None:

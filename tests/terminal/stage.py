@@ -1,6 +1,7 @@
 """What the scripted sessions do, and the program that puts one of them on a real terminal: `stage.py NAME FOLDER`."""
 
 import asyncio
+import os
 import sys
 from pathlib import Path
 
@@ -43,7 +44,10 @@ async def markdown(actor: Actor, text: str) -> None:
 
 
 async def slow(actor: Actor, text: str) -> None:
-    await actor.say("word " * 400 + "\n\nThe end.\n", step=5, pause_s=0.01)
+    """Numbered words, as many as `text` says, ten a paragraph."""
+    many = int(text) if text.isdecimal() else 400
+    words = [f"word{n:03}" + ("\n\n" if n % 10 == 9 else " ") for n in range(many)]
+    await actor.say("".join(words) + "\n\nThe end.\n", step=8, pause_s=0.01)
 
 
 async def tools(actor: Actor, text: str) -> None:
@@ -119,9 +123,11 @@ async def main(name: str, folder: str) -> int:
         context_report=lambda: [("system", 1_400), ("tools", 3_200), ("conversation", 20_000)],
         sessions=sessions,
         models=lambda: ("mock/small", "mock/large"),
+        colour=not os.environ.get("NO_COLOR"),
     )
+    plain = "plain" in sys.argv or os.environ["TERM"] == "dumb"
     outcome = await run_terminal(
-        actor, facts=facts, complete_files=complete_files, history=f"{folder}/history", plain="plain" in sys.argv
+        actor, facts=facts, complete_files=complete_files, history=f"{folder}/history", plain=plain
     )
     Path(folder, "told.jsonl").write_bytes(b"".join(msgspec.json.encode(word) + b"\n" for word in actor.told))
     Path(folder, "outcome").write_text(f"{outcome.kind} {outcome.session} {outcome.code}")

@@ -2,6 +2,7 @@
 
 import codecs
 import fcntl
+import json
 import os
 import pty
 import select
@@ -60,7 +61,13 @@ class Tty:
         data = text.encode()
         while data:
             data = data[os.write(self.fd, data[:512]) :]
-            self._read(0)
+            self.read(0)
+
+    def ask(self, text: str) -> "Tty":
+        """Wait until it listens, and send `text` with Enter."""
+        self.until("say something")
+        self.send(text + "\r")
+        return self
 
     def lines(self) -> list[str]:
         """What stands on the screen."""
@@ -72,7 +79,8 @@ class Tty:
         above = ["".join(_char(row, x) for x in range(width)).rstrip() for row in self.screen.history.top]
         return above + self.lines()
 
-    def _read(self, wait_s: float) -> bool:
+    def read(self, wait_s: float) -> bool:
+        """Take what comes within `wait_s` seconds; False when nothing did."""
         if not select.select([self.fd], [], [], wait_s)[0]:
             return False
         try:
@@ -83,35 +91,74 @@ class Tty:
         self.stream.feed(self._decoder.decode(data).replace("\u200d", ""))  # which pyte stops at
         return bool(data)
 
-    def until(self, seen: str | Callable[[], Any], limit_s: float = 8.0) -> "Tty":
+    def until(self, seen: str | Callable[[], Any], limit_s: float = 15.0) -> "Tty":
         """Read until `seen` stands on the screen (or is true)."""
         check = seen if callable(seen) else lambda: any(seen in row for row in self.lines())
         end = time.monotonic() + limit_s
-        while not check():
+        while self.half_drawn or not check():
             if time.monotonic() > end:
                 raise AssertionError(f"not seen within {limit_s} s: {seen!r}\n" + "\n".join(self.lines()))
-            self._read(0.02)
+            self.read(0.02)
         return self
+
+    @property
+    def half_drawn(self) -> bool:
+        """Whether a terminal that knows synchronised output would not show yet what came."""
+        return self.raw.rfind(b"\x1b[?2026h") > self.raw.rfind(b"\x1b[?2026l")
 
     def settle(self, quiet_s: float = 0.25) -> "Tty":
         """Read until nothing comes for a while."""
-        while self._read(quiet_s):
+        while self.read(quiet_s):
             pass
         return self
 
-    def wait_exit(self, limit_s: float = 5.0) -> int:
+    def wait_exit(self, limit_s: float = 10.0) -> int:
         """Read until the program has ended; gives its exit code."""
         end = time.monotonic() + limit_s
         while True:
-            self._read(0.02)
+            self.read(0.02)
             pid, status = os.waitpid(self.pid, os.WNOHANG)
             if pid:
                 self.code = os.waitstatus_to_exitcode(status)
-                while self._read(0.05):
+                while self.read(0.05):
                     pass
                 return self.code
             if time.monotonic() > end:
                 raise AssertionError("it did not end\n" + "\n".join(self.lines()))
+
+    @property
+    def settings(self) -> list[Any]:
+        """The terminal's settings now, as `stty -g` would print them."""
+        return termios.tcgetattr(self.fd)
+
+    @property
+    def peak_kb(self) -> int:
+        """Largest resident memory so far; 0 where the system does not say."""
+        status = Path(f"/proc/{self.pid}/status")
+        rows = status.read_text().splitlines() if status.exists() else []
+        return next((int(row.split()[1]) for row in rows if row.startswith("VmHWM:")), 0)
+
+    def leave(self) -> list[Any]:
+        """Ctrl-D, and the words the session was told."""
+        self.send("\x04")
+        assert self.wait_exit() == 0
+        return self.told()
+
+    def told(self) -> list[Any]:
+        """The words the session was told, once it has ended."""
+        return [json.loads(row) for row in (self.folder / "told.jsonl").read_bytes().splitlines()]
+
+    @property
+    def outcome(self) -> str:
+        """How it was left: kind, session, code."""
+        return (self.folder / "outcome").read_text()
+
+    def keys_count(self) -> bool:
+        """Whether the question on the screen has the keys: they are bold then."""
+        for y, row in enumerate(self.lines()):
+            if row.startswith(" y yes, once"):
+                return bool(self.screen.buffer[y][1].bold)
+        return False
 
     def show(self, title: str = "") -> None:
         """Print the screen, for people."""

@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 
+from prompt_toolkit.buffer import Buffer, CompletionState
+from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.filters import Condition
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
@@ -161,10 +163,23 @@ def _next_mode(talk: Talk) -> None:
 
 
 def _complete(talk: Talk) -> None:
-    if talk.buffer.complete_state:
+    state = talk.buffer.complete_state
+    if state and state.completions:
         talk.buffer.complete_next()
     else:
-        talk.buffer.start_completion(select_first=True)
+        talk.spawn(_complete_first(talk.buffer))
+
+
+async def _complete_first(buffer: Buffer) -> None:
+    """Take the first completion, also while those of the last key are still looked for."""
+    document = buffer.document
+    event = CompleteEvent(completion_requested=True)
+    found = [completion async for completion in buffer.completer.get_completions_async(document, event)]
+    if found and buffer.document == document:
+        buffer.complete_state = CompletionState(document, found)
+        buffer.go_to_completion(0)
+        if len(found) == 1:
+            buffer.complete_state = None
 
 
 def _close_menu(talk: Talk) -> None:

@@ -7,7 +7,7 @@ import sys
 import termios
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -85,10 +85,12 @@ async def _run_screen(talk: Talk, prompt: str) -> Outcome:
     loop = asyncio.get_running_loop()
     with _signals(loop, lambda number: talk.leave(Outcome("exit", code=128 + number))):
         tasks = [
-            loop.create_task(talk.screen.app.run_async(set_exception_handler=False, pre_run=talk.ready.set)),
+            loop.create_task(
+                _while_there(talk, talk.screen.app.run_async(set_exception_handler=False, pre_run=talk.ready.set))
+            ),
             loop.create_task(_listen(talk)),
             loop.create_task(_drive(talk, prompt)),
-            loop.create_task(talk.pulse()),
+            loop.create_task(_while_there(talk, talk.pulse())),
         ]
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -101,8 +103,17 @@ async def _run_screen(talk: Talk, prompt: str) -> Outcome:
     for error in ended:
         if isinstance(error, BaseException) and not isinstance(error, asyncio.CancelledError):
             raise error
-    talk.say_goodbye()
+    with suppress(OSError):  # the terminal is gone
+        talk.say_goodbye()
     return talk.outcome or Outcome("exit")
+
+
+async def _while_there(talk: Talk, act: Coroutine[Any, Any, None]) -> None:
+    """Do `act`; a terminal that goes away under it is one that hung up, with or without its signal."""
+    try:
+        await act
+    except (EOFError, OSError):
+        talk.leave(Outcome("exit", code=128 + signal.SIGHUP))
 
 
 async def _drive(talk: Talk, prompt: str) -> None:
@@ -144,6 +155,17 @@ def _settings_kept() -> Iterator[None]:
         if kept is not None:
             with suppress(termios.error, OSError):  # the terminal is gone
                 termios.tcsetattr(sys.stdin.fileno(), termios.TCSADRAIN, kept)
+        _drop_unwritten()
+
+
+def _drop_unwritten() -> None:
+    """Forget what a terminal that is gone did not take, so that no later flush trips over it."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
 
 
 @contextmanager

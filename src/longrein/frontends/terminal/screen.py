@@ -133,12 +133,15 @@ class Screen:
             style=STYLE,
             color_depth=None if colour else ColorDepth.DEPTH_1_BIT,
             before_render=self._before_render,
+            after_render=self._after_render,
             output=output,
             erase_when_done=True,
         )
         self.app.ttimeoutlen = 0.05
         self.app.timeoutlen = 0.1
         self._drawn: Sequence[Line] = ()
+        self._held = False
+        """Whether what is cleared is not drawn again yet."""
 
     @property
     def size(self) -> Size:
@@ -155,12 +158,9 @@ class Screen:
         output = self.app.output
         if not self.app.is_running:
             return
-        output.write_raw(SYNC_ON)
-        self.app.renderer.erase(leave_alternate_screen=False)
+        self._hold()
         output.write_raw("".join(f"{row}\r\n" for row in rows))
         self.app._redraw()
-        output.write_raw(SYNC_OFF)
-        output.flush()
 
     def redraw(self) -> None:
         """Draw the rows at the bottom again."""
@@ -188,7 +188,19 @@ class Screen:
             return
         wanted = app.layout.container.preferred_height(size.columns, size.rows).preferred
         if wanted < last.height:
-            app.renderer.erase(leave_alternate_screen=False)
+            self._hold()
+
+    def _hold(self) -> None:
+        """Clear what is redrawn, unseen until it stands again."""
+        self._held = True
+        self.app.output.write_raw(SYNC_ON)
+        self.app.renderer.erase(leave_alternate_screen=False)
+
+    def _after_render(self, app: Application[None]) -> None:
+        if self._held:
+            self._held = False
+            app.output.write_raw(SYNC_OFF)
+            app.output.flush()
 
     def _draw_above(self) -> StyleAndTextTuples:
         drawn: StyleAndTextTuples = []

@@ -5,6 +5,7 @@ Nothing here waits for the session but `pulse`; words go to it by tasks, in the 
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
 from typing import Any, Literal
 
 from prompt_toolkit.buffer import Buffer
@@ -272,7 +273,8 @@ class Talk:
         app = self.screen.app
         if app.is_running and not app.is_done:
             self.chooser = self.approval = None
-            self.flush()
+            with suppress(OSError):  # the terminal is gone
+                self.flush()
             app.exit()
 
     def say_goodbye(self) -> None:

@@ -1,0 +1,114 @@
+"""Questions on a real terminal: what is shown is all there is, and only a key meant for it answers."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.terminal.tty import Tty
+
+
+def answers(told: list[Any]) -> list[Any]:
+    return [word for word in told if word["type"] == "Answer"]
+
+
+def test_a_300_line_diff_scrolls_and_prints_all(tmp_path: Path) -> None:
+    with Tty("approve", tmp_path) as tty:
+        tty.ask("go").until("lines 1-").until(tty.keys_count)
+        rows = tty.lines()
+        assert "? Edit: it changes src/big.py" in rows
+        assert "│ file_path: src/big.py" in rows
+        assert "│ - line 0 of the old text" in rows
+        assert any("of 301, +150 -150; PgDn" in row for row in rows)
+        assert any(row.startswith(" y yes, once    s yes, for this session: Edit(/src/big.py)") for row in rows)
+        assert "waiting · mock/small" in tty.lines()[-1] or any("waiting · mock/small" in row for row in tty.lines())
+        tty.send("\x1b[6~")
+        tty.until("│ - line 15 of the old text").until(lambda: "│ - line 0 of the old text" not in tty.lines())
+        for _ in range(30):
+            tty.send("\x1b[6~")
+        tty.until(r"│ + line 149 of the new text \u202e").until("-301 of 301")
+        tty.send("e")
+        whole = [f"- line {n} of the old text" for n in range(150)]
+        tty.until(lambda: [row for row in tty.everything() if row in whole] == whole)
+        tty.until("yes, once")
+        tty.send("n")
+        tty.until("You said deny").until("● Edit denied  src/big.py")
+        assert [(a["verdict"], a.get("message", "")) for a in answers(tty.leave())] == [("deny", "")]
+
+
+@pytest.mark.parametrize(
+    ("key", "word", "line"),
+    [
+        ("y", {"verdict": "allow"}, "You said allow once"),
+        ("s", {"verdict": "allow", "scope": "session", "rule": "Edit(/src/big.py)"}, "allowed for this session"),
+        (
+            "a",
+            {"verdict": "allow", "scope": "always", "rule": "Edit(/src/big.py)"},
+            "allowed always  Edit(/src/big.py)",
+        ),
+        ("n", {"verdict": "deny"}, "You said deny once"),
+        ("N", {"verdict": "deny"}, "You said deny once"),
+    ],
+)
+def test_each_key_stores_what_it_shows(tmp_path: Path, key: str, word: dict[str, str], line: str) -> None:
+    with Tty("approve", tmp_path) as tty:
+        tty.ask("go").until("yes, once").until(tty.keys_count)
+        tty.send(key)
+        tty.until("You said").until("idle")
+        assert [row for row in tty.everything() if row.startswith(line)]
+        [answer] = answers(tty.leave())
+        given = {"scope": "once", "rule": "", "message": ""} | answer
+        assert {name: given[name] for name in ("verdict", "scope", "rule", "message")} == {
+            "scope": "once",
+            "rule": "",
+            "message": "",
+        } | word
+
+
+def test_a_no_with_a_reason(tmp_path: Path) -> None:
+    with Tty("command", tmp_path) as tty:
+        tty.ask("go").until(r"│ rm -rf build \u202e").until(tty.keys_count)
+        tty.send("f")
+        tty.until("why not › what to do instead")
+        tty.send("yes but not like this\r")
+        tty.until("no: yes but not like this").until("You said deny: yes but not like this").until("idle")
+        [answer] = answers(tty.leave())
+        assert (answer["verdict"], answer["message"]) == ("deny", "yes but not like this")
+
+
+def test_esc_leaves_the_reason_and_the_question_stands(tmp_path: Path) -> None:
+    with Tty("command", tmp_path) as tty:
+        tty.ask("go").until("yes, once").until(tty.keys_count)
+        tty.send("f")
+        tty.until("why not ›")
+        tty.send("hm")
+        tty.until("hm")
+        tty.send("\x1b")
+        tty.until(tty.keys_count)
+        tty.send("n")
+        tty.until("You said deny:").until("idle")
+        assert len(answers(tty.leave())) == 1
+
+
+def test_what_is_typed_while_a_question_comes_up_answers_nothing(tmp_path: Path) -> None:
+    with Tty("command", tmp_path) as tty:
+        tty.until("say something")
+        tty.send("go\ryyyyaaa")
+        tty.until("yes, once").until("› yyyyaaa")
+        assert not tty.keys_count()
+        tty.until(tty.keys_count)  # once nobody has typed for a while
+        tty.send("n")
+        tty.until("You said deny").until("› yyyyaaa")
+        tty.send("\x15")  # Ctrl-U: the line is empty again
+        tty.until("say something")
+        assert [a["verdict"] for a in answers(tty.leave())] == ["deny"]
+
+
+def test_a_paste_answers_nothing(tmp_path: Path) -> None:
+    with Tty("command", tmp_path) as tty:
+        tty.ask("go").until("yes, once").until(tty.keys_count)
+        tty.send("\x1b[200~yes\ny\n\x1b[201~")
+        tty.settle()
+        assert tty.keys_count()
+        tty.send("n")
+        tty.until("You said deny")

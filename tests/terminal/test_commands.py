@@ -1,0 +1,126 @@
+"""The commands and modes on a real terminal."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.terminal.tty import Tty
+
+
+def run(tty: Tty, command: str, *seen: str) -> Tty:
+    tty.ask(command)
+    for part in seen:
+        tty.until(part)
+    return tty
+
+
+def other_words(told: list[Any]) -> list[Any]:
+    return [word for word in told if word["type"] != "Said"]
+
+
+@pytest.mark.parametrize(
+    ("command", "seen"),
+    [
+        ("/help", ["commands and keys", "/rewind", "Ctrl-S", "steer: send into the turn that goes on"]),
+        ("/cost", ["what this session used", "read from cache", "$0.00"]),
+        ("/context", ["what fills the context", "conversation", "20.0k", "all", "24.6k of 100.0k tokens"]),
+        ("/nope", ["! there is no command /nope; /help lists them"]),
+        ("/comp", ["did you mean /compact?"]),
+        ("/mode strict", ["there is no mode strict; it is one of default, acceptEdits, plan", "bypassPermissions"]),
+        ("/rewind", ["nothing was said yet"]),
+    ],
+)
+def test_a_command_answers_on_the_screen(tmp_path: Path, command: str, seen: list[str]) -> None:
+    with Tty("echo", tmp_path, 80, 40) as tty:
+        run(tty, command, *seen)
+        assert tty.leave() == []
+
+
+@pytest.mark.parametrize(
+    ("command", "word"),
+    [
+        ("/compact keep the tests", {"type": "Compact", "focus": "keep the tests"}),
+        ("/model mock/large", {"type": "SetModel", "model": "mock/large"}),
+        ("/mode plan", {"type": "SetMode", "mode": "plan"}),
+    ],
+)
+def test_a_command_becomes_a_word(tmp_path: Path, command: str, word: dict[str, str]) -> None:
+    with Tty("echo", tmp_path) as tty:
+        run(tty, command).until("say something")
+        tty.settle()
+        assert tty.leave() == [word]
+
+
+def test_the_model_is_chosen_from_a_list_and_shown(tmp_path: Path) -> None:
+    with Tty("echo", tmp_path) as tty:
+        run(tty, "/model", "which model?", "› mock/small", "1 of 2; ↑ ↓ move, Enter chooses, Esc leaves")
+        tty.send("\x1b[B")
+        tty.until("› mock/large")
+        tty.send("\r")
+        tty.until("model: mock/large").until("idle · mock/large")
+        assert tty.leave() == [{"type": "SetModel", "model": "mock/large"}]
+
+
+def test_shift_tab_goes_through_the_modes(tmp_path: Path) -> None:
+    with Tty("echo", tmp_path) as tty:
+        tty.until("idle · mock/small · default")
+        for mode in ("acceptEdits", "plan", "default"):
+            tty.send("\x1b[Z")
+            tty.until(f"mode: {mode}").until(f"idle · mock/small · {mode}")
+
+
+@pytest.mark.parametrize(("down", "files"), [("", False), ("\x1b[B", True)])
+def test_rewind_asks_to_where_and_whether_with_the_files(tmp_path: Path, down: str, files: bool) -> None:
+    with Tty("echo", tmp_path, 80, 40) as tty:
+        run(tty, "first", "You said 5")
+        run(tty, "second!", "You said 7").until("idle")
+        run(tty, "/rewind", "go back to before which", "› second!")
+        tty.send("\x1b[B")
+        tty.until("2 of 2")
+        tty.send("\r")
+        tty.until("what goes back?").until("the conversation and the files")
+        tty.send(down)
+        tty.until("2 of 2" if files else "1 of 2")
+        tty.send("\r")
+        tty.until("rewound").until("› first")
+        tty.send("\x15")
+        assert other_words(tty.leave()) == [{"type": "Rewind", "to": 2, "files": files}]
+
+
+def test_a_list_is_left_by_esc(tmp_path: Path) -> None:
+    with Tty("echo", tmp_path) as tty:
+        run(tty, "/model", "which model?")
+        tty.send("\x1b")
+        tty.until("say something")
+        assert tty.leave() == []
+
+
+@pytest.mark.parametrize(
+    ("command", "keys", "outcome"),
+    [
+        ("/resume", "\r", "switch 11111111-aaaa 0"),
+        ("/resume", "\x1b[B\r", "switch 2222 0"),
+        ("/resume 3333", "", "switch 3333 0"),
+        ("/clear", "", "new  0"),
+        ("/exit", "", "exit  0"),
+    ],
+)
+def test_a_session_is_left_for_another(tmp_path: Path, command: str, keys: str, outcome: str) -> None:
+    with Tty("echo", tmp_path) as tty:
+        run(tty, command)
+        if keys:
+            tty.until("which session?").until("mend the parser  yesterday").until("日本語 title")
+            tty.send(keys)
+        assert tty.wait_exit() == 0
+        assert tty.outcome == outcome
+        assert tty.settings == tty.before
+
+
+def test_what_needs_an_idle_session_says_so(tmp_path: Path) -> None:
+    with Tty("hang", tmp_path) as tty:
+        tty.ask("go").until("○ Bash running")
+        tty.send("/clear\r")
+        tty.until("/clear waits until the turn is over; Esc interrupts it")
+        tty.send("/cost\r")
+        tty.until("what this session used")

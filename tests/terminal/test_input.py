@@ -1,0 +1,174 @@
+"""What is typed: lines, pastes, history, completion, and the three acts while a turn goes on."""
+
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from longrein.frontends.terminal.input import Pastes, ProjectHistory, at_prefix
+from tests.terminal.tty import Tty
+
+
+def said(told: list[Any]) -> list[tuple[str, str]]:
+    return [(word.get("how", "prompt"), word["parts"][0]["text"]) for word in told if word["type"] == "Said"]
+
+
+# --- pastes ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("pasted", "shown"),
+    [
+        ("one\ntwo", "one\ntwo"),
+        ("one\r\ntwo\rthree", "one\ntwo\nthree"),
+        ("1\n2\n3\n4\n5", "1\n2\n3\n4\n5"),
+        ("1\n2\n3\n4\n5\n6", "[Pasted text #1 +6 lines]"),
+        ("1\n2\n3\n4\n5\n6\n", "[Pasted text #1 +6 lines]"),
+        ("x" * 1_001, "[Pasted text #1 +1 lines]"),
+    ],
+)
+def test_a_long_paste_is_folded_and_comes_back_whole(pasted: str, shown: str) -> None:
+    pastes = Pastes()
+    assert pastes.fold(pasted) == shown
+    assert pastes.expand(f"see {shown}!") == f"see {pasted}!".replace("\r\n", "\n").replace("\r", "\n")
+
+
+def test_a_mark_that_was_never_dealt_stays_as_typed() -> None:
+    assert Pastes().expand("[Pasted text #1 +9 lines]") == "[Pasted text #1 +9 lines]"
+
+
+def test_a_mark_is_deleted_as_one() -> None:
+    assert Pastes.token_before("see [Pasted text #12 +9 lines]") == len("[Pasted text #12 +9 lines]")
+    assert Pastes.token_before("see [Pasted text #12 +9 lines] ") == 0
+
+
+def test_a_paste_of_500_lines_is_one_mark_and_whole_when_sent(tmp_path: Path) -> None:
+    lines = [f"line {n} 日本\t'\"\\" for n in range(500)]
+    with Tty("echo", tmp_path) as tty:
+        tty.until("say something")
+        tty.send("look: \x1b[200~" + "\r".join(lines) + "\x1b[201~")
+        tty.until("› look: [Pasted text #1 +500 lines]")
+        tty.send("\r")
+        tty.until("in 500 lines.").until("… 489 more lines").until("idle")
+        assert said(tty.leave()) == [("prompt", "look: " + "\n".join(lines))]
+    assert stat.S_IMODE((tmp_path / "history").stat().st_mode) == 0o600
+    assert list(ProjectHistory(str(tmp_path / "history")).load_history_strings()) == ["look: " + "\n".join(lines)]
+
+
+def test_backspace_takes_a_mark_at_once(tmp_path: Path) -> None:
+    with Tty("echo", tmp_path) as tty:
+        tty.until("say something")
+        tty.send("a\x1b[200~" + "x\n" * 9 + "\x1b[201~")
+        tty.until("› a[Pasted text #1 +9 lines]")
+        tty.send("\x7f")
+        tty.until(lambda: "› a" in tty.lines())
+
+
+# --- lines and history -----------------------------------------------------------------------------------------------
+
+
+def test_many_lines_and_the_way_back_to_them(tmp_path: Path) -> None:
+    with Tty("echo", tmp_path) as tty:
+        tty.until("say something")
+        tty.send("one\x1b\rtwo\nthree\\\rfour")
+        tty.until("› one").until("  two").until("  three").until("  four")
+        tty.send("\r")
+        tty.until("You said 18 characters in 4 lines.").until("idle")
+        tty.send("second\r")
+        tty.until("You said 6 characters").until("say something")
+        tty.send("\x1b[A")
+        tty.until("› second")
+        tty.send("\x1b[A")
+        tty.until(lambda: tty.lines().count("› one") == 2)
+        tty.send("\x03")
+        tty.until("say something")
+        assert said(tty.leave()) == [("prompt", "one\ntwo\nthree\nfour"), ("prompt", "second")]
+    with Tty("echo", tmp_path) as tty:
+        tty.until("say something")
+        tty.send("\x1b[A")
+        tty.until("› second")
+
+
+def test_history_takes_what_is_there_and_a_disk_that_refuses(tmp_path: Path) -> None:
+    file = tmp_path / "history"
+    file.write_bytes(b'"first"\nno json\n\xff\n"second \\n line"\n"cut')
+    history = ProjectHistory(str(file))
+    assert list(history.load_history_strings()) == ["second \n line", "first"]
+    ProjectHistory(str(tmp_path / "none" / "history")).store_string("kept nowhere")
+    ProjectHistory("").store_string("kept nowhere")
+    assert list(ProjectHistory("").load_history_strings()) == []
+
+
+def test_an_empty_line_says_nothing(tmp_path: Path) -> None:
+    with Tty("echo", tmp_path) as tty:
+        tty.until("say something")
+        tty.send("\r  \r\x15ok\r")
+        tty.until("You said 2 characters")
+        assert said(tty.leave()) == [("prompt", "ok")]
+
+
+# --- E4: three acts --------------------------------------------------------------------------------------------------
+
+
+def test_E4_queue_steer_and_take_back_are_three_acts(tmp_path: Path) -> None:
+    with Tty("slow", tmp_path) as tty:
+        tty.ask("400").until("word00").until("Enter queues, Ctrl-S steers")
+        tty.send("2\r")
+        tty.until("after this turn: 2").until("↑ takes the last one back").until("1 queued")
+        tty.send("into it\x13")
+        tty.until("with the next request: into it").until("2 queued")
+        tty.send("\x1b[A")
+        tty.until("› into it").until(lambda: not any("with the next request" in row for row in tty.lines()))
+        assert any("after this turn: 2" in row for row in tty.lines())
+        tty.send("\x15")
+        tty.until("Enter queues").send("\x1b")
+        tty.until("interrupted  say").until("word001").until("The end.").until("idle")
+        assert not any("after this turn" in row for row in tty.lines())
+        assert said(tty.leave()) == [("prompt", "400"), ("queued", "2"), ("steer", "into it")]
+
+
+def test_a_stop_key_loses_neither_a_draft_nor_what_is_queued(tmp_path: Path) -> None:
+    with Tty("hang", tmp_path) as tty:
+        tty.ask("go").until("○ Bash running")
+        tty.send("a draft")
+        tty.until("› a draft")
+        tty.send("\x1b")
+        tty.until("interrupted  say").until("idle").until("› a draft")
+
+
+# --- completion ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("typed", "written"),
+    [
+        ("see @test\t", "› see @tests/test_app.py"),
+        ("@with\t", '› @"src/with blank.py"'),
+        ("/cost\t", "› /cost"),
+        ("/cle\t", "› /clear"),
+    ],
+)
+def test_tab_completes(tmp_path: Path, typed: str, written: str) -> None:
+    with Tty("echo", tmp_path) as tty:
+        tty.until("say something")
+        tty.send(typed)
+        tty.until(lambda: written in tty.lines())
+
+
+def test_commands_are_offered_while_typing(tmp_path: Path) -> None:
+    with Tty("echo", tmp_path) as tty:
+        tty.until("say something")
+        tty.send("/co")
+        tty.until("/compact [FOCUS]").until("/context").until("/cost").until("what was used and spent")
+        tty.send("\x1b")
+        tty.until(lambda: not any("/context" in row for row in tty.lines()))
+        assert "› /co" in tty.lines()
+
+
+@pytest.mark.parametrize(
+    ("text", "prefix"),
+    [("@", ""), ("see @src/a", "src/a"), ("a@b", None), ("@a b", None), ("x\n@y", "y"), ("", None)],
+)
+def test_where_a_file_name_is_being_typed(text: str, prefix: str | None) -> None:
+    assert at_prefix(text) == prefix

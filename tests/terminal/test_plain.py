@@ -1,0 +1,173 @@
+"""Lines in, lines out: pipes, dumb terminals, no UTF-8 (R095)."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.terminal.tty import ROOT, Tty
+
+
+def start(name: str, folder: Path, *arguments: str, **environ: str) -> "subprocess.Popen[bytes]":
+    env = {"TERM": "xterm", "LANG": "C.UTF-8", "PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT)} | environ
+    argv = [sys.executable, "-m", "tests.terminal.stage", name, str(folder), *arguments]
+    pipe = subprocess.PIPE
+    return subprocess.Popen(argv, stdin=pipe, stdout=pipe, stderr=pipe, env=env, cwd=folder)
+
+
+def play(name: str, folder: Path, said: str, **environ: str) -> str:
+    """What stands on stdout when `said` was piped in; nothing may stand on stderr."""
+    out, err = start(name, folder, **environ).communicate(said.encode(), timeout=20)
+    assert err == b""
+    return out.decode()
+
+
+def told(folder: Path) -> list[Any]:
+    return [json.loads(row) for row in (folder / "told.jsonl").read_bytes().splitlines()]
+
+
+def test_a_pipe_gets_lines_and_no_escapes(tmp_path: Path) -> None:
+    out = play("tools", tmp_path, "go\n")
+    assert "\x1b" not in out
+    assert "● Read ok  src/longrein/app.py\n● Bash failed 12 s  python -m pytest -q …\n" in out
+    assert "retrying in 0 s: Overloaded\n" in out
+    assert "All **done**.\n" in out
+    assert "› go\n" in out
+
+
+def test_each_line_is_said_and_all_is_done_before_it_ends(tmp_path: Path) -> None:
+    out = play("echo", tmp_path, "one\n\nthree\nfive and six\n")
+    assert [row for row in out.split("\n") if row.startswith("You said")] == [
+        "You said 3 characters in 1 lines.",
+        "You said 5 characters in 1 lines.",
+        "You said 12 characters in 1 lines.",
+    ]
+
+
+def test_nothing_piped_in_is_no_error(tmp_path: Path) -> None:
+    assert play("echo", tmp_path, "").startswith("longrein 0.1.0, mock/small, ~/project; /help lists commands\n")
+
+
+@pytest.mark.parametrize("environ", [{"LC_ALL": "C", "LANG": "C"}, {"PYTHONIOENCODING": "ascii"}, {"TERM": "dumb"}])
+def test_R095_no_unicode_error_in_any_locale(tmp_path: Path, environ: dict[str, str]) -> None:
+    out = play("markdown", tmp_path, "日本\n", **environ)
+    assert "The end." in out
+    if "PYTHONIOENCODING" in environ:
+        assert "> \\u65e5\\u672c\n" in out
+        assert out.isascii()
+    else:
+        assert "› 日本\n" in out
+        assert "| 読む | reads a file" in out
+
+
+@pytest.mark.parametrize(
+    "environ",
+    [{"TERM": "dumb"}, {"TERM": "dumb", "LANG": "C", "LC_ALL": "C"}, {"PYTHONIOENCODING": "ascii"}, {"ARGS": "plain"}],
+)
+def test_R095_a_dumb_terminal_is_never_redrawn(tmp_path: Path, environ: dict[str, str]) -> None:
+    with Tty("tools", tmp_path, **environ) as tty:
+        tty.until(lambda: ">" in tty.lines())
+        tty.send("go\n")
+        tty.until("All **done**.").until(lambda: tty.lines().count(">") == 1)
+        tty.send("\x04")
+        assert tty.wait_exit() == 0
+        assert b"\x1b" not in tty.raw.replace(rb"\x1b", b"")
+        assert tty.settings == tty.before
+
+
+def test_a_question_with_nobody_to_ask_is_a_no(tmp_path: Path) -> None:
+    out = play("command", tmp_path, "go\n")
+    assert "? Bash: no rule allows this command\n| rm -rf build \\u202e\n" in out
+    assert "no: stdin has ended, so nobody can approve this\n" in out
+    assert "● Bash denied" in out
+    assert [word["verdict"] for word in told(tmp_path) if word["type"] == "Answer"] == ["deny"]
+
+
+@pytest.mark.parametrize(
+    ("line", "answer"),
+    [
+        ("n", {"verdict": "deny"}),
+        ("s", {"verdict": "allow", "scope": "session", "rule": "Edit(/src/big.py)"}),
+        ("Y", {"verdict": "allow"}),
+        ("do it otherwise", {"verdict": "deny", "message": "do it otherwise"}),
+    ],
+)
+def test_a_question_is_answered_by_a_line(tmp_path: Path, line: str, answer: dict[str, str]) -> None:
+    with Tty("approve", tmp_path, ARGS="plain") as tty:
+        tty.until(lambda: ">" in tty.lines())
+        tty.send("go\n")
+        tty.until("s  yes, for this session: Edit(/src/big.py)").until("answer>")
+        tty.send(line + "\n")
+        tty.until("You said").until(lambda: tty.lines()[-1] == ">" or ">" in tty.lines())
+        tty.send("\x04")
+        assert tty.wait_exit() == 0
+        [given] = [word for word in tty.told() if word["type"] == "Answer"]
+        plainly = {"scope": "once", "rule": "", "message": ""}
+        assert {name: given[name] for name in ("verdict", *plainly)} == plainly | answer
+
+
+def test_ctrl_c_interrupts_then_leaves(tmp_path: Path) -> None:
+    with Tty("hang", tmp_path, ARGS="plain") as tty:
+        tty.until(lambda: ">" in tty.lines())
+        tty.send("go\n")
+        tty.until(lambda: tty.lines().count("› go") == 1)
+        tty.send("\x03")
+        tty.until("● Bash interrupted").until("interrupted  say what to do instead")
+        tty.send("\x03")
+        assert tty.wait_exit() == 130
+        assert tty.settings == tty.before
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_a_signal_ends_it(tmp_path: Path, number: signal.Signals, code: int) -> None:
+    with start("hang", tmp_path) as stage:
+        assert stage.stdin
+        assert stage.stdout
+        stage.stdin.write(b"go\n")
+        stage.stdin.flush()
+        while b"go" not in stage.stdout.readline():
+            pass
+        stage.send_signal(number)
+        assert stage.wait(10) == code
+
+
+def test_a_reader_that_leaves_is_no_traceback(tmp_path: Path) -> None:
+    stage = start("flood", tmp_path)
+    assert stage.stdin
+    assert stage.stdout
+    assert stage.stderr
+    stage.stdout.close()
+    stage.stdin.write(b"go\n")
+    stage.stdin.close()
+    assert stage.wait(15) == 1
+    assert stage.stderr.read() == b""
+    stage.stderr.close()
+
+
+@pytest.mark.parametrize(
+    ("command", "seen"),
+    [
+        ("/help", "  /rewind"),
+        ("/cost", "  requests            0"),
+        ("/context", "24.6k of 100.0k tokens"),
+        ("/nope", "! there is no command /nope; /help lists them"),
+        ("/model", "/model mock/large"),
+        ("/mode strict", "/mode is one of default"),
+        ("/resume", "/resume 11111111-aaaa  mend the parser  yesterday"),
+    ],
+)
+def test_commands_answer_by_lines(tmp_path: Path, command: str, seen: str) -> None:
+    assert seen in play("echo", tmp_path, command + "\n")
+
+
+@pytest.mark.parametrize(
+    ("command", "outcome"), [("/exit", "exit  0"), ("/clear", "new  0"), ("/resume 2222", "switch 2222 0")]
+)
+def test_commands_leave(tmp_path: Path, command: str, outcome: str) -> None:
+    play("echo", tmp_path, command + "\n")
+    assert (tmp_path / "outcome").read_text() == outcome

@@ -1,0 +1,156 @@
+"""What a real terminal shows: a pseudo-terminal, and a screen that understands what is written to it."""
+
+import re
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.terminal.stage import MARKDOWN
+from tests.terminal.tty import Tty
+
+SIZES = [(80, 24), (200, 60), (40, 20)]
+
+
+def bare(text: str) -> str:
+    """Without blanks, frames and markdown marks: what must be on the screen at any width."""
+    return re.sub(r"[\s│╭╮╰╯├┤┬┴┼─•*#`|:\-]|\u200d", "", text)
+
+
+def count(rows: list[str], part: str) -> int:
+    return sum(part in row for row in rows)
+
+
+@pytest.mark.parametrize(("columns", "rows"), SIZES)
+def test_streamed_cjk_and_tables_are_committed_exactly_once(tmp_path: Path, columns: int, rows: int) -> None:
+    with Tty("markdown", tmp_path, columns, rows) as tty:
+        tty.ask("go").until("idle").until("The end.").settle()
+        shown = tty.everything()
+        for once in (
+            "見出し",
+            "first item",
+            "nested 中文",
+            "│ 名前",
+            "│ 読む",
+            "def 足す(a",
+            "足し算",
+            "The end.",
+            "╭─",
+            "╰─",
+        ):
+            assert count(shown, once) == 1, once
+        said = re.sub(r"```\w*|\|[-:|]+\|", "", MARKDOWN)
+        words = [word for word in re.split(r"[\s|]+", said) if bare(word) and word.isascii()]
+        everything = "".join(map(bare, shown))
+        assert [word for word in words if bare(word) not in everything] == []
+        assert all(len(row) <= columns for row in shown)
+        assert "wrappingcountscellsorcharacters全角文字全角文字全角文字全角文字全角文字。" in everything
+        assert count(shown, "say something") == 1
+        [frame] = [row for row in shown if row.startswith("╭")]
+        lines = [row for row in shown if row.startswith("│")]
+        assert {tty_cells(row) for row in lines} == {len(frame)}, "the frame is straight"
+
+
+def tty_cells(row: str) -> int:
+    return sum(2 if "\u2e80" <= char <= "\uffef" else 1 for char in row)
+
+
+def test_one_line_a_call_with_its_state_as_a_word(tmp_path: Path) -> None:
+    with Tty("tools", tmp_path) as tty:
+        tty.ask("go").until("○ Bash running").until("....F").until("retrying in 0 s, attempt 2 of 10: Overloaded")
+        tty.until("All done.").until("idle").settle()
+        shown = tty.everything()
+        start = shown.index("● Read ok  src/longrein/app.py")
+        assert shown[start - 4 : start + 2] == [
+            "› go",
+            "",
+            "I look at it first.",
+            "",
+            "● Read ok  src/longrein/app.py",
+            "● Bash failed 12 s  python -m pytest -q …",
+        ]
+        edit = shown.index("● Edit ok +1 -1  a.py")
+        assert shown[edit + 1 : edit + 6] == ["    a", "  - b", "  + B", "    c", "    d"]
+        assert shown[edit + 7 : edit + 13] == [
+            "[x] look",
+            "[>] change",
+            "[ ] verify",
+            r"! a notice \x1b[31m from outside",
+            "",
+            "All done.",
+        ]
+        assert count(shown, "running") == 0, "what is over leaves no trace"
+        assert count(shown, "retrying") == 0
+
+
+def test_S074_S077_nothing_from_outside_reaches_the_terminal_raw(tmp_path: Path) -> None:
+    with Tty("tools", tmp_path) as tty:
+        tty.ask("\x16\x1b]0;mine\x07").until("All done.").until("idle").settle()
+        tty.leave()
+        for raw in (b"\x1b]52", b"\x1bc", b"\x9b31m", b"\x07", b"\x1b[31m from", "\u202e".encode(), "\u200b".encode()):
+            assert raw not in tty.raw
+        assert count(tty.everything(), r"tool \x1b]52;c;aGk=\x07 \x1b[2J \x1bc \x9b31m \x07\x07 rlo \u202e tag") == 1
+
+
+def test_an_idle_screen_is_not_redrawn(tmp_path: Path) -> None:
+    with Tty("echo", tmp_path) as tty:
+        tty.ask("hi").until("You said").until("idle").settle(0.4)
+        assert not tty.read(0.6)
+
+
+def test_a_long_reply_is_quick_and_small(tmp_path: Path) -> None:
+    with Tty("flood", tmp_path) as tty:
+        tty.until("say something")
+        tty.stream = _Deaf()  # the emulator is slower than the program
+        start, before = time.monotonic(), len(tty.raw)
+        tty.send("go\r")
+        tty.until(lambda: b"cache 90%" in tty.raw[before:])
+        assert time.monotonic() - start <= 6
+        assert tty.peak_kb <= 60_000
+        tty.leave()
+        blocks = 195_000 // len(MARKDOWN.encode())
+        assert tty.raw.count("見出し: streaming".encode()) >= blocks
+
+
+class _Deaf:
+    def feed(self, text: str) -> None:
+        """Nothing is drawn."""
+
+
+def test_no_color_is_respected(tmp_path: Path) -> None:
+    with Tty("tools", tmp_path, NO_COLOR="1") as tty:
+        tty.ask("go").until("All done.").until("idle")
+        assert not re.search(rb"\x1b\[[\d;]*(3[1-7]|9\d)[;m]", tty.raw)
+
+
+@pytest.mark.parametrize("sizes", [[(120, 24), (80, 24)], [(80, 12), (80, 40)], [(60, 24)], [(200, 60), (80, 24)]])
+def test_a_resize_in_mid_reply_keeps_the_screen_whole_and_no_word_is_lost(
+    tmp_path: Path, sizes: list[tuple[int, int]]
+) -> None:
+    seen: set[str] = set()
+    with Tty("slow", tmp_path) as tty:
+        tty.ask("100").until("word015")
+        for n, (columns, rows) in enumerate(sizes):
+            seen |= set(re.findall(r"word\d{3}", "\n".join(tty.everything())))  # a narrower emulator forgets the rest
+            tty.resize(columns, rows)
+            tty.until(f"word0{4 + 2 * n}5")
+        tty.until("The end.").until("idle").settle()
+        shown = tty.everything()
+        seen |= set(re.findall(r"word\d{3}", "\n".join(shown)))
+        assert sorted(seen) == [f"word{n:03}" for n in range(100)]
+        assert count(tty.lines(), "say something") == 1
+        assert count(tty.lines(), "idle · mock/small") == 1
+        assert count(tty.lines(), "Esc interrupts") == 0
+        assert count(shown, "word099") == 1
+
+
+def test_a_narrow_and_a_tiny_terminal_are_survived(tmp_path: Path) -> None:
+    with Tty("tools", tmp_path, 20, 6) as tty:
+        tty.until("say")
+        tty.send("go\r")
+        tty.until("All done").until("idle")
+        tty.resize(5, 2)
+        tty.settle()
+        tty.resize(80, 24)
+        tty.until("say something")
+        assert tty.leave()

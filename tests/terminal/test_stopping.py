@@ -1,0 +1,107 @@
+"""Ctrl-C, Esc and signals in every state: at once, and the terminal is as it was (R090)."""
+
+import os
+import re
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.terminal.tty import Tty
+
+STATES = [("slow", "word0", "400"), ("hang", "○ Bash running", "go"), ("approve", "yes, once", "go")]
+QUICK_S = 0.7
+
+
+@pytest.mark.parametrize("key", ["\x03", "\x1b"], ids=["ctrl-c", "esc"])
+@pytest.mark.parametrize(("name", "seen", "said"), STATES)
+def test_R090_a_key_interrupts_and_the_next_one_leaves(
+    tmp_path: Path, name: str, seen: str, said: str, key: str
+) -> None:
+    with Tty(name, tmp_path) as tty:
+        tty.ask(said).until(seen)
+        start = time.monotonic()
+        tty.send(key)
+        tty.until("interrupted  say what to do instead").until("idle · mock/small").until("say something")
+        assert time.monotonic() - start <= QUICK_S
+        assert sum("interrupted  say" in row for row in tty.everything()) == 1
+        tty.send("\x03" if key == "\x03" else "\x03\x03")
+        assert tty.wait_exit() == 0
+        assert tty.settings == tty.before
+        assert tty.outcome == "exit  0"
+
+
+def test_what_came_before_the_interrupt_stays(tmp_path: Path) -> None:
+    with Tty("slow", tmp_path) as tty:
+        tty.ask("400").until("word035")
+        tty.send("\x03")
+        tty.until("interrupted  say").settle()
+        words = re.findall(r"word\d{3}", "\n".join(tty.everything()))
+        assert words == [f"word{n:03}" for n in range(len(words))], "each once, in order"
+        assert len(words) > 35
+        assert sum("● Bash interrupted" in row for row in tty.everything()) == 0
+
+
+def test_an_interrupted_call_says_so(tmp_path: Path) -> None:
+    with Tty("hang", tmp_path) as tty:
+        tty.ask("go").until("○ Bash running")
+        tty.send("\x03")
+        tty.until("● Bash interrupted").until("idle")
+        assert sum("● Bash interrupted" in row for row in tty.everything()) == 1
+
+
+def test_idle_ctrl_c_clears_the_line_then_leaves(tmp_path: Path) -> None:
+    with Tty("echo", tmp_path) as tty:
+        tty.until("say something")
+        tty.send("half a line")
+        tty.until("half a line")
+        tty.send("\x03")
+        tty.until("say something").until("Ctrl-C again leaves; the session is kept")
+        tty.send("\x03")
+        assert tty.wait_exit() == 0
+        assert tty.settings == tty.before
+
+
+def test_one_ctrl_c_alone_never_leaves(tmp_path: Path) -> None:
+    with Tty("echo", tmp_path) as tty:
+        tty.until("say something")
+        tty.send("\x03")
+        tty.until("Ctrl-C again leaves")
+        tty.send("still here\r")
+        tty.until("You said 10 characters")
+        assert not any("Ctrl-C again" in row for row in tty.lines())
+
+
+def test_ctrl_d_leaves_and_says_how_to_go_on(tmp_path: Path) -> None:
+    with Tty("echo", tmp_path) as tty:
+        tty.ask("hi").until("You said")
+        tty.leave()
+        assert "session 0c5c0c0e is kept; `longrein -c` goes on with it" in tty.lines()
+        assert not any("say something" in row or "idle" in row for row in tty.lines())
+        assert tty.settings == tty.before
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+@pytest.mark.parametrize(("name", "seen"), [("echo", "You said"), ("hang", "○ Bash running"), ("approve", "yes, once")])
+def test_a_signal_restores_the_terminal(
+    tmp_path: Path, name: str, seen: str, number: signal.Signals, code: int
+) -> None:
+    with Tty(name, tmp_path) as tty:
+        tty.ask("go").until(seen)
+        os.kill(tty.pid, number)
+        assert tty.wait_exit() == code
+        assert tty.settings == tty.before
+        assert not tty.screen.cursor.hidden
+        assert b"\x1b[?2004l" in tty.raw[-2_000:], "bracketed paste is off again"
+
+
+def test_a_terminal_that_goes_away_ends_it(tmp_path: Path) -> None:
+    tty = Tty("echo", tmp_path)
+    tty.ask("hi").until("You said")
+    os.close(tty.fd)
+    end = time.monotonic() + 5
+    while not (done := os.waitpid(tty.pid, os.WNOHANG))[0]:
+        assert time.monotonic() < end, "it hangs without a terminal"
+        time.sleep(0.01)
+    assert os.waitstatus_to_exitcode(done[1]) == 129
