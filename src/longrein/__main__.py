@@ -4,7 +4,11 @@ import gc
 
 gc.disable()  # imports make many objects and no garbage; looking for it would cost a tenth of the start
 
+import signal  # noqa: E402
 import sys  # noqa: E402
+
+if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C while importing: nothing has begun, so no traceback
 
 from longrein import app, cli  # noqa: E402
 
@@ -14,6 +18,8 @@ GC_THRESHOLD = 50_000
 
 def main() -> None:
     """Run the command line and leave with its exit code."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     gc.freeze()
     gc.set_threshold(GC_THRESHOLD)
     gc.enable()
