@@ -232,7 +232,11 @@ class Stage:
 
     def left(self) -> str:
         """What is on disk, short: the facts of each session, such as `Opened PrefixSet UserSpoke … TurnEnded:done`."""
-        return " | ".join(" ".join(map(_short, self.entries(session))) for session in self.sessions) or "no session"
+        return " | ".join(map(self.left_of, self.sessions)) or "no session"
+
+    def left_of(self, session: str) -> str:
+        """The same of one session."""
+        return " ".join(map(_short, self.entries(session)))
 
     def results(self, session: str = "") -> list[tuple[str, str]]:
         """(status, text) of each tool result."""
@@ -290,7 +294,7 @@ def wait_until(happened: Any, limit_s: float = 10.0) -> None:
     until = time.monotonic() + limit_s
     while not happened():
         assert time.monotonic() < until, "it did not happen in time"
-        time.sleep(0.005)
+        time.sleep(0.001)
 
 
 def call_ids(entries: Sequence[Entry]) -> list[str]:

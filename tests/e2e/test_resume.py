@@ -1,0 +1,252 @@
+"""Going on: which session, a copy of one, after a limit, by hand; and what comes out of one."""
+
+import json
+import re
+from typing import Any
+
+import pytest
+
+from longrein.events import Opened, decode_entry
+from longrein.testing.loopback import Call
+
+from .house import Loopback, Provider, Stage, bash, call, calls, says
+
+BYPASS = "--dangerously-skip-permissions"
+UUID = "0192d0c8-0000-7000-8000-0000000000aa"
+PRICE = {"input": 3, "output": 15, "cache_read": 0.3, "cache_write": 3.75}
+
+
+def test_c_takes_the_newest_of_this_folder(stage: Stage) -> None:
+    stage.plays(says("one"), says("two", expect="and now"))
+    assert stage.run("-p", "first", "--session-id", UUID).told() == (0, "one\n", "")
+    other = stage.folder / "elsewhere"
+    other.mkdir()
+    assert stage.run("-p", "there", cwd=other).told() == (0, "one\n", "")
+    assert stage.run("-p", "and now", "-c").told() == (0, "two\n", "")
+    assert stage.left_of(UUID).count("UserSpoke") == 2
+
+
+def test_r_takes_the_beginning_of_an_id(stage: Stage) -> None:
+    stage.plays(says("one"), says("two"))
+    stage.run("-p", "first", "--session-id", UUID)
+    stage.run("-p", "other")
+    assert stage.run("-p", "second", "-r", UUID[:4]).told() == (0, "two\n", "")
+    assert stage.said(UUID) == ["one", "two"]
+
+
+def test_an_id_that_fits_two_names_them(stage: Stage) -> None:
+    stage.plays(says("one"))
+    other = UUID[:-1] + "b"
+    for session in (UUID, other):
+        stage.run("-p", "x", "--session-id", session)
+    ran = stage.run("-p", "x", "-r", "0192")
+    told = f"longrein: 2 sessions begin with 0192 ({UUID}, {other}); write more of the id\n"
+    assert ran.told() == (1, "", told)
+
+
+def test_a_fork_leaves_the_original_and_keeps_nonce_and_handles(stage: Stage) -> None:
+    stage.plays(
+        calls(bash("seq 1 20000")),
+        says("one"),
+        calls(call("Recall", handle="{{handle}}", lines="19999-20000"), find={"handle": r'Recall\(handle="(r[\d.]+)"'}),
+        says("two"),
+    )
+    assert stage.run("-p", "x", BYPASS, "--session-id", UUID).told() == (0, "one\n", "")
+    before = stage.entries(UUID)
+    copy = UUID[:-1] + "c"
+    assert stage.run("-p", "again", "-c", "--fork-session", "--session-id", copy, BYPASS).told() == (0, "two\n", "")
+    assert stage.entries(UUID) == before
+    old, new = before[0].event, stage.entries(copy)[0].event
+    assert isinstance(old, Opened)
+    assert isinstance(new, Opened)
+    assert (new.nonce, new.session, new.parent and new.parent.session) == (old.nonce, copy, UUID)
+    status, recalled = stage.results(copy)[-1]
+    assert status == "ok", recalled
+    assert re.findall(r"\b(?:19999|20000)\b", recalled)[-1] == "20000"
+
+
+def test_a_fork_of_a_session_that_is_open_elsewhere(stage: Stage) -> None:
+    """What the refusal of a second opener advises."""
+    stage.plays(calls(bash("sleep 97")), says("in the copy"))
+    going = stage.start("-p", "x", BYPASS, "--output-format", "stream-json")
+    going.wait_for("assistant")
+    ran = stage.run("-p", "go on", "-c", "--fork-session")
+    going.send(15)
+    assert going.end().code == 143
+    assert ran.told() == (0, "in the copy\n", "")
+
+
+def test_max_turns_then_c_goes_on(stage: Stage) -> None:
+    stage.plays(*[calls(bash(f"echo {n} >> acts")) for n in range(4)], says("done"))
+    first = stage.stream("x", "--max-turns", "2", BYPASS)
+    assert (first.code, first.result["subtype"], first.result["num_turns"]) == (4, "error_max_turns", 2)
+    assert first.err == "longrein: the limit of 2 turns is reached; go on with -c and a higher --max-turns\n"
+    second = stage.run("-p", "go on", "-c", "--max-turns", "9", BYPASS)
+    assert second.told() == (0, "done\n", "")
+    assert (stage.project / "acts").read_text() == "0\n1\n2\n3\n"
+
+
+def test_max_budget_refuses_before_the_request(stage: Stage) -> None:
+    stage.plays(*[calls(bash(f"seq {n} 2000")) for n in range(9)], says("done"), price=PRICE, max_output_tokens=1_000)
+    first = stage.stream("x", "--max-budget-usd", "0.05", BYPASS)
+    assert (first.code, first.result["subtype"]) == (4, "error_max_budget_usd")
+    assert first.err.startswith("longrein: the money limit stands: $0.0")
+    assert first.err.endswith("; go on with -c and a higher --max-budget-usd\n")
+    assert 0 < first.result["total_cost_usd"] <= 0.05
+    assert stage.run("-p", "go on", "-c", "--max-budget-usd", "5", BYPASS).told() == (0, "done\n", "")
+
+
+def test_sessions_as_json(stage: Stage) -> None:
+    stage.plays(says("one"))
+    assert stage.run("sessions").text == 'no sessions yet: start one with longrein, or longrein -p "..."\n'
+    assert json.loads(stage.run("sessions", "--json").text) == []
+    stage.run("-p", "first\n  words", "--session-id", UUID)
+    (listed,) = json.loads(stage.run("sessions", "--json").text)
+    shown = {key: listed[key] for key in ("session", "cwd", "title", "entries", "open", "damaged")}
+    assert shown == {
+        "session": UUID,
+        "cwd": str(stage.project),
+        "title": "first words",
+        "entries": 6,
+        "open": False,
+        "damaged": False,
+    }
+
+
+def test_exports(stage: Stage) -> None:
+    stage.plays(calls(bash("echo hi"), text="I look."), says("done"))
+    stage.run("-p", "say hi", BYPASS, "--session-id", UUID)
+    exported = stage.run("export", UUID[:6])
+    assert [decode_entry(line) for line in exported.out.splitlines()] == stage.entries()
+    assert stage.run("export", UUID, "-o", "log.jsonl").told() == (0, "", "")
+    assert (stage.project / "log.jsonl").read_bytes() == exported.out
+    ran = stage.run("export", UUID, "--format", "transcript")
+    (path,) = (stage.project / ".transcripts").iterdir()
+    assert re.fullmatch(r"transcript_\d+\.jsonl", path.name)
+    assert ran.told() == (0, "", f"longrein: written to .transcripts/{path.name}\n")
+    turns = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [turn["role"] for turn in turns] == ["user", "assistant", "user", "assistant"]
+    assert "say hi" in json.dumps(turns[0])
+    assert "done" in json.dumps(turns[-1])
+
+
+EDIT_TASK: list[dict[str, Any]] = [
+    {"thinking": "I look first.", "text": "I look.", "calls": [call("Read", file_path="a.py")]},
+    {"calls": [call("Edit", file_path="a.py", old_string="1", new_string="2"), bash("python3 a.py")]},
+    {"text": "It prints 2 now."},
+]
+
+
+@pytest.mark.parametrize("wire", ["scripted", "anthropic", "openai-chat", "openai-responses", "gemini"])
+def test_a_multi_turn_edit_task_over_each_wire(wire: str, stage: Stage) -> None:
+    """Each line of the stream validates; `init` comes first and one `result` last; the provider had no complaint."""
+    (stage.project / "a.py").write_text("print(1)\n")
+    words = ("mend a.py", "--permission-mode", "acceptEdits", "--allowedTools", "Bash(python3 a.py)")
+    if wire == "scripted":
+        stage.plays(*EDIT_TASK)
+        ran = stage.stream(*words)
+    else:
+        with Provider(*[served(turn) for turn in EDIT_TASK]) as provider:
+            stage.settings(provider.settings(wire), model="served/large")
+            ran = stage.stream(*words)
+            assert (provider.refused, provider.unused) == ([], [])
+            assert len(provider.requests) == 3
+    assert ran.code == 0, ran.err
+    kinds = ran.kinds
+    assert kinds[0] == "system/init"
+    assert kinds.count("result") == 1
+    assert [kind for kind in kinds if not kind.startswith("system")] == [
+        "assistant", "user", "assistant", "user", "user", "assistant", "result",
+    ]  # fmt: skip
+    assert ran.result["result"] == "It prints 2 now."
+    assert (ran.result["num_turns"], ran.result["permission_denials"]) == (3, [])
+    assert (stage.project / "a.py").read_text() == "print(2)\n"
+    assert stage.results()[-1] == ("ok", "2")
+
+
+def served(turn: dict[str, Any]) -> Loopback:
+    """The same turn for the loopback provider."""
+    made = tuple(Call(one["name"], one["arguments"]) for one in turn.get("calls", ()))
+    return Loopback(text=turn.get("text", ""), thinking=turn.get("thinking", ""), calls=made)
+
+
+def typed(*lines: object) -> bytes:
+    return b"".join(json.dumps(line).encode() + b"\n" for line in lines)
+
+
+def user(content: object, **more: object) -> dict[str, object]:
+    return {"type": "user", "message": {"role": "user", "content": content}, **more}
+
+
+def test_two_messages_by_stream_json(stage: Stage) -> None:
+    stage.plays(says("one"), says("two", expect="second"))
+    ran = stage.run(
+        *("-p", "--input-format", "stream-json", "--output-format", "stream-json"),
+        stdin=typed(user("first"), user([{"type": "text", "text": "second"}])),
+    )
+    assert ran.code == 0, ran.err
+    assert ran.kinds == ["system/init", "assistant", "result", "assistant", "result"]
+    assert [line["result"] for line in ran.lines if line["type"] == "result"] == ["one", "two"]
+
+
+def test_NUL_in_a_message_is_replaced(stage: Stage) -> None:
+    stage.plays(says("one"))
+    ran = stage.run(
+        *("-p", "--input-format", "stream-json", "--output-format", "stream-json"), stdin=typed(user("a\0b"))
+    )
+    assert ran.code == 0
+    assert "\0" not in stage.run("export", stage.session).text.replace("\\u0000", "\0")
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        (b"{", """stdin: '{' is no JSON; a line is {"type":"user","message":{"role":"user","content":"…"}}"""),
+        (b'{"type":"user"}', "has no text"),
+        (typed(user([{"type": "audio"}])), "stdin: a content block of type 'audio' cannot be taken; text can"),
+        (b"", "the prompt is empty: stdin held no user message"),
+    ],
+)
+def test_bad_lines_of_stream_json(line: bytes, told: str, stage: Stage) -> None:
+    stage.plays(says("one"))
+    ran = stage.run("-p", "--input-format", "stream-json", "--output-format", "stream-json", stdin=line)
+    assert ran.code == 2
+    assert told in ran.err
+    assert ran.kinds == ["system/init", "result"]
+
+
+def test_a_denial_is_exit_3_and_listed(stage: Stage) -> None:
+    stage.plays(calls(call("Write", file_path="new", content="x")), says("I may not."))
+    ran = stage.stream("x")
+    assert ran.code == 3
+    assert ran.result["permission_denials"] == [
+        {"tool_name": "Write", "tool_use_id": "c4.0", "tool_input": {"file_path": "new", "content": "x"}}
+    ]
+    assert (ran.result["subtype"], ran.result["is_error"], ran.result["result"]) == ("success", False, "I may not.")
+    assert ran.err == (
+        f"longrein: blocked: Write needs permission (file_path: new): allow it with --allowedTools "
+        f"'Edit(/{stage.project}/new)'\n"
+    )
+    assert not (stage.project / "new").exists()
+
+
+def test_what_the_refusal_advises_works(stage: Stage) -> None:
+    stage.plays(calls(call("Write", file_path="new", content="x")), says("Done."))
+    rule = stage.run("-p", "x").err.partition("--allowedTools '")[2].rstrip("'\n")
+    assert stage.run("-p", "x", "--allowedTools", rule).told() == (0, "Done.\n", "")
+    assert (stage.project / "new").read_text() == "x"
+
+
+def test_a_denial_that_was_got_around_is_no_failure(stage: Stage) -> None:
+    """Exit 3 only if the last step held the denial and no later call succeeded."""
+    stage.plays(calls(bash("rm -rf x")), calls(call("Glob", pattern="*")), says("Done another way."))
+    ran = stage.stream("x")
+    assert (ran.code, len(ran.result["permission_denials"])) == (0, 1)
+
+
+def test_plan_mode_changes_nothing_whatever_is_allowed(stage: Stage) -> None:
+    stage.plays(calls(call("Write", file_path="new", content="x"), bash("touch it")), says("A plan."))
+    ran = stage.run("-p", "x", "--permission-mode", "plan", "--allowedTools", "Write,Edit,Bash(touch it)")
+    assert ran.told()[:2] == (3, "A plan.\n")
+    assert [status for status, _ in stage.results()] == ["denied", "denied"]
+    assert sorted(p.name for p in stage.project.iterdir()) == [".git"]

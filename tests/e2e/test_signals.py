@@ -1,0 +1,111 @@
+"""Ctrl-C and its kin at any moment: the code, what is on disk, nothing left running, and the session goes on."""
+
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from .house import Stage, bash, calls, says, wait_until
+
+BYPASS = ("--dangerously-skip-permissions", "--output-format", "stream-json", "--include-partial-messages")
+CODES = [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
+GOES_ON = "longrein: interrupted: the session is saved, `longrein -c` goes on with it\n"
+
+
+@pytest.mark.parametrize(("number", "code"), CODES)
+def test_while_the_model_streams(number: int, code: int, stage: Stage) -> None:
+    """The reply so far is kept, marked interrupted; the model is told so with the next prompt."""
+    stage.plays(says("once upon a time there was " * 400, pace_s=0.02), says("As you wish.", expect="[interrupted"))
+    going = stage.start("-p", "tell", *BYPASS)
+    while going.wait_for("stream_event")["event"]["type"] != "content_block_delta":
+        pass
+    going.send(number)
+    ran = going.end(limit_s=3)
+    assert (ran.code, ran.err) == (code, GOES_ON)
+    assert ran.result["subtype"] == "error_during_execution"
+    assert ran.result["errors"] == ["interrupted: the session is saved, `longrein -c` goes on with it"]
+    assert stage.left() == "Opened PrefixSet ModeSet UserSpoke Asked Replied Interrupted TurnEnded:interrupted"
+    assert stage.said()[0].startswith("once upon a time")
+    assert stage.run("-p", "go on", "-c").told() == (0, "As you wish.\n", "")
+
+
+@pytest.mark.parametrize(("number", "code"), CODES)
+def test_while_a_command_runs(number: int, code: int, stage: Stage) -> None:
+    stage.plays(calls(bash("echo begun; touch begun; sleep 97"), bash("touch second")), says("As you wish."))
+    going = stage.start("-p", "x", *BYPASS)
+    wait_until((stage.project / "begun").exists)
+    going.send(number)
+    ran = going.end(limit_s=3)
+    assert (ran.code, ran.err) == (code, GOES_ON)
+    assert stage.results() == [
+        ("interrupted", "begun\n[interrupted by the user; the command was ended]"),
+        ("not_run", "not run: the user interrupted"),
+    ]
+    assert stage.wait_survivors() == []
+    assert not (stage.project / "second").exists()
+    assert stage.run("-p", "go on", "-c").told() == (0, "As you wish.\n", "")
+
+
+def test_while_a_command_that_ignores_TERM_runs(stage: Stage) -> None:
+    stage.plays(calls(bash("trap '' TERM INT HUP; touch begun; while :; do sleep 0.1; done")), says("As you wish."))
+    going = stage.start("-p", "x", *BYPASS)
+    wait_until((stage.project / "begun").exists)
+    going.send(signal.SIGINT)
+    assert going.end(limit_s=6).code == 130
+    assert stage.wait_survivors() == []
+
+
+def test_twice(stage: Stage) -> None:
+    """The second Ctrl-C does not wait for what ignores the first; nothing is left running even so."""
+    stage.plays(calls(bash("trap '' TERM INT; touch begun; while :; do sleep 0.1; done")), says("As you wish."))
+    going = stage.start("-p", "x", *BYPASS)
+    wait_until((stage.project / "begun").exists)
+    going.send(signal.SIGINT)
+    time.sleep(0.05)
+    going.send(signal.SIGINT)
+    assert going.end(limit_s=6).code == 130
+    assert stage.wait_survivors() == []
+    assert stage.run("-p", *([] if "Interrupted" not in stage.left() else ["go on"]), "-c").code == 0
+
+
+def catches(pid: int, number: int) -> bool:
+    """Whether a process has a handler of its own for a signal."""
+    (line,) = [s for s in Path(f"/proc/{pid}/status").read_text().splitlines() if s.startswith("SigCgt")]
+    return bool(int(line.split()[1], 16) >> (number - 1) & 1)
+
+
+@pytest.mark.parametrize("after_s", [0, 0.02, 0.04, 0.06, 0.08, 0.1, 0.13, 0.16])
+def test_at_any_moment_of_the_start_and_after(after_s: float, stage: Stage) -> None:
+    """Never a traceback, never another code, and what had begun goes on."""
+    stage.plays(*[calls(bash("true")) for _ in range(3)], says("done", pace_s=0.3), says("done", pace_s=0.01))
+    going = stage.start("-p", "x", *BYPASS)
+    wait_until(lambda: catches(going.pid, signal.SIGINT))  # Python has started …
+    wait_until(lambda: not catches(going.pid, signal.SIGINT))  # … and longrein has
+    time.sleep(after_s)
+    going.send(signal.SIGINT)
+    ran = going.end(limit_s=5)
+    assert ran.code in (130, -signal.SIGINT)
+    assert b"Traceback" not in ran.raw_err
+    assert ran.err in ("", GOES_ON)
+    if "UserSpoke" in stage.left():
+        prompt = [] if not stage.left().endswith("TurnEnded:interrupted") else ["go on"]
+        assert stage.run("-p", *prompt, "-c", "--dangerously-skip-permissions").told()[:2] == (0, "done\n")
+
+
+def test_while_a_retry_is_waited_for(stage: Stage) -> None:
+    stage.plays({"text": "Here.", "fault": {"status": 529, "message": "Overloaded", "retry_after_s": 60}})
+    going = stage.start("-p", "x", *BYPASS)
+    going.wait_for("system/api_retry")
+    going.send(signal.SIGINT)
+    assert going.end(limit_s=2).code == 130
+    assert stage.left().endswith("Asked AskFailed:overload Interrupted TurnEnded:interrupted")
+
+
+def test_nohup_is_respected(stage: Stage) -> None:
+    """A signal that was ignored from outside stays ignored."""
+    stage.plays(calls(bash("touch begun; sleep 0.2")), says("done"))
+    going = stage.start("-p", "x", *BYPASS, preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
+    wait_until((stage.project / "begun").exists)
+    going.send(signal.SIGHUP)
+    assert going.end().code == 0
