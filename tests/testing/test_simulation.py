@@ -1,0 +1,40 @@
+"""A slice of the campaign: seeds of `simulate`, each a whole session of several lives. More: see its docstring."""
+
+import pytest
+
+from tests.testing.simulate import simulate
+
+SEEDS = 40
+FLAWED = (6, 7, 12, 13, 16, 20, 21, 22, 24, 28, 34, 37)
+"""Seeds that meet a flaw which is known and not yet mended; the list only shrinks.
+
+A rewind may land inside a step when a resumed session took words before its cut calls were closed (24: `close` meets
+a walk that takes in what another process has just left).
+"""
+SOUND = [seed for seed in range(SEEDS) if seed not in FLAWED]
+
+
+@pytest.mark.parametrize(
+    "seed",
+    [
+        pytest.param(seed, marks=pytest.mark.xfail(reason="known", strict=False) if seed in FLAWED else ())
+        for seed in range(SEEDS)
+    ],
+)
+def test_a_session_drawn_from_a_seed_keeps_the_laws(seed: int) -> None:
+    simulate(seed)
+
+
+def test_the_same_seed_gives_the_same_run() -> None:
+    first, second = simulate(3), simulate(3)
+    assert first.disk.entries() == second.disk.entries()
+    assert first.clock.slept == second.clock.slept
+
+
+def test_the_sessions_visit_what_the_laws_are_about() -> None:
+    played = [simulate(seed) for seed in SOUND[:16]]
+    kinds = {type(entry.event).__name__ for one in played for entry in one.disk.entries()}
+    wanted = "Asked Replied AskFailed PermissionAsked PermissionAnswered ToolStarted ToolEnded Summarized Interrupted"
+    assert not {*wanted.split(), "Rewound", "ModeSet", "PrefixSet", "FileChanged", "TodoSet"} - kinds
+    lives = [kind for one in played for kind in one.lives]
+    assert {"kill", "power", "close"} <= set(lives)
