@@ -83,6 +83,11 @@ async def test_an_entry_dies_of_old_age_and_every_use_makes_it_young() -> None:
     marked = body(block("a", 2_000, MARK))
     wrote, read = (0, 0, 2_000), (0, 2_000, 0)
     assert await counts(marked, 299, marked, 299, marked, 301, marked) == [wrote, read, read, wrote]
+    assert await counts(marked, 300, marked) == [wrote, wrote], "it lives less than its time to live"
+    longer = body(block("a", 2_000), block("b", 30, MARK))
+    longest = body(block("a", 2_000), block("c", 30, MARK))
+    back = [wrote, (0, 2_000, 30), (0, 2_000, 30)]
+    assert await counts(marked, 200, longer, 200, longest) == back, "found from further on, and young again"
     hour = body(block("a", 2_000, HOUR))
     assert await counts(hour, 3_599, hour, 3_601, hour) == [wrote, read, wrote]
 
