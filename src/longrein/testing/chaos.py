@@ -222,6 +222,13 @@ class ChaosModel:
         return self._serial
 
     def quoted(self, request: Request) -> str:
-        """Something the request holds, as models copy what they see: a whole block, or a line of one."""
-        shown = text_of((self.random.choice(request.items).part,))
+        """Something the request holds, as models copy what they see: a whole block, or a line of one.
+
+        What stands for something else (a marker of the harness) is copied most gladly: it must go nowhere (law 4).
+        """
+        texts = [text_of((item.part,)) for item in request.items]
+        marked = [text for text in texts if "[longrein:" in text]
+        shown = self.random.choice(marked if marked and self.chance(0.5) else texts)
+        if marked and self.chance(0.5):
+            return shown[:2_000]
         return self.random.choice([shown[:2_000], *shown.splitlines()[:40]])
