@@ -65,8 +65,9 @@ def facts_of(built: Built) -> SessionFacts:
 def _leave(work: Coroutine[Any, Any, int]) -> int:
     """Run to the end and leave at once: everything is on disk, so nothing is gained by tidying memory up."""
     code = asyncio.run(work)
-    sys.stdout.flush()
-    sys.stderr.flush()
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:  # it is None where we were started without
+            stream.flush()
     os._exit(code)
 
 
