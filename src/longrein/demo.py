@@ -177,7 +177,7 @@ class _Demo:
         sent = sum(self.totals.values())
         share = 100 * self.totals["cache_read_input_tokens"] // max(1, sent)
         self._say("\nWhat happened")
-        self._say(f"  replies         {self.requests} (one was cut by the kill)")
+        self._say(f"  replies         {self.requests}; the kill cut one command and lost none of them")
         self._say(f"  input tokens    {sent} since the resume, {share} % of them read from the cache")
         self._say(f"  files changed   {' '.join(changed.split()) or 'none'}")
         self._say(f"  the test now    {'passes' if passed == 0 else 'FAILS'}")
