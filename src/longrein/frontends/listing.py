@@ -23,7 +23,9 @@ def as_table(infos: Sequence[SessionInfo]) -> bytes:
     rows = [("session", "last entry", "entries", "folder", "first words")]
     rows += [_row(info) for info in infos]
     widths = [max(len(row[column]) for row in rows) for column in range(4)]
-    lines = ["  ".join((*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[4])) for row in rows]
+    lines = [
+        "  ".join((*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[4])) for row in rows
+    ]
     return ("\n".join(line.rstrip() for line in lines) + "\n").encode("utf-8", "replace")
 
 
