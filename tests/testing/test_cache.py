@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from longrein.testing.loopback import Count, Limits, LoopbackProvider, Turn, common_blocks
+from longrein.testing.loopback import Count, Limits, LoopbackProvider, Rules, Turn, common_blocks
 
 from .kit import PATHS, post
 
@@ -190,3 +190,17 @@ async def test_what_two_requests_have_in_common_is_counted_in_blocks() -> None:
         one, two, three = server.requests
         assert (common_blocks(one, two), common_blocks(two, three)) == (2, 1)
         assert one.blocks == two.blocks[:2]
+
+
+async def test_a_mark_is_taken_off_wherever_it_stands_and_nothing_else_is() -> None:
+    def compact(*blocks: dict[str, Any]) -> bytes:
+        return json.dumps(body(*blocks), separators=(",", ":")).encode()
+
+    plain = {"type": "text", "text": "a"}
+    use = {"type": "tool_use", "id": "c1", "name": "Read", "input": {"x": 1, **MARK}}
+    async with LoopbackProvider(lambda _: Turn(text="ok"), rules=Rules(lenient=True)) as server:
+        for blocks in ((plain, use), ({**plain, **MARK}, {**use, **MARK}), ({**MARK, **plain}, use)):
+            await post(server, PATHS["anthropic"], compact(*blocks))
+        first, *others = server.requests
+        assert b"cache_control" in first.blocks[1], "an argument of that name is no mark"
+        assert [request.blocks for request in others] == [first.blocks] * 2

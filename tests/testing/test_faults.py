@@ -43,6 +43,13 @@ async def test_R005_the_stream_is_cut_at_the_byte(wire: str, how: str, end: str,
     assert told(wire, whole)[0] == turn.text
 
 
+async def test_a_cut_behind_the_last_byte_leaves_the_answer_whole() -> None:
+    for at, left in ((10_000, []), (10, ["turn 0: 'Hi.'"])):
+        async with LoopbackProvider([Turn(text="Hi.", fault=Fault(kind="cut", at=at, how="close"))]) as server:
+            assert (await ask(server)).end == "cut"
+            assert server.unused() == left
+
+
 @pytest.mark.parametrize("wire", WIRES)
 async def test_R007_the_stream_falls_silent_with_the_socket_open(wire: str) -> None:
     turn = Turn(text="words " * 40, fault=Fault(kind="stall", at=200))

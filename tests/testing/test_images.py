@@ -5,7 +5,7 @@ from base64 import b64encode
 
 import pytest
 
-from longrein.testing.loopback.images import Picture, look_at
+from longrein.testing.loopback.images import Picture, look_at, split_data_url
 
 from .kit import png
 
@@ -45,3 +45,16 @@ def test_kind_and_size(data: bytes, media: str, size: tuple[int, int]) -> None:
 
 def test_only_the_start_of_a_large_one_is_decoded() -> None:
     assert look_at(png(640, 480, 3_000_000)) == Picture("image/png", 640, 480, 4_000_044)
+
+
+@pytest.mark.parametrize(
+    ("url", "parts"),
+    [
+        ("data:image/png;base64,aGk=", ("image/png", "aGk=")),
+        ("data:image/png,aGk=", ("", "")),
+        ("https://x/y.png;base64,aGk=", ("", "")),
+        ("data:image/png;base64", ("", "")),
+    ],
+)
+def test_a_data_url_and_what_is_none(url: str, parts: tuple[str, str]) -> None:
+    assert split_data_url(url) == parts

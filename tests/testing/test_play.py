@@ -141,6 +141,11 @@ async def test_summaries_are_matched_apart_and_the_last_one_repeats() -> None:
     async with LoopbackProvider([Turn(text="Turn.")], summaries=[Turn(match="SUMMARISE", text="So far.")]) as server:
         words = [told("anthropic", await ask(server, said=said))[0] for said in ("SUMMARISE", "go", "SUMMARISE now")]
     assert words == ["So far.", "Turn.", "So far."]
+    several = [Turn(match="SUM", text=text) for text in ("one", "two")]
+    async with LoopbackProvider([], summaries=several) as server:
+        assert server.unused() == ["summary 0: 'one' (waits for 'SUM')", "summary 1: 'two' (waits for 'SUM')"]
+        assert [told("anthropic", await ask(server, said="SUM"))[0] for _ in range(3)] == ["one", "two", "two"]
+        assert server.unused() == []
 
 
 async def test_a_function_may_answer_one_request_or_all() -> None:
@@ -176,6 +181,14 @@ async def test_what_is_left_over_and_what_goes_beyond_is_said() -> None:
         assert answer.said == "the loopback script has no turn for request 2; said since the last reply: 'what now?'"
         assert server.unused() == ["turn 1: 'Second.' (waits for 'never said')", "summary 0: 'Sum.' (waits for 'SUM')"]
         assert server.refused == ["request 2: 500 beyond the script"]
+
+
+async def test_what_was_said_is_without_the_system_text() -> None:
+    talk = [{"role": "system", "content": "Be good."}, {"role": "user", "content": "hi"}]
+    async with LoopbackProvider([Turn(match="good", text="no"), Turn(text="yes")]) as server:
+        answer = await post(server, PATHS["openai-chat"], {"model": "m", "messages": talk})
+        assert told("openai-chat", answer)[0] == "yes"
+        assert (server.requests[0].said, server.requests[0].opening) == ("hi", "hi")
 
 
 async def test_each_request_is_kept_byte_for_byte(tmp_path: Path) -> None:

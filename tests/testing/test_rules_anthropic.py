@@ -271,6 +271,16 @@ RULES = table(
             "this requirement, disable `thinking`."
         ),
     ),
+    (
+        "a thinking budget wants nothing of turns that are over",
+        lambda b: (
+            b.update(max_tokens=1025, thinking={"type": "enabled", "budget_tokens": 1024}),
+            talk(user(text("a")), assistant(text("b")), user(text("c")))(b),
+        ),
+        200,
+        "",
+    ),
+    ("the smallest answer", field("max_tokens", 1), 200, ""),
     ("adaptive thinking wants none", field("thinking", {"type": "adaptive"}), 200, ""),
     (
         "a block is an object",
@@ -356,6 +366,15 @@ RULES = table(
         400,
         f"messages.0.content.0.image.source.base64.data: {SIDE}: 8000 pixels",
     ),
+    (
+        "a picture in a result that is none",
+        blocks(2, result("c3_0", [picture("aGVsbG8=")]), result("c3_1")),
+        400,
+        "Could not process image",
+    ),
+    ("20 pictures of 2,162 pixels", blocks(0, *(picture(png(2_162, 5)) for _ in range(20))), 200, ""),
+    ("21 pictures of 2,000 pixels", blocks(0, *(picture(png(2_000, 5)) for _ in range(21))), 200, ""),
+    ("100 pictures", blocks(0, *(picture(png(5, 5)) for _ in range(100))), 200, ""),
     (
         "25 pictures of 2,162 pixels, some in a result",
         lambda b: (

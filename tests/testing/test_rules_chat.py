@@ -82,6 +82,7 @@ CHAT = table(
         400,
         "Invalid 'max_tokens': integer below minimum value. Expected a value >= 1, but got 0 instead.",
     ),
+    ("the smallest answer", lambda b: b.update(max_tokens=1), 200, ""),
     (
         "known roles",
         talk({"role": "human", "content": "x"}),

@@ -5,13 +5,14 @@ from typing import Any
 
 import pytest
 
-from longrein.testing.loopback import Limits, LoopbackProvider, Rules, Turn
+from longrein.testing.loopback import Call, Limits, LoopbackProvider, Rules, Turn
 
 from .kit import PATHS, Change, changed, check, png, post, table
 from .test_rules_anthropic import good as anthropic
 from .test_rules_chat import chat
 from .test_rules_responses import responses
 
+START = {"contents": [{"role": "user", "parts": [{"text": "a"}]}]}
 pytestmark = pytest.mark.anyio
 
 
@@ -247,6 +248,22 @@ async def test_gemini_3_wants_the_signatures_of_the_calls_of_this_turn() -> None
     await check("gemini", gemini() | {"contents": step}, 200, "", path=path)
 
 
+async def test_R027_gemini_3_signs_the_first_call_and_knows_its_hand() -> None:
+    path = PATHS["gemini"].replace("gemini-2.5-pro", "gemini-3-pro")
+    made = (Call("Read", {"file_path": "a.py"}), Call("Read", {"file_path": "b.py"}))
+    async with LoopbackProvider([Turn(calls=made)] * 2) as server:
+        parts = [e["candidates"][0]["content"]["parts"][0] for e in (await post(server, path, gemini() | START)).events]
+        plain = (await post(server, PATHS["gemini"], gemini() | START)).body
+    first, second = parts[:2]
+    assert ("thoughtSignature" in first, "thoughtSignature" in second) == (True, False)
+    assert b"thoughtSignature" not in plain
+    answers = turn("user", *({"functionResponse": {"name": "Read", "response": {}}} for _ in made))
+    step = [turn("user", text("a")), turn("model", first, second), answers]
+    await check("gemini", gemini() | {"contents": step}, 200, "", path=path)
+    first["functionCall"]["args"] = {"file_path": "c.py"}
+    await check("gemini", gemini() | {"contents": step}, 400, "Corrupted thought signature.", path=path)
+
+
 # --- what all wires share ----------------------------------------------------------------------------------------
 
 BODIES = {"anthropic": anthropic, "openai-chat": chat, "openai-responses": responses, "gemini": gemini}
@@ -272,6 +289,11 @@ async def test_text_that_is_no_unicode_is_refused_by_all(wire: str) -> None:
     await check(wire, with_raw(wire, b"a\\\\u0000b \\ud83d\\ude00"), 200, "")
 
 
+def depth_of(value: Any) -> int:
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return isinstance(value, dict | list) + max(map(depth_of, inner), default=0)
+
+
 @pytest.mark.parametrize("wire", BODIES)
 async def test_what_is_no_request_is_refused_by_all(wire: str) -> None:
     for body, words in (
@@ -283,6 +305,10 @@ async def test_what_is_no_request_is_refused_by_all(wire: str) -> None:
     deep = BODIES[wire]()
     deep["tools"] = DEEP
     await check(wire, deep, 400, "The request body is not valid JSON: nested deeper than 100 levels")
+    depth = depth_of(BODIES[wire]())
+    await check(wire, BODIES[wire](), 200, "", limits=Limits(depth_max=depth))
+    said = f"The request body is not valid JSON: nested deeper than {depth - 1} levels"
+    await check(wire, BODIES[wire](), 400, said, limits=Limits(depth_max=depth - 1))
     await check(wire, BODIES[wire](), 413, "Request exceeds the maximum size", limits=Limits(request_bytes_max=100))
 
 

@@ -85,6 +85,7 @@ RESPONSES = table(
         400,
         "Invalid 'max_output_tokens': integer below minimum value. Expected a value >= 16, but got 15 instead.",
     ),
+    ("the smallest answer", lambda b: b.update(max_output_tokens=16), 200, ""),
     (
         "known items",
         items({"type": "tool_call"}),

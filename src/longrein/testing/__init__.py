@@ -9,4 +9,5 @@
 `longrein.testing.store`      `MemoryDisk` and `MemoryLog`: a log that can be killed after any transaction
 `longrein.testing.workspace`  `MemoryWorkspace` and `MemorySpawner`: files in a dict, commands from a table
 `longrein.testing.approver`   `Approver`: a frontend that answers permission requests by a table
+`longrein.testing.faults`     `FaultPlan`: what goes wrong between longrein and its provider, drawn from a seed
 """
