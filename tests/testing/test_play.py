@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import subprocess
 import sys
 from pathlib import Path
 
@@ -290,6 +291,16 @@ async def test_it_runs_in_a_process_of_its_own(tmp_path: Path) -> None:
     out, _ = await process.communicate(b"")
     report = json.loads(out)
     assert (report["requests"], report["unused"], process.returncode) == (1, ["turn 1: 'Left over.'"], 1)
+
+
+def test_it_needs_nothing_but_the_standard_library_and_msgspec() -> None:
+    """A bench's provider must not share the cost of what it measures; importing the room imports nothing."""
+    code = "import sys, longrein.testing; print(*sys.modules); import longrein.testing.loopback; print(*sys.modules)"
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    light, full = (line.split() for line in out.splitlines())
+    assert not {"asyncio", "msgspec", "longrein.events"} & set(light)
+    assert [n for n in full if n.startswith("longrein") and not n.startswith("longrein.testing")] == ["longrein"]
+    assert "httpx2" not in full
 
 
 async def test_a_script_that_cannot_be_read_is_one_line(tmp_path: Path) -> None:

@@ -75,7 +75,10 @@ class Received(msgspec.Struct):
 
 
 def common_blocks(first: Received, second: Received) -> int:
-    """How many blocks the two requests have in common from the start."""
+    """How many blocks the two requests have in common from the start.
+
+    On Chat Completions a message is a block, so one that the user's next words are joined to counts as changed.
+    """
     count = 0
     for one, other in zip(first.blocks, second.blocks, strict=False):
         if one != other:

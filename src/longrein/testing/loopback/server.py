@@ -1,4 +1,4 @@
-"""The provider: takes requests, judges them, keeps them, plays the script."""
+"""The provider: takes requests, judges them, keeps them, plays the script. Its answers always stream."""
 
 import asyncio
 import inspect
