@@ -50,7 +50,6 @@ class Actor:
         self._words: asyncio.Queue[Word] = asyncio.Queue()
         self._answers: asyncio.Queue[Answer] = asyncio.Queue()
         self._task: asyncio.Task[None] | None = None
-        self._interrupted = False
         self.closed = False
         self.append(
             Opened(1, SESSION, "n0", ("/work",), "/work"),
@@ -80,7 +79,6 @@ class Actor:
 
     def interrupt(self) -> None:
         if self._task is not None:
-            self._interrupted = True
             self._task.cancel()
 
     def unqueue(self) -> str:
@@ -101,6 +99,7 @@ class Actor:
 
     async def close(self) -> None:
         self.closed = True
+        self.interrupt()
         self._wake.set()
 
     def _take(self, word: Said) -> bool:
@@ -111,14 +110,14 @@ class Actor:
         return found is not None
 
     async def _play(self, word: Said) -> None:
-        self.busy, self._interrupted = True, False
+        self.busy = True
         self.append(UserSpoke(word.parts, word.how))
         self._task = asyncio.ensure_future(self._turn(self, text_of(word.parts)))
         try:
             await self._task
             self.end("done")
         except asyncio.CancelledError:
-            if not self._interrupted:
+            if self.closed:
                 raise
             for call in list(self.state.calls):
                 self.append(ToolEnded(call, self.state.calls[call].call.name, "interrupted", (Text("cut"),)))

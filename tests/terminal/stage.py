@@ -135,4 +135,6 @@ async def main(name: str, folder: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(asyncio.run(main(sys.argv[1], sys.argv[2])))
+    code = asyncio.run(main(sys.argv[1], sys.argv[2]))
+    sys.stdout.flush()
+    os._exit(code)  # as the real program does

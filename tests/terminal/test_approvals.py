@@ -47,7 +47,6 @@ def test_a_300_line_diff_scrolls_and_prints_all(tmp_path: Path) -> None:
             "allowed always  Edit(/src/big.py)",
         ),
         ("n", {"verdict": "deny"}, "You said deny once"),
-        ("N", {"verdict": "deny"}, "You said deny once"),
     ],
 )
 def test_each_key_stores_what_it_shows(tmp_path: Path, key: str, word: dict[str, str], line: str) -> None:

@@ -19,37 +19,34 @@ def other_words(told: list[Any]) -> list[Any]:
     return [word for word in told if word["type"] != "Said"]
 
 
-@pytest.mark.parametrize(
-    ("command", "seen"),
-    [
-        ("/help", ["commands and keys", "/rewind", "Ctrl-S", "steer: send into the turn that goes on"]),
-        ("/cost", ["what this session used", "read from cache", "$0.00"]),
-        ("/context", ["what fills the context", "conversation", "20.0k", "all", "24.6k of 100.0k tokens"]),
-        ("/nope", ["! there is no command /nope; /help lists them"]),
-        ("/comp", ["did you mean /compact?"]),
-        ("/mode strict", ["there is no mode strict; it is one of default, acceptEdits, plan", "bypassPermissions"]),
-        ("/rewind", ["nothing was said yet"]),
-    ],
-)
-def test_a_command_answers_on_the_screen(tmp_path: Path, command: str, seen: list[str]) -> None:
-    with Tty("echo", tmp_path, 80, 40) as tty:
-        run(tty, command, *seen)
+ANSWERS = {
+    "/help": ["commands and keys", "/rewind", "Ctrl-S", "steer: send into the turn that goes on"],
+    "/cost": ["what this session used", "read from cache", "$0.00"],
+    "/context": ["what fills the context", "conversation", "20.0k", "all", "24.6k of 100.0k tokens"],
+    "/nope": ["! there is no command /nope; /help lists them"],
+    "/comp": ["did you mean /compact?"],
+    "/mode strict": ["there is no mode strict; it is one of default, acceptEdits, plan, bypassPermissions"],
+    "/rewind": ["nothing was said yet"],
+}
+
+
+def test_a_command_answers_on_the_screen(tmp_path: Path) -> None:
+    with Tty("echo", tmp_path, 100, 60) as tty:
+        for command, seen in ANSWERS.items():
+            run(tty, command, *seen)
         assert tty.leave() == []
 
 
-@pytest.mark.parametrize(
-    ("command", "word"),
-    [
-        ("/compact keep the tests", {"type": "Compact", "focus": "keep the tests"}),
-        ("/model mock/large", {"type": "SetModel", "model": "mock/large"}),
-        ("/mode plan", {"type": "SetMode", "mode": "plan"}),
-    ],
-)
-def test_a_command_becomes_a_word(tmp_path: Path, command: str, word: dict[str, str]) -> None:
+def test_a_command_becomes_a_word(tmp_path: Path) -> None:
     with Tty("echo", tmp_path) as tty:
-        run(tty, command).until("say something")
-        tty.settle()
-        assert tty.leave() == [word]
+        run(tty, "/model mock/large", "idle · mock/large")
+        run(tty, "/mode plan", "mode: plan")
+        run(tty, "/compact keep the tests").until("say something").settle(0.1)
+        assert tty.leave() == [
+            {"type": "SetModel", "model": "mock/large"},
+            {"type": "SetMode", "mode": "plan"},
+            {"type": "Compact", "focus": "keep the tests"},
+        ]
 
 
 def test_the_model_is_chosen_from_a_list_and_shown(tmp_path: Path) -> None:

@@ -121,8 +121,8 @@ def test_an_edit_shows_what_changed_and_how_much() -> None:
             drawing.rewound_lines(Rewound(4, (FilePut("a", True), FilePut("b", False, "changed since")))),
             [
                 "rewound  the conversation is again as it was at entry 4",
-                "  a  put back",
-                "  b  left as it is: changed since",
+                "  put back  a",
+                "  left as it is (changed since)  b",
             ],
         ),
     ],

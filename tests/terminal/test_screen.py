@@ -123,7 +123,7 @@ def test_no_color_is_respected(tmp_path: Path) -> None:
         assert not re.search(rb"\x1b\[[\d;]*(3[1-7]|9\d)[;m]", tty.raw)
 
 
-@pytest.mark.parametrize("sizes", [[(120, 24), (80, 24)], [(80, 12), (80, 40)], [(60, 24)], [(200, 60), (80, 24)]])
+@pytest.mark.parametrize("sizes", [[(120, 24), (80, 24)], [(60, 24)], [(200, 60), (80, 12)]])
 def test_a_resize_in_mid_reply_keeps_the_screen_whole_and_no_word_is_lost(
     tmp_path: Path, sizes: list[tuple[int, int]]
 ) -> None:

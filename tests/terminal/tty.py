@@ -21,7 +21,10 @@ ROOT = Path(__file__).parent.parent.parent
 
 
 class Tty:
-    """`stage.py NAME` on a terminal of `columns` × `rows`. Use as a context manager; it is killed at the end."""
+    """`stage.py NAME`, or `longrein` for an empty name. Use as a context manager; it is killed at the end.
+
+    `ARGS` among `environ` are its arguments.
+    """
 
     def __init__(self, name: str, folder: Path, columns: int = 80, rows: int = 24, **environ: str) -> None:
         self.folder = folder
@@ -34,7 +37,8 @@ class Tty:
         self.pid, self.fd = pty.fork()
         if self.pid == 0:
             os.chdir(folder)
-            argv = [sys.executable, "-m", "tests.terminal.stage", name, str(folder), *environ.pop("ARGS", "").split()]
+            program = ["tests.terminal.stage", name, str(folder)] if name else ["longrein"]
+            argv = [sys.executable, "-m", *program, *environ.pop("ARGS", "").split()]
             os.execve(sys.executable, argv, env | environ)
         self.size(columns, rows)
         self.before = termios.tcgetattr(self.fd)

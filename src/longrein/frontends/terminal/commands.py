@@ -95,7 +95,7 @@ def cost_lines(state: State) -> list[Line]:
         ("read from cache", drawing.tokens(used.cache_read_tokens) + share),
         ("written to cache", drawing.tokens(used.cache_write_tokens)),
         ("output", drawing.tokens(used.output_tokens)),
-        ("spent", drawing.money(state.spent_usd)),
+        ("spent", drawing.money(drawing.spent_usd(state))),
     )
     return [line(("dim", f"  {name:<20}"), value) for name, value in rows]
 

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+from longrein.context import State
 from longrein.events import (
     AskFailed,
     ChildEnded,
@@ -79,6 +80,11 @@ def money(usd: float) -> str:
     return f"${usd:.2f}" if usd >= 0.01 or usd == 0 else f"${usd:.4f}"
 
 
+def spent_usd(state: State) -> float:
+    """What was spent, without what is set aside for a request that still goes on."""
+    return state.spent_usd - (state.asked.reserved_usd if state.asked else 0.0)
+
+
 def call_line(name: str, argument: str, status: str, time: str, mark: str = "●") -> Line:
     """The one line of a call. The status stands before the argument, so that cropping never hides it."""
     word, style = STATUS.get(status, (status, "bad"))
@@ -126,7 +132,7 @@ def notice_line(text: str) -> Line:
 def ended_turn(ended: TurnEnded) -> list[Line]:
     """Why a turn ended, when it is not because all was done."""
     match ended.reason:
-        case "done":
+        case "done" | "blocked":  # the denied call's own line says it
             return []
         case "interrupted":
             return [line(("warn", "interrupted"), ("dim", "  say what to do instead"))]
@@ -176,8 +182,8 @@ def rewound_lines(event: Rewound) -> list[Line]:
     """That the conversation went back, and what became of the files."""
     rows = [line(("warn", "rewound"), ("dim", f"  the conversation is again as it was at entry {event.to}"))]
     for put in event.files:
-        told = "put back" if put.done else f"left as it is: {escape_line(put.why)}"
-        rows.append(line(("dim", f"  {escape_line(put.path)}  {told}")))
+        told = "put back" if put.done else f"left as it is ({escape_line(put.why)})"
+        rows.append(line(("dim", f"  {told}  {escape_line(put.path)}")))
     return rows
 
 

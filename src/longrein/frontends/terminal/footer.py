@@ -34,7 +34,7 @@ def figures(state: State, model: str, window_tokens: int, queued: int) -> Figure
         mode=state.mode,
         context_percent=round(100 * state.view_tokens / window_tokens) if window_tokens else -1,
         cache_percent=round(100 * last.cache_read_tokens / last.context_tokens) if last.context_tokens else -1,
-        usd=state.spent_usd,
+        usd=drawing.spent_usd(state),
         queued=queued,
     )
 

@@ -13,7 +13,7 @@ from longrein.frontends.terminal.commands import next_mode, parse
 from longrein.frontends.terminal.facts import Outcome
 from longrein.frontends.terminal.input import Pastes
 from longrein.frontends.terminal.obey import obey
-from longrein.frontends.terminal.talk import AGAIN_S, Talk
+from longrein.frontends.terminal.talk import Talk
 
 Act = Callable[[Talk], None]
 Add = Callable[..., None]
@@ -71,16 +71,12 @@ def _adder(keys: KeyBindings, talk: Talk) -> Add:
 
 def stop(talk: Talk) -> None:
     """Ctrl-C: what is going on is stopped; with nothing left to stop, the second one leaves."""
-    now = talk.mono_s()
-    again = now - talk.stop_asked_s < AGAIN_S
-    talk.stop_asked_s = now
-    if again and talk.chooser is None and talk.feedback is None and not talk.buffer.text:
+    if talk.warned and talk.chooser is None and talk.feedback is None and not talk.buffer.text:
         talk.leave(Outcome("exit"))
         return
     if not _back(talk):
         talk.buffer.reset()
-    talk.flash = "Ctrl-C again leaves; the session is kept"
-    talk.kick()
+    talk.warn("Ctrl-C again leaves; the session is kept")
 
 
 def _back(talk: Talk) -> bool:

@@ -6,7 +6,6 @@ from longrein.frontends.terminal.chooser import Row
 from longrein.frontends.terminal.commands import Typed
 from longrein.frontends.terminal.facts import Outcome
 from longrein.frontends.terminal.lines import Line, line
-from longrein.frontends.terminal.scene import EMPTY
 from longrein.frontends.terminal.talk import Talk
 
 EVERY_MODE = (*commands.MODES, "bypassPermissions")
@@ -24,7 +23,7 @@ def obey(talk: Talk, typed: Typed) -> None:
 
 
 def _show(talk: Talk, title: str, rows: list[Line]) -> None:
-    talk.put([EMPTY, line(("bold", title)), *rows])
+    talk.put(talk.scene.aside("answer", [line(("bold", title)), *rows]))
 
 
 def _help(talk: Talk, _: str) -> None:

@@ -59,6 +59,7 @@ async def run_plain(
     finally:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             loop.remove_signal_handler(number)
+        await session.close()  # ends the walk; an act may take a mere cancel for an interrupt and go on
         for task in tasks:
             task.cancel()
         ended = await asyncio.gather(*tasks, return_exceptions=True)
@@ -121,7 +122,7 @@ class _PlainTalk:
                 if isinstance(heard, Entry):
                     self._invite_when_idle()
             elif isinstance(heard, Entry) and heard.seq >= start:
-                self.scene.live = True
+                self.scene.catch_up(busy=self.session.busy, now_s=self.mono_s())
                 self._opened()
                 await self._ask()
 

@@ -83,6 +83,7 @@ def _size() -> Size:
 
 async def _run_screen(talk: Talk, prompt: str) -> Outcome:
     loop = asyncio.get_running_loop()
+    talk.greet()
     with _signals(loop, lambda number: talk.leave(Outcome("exit", code=128 + number))):
         tasks = [
             loop.create_task(
@@ -97,6 +98,7 @@ async def _run_screen(talk: Talk, prompt: str) -> Outcome:
         finally:
             talk.leave(Outcome("exit"))
             await asyncio.wait(tasks[:1], timeout=2)
+            await talk.session.close()  # ends the walk; an act may take a mere cancel for an interrupt and go on
             for task in tasks[1:]:
                 task.cancel()
             ended = await asyncio.gather(*tasks, return_exceptions=True)
@@ -126,7 +128,6 @@ async def _drive(talk: Talk, prompt: str) -> None:
 async def _listen(talk: Talk) -> None:
     """Draw what is heard; of what was said before the terminal was opened only the end."""
     await talk.ready.wait()
-    talk.greet()
     start = talk.session.state.seq
     old: deque[list[Piece]] = deque([[]], maxlen=REPLAYED_PROMPTS)
     talk.scene.live = start == 0
@@ -139,7 +140,7 @@ async def _listen(talk: Talk) -> None:
             old.append([])
         old[-1].extend(pieces)
         if isinstance(heard, Entry) and heard.seq >= start:
-            talk.scene.live = True
+            talk.scene.catch_up(busy=talk.session.busy, now_s=talk.mono_s())
             talk.reopened([piece for group in old for piece in group])
 
 

@@ -43,7 +43,7 @@ from longrein.models import CallDelta, TextDelta, ThinkingDelta
 
 Phase = Literal["idle", "thinking", "writing", "calling", "running", "waiting", "retrying", "compacting"]
 Piece = Line | Block
-Group = Literal["", "user", "text", "call", "note"]
+Group = Literal["", "user", "text", "call", "note", "answer"]
 
 EMPTY: Line = ()
 OUTPUT_BYTES_MAX = 4_000
@@ -81,6 +81,8 @@ class Scene:
         """Deltas of a request whose `Asked` has not been heard yet."""
         self._group: Group = ""
         self._thought: list[str] = []
+        self._in_turn = False
+        """Whether what goes on is a turn; `/compact` alone is none."""
         self.phase: Phase = "idle"
         self.since_s = 0.0
         """When the phase began."""
@@ -114,6 +116,13 @@ class Scene:
         """Whether an empty line stands above the tail."""
         return self._splitter is None or self._splitter.gap or self._group != "text"
 
+    def catch_up(self, *, busy: bool, now_s: float) -> None:
+        """The log was read to its end: what is heard from now on happens now. A turn that was cut waits: not `busy`."""
+        self.live = True
+        if not busy:
+            self._in_turn = False
+            self._enter("idle", now_s)
+
     def hear(self, heard: Heard, now_s: float) -> list[Piece]:
         """What is finished by it, to be shown once."""
         match heard:
@@ -138,11 +147,15 @@ class Scene:
                 self.turn_since_s = now_s
             self.phase, self.since_s = phase, now_s
 
+    def aside(self, group: Group, rows: Sequence[Piece]) -> list[Piece]:
+        """`rows` that are not of the session, such as a command's answer, set apart from what stands above."""
+        return self._put(group, rows)
+
     def _put(self, group: Group, rows: Sequence[Piece]) -> list[Piece]:
         """`rows` with an empty line above them where something else begins."""
         if not rows:
             return []
-        gap = group != self._group or group in ("user",)
+        gap = group != self._group or group in ("user", "answer")
         self._group = group
         return [EMPTY, *rows] if gap else list(rows)
 
@@ -153,6 +166,7 @@ class Scene:
             case UserSpoke() as spoke:
                 if spoke.origin != "steer":
                     self.prompts.append(Prompt(entry.seq, text_of(spoke.parts)))
+                self._in_turn = True
                 self._enter("thinking", now_s)
                 return self._put("user", drawing.user_lines(spoke))
             case Asked() | Replied() | AskFailed():
@@ -160,9 +174,9 @@ class Scene:
             case PermissionAsked() | PermissionAnswered() | ToolStarted() | ToolEnded():
                 return self._call(entry, now_s)
             case TurnEnded() as ended:
-                return [*self._rest(), *self._put("note", self._end_turn(ended, now_s))]
+                return [*self.rest(), *self._put("note", self._end_turn(ended, now_s))]
             case Interrupted():
-                return self._rest()
+                return self.rest()
             case Rewound() as rewound:
                 self.prompts = [prompt for prompt in self.prompts if prompt.seq <= rewound.to]
                 return self._put("note", drawing.rewound_lines(rewound))
@@ -173,6 +187,7 @@ class Scene:
         self.calls.clear()
         self.questions.clear()
         self.pausing = None
+        self._in_turn = False
         self._enter("idle", now_s)
         return drawing.ended_turn(ended)
 
@@ -181,6 +196,7 @@ class Scene:
             case Asked(purpose=purpose):
                 self._purposes = {entry.seq: purpose}
                 self.pausing = None
+                self._in_turn = self._in_turn or purpose == "turn"
                 self._enter("thinking" if purpose == "turn" else "compacting", now_s)
                 early, self._early = self._early, []
                 return [piece for streaming in early for piece in self._stream(streaming, now_s)]
@@ -188,20 +204,21 @@ class Scene:
                 return self._replied(reply, now_s)
             case AskFailed() as failed:
                 shown = bool(self._streamed)
-                rest = self._rest()
-                self._enter("thinking" if self._purposes.get(failed.asked) == "turn" else self.phase, now_s)
+                rest = self.rest()
+                self._enter("thinking" if self._in_turn else "idle", now_s)
                 return [*rest, *self._put("note", drawing.failed_request(failed, shown=shown))]
             case _:
                 return []
 
     def _replied(self, reply: Replied, now_s: float) -> list[Piece]:
         if self._purposes.get(reply.asked, "turn") == "summary":
-            self._rest()
+            self.rest()
+            self._enter("thinking" if self._in_turn else "idle", now_s)
             return []
         text = "".join(part.text for part in reply.parts if isinstance(part, Text))
         streamed = "".join(self._streamed)
         missing = text[len(streamed) :] if text.startswith(streamed) else ""
-        rows = [*self._text(missing), *self._rest()]
+        rows = [*self._text(missing), *self.rest()]
         if reply.stop == "interrupted":
             return rows
         for part in reply.parts:
@@ -232,6 +249,7 @@ class Scene:
                 return self._put("call", drawing.answered_lines(answer, row.name if row else ""))
             case ToolStarted(call=call, arguments=arguments):
                 self._set(call, "running", now_s)
+                self._enter("waiting" if self.questions else "running", now_s)
                 if arguments is not None and (row := self.calls.get(call)):
                     row.argument = drawing.key_argument(arguments)
                 return []
@@ -282,8 +300,8 @@ class Scene:
         self._splitter = self._splitter or Splitter()
         return self._blocks(self._splitter.feed(text))
 
-    def _rest(self) -> list[Piece]:
-        """The end of a reply, or of what there was of it."""
+    def rest(self) -> list[Piece]:
+        """The end of a reply, or what there is of it: no more of it is heard."""
         left = self._splitter.finish() if self._splitter else []
         self._splitter, self._streamed, self._thought, self.writing_call = None, [], [], ""
         return self._blocks(left)

@@ -153,13 +153,16 @@ class Screen:
     def _rows(self) -> int:
         return len(self._drawn)
 
+    def write(self, rows: Sequence[str]) -> None:
+        """Put ANSI lines where the cursor is; only while nothing is redrawn."""
+        self.app.output.write_raw("".join(f"{row}\r\n" for row in rows))
+
     def commit(self, rows: Sequence[str]) -> None:
         """Put ANSI lines into the scrollback above the redrawn rows, and redraw those."""
-        output = self.app.output
         if not self.app.is_running:
             return
         self._hold()
-        output.write_raw("".join(f"{row}\r\n" for row in rows))
+        self.write(rows)
         self.app._redraw()
 
     def redraw(self) -> None:

@@ -33,7 +33,7 @@ PENDING_SHOWN_MAX = 3
 QUIET_S = 0.5
 """A question takes the keys only after so long without one, so that what is typed for the input answers nothing."""
 AGAIN_S = 3.0
-"""Within so long a second Ctrl-C leaves."""
+"""Within so long a second Ctrl-C, and nothing in between, leaves. The screen says so meanwhile."""
 
 Chosen = Callable[[str], None]
 How = Literal["prompt", "steer", "queued"]
@@ -70,8 +70,8 @@ class Talk:
         self.flash = ""
         """A hint above the input until the next key."""
         self.last_key_s = -QUIET_S
-        self.stop_asked_s = -AGAIN_S
-        """When Ctrl-C was last pressed."""
+        self.warned = False
+        """Whether the flash said, until this key, that Ctrl-C leaves."""
         self.outcome: Outcome | None = None
         self.ready = asyncio.Event()
         """Set when the screen takes rows."""
@@ -89,10 +89,11 @@ class Talk:
     # --- hearing ---------------------------------------------------------------------------------------------
 
     def greet(self) -> None:
-        """The first rows."""
+        """The first rows, before anything is redrawn: what is redrawn never begins at the top of the terminal."""
         facts = self.facts
         head = line(("bold", "longrein"), ("dim", f" {facts.version} · {escape_line(facts.cwd)} · /help"))
-        self.put([head, *(drawing.notice_line(text) for text in facts.notices)])
+        rows = [head, *(drawing.notice_line(text) for text in facts.notices)]
+        self.screen.write([text for row in rows for text in self._paint(row)])
 
     def reopened(self, pieces: Sequence[Piece]) -> None:
         """The end of an old session, as it is opened again."""
@@ -109,7 +110,7 @@ class Talk:
 
     def notice(self, text: str) -> None:
         """One line for the user."""
-        self.put([drawing.notice_line(text)])
+        self.put(self.scene.aside("note", [drawing.notice_line(text)]))
 
     def kick(self) -> None:
         """Draw soon."""
@@ -171,9 +172,20 @@ class Talk:
 
     def key_pressed(self) -> None:
         """A key came, wherever it went."""
-        self.flash = ""
+        self.warned, self.flash = bool(self.flash), ""
         if not self.screen.panel_has_keys:
             self.last_key_s = self.mono_s()
+
+    def warn(self, text: str) -> None:
+        """Say `text` above the input until the next key, or for a little while."""
+        self.flash = text
+        self.kick()
+        asyncio.get_running_loop().call_later(AGAIN_S, self._calm, text)
+
+    def _calm(self, text: str) -> None:
+        if self.flash == text:
+            self.flash = ""
+            self.kick()
 
     def give_keys(self) -> None:
         """Send the keys where they belong now."""
@@ -273,15 +285,19 @@ class Talk:
         app = self.screen.app
         if app.is_running and not app.is_done:
             self.chooser = self.approval = None
+            self._outbox += self.scene.rest()
             with suppress(OSError):  # the terminal is gone
                 self.flush()
             app.exit()
 
     def say_goodbye(self) -> None:
-        """After the screen has gone: how to go on."""
-        if self.outcome is not None and self.outcome.kind == "exit" and self.scene.prompts:
-            self.screen.app.output.write(f"session {self.session.id[:8]} is kept; `longrein -c` goes on with it\n")
-            self.screen.app.output.flush()
+        """After the screen has gone: how to go on, or room for the next session."""
+        output = self.screen.app.output
+        if self.outcome is None or self.outcome.kind != "exit":
+            output.write("\n")
+        elif self.scene.prompts:
+            output.write(f"session {self.session.id[:8]} is kept; `longrein -c` goes on with it\n")
+        output.flush()
 
     # --- drawing ---------------------------------------------------------------------------------------------
 

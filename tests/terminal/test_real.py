@@ -1,0 +1,114 @@
+"""The whole program on a real terminal, with a scripted model: the screen and a real session together."""
+
+import json
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.terminal.tty import Tty
+
+WORDS = " ".join(f"word{n:03}" for n in range(400)) + "\n"
+SLOW: dict[str, Any] = {"text": WORDS, "pace_s": 0.02}
+SLEEP: dict[str, Any] = {"text": "I wait.\n", "calls": [{"name": "Bash", "arguments": {"command": "sleep 60"}}]}
+
+
+def home(tmp_path: Path, *turns: dict[str, Any]) -> Path:
+    """A home and a project whose model plays `turns`."""
+    settings = tmp_path / "home" / ".config" / "longrein"
+    settings.mkdir(parents=True)
+    script = tmp_path / "script.json"
+    script.write_text(json.dumps({"turns": turns, "summaries": [{"text": "What was done: little."}]}))
+    provider = f'[providers.mock]\nwire = "scripted"\nbase_url = "{script}"\n'
+    (settings / "config.toml").write_text(f'model = "mock/small"\n{provider}')
+    project = tmp_path / "project"
+    project.mkdir()
+    (project / "calc.py").write_text("def add(a, b):\n    return a - b\n")
+    return project
+
+
+def open_it(project: Path, arguments: str = "") -> Tty:
+    root = project.parent
+    return Tty(
+        "",
+        project,
+        HOME=str(root / "home"),
+        LONGREIN_STATE_DIR=str(root / "state"),
+        ARGS=arguments,
+    )
+
+
+def test_leaving_in_mid_reply_is_at_once_and_the_turn_can_be_gone_on_with(tmp_path: Path) -> None:
+    project = home(tmp_path, SLOW)
+    with open_it(project) as tty:
+        tty.ask("go").until("word030")
+        start = time.monotonic()
+        tty.send("\x04")
+        assert tty.wait_exit() == 0
+        assert time.monotonic() - start <= 1
+        assert tty.settings == tty.before
+        assert any("is kept; `longrein -c` goes on with it" in row for row in tty.lines())
+    with open_it(project, "-c") as tty:
+        tty.until("the last turn was cut off  Enter goes on with it").until("say something").until("idle")
+        assert "› go" in tty.lines()
+        tty.send("\r")
+        tty.until("writing").until("word010")
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+@pytest.mark.parametrize(("turn", "seen"), [(SLOW, "word030"), (SLEEP, "yes, once")])
+def test_a_signal_ends_a_real_session(
+    tmp_path: Path, turn: dict[str, Any], seen: str, number: signal.Signals, code: int
+) -> None:
+    with open_it(home(tmp_path, turn)) as tty:
+        tty.ask("go").until(seen)
+        os.kill(tty.pid, number)
+        assert tty.wait_exit() == code
+        assert tty.settings == tty.before
+
+
+def test_R090_interrupts_of_a_real_session_are_quick(tmp_path: Path) -> None:
+    with open_it(home(tmp_path, SLOW, SLEEP)) as tty:
+        tty.ask("go").until("word030")
+        for said, seen in (("", ""), ("sleep", "yes, once")):
+            if said:
+                tty.ask(said).until(seen).until(tty.keys_count)
+            start = time.monotonic()
+            tty.send("\x03")
+            tty.until("interrupted  say what to do instead").until("idle · mock/small").until("say something")
+            assert time.monotonic() - start <= 0.7
+            if not said:
+                tty.send("\x0c")  # Ctrl-L: a clean screen
+                tty.until(lambda: not any("interrupted" in row for row in tty.lines()))
+        tty.send("\x03")
+        assert tty.wait_exit() == 0
+        assert tty.settings == tty.before
+
+
+def test_an_edit_is_approved_made_and_taken_back(tmp_path: Path) -> None:
+    edit = {"file_path": "calc.py", "old_string": "a - b", "new_string": "a + b"}
+    look = {"calls": [{"name": "Read", "arguments": {"file_path": "calc.py"}}]}
+    project = home(tmp_path, look, {"calls": [{"name": "Edit", "arguments": edit}]}, {"text": "Mended.\n"})
+    with open_it(project) as tty:
+        tty.ask("mend calc.py").until("│ - a - b").until("│ + a + b").until(tty.keys_count)
+        tty.send("y")
+        tty.until("● Edit ok +1 -1  calc.py").until("Mended.").until("idle")
+        assert "a + b" in (project / "calc.py").read_text()
+        tty.ask("/compact").until("summarised; every byte can be recalled").until("idle").until("say something")
+        tty.send("/rewind\r")
+        tty.until("› mend calc.py").send("\r")
+        tty.until("what goes back?").send("\x1b[B\r")
+        tty.until("  put back  /").until("› mend calc.py")
+        assert "a - b" in (project / "calc.py").read_text()
+
+
+def test_one_session_is_left_for_another_and_back(tmp_path: Path) -> None:
+    with open_it(home(tmp_path, {"text": "First.\n"}, {"text": "Second.\n"})) as tty:
+        tty.ask("tell me of parsers").until("First.").until("idle").ask("/clear")
+        tty.until(lambda: sum("longrein 0." in row for row in tty.lines()) == 2)
+        tty.ask("/resume").until("which session?").until("› tell me of parsers").send("\r")
+        tty.until("1 prompts").until(lambda: sum(row == "First." for row in tty.lines()) == 2)
+        tty.ask("/nope").until("there is no command /nope")
