@@ -101,10 +101,13 @@ class Inbox:
         while not self._wake.is_set():
             nap = asyncio.ensure_future(clock.sleep(COLLECT_EVERY_S))
             woken = asyncio.ensure_future(self._wake.wait())
-            await asyncio.wait((nap, woken), return_when=asyncio.FIRST_COMPLETED)
-            nap.cancel()
-            woken.cancel()
-            await self.collect()
+            try:
+                await asyncio.wait((nap, woken), return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                nap.cancel()
+                woken.cancel()
+            if not self._wake.is_set():
+                await self.collect()
 
     def poke(self) -> None:
         """Wake whoever waits."""
@@ -132,7 +135,8 @@ def facts_of(word: Word, state: State) -> tuple[AnyEvent, ...]:
     """The entries a word becomes. `SetModel`, `Rewind` and `GoOn` are acts of the session, not facts by themselves."""
     match word:
         case Said(parts, how):
-            return (UserSpoke(parts, how),)
+            # into a turn that is open (cut by a crash, or still going) words are steering, whatever they were meant as
+            return (UserSpoke(parts, "steer" if state.turn_open else how),)
         case Answer(call, verdict, scope, rule, message, by):
             waits = call in state.calls and state.calls[call].answer is None
             return (PermissionAnswered(call, verdict, by, scope, rule, message),) if waits else ()

@@ -109,7 +109,10 @@ Move = Record | AskModel | RunTools | Summarise | AskUser | Pause | Switch | Sto
 def next_move(state: State, judged: Mapping[str, Judgement], outlook: Outlook) -> Move:
     """The next move. `judged` holds a judgement for each open call."""
     if state.calls:
-        return _of_calls(state, judged)
+        cut = tuple(_ended(c, "interrupted", "interrupted; it may have run") for c in state.calls.values() if c.started)
+        if cut:
+            return Record(cut)
+        return Wait() if outlook.paused else _of_calls(state, judged)
     if state.asked is not None:
         return Record((AskFailed(state.asked_seq, "lost", "longrein ended while it waited", assumed_usd=_held(state)),))
     if state.interrupted:
@@ -132,9 +135,6 @@ def _held(state: State) -> float:
 
 def _of_calls(state: State, judged: Mapping[str, Judgement]) -> Move:
     calls = list(state.calls.values())
-    cut = tuple(_ended(c, "interrupted", "interrupted; it may have run") for c in calls if c.started)
-    if cut:
-        return Record(cut)
     if state.interrupted:
         return Record(tuple(_unrun(calls)))
     batch: list[ToolCall] = []
@@ -239,6 +239,8 @@ def _compact(state: State, outlook: Outlook) -> Move | None:
             return Record((event,))
         case Summarise():
             return decision
+        case Full(message) if not state.turn_open:
+            return Record((Reminded("compact_refused", "", state=message),))
         case Full(message):
             return Stop("error", message)
         case Nothing(why):

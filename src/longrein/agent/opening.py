@@ -1,5 +1,7 @@
 """Opening: new, resumed, forked or a subagent's, a session begins the same way: fold the log, go on from there."""
 
+import asyncio
+
 from longrein.agent.loop import run
 from longrein.agent.ports import Crew
 from longrein.agent.session import Session
@@ -13,7 +15,11 @@ class OpenSession(Session):
 
     async def run(self, *, once: bool) -> None:
         """See `loop.run`."""
-        await run(self, once=once)
+        self.walk = asyncio.current_task()
+        try:
+            await run(self, once=once)
+        finally:
+            self.walk = None
 
 
 def open_session(

@@ -1,13 +1,27 @@
 """Going back: the conversation is again as it was; files go back only if asked, and only where they are still ours."""
 
 from longrein.agent.session import Session
-from longrein.events import Entry, FileChanged, FilePut, FileSeen, Rewound, TurnEnded, UserSpoke
+from longrein.context import OpenCall
+from longrein.events import (
+    Entry,
+    FileChanged,
+    FilePut,
+    FileSeen,
+    Replied,
+    Rewound,
+    Text,
+    ToolCall,
+    ToolEnded,
+    TurnEnded,
+    UserSpoke,
+)
 
 
 def rewind(session: Session, to: int, *, files: bool) -> None:
     """Append `Rewound`. `to` is moved back to the end of the step it lies in, so that every call has its result."""
     entries = list(session.crew.history(1, session.state.seq))
     to = step_end(entries, to)
+    session.append(*(_left(open_call) for open_call in session.state.calls.values()))
     put = _put_back(session, entries, to) if files else ()
     before = session.state.prefix
     session.append(Rewound(to, put))
@@ -15,17 +29,29 @@ def rewind(session: Session, to: int, *, files: bool) -> None:
         session.append(session.crew.prefix(session.crew.model, "model"))
 
 
+def _left(open_call: OpenCall) -> ToolEnded:
+    call = open_call.call
+    return ToolEnded(call.id, call.name, "not_run", (Text("not run: the user went back"),))
+
+
 def step_end(entries: list[Entry], to: int) -> int:
     """The last entry up to `to` at which no call is open: the end of a turn, or right before the user spoke."""
-    ends = [1]
+    last, waiting = 1, 0
     for entry in entries:
+        event = entry.event
         if entry.seq > to:
             break
-        if isinstance(entry.event, TurnEnded):
-            ends.append(entry.seq)
-        elif isinstance(entry.event, UserSpoke) and entry.event.origin != "steer":
-            ends.append(entry.seq - 1)
-    return max(end for end in ends if end <= to) if to >= 1 else 1
+        if isinstance(event, Replied) and event.stop != "interrupted":
+            waiting += sum(isinstance(part, ToolCall) for part in event.parts)
+        elif isinstance(event, ToolEnded):
+            waiting -= 1
+        elif isinstance(event, Rewound):
+            waiting = 0
+        elif not waiting and isinstance(event, TurnEnded):
+            last = entry.seq
+        elif not waiting and isinstance(event, UserSpoke) and event.origin != "steer":
+            last = entry.seq - 1
+    return last
 
 
 def _put_back(session: Session, entries: list[Entry], to: int) -> tuple[FilePut, ...]:

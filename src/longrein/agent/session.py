@@ -19,6 +19,8 @@ from longrein.context import State, advance, window_of
 from longrein.events import AnyEvent, Entry, Interrupted, SourceFile, text_of
 from longrein.store import Log
 
+CLOSE_WAIT_S = 5.0
+"""How long `close` waits for the loop to come to rest; only a stuck disk takes longer than a moment."""
 INTERRUPTED = "[interrupted by the user]"
 """The line the model is told."""
 
@@ -40,6 +42,8 @@ class Session:
         """Failures in a row after which a pause was made."""
         self.folders_seen: dict[tuple[str, int], None] = {}
         """Folders whose instruction files were looked for; only spares looking again."""
+        self.walk: asyncio.Task[None] | None = None
+        """The task that runs the loop."""
         self.closed = False
         self._held: list[Entry] = []
         self._taken: list[int] = []
@@ -173,6 +177,9 @@ class Session:
         """
         walk = asyncio.current_task()
         assert walk is not None
+        if self.closed:
+            act.close()
+            return
         self._act = walk
         if self._interrupting:
             walk.cancel()
@@ -185,6 +192,8 @@ class Session:
             self._act = None
         if self._interrupting:
             walk.uncancel()
+        elif walk.cancelling() and not self.closed:
+            raise asyncio.CancelledError  # the walk itself was cancelled, and the act made a result of it
 
     def settle_interrupt(self) -> None:
         """Write down that the user interrupted, when they did."""
@@ -206,7 +215,8 @@ class Session:
         self.inbox.poke()
         if self._act is not None:
             self._act.cancel()
-            await asyncio.wait([self._act])
+        if self.walk is not None and self.walk is not asyncio.current_task():
+            await asyncio.wait([self.walk], timeout=CLOSE_WAIT_S)
         if self._held:
             await self.commit(flush=True)
         await self.crew.workspace.spawner.drain()

@@ -14,7 +14,7 @@ async def drain(session: Session) -> None:
     """Take every word whose time has come into the log; it leaves the inbox in the same transaction."""
     await session.inbox.look()
     session.settle_interrupt()
-    while session.inbox.waiting:
+    while session.inbox.waiting and not session.closed:
         taken = session.inbox.take(lambda word: takes(session.state, word, paused=session.paused, quiet=session.quiet))
         if taken is None:
             return
@@ -30,8 +30,10 @@ def _take(session: Session, word: Word) -> None:
             rewind(session, to, files=files)
         case GoOn() | Said():
             session.paused = False
-        case Answer(scope="always", verdict="allow", rule=rule) if rule:
-            session.crew.remember_rule(rule)
+        case Answer():
+            session.paused = False
+            if word.scope == "always" and word.verdict == "allow" and word.rule:
+                session.crew.remember_rule(word.rule)
         case _:
             pass
     session.append(*facts_of(word, session.state))
