@@ -43,7 +43,7 @@ from longrein.frontends.options import Options
 from longrein.models import Model, ModelOptions, known_provider, offered_models, open_model
 from longrein.store import Reader, SessionLog, find_session, fork_log, is_open, latest_session, open_log
 from longrein.tools import Tool, ToolOptions, builtin_tools
-from longrein.workspace import PlainSpawner, Workspace, open_workspace, sweep
+from longrein.workspace import PlainSpawner, Workspace, open_workspace, sweep, sweep_halves
 
 VERSION = "0.1.0"
 
@@ -146,6 +146,8 @@ def _around(place: Place, log: SessionLog, ended: list[str], given: Model | None
     roots = state.roots or place.roots
     spawner = PlainSpawner(place.environ.get("PATH", ""), roots)
     workspace = open_workspace(roots, spawner=spawner, environment=place.environ, keep_env=place.settings.env_keep)
+    if state.seq:
+        sweep_halves(dict.fromkeys((*roots, *(os.path.dirname(path) for path in state.files))))
     context, sources, notes = _static_context(place, workspace, state)
     tools = {tool.spec.name: tool for tool in (*builtin_tools(), *more)}
     system = compose_system(replaced=place.options.system_prompt, appended=place.options.append_system_prompt)

@@ -182,8 +182,8 @@ class Campaign:
 def leftovers(stage: Stage) -> Iterator[str]:
     """Files that nobody asked for: half-written ones, in the project or the state."""
     for path in stage.project.iterdir():
-        if path.name not in (*FILES, ".git", "acts.log", "new.txt") and not path.name.startswith(".longrein-"):
-            yield str(path)  # for `.longrein-PID-N.tmp` see test_a_half_written_file_is_swept_when_the_session_goes_on
+        if path.name not in (*FILES, ".git", "acts.log", "new.txt"):
+            yield str(path)
     for path in stage.state.rglob("*"):
         if path.is_file() and (".tmp" in path.name or path.name.endswith(".new")):
             yield str(path)

@@ -41,7 +41,6 @@ def test_a_command_that_kills_longrein_is_told_and_the_turn_goes_on(stage: Stage
     assert (stage.project / "a.txt").read_text() == "new words\n"
 
 
-@pytest.mark.xfail(strict=True, reason="what a kill leaves of a half-written file stays beside it")
 def test_a_half_written_file_is_swept_when_the_session_goes_on(stage: Stage) -> None:
     half = cut_in_mid_edit(stage)
     assert stage.run("-p", "-c", "--dangerously-skip-permissions").code == 0

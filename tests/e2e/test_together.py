@@ -131,7 +131,6 @@ def test_S070_P11_a_secret_stands_neither_on_disk_nor_in_what_is_said(secret: st
     assert stage.run("export", stage.session).text.count("secret: ") == 4, "resumed, the same markers stand"
 
 
-@pytest.mark.xfail(strict=True, reason="a long output is streamed into its blob as it comes")
 def test_P11_a_secret_in_a_long_output_is_not_on_disk(stage: Stage) -> None:
     (stage.project / ".env").write_text(f"TOKEN={KEY}\n")
     stage.plays(calls(bash("seq 1 3000; cat .env; seq 1 30000")), says("done"))

@@ -4,6 +4,7 @@ import asyncio
 import itertools
 import os
 import signal
+import threading
 from collections.abc import Awaitable, Callable, Iterable
 from concurrent.futures import Future
 from pathlib import Path
@@ -77,6 +78,11 @@ def seqs(log: SessionLog) -> list[int]:
 
 def fork_off(work: Callable[[], Awaitable[None]]) -> int:
     """`work` in a child process of its own; its pid. The child ends by `os._exit`: 0, or 1 when `work` raised."""
+    for (
+        thread
+    ) in threading.enumerate():  # a log that was just closed may still be inside SQLite, whose locks a fork copies
+        if thread.name == "longrein-log":
+            thread.join(10)
     pid = os.fork()
     if pid:
         return pid

@@ -69,7 +69,7 @@ async def _run(session: Session, call: ToolCall) -> None:
     try:
         outcome = await tool.run(_hands(session, call.id), **arguments)
     except asyncio.CancelledError:
-        if session.closed:
+        if not session.interrupting:
             raise
         outcome = Outcome((Text("interrupted by the user; it may have had effects"),), (), "interrupted")
     except ToolError as error:

@@ -11,6 +11,7 @@ from longrein.context import (
     Request,
     Summarise,
     births,
+    estimate_text,
     prose_problem,
     render,
     render_seed_summary,
@@ -99,9 +100,9 @@ async def _answer(session: Session, request: Request, seq: int, reserved_usd: fl
             if streaming and not isinstance(batch[0], Reply | Failure):
                 session.readers.stream(Streaming(seq, [d for d in batch if not isinstance(d, Reply | Failure)]))
     except asyncio.CancelledError:
-        if session.closed:
+        if not session.interrupting:
             raise
-        return _cut(heard, seq, reserved_usd)
+        return _cut(heard, seq, _until_now(session, request, heard, reserved_usd))
     match final:
         case Reply():
             return _replied(session, final, seq)
@@ -142,6 +143,14 @@ def _failed(session: Session, failure: Failure, asked: int, reserved_usd: float)
         reserved_usd if started else 0.0,
         partial,
     )
+
+
+def _until_now(session: Session, request: Request, heard: Sequence[Delta], reserved_usd: float) -> float:
+    """What a cut request has cost at most: what was held back for it, less the output that never came."""
+    price = session.crew.model.budget.price
+    came = sum(estimate_text(getattr(d, "text", "") or getattr(d, "json", "")) for d in heard)
+    left = max(0, request.max_output_tokens - came)
+    return max(0.0, reserved_usd - left * (price.output if price else 0.0) / 1e6)
 
 
 def _cut(heard: Sequence[Delta], asked: int, reserved_usd: float) -> Replied | AskFailed:

@@ -6,6 +6,8 @@ from longrein.store import BlobWriter, Log
 
 SHAPES_BYTES_MAX = 1024 * 1024
 """In longer content only known secrets are looked for: scanning for the shapes of tokens costs 4 ms a MB and more."""
+LINE_BYTES_MAX = 64 * 1024
+"""A longer line is scanned in pieces."""
 
 
 class CleanBlobs:
@@ -19,11 +21,13 @@ class CleanBlobs:
     def put_blob(self, data: bytes) -> str:
         """Keep `data` without its secrets. The hash is of what was kept, so it tells whether anything was replaced."""
         clean = replaced(data, self._known)
-        if len(clean) <= SHAPES_BYTES_MAX:
-            text = clean.decode("utf-8", "surrogateescape")
-            safe = self._redact(text)
-            clean = clean if safe is text else safe.encode("utf-8", "surrogateescape")
-        return self._log.put_blob(clean)
+        return self._log.put_blob(self._scanned(clean) if len(clean) <= SHAPES_BYTES_MAX else clean)
+
+    def _scanned(self, data: bytes) -> bytes:
+        """`data` without anything that has the shape of a secret; the same object when there is nothing."""
+        text = data.decode("utf-8", "surrogateescape")
+        safe = self._redact(text)
+        return data if safe is text else safe.encode("utf-8", "surrogateescape")
 
     def read_blob(self, blob: str) -> bytes:
         """See `store.Log`."""
@@ -34,9 +38,8 @@ class CleanBlobs:
         return self._log.blob_path(blob)
 
     def new_blob(self) -> BlobWriter:
-        """A blob that grows; known secrets are replaced on the way, also where they come in two pieces."""
-        writer = self._log.new_blob()
-        return CleanWriter(writer, self._known) if self._known else writer
+        """A blob that grows; secrets are replaced on the way, also where they come in two pieces."""
+        return CleanWriter(self._log.new_blob(), self._known, self._scanned)
 
 
 def replaced(data: bytes, known: Sequence[tuple[bytes, bytes]]) -> bytes:
@@ -48,13 +51,20 @@ def replaced(data: bytes, known: Sequence[tuple[bytes, bytes]]) -> bytes:
 
 
 class CleanWriter:
-    """A growing blob that holds back as many bytes as a secret could still need to be whole."""
+    """A growing blob; what could still become a secret with the next bytes is held back.
 
-    def __init__(self, writer: BlobWriter, known: Sequence[tuple[bytes, bytes]]) -> None:
+    The first MB is scanned line by line like any text; of what follows only known secrets are replaced.
+    """
+
+    def __init__(
+        self, writer: BlobWriter, known: Sequence[tuple[bytes, bytes]], clean: Callable[[bytes], bytes]
+    ) -> None:
         self._writer = writer
         self._known = known
-        self._held_bytes = max(len(secret) for secret, _ in known) - 1
+        self._clean = clean
+        self._held_bytes = max((len(secret) for secret, _ in known), default=1) - 1
         self._held = b""
+        self._unscanned = SHAPES_BYTES_MAX
 
     @property
     def path(self) -> str:
@@ -68,15 +78,21 @@ class CleanWriter:
 
     def write(self, data: bytes) -> None:
         """Append; raises OSError (full disk)."""
-        clean = replaced(self._held + data if self._held else data, self._known)
-        cut = max(0, len(clean) - self._held_bytes)
-        self._writer.write(clean[:cut])
-        self._held = clean[cut:]
+        data = self._held + data if self._held else data
+        if self._unscanned > 0:
+            cut = data.rfind(b"\n") + 1 or (len(data) if len(data) > LINE_BYTES_MAX else 0)
+            self._unscanned -= cut
+            self._writer.write(self._clean(replaced(data[:cut], self._known)))
+        else:
+            data = replaced(data, self._known)
+            cut = max(0, len(data) - self._held_bytes)
+            self._writer.write(data[:cut])
+        self._held = data[cut:]
 
     def finish(self) -> str:
         """Name it by its hash."""
         if self._held:
-            self._writer.write(self._held)
+            self._writer.write(self._clean(replaced(self._held, self._known)))
         return self._writer.finish()
 
     def discard(self) -> None:

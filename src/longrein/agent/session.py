@@ -48,7 +48,8 @@ class Session:
         self._held: list[Entry] = []
         self._taken: list[int] = []
         self._act: asyncio.Task[None] | None = None
-        self._interrupting = False
+        self.interrupting = False
+        """Whether the user has interrupted and it is not written down yet."""
         self._loop = asyncio.get_running_loop()
         self._broken: BaseException | None = None
         self._in_flight = 0
@@ -134,9 +135,9 @@ class Session:
 
     def interrupt(self) -> None:
         """Stop what is running, now."""
-        if not self.busy or self._interrupting:
+        if not self.busy or self.interrupting:
             return
-        self._interrupting = True
+        self.interrupting = True
         if self._act is not None:
             self._act.cancel()
         self.inbox.poke()
@@ -181,30 +182,30 @@ class Session:
             act.close()
             return
         self._act = walk
-        if self._interrupting:
+        if self.interrupting:
             walk.cancel()
         try:
             await act
         except asyncio.CancelledError:
-            if not self._interrupting and not self.closed:
+            if not self.interrupting and not self.closed:
                 raise
         finally:
             self._act = None
-        if self._interrupting:
+        if self.interrupting:
             walk.uncancel()
         elif walk.cancelling() and not self.closed:
             raise asyncio.CancelledError  # the walk itself was cancelled, and the act made a result of it
 
     def settle_interrupt(self) -> None:
         """Write down that the user interrupted, when they did."""
-        if self._interrupting:
-            self._interrupting = False
+        if self.interrupting:
+            self.interrupting = False
             if self.state.turn_open or self.state.calls or self.state.compact_wanted is not None:
                 self.append(Interrupted(INTERRUPTED, tuple(self.state.calls)))
 
     async def wait_word(self) -> None:
         """Until somebody says something, interrupts or closes; other processes' messages are looked for meanwhile."""
-        if not self._interrupting and not self.closed:
+        if not self.interrupting and not self.closed:
             await self.inbox.wait(self.crew.clock)
 
     async def close(self) -> None:

@@ -130,7 +130,9 @@ def load_settings(
     if trusted and path != user_file(environ, home):
         merged.narrow(read_file(path, short(path, home)) or ())
     elif path != user_file(environ, home) and os.path.lexists(path):
-        merged.notes.append(f"{short(path, home)} was not read: this folder is not trusted; `longrein trust` changes that.")
+        merged.notes.append(
+            f"{short(path, home)} was not read: this folder is not trusted; `longrein trust` changes that."
+        )
     merged.take(_from_environment(environ, merged.notes))
     merged.take(_from_flags(flags))
     return merged.settings()

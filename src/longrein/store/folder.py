@@ -59,7 +59,7 @@ def make_folder(path: str) -> bool:
         return False
     except FileNotFoundError:
         make_folder(os.path.dirname(path))
-        os.mkdir(path, 0o700)
+        return make_folder(path)  # another start may be making the same folders
     return True
 
 

@@ -90,7 +90,7 @@ def _by_time(state_dir: str) -> list[tuple[int, str]]:
 def _ids(state_dir: str) -> Iterator[str]:
     try:
         names = os.listdir(sessions_folder(state_dir))
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return
     for name in names:
         if len(name) == 36 and name.count("-") == 4 and not name.strip("0123456789abcdef-"):

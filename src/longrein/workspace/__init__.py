@@ -1,5 +1,6 @@
 """Where files and processes are."""
 
+from longrein.workspace.files import sweep_halves
 from longrein.workspace.git import run_git
 from longrein.workspace.globs import split_glob
 from longrein.workspace.orphans import sweep
@@ -28,4 +29,5 @@ __all__ = [
     "split_glob",
     "stamp",
     "sweep",
+    "sweep_halves",
 ]

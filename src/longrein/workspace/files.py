@@ -3,7 +3,7 @@
 import errno
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from hashlib import sha256
 from itertools import count
 
@@ -192,6 +192,29 @@ def _forget(temporary: str) -> None:
         os.unlink(temporary)
     except FileNotFoundError:
         return
+
+
+def sweep_halves(folders: Iterable[str]) -> None:
+    """Remove half-written files that a killed longrein left in `folders`; those of a living process stay."""
+    for folder in folders:
+        try:
+            names = [name for name in os.listdir(folder) if name.startswith(".longrein-") and name.endswith(".tmp")]
+        except OSError:
+            continue
+        for name in names:
+            pid = name.split("-")[1]
+            if pid.isdigit() and not _alive(int(pid)):
+                _forget(os.path.join(folder, name))
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        return True
+    return True
 
 
 def remove(path: str) -> None:

@@ -68,7 +68,6 @@ class Spawner(Protocol):
         """
         ...
 
-
     async def drain(self) -> None:
         """Wait for kills that are under way and end what commands left running. Called once, at the end."""
         ...
