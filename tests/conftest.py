@@ -2,7 +2,6 @@
 
 import os
 import socket
-from collections.abc import Iterator
 
 import pytest
 
@@ -16,7 +15,7 @@ def anyio_backend() -> str:
 
 
 @pytest.fixture(autouse=True)
-def loopback_only(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def loopback_only(monkeypatch: pytest.MonkeyPatch) -> None:
     """A real model cannot be called from the tests: only loopback addresses can be connected to."""
     connect = socket.socket.connect
 
@@ -27,4 +26,3 @@ def loopback_only(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         connect(self, address)  # type: ignore[arg-type]
 
     monkeypatch.setattr(socket.socket, "connect", guarded)
-    yield

@@ -151,7 +151,9 @@ def test_a_project_narrows(house: House) -> None:
 
 def test_S058_without_trust_a_project_file_is_not_even_opened(house: House) -> None:
     house.project("this is = not [ toml")
-    assert house.load(trusted=False).notes == (f"{PROJECT} was not read: this folder is not trusted; `longrein trust` changes that.",)
+    assert house.load(trusted=False).notes == (
+        f"{PROJECT} was not read: this folder is not trusted; `longrein trust` changes that.",
+    )
     with pytest.raises(SettingsError):
         house.load(trusted=True)
 
