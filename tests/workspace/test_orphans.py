@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -27,7 +28,10 @@ class Crash:
         environment = {"PATH": os.environ["PATH"], "LONGREIN_TEST_TAG": self.tag, "LONGREIN_SESSION": self.session}
         words = ["sh", "-c", 'setsid sh -c "$1" >/dev/null 2>&1 & echo $!', "sh", script]
         done = subprocess.run(words, env=environment | marks, stdout=subprocess.PIPE, check=False, timeout=5)
-        return int(done.stdout)
+        pid = int(done.stdout)
+        if script.startswith("exec "):  # between two execs a process has no environment to be found by
+            wait_until(lambda: Path(f"/proc/{pid}/comm").read_text().strip() == script.split()[1])
+        return pid
 
     def alive(self) -> list[int]:
         found = [pid for pid, env in marked("LONGREIN_TEST_TAG") if variable(env, "LONGREIN_TEST_TAG") == self.tag]
@@ -43,12 +47,16 @@ def crash(tag: str) -> Crash:
     return Crash(tag)
 
 
-def wait_for(path: Path) -> None:
+def wait_until(ready: Callable[[], bool]) -> None:
     for _ in range(1000):
-        if path.exists():
+        if ready():
             return
         time.sleep(0.002)
     raise AssertionError("it never got ready")
+
+
+def wait_for(path: Path) -> None:
+    wait_until(path.exists)
 
 
 def gone(pid: int) -> bool:
