@@ -11,6 +11,7 @@ from longrein.context import Budget, Request
 from longrein.models.failures import Headers, failure_of_status
 from longrein.models.healing import eased, told
 from longrein.models.layout import Memo, Memos
+from longrein.models.library import http_library
 from longrein.models.loose_json import NOT_READABLE, loosened
 from longrein.models.port import Clock, Delta, Failure, ModelOptions, Reply
 from longrein.models.sse import Splitter
@@ -226,8 +227,7 @@ async def _drain(response: Any) -> None:
 
 def open_client(options: ModelOptions) -> Any:
     """The HTTP client of one model. A TLS context costs 20 ms, so `http` addresses get none worth the name."""
-    import httpx2
-
+    httpx2 = http_library()
     secure = options.base_url.startswith("https:")
     context = httpx2.create_ssl_context() if secure else False  # knows SSL_CERT_FILE; proxies are handed in
     limits = httpx2.Limits(max_connections=None, max_keepalive_connections=None, keepalive_expiry=KEEPALIVE_S)
@@ -237,7 +237,11 @@ def open_client(options: ModelOptions) -> Any:
         proxy=options.proxy if secure and options.proxy else None,
         limits=limits,
         timeout=None,
-        headers={"accept": "text/event-stream, application/json", "accept-encoding": "identity"},
+        headers={
+            "user-agent": "longrein",
+            "accept": "text/event-stream, application/json",
+            "accept-encoding": "identity",
+        },
     )
 
 
