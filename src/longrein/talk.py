@@ -44,7 +44,7 @@ async def _one(place: Place, built: Built, prompt: str) -> Outcome:
         facts=_facts(place, built),
         complete_files=lambda typed: _files(built, typed),
         history=os.path.join(folder, place.cwd.strip("/").replace("/", "-")[-200:] or "root"),
-        plain=place.environ.get("TERM", "dumb") in ("dumb", ""),
+        plain=place.options.plain or place.environ.get("TERM", "dumb") in ("dumb", ""),
         prompt=prompt,
     )
 
@@ -60,7 +60,7 @@ def _facts(place: Place, built: Built) -> TerminalFacts:
         window_tokens=lambda: crew.model.budget.usable_tokens,
         context_report=lambda: report(session.state),
         sessions=lambda: _sessions(place),
-        models=lambda: _models(place),
+        models=lambda: _models(place, crew.model.name),
         file_text=lambda path: _text(built, path),
     )
 
@@ -74,11 +74,11 @@ def _when(info: SessionInfo) -> str:
     return datetime.fromtimestamp(info.updated_at / 1e6, UTC).astimezone().strftime("%Y-%m-%d %H:%M")
 
 
-def _models(place: Place) -> Sequence[str]:
-    """Models of the settings, then those of providers whose key is here."""
+def _models(place: Place, present: str) -> Sequence[str]:
+    """The present model, those of the settings, then those of providers whose key is here."""
     with_key = [known.name for known in known_providers() if any(place.environ.get(key) for key in known.keys)]
     offered = [f"{name}/{model}" for name in with_key for model in known_models() if look_up(name, model).price]
-    return [*place.settings.models, *offered]
+    return list(dict.fromkeys((present, *place.settings.models, *offered)))
 
 
 def _text(built: Built, path: str) -> str | None:

@@ -138,6 +138,7 @@ MAIN = Command(
             "the same as --permission-mode bypassPermissions",
             _MAY,
         ),
+        Flag(("--plain",), "plain", "switch", "interactive, but lines only: nothing is ever redrawn", _HOW),
         Flag(("--add-dir",), "add_dirs", "words", "a further folder to work in; may be given again", _MAY, "DIR"),
         Flag(("--model",), "model", "word", "such as anthropic/claude-sonnet-4-5", _HOW, "PROVIDER/MODEL"),
         Flag(("--system-prompt",), "system_prompt", "word", "in place of longrein's own", _HOW, "TEXT"),

@@ -52,6 +52,8 @@ class Options(msgspec.Struct, frozen=True):
     """Stands after the system prompt."""
     add_dirs: tuple[str, ...] = ()
     """Further folders the session may work in, as written."""
+    plain: bool = False
+    """Interactive without ever redrawing."""
     profile: str = ""
     """Context policy: `seed`; '' for the default one."""
     state_dir: str = ""
