@@ -81,7 +81,8 @@ def test_at_any_moment_of_the_start_and_after(after_s: float, stage: Stage) -> N
     stage.plays(*[calls(bash("true")) for _ in range(3)], says("done", pace_s=0.3), says("done", pace_s=0.01))
     going = stage.start("-p", "x", *BYPASS)
     wait_until(lambda: catches(going.pid, signal.SIGINT))  # Python has started …
-    wait_until(lambda: not catches(going.pid, signal.SIGINT))  # … and longrein has
+    begun = time.monotonic()  # … and longrein has; on a busy machine that moment may pass unseen
+    wait_until(lambda: not catches(going.pid, signal.SIGINT) or time.monotonic() > begun + 1)
     time.sleep(after_s)
     going.send(signal.SIGINT)
     ran = going.end(limit_s=5)
