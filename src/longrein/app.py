@@ -31,7 +31,7 @@ async def _print(options: Options) -> int:
             session,
             prompt=(Text(options.prompt),) if options.prompt else (),
             facts=facts_of(built),
-            style=Style(_output(options), options.include_partial_messages, options.verbose),
+            style=Style(options.output_format, options.include_partial_messages, options.verbose),
             out=Output(1),
             err=say,
             lines=read_lines(0) if options.input_format == "stream-json" else None,
@@ -39,10 +39,6 @@ async def _print(options: Options) -> int:
         )
     finally:
         await session.close()
-
-
-def _output(options: Options) -> Any:
-    return options.output_format
 
 
 def facts_of(built: Built) -> SessionFacts:

@@ -240,10 +240,10 @@ async def _session_of(place: Place) -> tuple[str, bool]:
     return (await fork(place, found, options.session_id), False) if options.fork_session else (found, False)
 
 
-async def fork(place: Place, source: str, session: str = "", to: int = 0) -> str:
-    """Make a copy of session `source` up to entry `to` (0: all); gives its id."""
+async def fork(place: Place, source: str, session: str = "") -> str:
+    """Make a copy of session `source`; gives its id."""
     reader = Reader(place.state_dir, source)
-    first, last = reader.entry(1), to or reader.tail()[0]
+    first, last = reader.entry(1), reader.tail()[0]
     reader.close()
     if first is None or not isinstance(first.event, Opened):
         raise SessionUnknown(f"session {source} holds nothing to fork")

@@ -6,6 +6,7 @@ goes on.
 
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from longrein.agent.nested import tell_nested
 from longrein.agent.port import Output
@@ -34,17 +35,18 @@ class _Versions(Mapping[str, FileVersion]):
 
 async def run_tools(session: Session, calls: Sequence[ToolCall]) -> None:
     """Run `calls` side by side, at most `limits.parallel_max` at once."""
-    session.append(*(_started(session, call) for call in calls))
+    fitted = {call.id: _fitted(session, call) for call in calls}
+    session.append(*(_started(call, fitted[call.id]) for call in calls))
     await session.commit(flush=True)
     if len(calls) == 1:
-        await _run(session, calls[0])
+        await _run(session, calls[0], fitted[calls[0].id])
         tell_nested(session, calls)
         return
     gate = asyncio.Semaphore(session.crew.limits.parallel_max)
 
     async def run(call: ToolCall) -> None:
         async with gate:
-            await _run(session, call)
+            await _run(session, call, fitted[call.id])
         if session.state.calls:
             session.commit(flush=False)
 
@@ -57,14 +59,17 @@ async def run_tools(session: Session, calls: Sequence[ToolCall]) -> None:
     tell_nested(session, calls)
 
 
-def _started(session: Session, call: ToolCall) -> ToolStarted:
-    arguments, _ = fit_arguments(session.crew.tools[call.name], call.arguments or {})
+def _fitted(session: Session, call: ToolCall) -> dict[str, Any]:
+    """The arguments as the tool gets them; a call that runs has been judged, so they fit."""
+    return fit_arguments(session.crew.tools[call.name], call.arguments or {})[0]
+
+
+def _started(call: ToolCall, arguments: dict[str, Any]) -> ToolStarted:
     return ToolStarted(call.id, call.name, None if arguments == call.arguments else arguments)
 
 
-async def _run(session: Session, call: ToolCall) -> None:
+async def _run(session: Session, call: ToolCall, arguments: dict[str, Any]) -> None:
     tool = session.crew.tools[call.name]
-    arguments, _ = fit_arguments(tool, call.arguments or {})
     begun = session.crew.clock.mono_s()
     try:
         outcome = await tool.run(_hands(session, call.id), **arguments)

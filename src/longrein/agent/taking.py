@@ -5,9 +5,7 @@ from longrein.agent.port import Answer, GoOn, Pausing, Rewind, Said, SetModel, W
 from longrein.agent.rewinding import rewind
 from longrein.agent.session import Session
 from longrein.events import AskFailed, LongreinError
-
-ATTEMPTS_MAX = 10
-"""Shown with a pause; `models.pause_s` gives up after as many."""
+from longrein.models import ATTEMPTS_MAX
 
 
 async def drain(session: Session) -> None:

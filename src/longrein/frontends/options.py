@@ -1,7 +1,7 @@
 """What the command line said, typed and checked: the one thing that goes from `cli` to `app`."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 from uuid import UUID
 
 import msgspec
@@ -18,7 +18,7 @@ class Options(msgspec.Struct, frozen=True):
     """The first message. Text piped in is added to it by `cli`."""
     print: bool = False
     """`-p`: answer on stdout and leave."""
-    output_format: str = "text"
+    output_format: Literal["text", "json", "stream-json"] = "text"
     """`text`, `json` or `stream-json`."""
     input_format: str = "text"
     """`text` or `stream-json`."""

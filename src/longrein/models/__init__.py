@@ -17,11 +17,12 @@ from longrein.models.port import (
     ThinkingDelta,
 )
 from longrein.models.probe import offered_models
-from longrein.models.retry import pause_s
+from longrein.models.retry import ATTEMPTS_MAX, pause_s
 from longrein.models.script import Script, read_script
 from longrein.models.scripted import ScriptedModel
 
 __all__ = [
+    "ATTEMPTS_MAX",
     "CallDelta",
     "Clock",
     "Delta",
