@@ -20,36 +20,51 @@ CLEAR_TOKENS_MIN = 150
 """A smaller result is not worth a placeholder."""
 DIGEST_LINES_MAX = 12
 """Lines a placeholder keeps."""
+WORDS_SHARE_MAX = 0.40
+"""Share of the usable window that fresh words of the user may take; what is longer shows its two ends and its handle."""
+TRIM_TRIES_MAX = 4
+"""The ends of a text may be denser than its middle, so that a cut by the average is still too long."""
 HEAD_SHARE = 0.4
 """Of a trimmed text; errors stand at the end, so the tail gets more."""
 
 
 def births(state: State, budget: Budget) -> tuple[Form, ...]:
-    """Birth forms of the results that the next request is the first to carry. What is not named goes whole.
+    """Birth forms of what the next request is the first to carry. What is not named goes whole.
 
-    All of them together take at most `min(30 % of usable, 50k)` tokens; the smallest are kept whole first.
+    All results together take at most `min(30 % of usable, 50k)` tokens, the user's words at most 40 % of usable; the
+    smallest are kept whole first.
     """
     fresh = [item for item in _fresh(state) if item.form == "full"]
+    ratio = max(state.gauge.ratio, 0.25)
+    results = [item for item in fresh if item.kind == "result"]
+    limit = min(round(budget.usable_tokens * BIRTH_SHARE_MAX), BIRTH_TOKENS_MAX) / ratio
+    words = [item for item in fresh if item.kind == "user" and isinstance(item.part, Text)]
+    words_limit = budget.usable_tokens * WORDS_SHARE_MAX / ratio
+    forms = [*_born(state, results, limit), *_born(state, words, words_limit)]
+    return tuple(sorted(forms, key=lambda form: state.index[form.handle]))
+
+
+def _born(state: State, fresh: list[Item], limit: float) -> list[Form]:
+    """Forms that keep `fresh` within `limit` guessed tokens, the smallest whole first."""
     if not fresh:
-        return ()
+        return []
     texts = {item.handle: born_text(item, state.nonce) for item in fresh}
-    limit = min(round(budget.usable_tokens * BIRTH_SHARE_MAX), BIRTH_TOKENS_MAX) / max(state.gauge.ratio, 0.25)
     forms = []
     for item, share in _shares(fresh, texts, limit):
         text = texts[item.handle]
         if estimate_text(text) > share:
-            text = trim(text, round(share * CHARS_PER_TOKEN_CODE), item.handle, state.nonce)
+            text = trim_to(text, share, item.handle, state.nonce)
         elif not _has_document(item):
             continue
         forms.append(Form(item.handle, "trimmed", text))
-    return tuple(sorted(forms, key=lambda form: state.index[form.handle]))
+    return forms
 
 
 def _fresh(state: State) -> list[Item]:
     found = []
     for at in range(len(state.items) - 1, state.context_items - 1, -1):
         item = state.items[at]
-        if item.kind == "result" and item.seqs[0] > state.sent_reach:
+        if item.kind in ("result", "user") and item.seqs[0] > state.sent_reach:
             found.append(item)
         elif item.seqs[1] <= state.sent_reach:
             break
@@ -93,6 +108,18 @@ def _gap(part: Document, handle: str, nonce: str) -> str:
         f"lines {first + 1} to {max(first + 1, last - 1)} of {part.lines} ({part.size_bytes} bytes) are not shown; "
         f'Recall(handle="{handle}", lines="{first + 1}-{first + 200}") brings any of them',
     )
+
+
+def trim_to(text: str, tokens_max: float, handle: str, nonce: str) -> str:
+    """`trim` to about `tokens_max` guessed tokens, in whatever script the text is."""
+    chars = tokens_max * len(text) / max(1, estimate_text(text))
+    for _ in range(TRIM_TRIES_MAX):
+        shown = trim(text, round(chars), handle, nonce)
+        tokens = estimate_text(shown)
+        if tokens <= tokens_max:
+            break
+        chars *= 0.95 * tokens_max / tokens
+    return shown
 
 
 def trim(text: str, chars_max: int, handle: str, nonce: str) -> str:
