@@ -127,7 +127,7 @@ def test_law_6_at_most_two_attempts_at_one_summary(default: list[Walk]) -> None:
         attempts = 0
         for entry in walk.entries:
             match entry.event:
-                case Asked(purpose="summary"):
+                case Asked(purpose="summary", reason="ahead"):
                     attempts += 1
                 case Summarized() | Cleared():
                     attempts = 0

@@ -15,6 +15,7 @@ from longrein.context import (
     Request,
     State,
     Summarise,
+    Swap,
     advance,
     births,
     fold,
@@ -86,6 +87,7 @@ class Walk:
         self.rng = random.Random(self.seed)
         self.budget = Budget(self.window, self.window // 5, Price(3, 15, 0.3, 3.75))
         self.rested = 0
+        self.beside: int | None = None
         self.add(Opened(SCHEMA_VERSION, SESSION, "n0nce", ("/w",), "/w", self.profile))
         self.add(
             PrefixSet(
@@ -108,8 +110,14 @@ class Walk:
         for _ in range(moves):
             self.moves += 1
             judged = {c: self.judge(c) for c in self.state.calls}
+            self.hear()
             outlook = Outlook(
-                window_of(self.state, self.budget), Limits(), rested=self.rested, seed=self.profile == "seed"
+                window_of(self.state, self.budget),
+                Limits(),
+                rested=self.rested,
+                seed=self.profile == "seed",
+                now_us=1_000_000 * len(self.entries),
+                summarising=self.beside is not None,
             )
             self.do(next_move(self.state, judged, outlook))
         return self
@@ -133,6 +141,8 @@ class Walk:
                 self.tools(calls)
             case Summarise():
                 self.summarise(move)
+            case Swap():
+                self.swap(move)
             case Pause():
                 self.rested = self.state.failures
             case Stop(reason, _):
@@ -154,7 +164,9 @@ class Walk:
         self.add(UserSpoke((Text(f"please {self.text(self.window // 40)} [{self.rng.random()}]"),)))
 
     def send(self, request: Request) -> None:
-        self.sent.append(Sent(request, len(self.entries), self.state.breaks, self.state.view_tokens))
+        carried = sum(item.tokens for item in request.items) - sum(item.tokens for item in self.state.items)
+        tokens = self.state.view_tokens + self.state.gauge.scale(carried)
+        self.sent.append(Sent(request, len(self.entries), self.state.breaks, tokens))
 
     def ask(self) -> None:
         forms = births(self.state, window_of(self.state, self.budget))
@@ -213,22 +225,41 @@ class Walk:
         self.add(ToolEnded(call.id, call.name, "failed" if luck > 0.9 else "ok", (part,)))
 
     def summarise(self, wish: Summarise) -> None:
+        plain = wish.beside or self.profile == "seed"
+        forms = () if plain else births(self.state, self.budget)
+        reach = self.state.sent_reach if wish.beside else self.state.seq
+        span = {"first": wish.first, "last": wish.last, "reason": wish.reason, "focus": wish.focus}
+        seq = self.add(
+            Asked("summary", reach, self.state.prefix_seq, forms, self.state.view_tokens, 0.1, **span)  # type: ignore[arg-type]
+        )
         seed = self.profile == "seed"
-        forms = () if seed else births(self.state, self.budget)
-        seq = self.add(Asked("summary", self.state.seq, self.state.prefix_seq, forms, self.state.view_tokens, 0.1))
         self.send(render_seed_summary(self.state) if seed else render_summary(self.state, self.budget, wish))
+        if wish.beside:
+            self.beside = seq
+        else:
+            self.summary(seq)
+
+    def hear(self) -> None:
+        """Now and then what was asked beside the work arrives; a crash may lose it."""
+        if self.beside is not None and self.rng.random() < 0.2:
+            seq, self.beside = self.beside, None
+            if self.rng.random() < 0.9:
+                self.summary(seq)
+
+    def summary(self, seq: int) -> None:
         if self.rng.random() < self.fail_summaries:
             self.add(AskFailed(seq, self.rng.choice(["invalid", "server", "truncated"]), "no summary"))
             return
         prose = "1. Request\n" + self.text(300)
-        assert not prose_problem(self.state, self.budget, prose, "end", 0) or seed
+        assert not prose_problem(self.state, self.budget, prose, "end", 0) or self.profile == "seed"
         self.add(Replied(seq, (Text(prose),), "end"))
-        span = (wish.first, wish.last)
-        self.add(
-            seed_summarized(self.budget, wish, prose, seq)
-            if seed
-            else summarized(self.state, self.budget, span, wish.reason, prose, (seq,))
-        )
+
+    def swap(self, ready: Swap) -> None:
+        if self.profile == "seed":
+            self.add(seed_summarized(self.budget, ready))
+        else:
+            span = (ready.first, ready.last)
+            self.add(summarized(self.state, self.budget, span, ready.reason, ready.prose, (ready.asked,)))
 
 
 def content(request: Request) -> list[bytes]:

@@ -9,16 +9,10 @@ from longrein.agent.port import Streaming
 from longrein.agent.session import Session
 from longrein.context import (
     Request,
-    Summarise,
     births,
     estimate_text,
-    prose_problem,
     render,
-    render_seed_summary,
-    render_summary,
     reserve_usd,
-    seed_summarized,
-    summarized,
     window_of,
 )
 from longrein.events import (
@@ -31,9 +25,8 @@ from longrein.events import (
     ToolCall,
     Usage,
     call_id,
-    text_of,
 )
-from longrein.models import CallDelta, Delta, Failure, Reply, TextDelta, ThinkingDelta, cost_usd
+from longrein.models import CallDelta, Delta, Failure, Model, Reply, TextDelta, ThinkingDelta, cost_usd
 
 
 async def ask(session: Session, usd_left: float | None) -> None:
@@ -53,48 +46,19 @@ async def ask(session: Session, usd_left: float | None) -> None:
     seq = session.append(asked)
     session.commit(flush=False)
     request = msgspec.structs.replace(probe, items=tuple(session.state.items)) if forms else probe
-    session.append(await _answer(session, request, seq, asked.reserved_usd))
+    session.append(await answer(session, request, seq, asked.reserved_usd))
     session.rested = 0 if session.state.failures == 0 else session.rested
 
 
-async def summarise(session: Session, wish: Summarise) -> None:
-    """One attempt at a summary. What is no summary counts as a failed attempt; the next move decides what then."""
-    state, model = session.state, session.crew.model
-    budget = window_of(state, model.budget)
-    seed = state.profile == "seed"
-    forms = () if seed else births(state, budget)
-    reserved = reserve_usd(state, budget, budget.max_output_tokens)
-    asked = Asked("summary", state.seq, state.prefix_seq, forms, state.view_tokens, reserved, wish.focus)
-    seq = session.append(asked)
-    session.commit(flush=False)
-    request = render_seed_summary(session.state) if seed else render_summary(session.state, budget, wish)
-    outcome = await _answer(session, request, seq, reserved)
-    if isinstance(outcome, AskFailed):
-        session.append(outcome)
-        return
-    prose, calls = text_of(_texts(outcome.parts)), sum(isinstance(p, ToolCall) for p in outcome.parts)
-    problem = "" if seed and prose.strip() else prose_problem(session.state, budget, prose, outcome.stop, calls)
-    if problem:
-        session.append(AskFailed(seq, "invalid", f"no summary: {problem}", assumed_usd=outcome.cost_usd))
-        return
-    session.append(msgspec.structs.replace(outcome, parts=_texts(outcome.parts), blocks=()))
-    if seed:
-        session.append(seed_summarized(budget, wish, prose, seq))
-    else:
-        session.append(summarized(session.state, budget, (wish.first, wish.last), wish.reason, prose, (seq,)))
-
-
-def _texts(parts: tuple[AnyPart, ...]) -> tuple[AnyPart, ...]:
-    return tuple(part for part in parts if isinstance(part, Text))
-
-
-async def _answer(session: Session, request: Request, seq: int, reserved_usd: float) -> Replied | AskFailed:
-    """Stream the answer to `Asked` `seq`; on an interrupt, what has come so far."""
+async def answer(
+    session: Session, request: Request, seq: int, reserved_usd: float, model: Model | None = None
+) -> Replied | AskFailed:
+    """Stream the answer to `Asked` `seq` from `model` (this session's when None); on an interrupt, what has come."""
     heard: list[Delta] = []
     final: Delta | None = None
     streaming = session.readers.streaming
     try:
-        async for batch in session.crew.model.stream(request):
+        async for batch in (model or session.crew.model).stream(request):
             final = batch[-1]
             heard += batch
             if streaming and not isinstance(batch[0], Reply | Failure):
@@ -105,16 +69,15 @@ async def _answer(session: Session, request: Request, seq: int, reserved_usd: fl
         return _cut(heard, seq, _until_now(session, request, heard, reserved_usd))
     match final:
         case Reply():
-            return _replied(session, final, seq)
+            return _replied(model or session.crew.model, final, seq)
         case Failure():
             return _failed(session, final, seq, reserved_usd)
         case _:
             return AskFailed(seq, "truncated", "the model's stream ended without an end", assumed_usd=reserved_usd)
 
 
-def _replied(session: Session, reply: Reply, asked: int) -> Replied:
-    budget = session.crew.model.budget
-    cost = cost_usd(budget.price, reply.usage)
+def _replied(model: Model, reply: Reply, asked: int) -> Replied:
+    cost = cost_usd(model.budget.price, reply.usage)
     return Replied(asked, with_call_ids(reply.parts, asked), reply.stop, reply.usage, reply.blocks, cost, reply.model)
 
 

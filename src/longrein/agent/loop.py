@@ -7,12 +7,13 @@ walk (a crash, a kill, the user) it goes on from the log alone.
 from typing import assert_never
 
 from longrein.agent.acting import run_tools
-from longrein.agent.asking import ask, summarise
+from longrein.agent.asking import ask
 from longrein.agent.judging import judged
 from longrein.agent.moves import AskModel, AskUser, Pause, Record, RunTools, Stop, Switch, Wait, next_move
 from longrein.agent.session import Session
+from longrein.agent.summarising import compact
 from longrein.agent.taking import answered, drain, idle, rest, switch
-from longrein.context import Summarise
+from longrein.context import Summarise, Swap
 from longrein.events import TurnEnded
 
 
@@ -31,8 +32,8 @@ async def run(session: Session, *, once: bool) -> None:
                 await session.perform(ask(session, usd_left))
             case RunTools(calls):
                 await session.perform(run_tools(session, calls))
-            case Summarise():
-                await session.perform(summarise(session, move))
+            case Summarise() | Swap():
+                await session.perform(compact(session, move))
             case Pause(delay_s, failure):
                 await session.perform(rest(session, delay_s, failure))
             case Switch(model):

@@ -18,6 +18,7 @@ from longrein.context import (
     OpenCall,
     State,
     Summarise,
+    Swap,
     decide,
     decide_seed,
     output_limit,
@@ -103,7 +104,7 @@ class Wait(msgspec.Struct, frozen=True):
     """Nothing to do until someone says something."""
 
 
-Move = Record | AskModel | RunTools | Summarise | AskUser | Pause | Switch | Stop | Wait
+Move = Record | AskModel | RunTools | Summarise | Swap | AskUser | Pause | Switch | Stop | Wait
 
 
 def next_move(state: State, judged: Mapping[str, Judgement], outlook: Outlook) -> Move:
@@ -113,8 +114,9 @@ def next_move(state: State, judged: Mapping[str, Judgement], outlook: Outlook) -
         if cut:
             return Record(cut)
         return Wait() if outlook.paused else _of_calls(state, judged)
-    if state.asked is not None:
-        return Record((AskFailed(state.asked_seq, "lost", "longrein ended while it waited", assumed_usd=_held(state)),))
+    lost = _lost(state, outlook)
+    if lost:
+        return Record(lost)
     if state.interrupted:
         return Stop("interrupted")
     if state.compact_wanted is not None and not (state.turn_open and outlook.paused):
@@ -126,8 +128,13 @@ def next_move(state: State, judged: Mapping[str, Judgement], outlook: Outlook) -
     return _before_request(state, outlook)
 
 
-def _held(state: State) -> float:
-    return state.asked.reserved_usd if state.asked else 0.0
+def _lost(state: State, outlook: Outlook) -> tuple[AskFailed, ...]:
+    """Requests that a crash has left without an answer."""
+    waiting = [(state.asked_seq, state.asked)]
+    if not outlook.summarising:
+        waiting.append((state.summarising_seq, state.summarising))
+    why = "longrein ended while it waited"
+    return tuple(AskFailed(seq, "lost", why, assumed_usd=asked.reserved_usd) for seq, asked in waiting if asked)
 
 
 # --- calls -------------------------------------------------------------------------------------------------------
@@ -231,13 +238,16 @@ def _after_failure(state: State, failure: AskFailed, outlook: Outlook) -> Move |
 
 
 def _compact(state: State, outlook: Outlook) -> Move | None:
-    decision = decide_seed(state, outlook.budget) if outlook.seed else decide(state, outlook.budget)
+    if outlook.seed:
+        decision = decide_seed(state, outlook.budget)
+    else:
+        decision = decide(state, outlook.budget, outlook.now_us, pressed=outlook.pressed)
     match decision:
         case Clear(event):
             return Record((event,))
         case Digest(event):
             return Record((event,))
-        case Summarise():
+        case Summarise() | Swap():
             return decision
         case Full(message) if not state.turn_open:
             return Record((Reminded("compact_refused", "", state=message),))

@@ -89,5 +89,11 @@ class Outlook(msgspec.Struct, frozen=True):
     """Model to change to after overloads; empty when there is none or it is the present one."""
     rested: int = 0
     """Failures in a row after which a pause was already made."""
+    now_us: int = 0
+    """The time, microseconds UTC, for the age of the provider's cache; 0 when it is not known."""
+    summarising: bool = False
+    """Whether a summary is being written beside the work."""
+    pressed: bool = False
+    """Whether the process is short of memory."""
     seed: bool = False
     """Whether the founding documents' policy decides."""

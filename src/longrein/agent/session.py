@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Coroutine, Sequence
 from concurrent.futures import Future
 from typing import Any
 
+from longrein.agent.beside import Beside
 from longrein.agent.blobs import CleanBlobs
 from longrein.agent.inbox import Inbox
 from longrein.agent.port import Heard, Noticed, Pending, Word
@@ -36,6 +37,7 @@ class Session:
         self.blobs = CleanBlobs(log, crew.redact, crew.secrets)
         self.inbox = Inbox(log)
         self.readers = Readers(crew.history, self.state.seq)
+        self.beside = Beside()
         self.paused = self.state.turn_open
         """Whether a turn that a crash cut waits for the user to say go on."""
         self.rested = 0
@@ -169,6 +171,8 @@ class Session:
             fallback="" if crew.fallback == crew.model.name else crew.fallback,
             rested=self.rested,
             seed=self.state.profile == "seed",
+            now_us=crew.clock.wall_us(),
+            summarising=self.beside.running,
         )
 
     async def perform(self, act: Coroutine[Any, Any, None]) -> None:
@@ -203,6 +207,10 @@ class Session:
             if self.state.turn_open or self.state.calls or self.state.compact_wanted is not None:
                 self.append(Interrupted(INTERRUPTED, tuple(self.state.calls)))
 
+    def poke(self) -> None:
+        """Let the loop look again."""
+        self.inbox.poke()
+
     async def wait_word(self) -> None:
         """Until somebody says something, interrupts or closes; other processes' messages are looked for meanwhile."""
         if not self.interrupting and not self.closed:
@@ -218,6 +226,7 @@ class Session:
             self._act.cancel()
         if self.walk is not None and self.walk is not asyncio.current_task():
             await asyncio.wait([self.walk], timeout=CLOSE_WAIT_S)
+        await self.beside.stop(self)
         if self._held:
             await self.commit(flush=True)
         await self.crew.workspace.spawner.drain()

@@ -1,6 +1,6 @@
 """The engine: the log goes in, requests and decisions come out. Pure: no clock, no disk, no loop."""
 
-from longrein.context.decide import Clear, Decision, Digest, Full, Nothing, Summarise, decide, window_of
+from longrein.context.decide import Clear, Decision, Digest, Full, Nothing, Summarise, Swap, decide, is_cold, window_of
 from longrein.context.digest import prose_problem, summarized
 from longrein.context.fold import History, advance, fold, step
 from longrein.context.forms import births
@@ -26,12 +26,14 @@ __all__ = [
     "Seen",
     "State",
     "Summarise",
+    "Swap",
     "advance",
     "births",
     "decide",
     "decide_seed",
     "estimate_text",
     "fold",
+    "is_cold",
     "output_limit",
     "prose_problem",
     "render",

@@ -1,9 +1,10 @@
 """What should become of the context before the next request: a decision with its reason, or nothing.
 
-The default policy is plain. Below 80 % of the usable window nothing changes. Then, in one break, the oldest results
-that the model has seen become placeholders with handles until 50 % is reached; where that does not do, the model
-summarises; where that fails twice, a digest is made without a model. Only these functions see window, price and time;
-what they decide is appended, and the view obeys the log alone.
+A ladder, cheapest rung first. At any size: clear what is probably dead once its rent has paid for the re-written
+suffix, or for nothing while the provider's cache is cold. At 80 % of the usable window, if clearing alone will not do:
+have a summary prepared beside the work. At 92 %: clear down to half; else swap the summary in; else, when the window
+is full and no summary came, the digest that needs no model. Only these functions see window, price and time; what
+they decide is appended, and the view obeys the log alone.
 """
 
 import msgspec
@@ -13,12 +14,16 @@ from longrein.context.forms import births, clearable
 from longrein.context.request import Budget
 from longrein.context.state import State
 from longrein.context.tokens import ITEM_TOKENS, estimate_text
-from longrein.events import Cleared, Summarized
+from longrein.events import Cleared, Summarized, text_of
 
-WATERMARK = 0.80
-"""Share of the usable window at which something happens."""
+PREPARE = 0.80
+"""Share of the usable window at which a summary is prepared."""
+WATERMARK = 0.92
+"""Share at which the view must shrink."""
 GOAL = 0.50
 """Share it is brought down to (law 6)."""
+TAIL = 0.25
+"""Share that may stay verbatim after the span of a summary."""
 REARM = 0.10
 """Share that must be new before the next crossing counts (law 6)."""
 SUMMARY_ATTEMPTS_MAX = 2
@@ -36,18 +41,31 @@ class Nothing(msgspec.Struct, frozen=True):
 
 
 class Clear(msgspec.Struct, frozen=True):
-    """Append this: results become placeholders."""
+    """Append this: items are shown shorter."""
 
     event: Cleared
 
 
 class Summarise(msgspec.Struct, frozen=True):
-    """Ask the model for a summary of entries `first` to `last`."""
+    """Ask a model for a summary of entries `first` to `last`."""
 
     first: int
     last: int
     reason: str
     focus: str = ""
+    beside: bool = False
+    """Whether the conversation goes on meanwhile; the request is then the last one again, plus the instruction."""
+
+
+class Swap(msgspec.Struct, frozen=True):
+    """Put the summary that has come in place of entries `first` to `last`."""
+
+    first: int
+    last: int
+    reason: str
+    prose: str
+    asked: int
+    """Seq of the request it answers."""
 
 
 class Digest(msgspec.Struct, frozen=True):
@@ -63,7 +81,7 @@ class Full(msgspec.Struct, frozen=True):
     """What fills the window, for the user."""
 
 
-Decision = Nothing | Clear | Summarise | Digest | Full
+Decision = Nothing | Clear | Summarise | Swap | Digest | Full
 
 
 def window_of(state: State, budget: Budget) -> Budget:
@@ -73,29 +91,116 @@ def window_of(state: State, budget: Budget) -> Budget:
     return budget
 
 
-def decide(state: State, budget: Budget) -> Decision:
-    """The default policy. Called before each request of purpose turn, and when a compaction was asked for."""
+def decide(state: State, budget: Budget, now_us: int = 0, *, pressed: bool = False) -> Decision:
+    """The default policy. Called before each request of purpose turn, and when a compaction was asked for.
+
+    `now_us`: the time, microseconds UTC; 0 when it is not known (the cache then counts as warm). `pressed`: the
+    process is short of memory, so that the view must shrink now.
+    """
     budget = window_of(state, budget)
-    usable = budget.usable_tokens
-    overflow = overflowed(state)
-    view = _tokens_when_sent(state, budget)
     if state.compact_wanted is not None:
-        return _summarise(state, budget, view, "request", state.compact_wanted)
+        return _on_request(state, budget, state.compact_wanted)
+    usable, overflow, view = budget.usable_tokens, overflowed(state), _tokens_when_sent(state, budget)
     must = overflow or view > usable
-    if not must and view < WATERMARK * usable:
+    cold = is_cold(state, budget, now_us)
+    if state.rewritten_seq > state.asked_seq and view > GOAL * usable:
+        rest = squeeze(state, budget, round(GOAL * usable), "watermark")
+        if rest is not None:  # what came after the summary's span; no request lies between, so it is one break
+            return Clear(rest)
+    if not must:
+        paid = clear(state, budget, cold=cold)
+        if paid is not None:
+            return Clear(paid)
+    if not (must or pressed) and view < PREPARE * usable:
         return Nothing(f"{view} of {usable} usable tokens")
     if not must and not _armed(state, usable):
         return Nothing("too little is new since the last compaction")
-    cleared = _clear(state, view - GOAL * usable)
-    if cleared is not None:
-        return cleared
-    return _summarise(state, budget, view, "overflow" if overflow else "watermark", "")
+    if not (must or pressed or cold) and view < WATERMARK * usable:
+        return _prepare(state, budget, view)
+    return _shrink(state, budget, view, must=must, reason=_reason(overflow=overflow, pressed=pressed))
+
+
+def _reason(*, overflow: bool, pressed: bool) -> str:
+    return "overflow" if overflow else "memory" if pressed else "watermark"
+
+
+def is_cold(state: State, budget: Budget, now_us: int) -> bool:
+    """Whether the provider has surely dropped what it cached: the last request is too long ago, or the prefix is new.
+
+    A resume by itself is not cold.
+    """
+    if not state.asked_seq:
+        return False
+    late = now_us - state.asked_at > budget.cache_ttl_s * 1e6 if now_us else False
+    return late or state.prefix_seq > state.asked_seq
+
+
+def _shrink(state: State, budget: Budget, view: int, *, must: bool, reason: str) -> Decision:
+    """At the watermark: clear, else swap in, else, when nothing else fits, the digest. Nobody waits for a model."""
+    goal = round(GOAL * budget.usable_tokens)
+    cleared = squeeze(state, budget, goal, reason)
+    if cleared is not None and view - cleared.gain_tokens <= goal:
+        return Clear(cleared)
+    swap = ready(state, reason)
+    if swap is not None:
+        return _widened(state, budget, swap)
+    if not must and view < WATERMARK * budget.usable_tokens:
+        return Nothing("there is room yet")
+    if not must:
+        return _prepare(state, budget, view)
+    first, last = span(state)
+    if last < first:
+        return Clear(cleared) if cleared is not None else Full(floor_diagnosis(state, budget))
+    return Digest(digest(state, budget, first, last, reason))
+
+
+def _prepare(state: State, budget: Budget, view: int) -> Decision:
+    """Have a summary of what has been sent prepared beside the work, unless clearing alone will do."""
+    if state.summarising is not None or state.summary is not None:
+        return Nothing("a summary is on its way")
+    first, last = sent_span(state)
+    if last < first or not state.sent_items or state.summary_attempts >= SUMMARY_ATTEMPTS_MAX:
+        return Nothing("there is no summary to be had now")
+    cleared = squeeze(state, budget, round(GOAL * budget.usable_tokens), "watermark")
+    if cleared is not None and view - cleared.gain_tokens <= GOAL * budget.usable_tokens:
+        return Nothing("clearing will do")
+    return Summarise(first, last, "ahead", beside=True)
+
+
+def ready(state: State, reason: str) -> Swap | None:
+    """The summary that has come and still stands."""
+    reply, request = state.summary, state.summary_of
+    if reply is None or request is None:
+        return None
+    first, last = (request.first, request.last) if request.last else span(state)
+    return Swap(first, last, reason, text_of(reply.parts), reply.asked)
+
+
+def _widened(state: State, budget: Budget, swap: Swap) -> Swap:
+    """`swap`, standing for all that was answered to when what came after its span would fill the window by itself."""
+    after = sum(item.tokens for item in state.items[state.context_items :] if item.seqs[0] > swap.last)
+    if state.gauge.scale(after) <= TAIL * budget.usable_tokens:
+        return swap
+    return msgspec.structs.replace(swap, last=max(swap.last, span(state)[1]))
+
+
+def _on_request(state: State, budget: Budget, focus: str) -> Decision:
+    swap = ready(state, "request")
+    if swap is not None and (not focus or state.summary_of is None or state.summary_of.focus == focus):
+        return swap
+    first, last = span(state)
+    if last < first:
+        return Nothing("there is nothing yet that could be compacted")
+    fits = _tokens_when_sent(state, budget) <= budget.window_tokens - budget.max_output_tokens // 2
+    if state.summary_attempts < SUMMARY_ATTEMPTS_MAX and fits and state.seen_reach > 0:
+        return Summarise(first, last, "request", focus)
+    return Digest(digest(state, budget, first, last, "request"))
 
 
 def _tokens_when_sent(state: State, budget: Budget) -> int:
     """Tokens of the view once new results have got their birth forms; those are looked at only when it matters."""
     view = state.view_tokens
-    if view < WATERMARK * budget.usable_tokens:
+    if view < PREPARE * budget.usable_tokens:
         return view
     forms = births(state, budget)
     gain = sum(state.items[state.index[form.handle]].tokens - estimate_text(form.text) - ITEM_TOKENS for form in forms)
@@ -117,8 +222,14 @@ def _armed(state: State, usable: int) -> bool:
     return new >= REARM * usable
 
 
-def _clear(state: State, excess_tokens: float) -> Clear | None:
-    forms, gain_raw, excess_raw = [], 0, excess_tokens / state.gauge.ratio
+def clear(state: State, budget: Budget, *, cold: bool) -> Cleared | None:
+    """What is probably dead and has paid for being cleared."""
+    return None
+
+
+def squeeze(state: State, budget: Budget, goal_tokens: int, reason: str) -> Cleared | None:
+    """Clear the oldest until the view has `goal_tokens`, or all that can be."""
+    forms, gain_raw, excess_raw = [], 0, (state.view_tokens - goal_tokens) / state.gauge.ratio
     for at in range(state.context_items, len(state.items)):
         if gain_raw >= excess_raw:
             break
@@ -126,26 +237,7 @@ def _clear(state: State, excess_tokens: float) -> Clear | None:
         if found is not None:
             forms.append(found.form)
             gain_raw += found.gain_raw
-    if not forms or gain_raw < excess_raw:
-        return None
-    return Clear(Cleared(tuple(forms), "watermark", state.gauge.scale(gain_raw)))
-
-
-def _summarise(state: State, budget: Budget, view: int, reason: str, focus: str) -> Decision:
-    first, last = span(state)
-    if last < first:
-        return _stuck(state, budget, view)
-    fits = view <= budget.window_tokens - budget.max_output_tokens // 2
-    seen_something = state.seen_reach > 0
-    if state.summary_attempts < SUMMARY_ATTEMPTS_MAX and fits and seen_something and reason != "overflow":
-        return Summarise(first, last, reason, focus)
-    return Digest(digest(state, budget, first, last, reason))
-
-
-def _stuck(state: State, budget: Budget, view: int) -> Decision:
-    if state.compact_wanted is not None or view <= budget.usable_tokens:
-        return Nothing("there is nothing yet that could be compacted")
-    return Full(floor_diagnosis(state, budget))
+    return Cleared(tuple(forms), reason, state.gauge.scale(gain_raw)) if forms else None
 
 
 def floor_diagnosis(state: State, budget: Budget) -> str:
@@ -179,3 +271,11 @@ def span(state: State) -> tuple[int, int]:
 
 def _unseen(state: State, kind: str, seq: int) -> bool:
     return kind in ("user", "reminder", "result") and (seq == 0 or seq > state.seen_reach)
+
+
+def sent_span(state: State) -> tuple[int, int]:
+    """Entries that the last request carried: what a summary prepared beside the work can stand for."""
+    items = state.items[state.context_items : state.sent_items]
+    if not items or (len(items) <= 2 and items[0].kind == "summary"):
+        return 1, 0
+    return min(item.seqs[0] for item in items), max(item.seqs[1] for item in items)

@@ -53,6 +53,9 @@ from longrein.events import (
 RAN_MAX = 400
 """Carried-out calls that the ledger keeps; the log keeps all."""
 
+RECALLED_MAX = 100
+"""Recalls that the policy remembers."""
+
 History = Callable[[int], Iterable[Entry]]
 """Entries 1 to n of this session, from the log."""
 
@@ -82,6 +85,8 @@ def _back(then: State, now: State, entry: Entry) -> State:
     joined.seq = entry.seq
     joined.breaks += 1
     joined.sent_items = 0
+    joined.rewritten_seq = entry.seq
+    joined.summary = joined.summary_of = None
     return joined
 
 
@@ -133,7 +138,10 @@ def step(state: State, entry: Entry) -> State:  # noqa: C901, PLR0912, PLR0915 -
             add(state, item_of(seq, 0, "reminder", Text(text), handle=f"r{seq}"))
         case TurnEnded():
             state.turn_open = state.owes_reply = state.interrupted = False
-        case HookAnswered() | Recalled() | TaskStarted() | TaskEnded() | GoalChanged() | ChildStarted() | ChildEnded():
+        case Recalled(handle=handle):
+            if handle:
+                state.recalled = [*state.recalled[1 - RECALLED_MAX :], (handle, state.asks)]
+        case HookAnswered() | TaskStarted() | TaskEnded() | GoalChanged() | ChildStarted() | ChildEnded():
             pass
         case Rewound() | Restored():
             raise AssertionError("Rewound and Restored are folded by advance()")
@@ -187,30 +195,42 @@ def _reminded(state: State, seq: int, event: Reminded) -> None:
 def _asked(state: State, at: int, seq: int, event: Asked) -> None:
     for form in event.births:
         reform(state, seq, form)
+    state.spent_usd += event.reserved_usd
+    if event.purpose == "summary":
+        state.summarising, state.summarising_seq = event, seq
+        if event.reason != "ahead":  # one that is made ahead repeats the last request and carries nothing new
+            state.sent_reach = event.reach
+        return
     state.asked, state.asked_seq, state.asked_at = event, seq, at
     state.asked_raw = state.gauge.raw
-    state.spent_usd += event.reserved_usd
-    if event.purpose == "turn":
-        state.asks += 1
-        state.steps += 1
-        state.sent_items = len(state.items)
+    state.asks += 1
+    state.asked_seqs.append(seq)
+    state.steps += 1
+    state.sent_items = len(state.items)
     state.sent_reach = event.reach
 
 
-def _settle(state: State, cost_usd: float) -> None:
-    if state.asked is not None:
-        state.spent_usd += cost_usd - state.asked.reserved_usd
+def _settle(state: State, asked: int, cost_usd: float) -> Asked | None:
+    """Settle the money of the request `asked`; gives it when it was one for a summary."""
+    summary = state.summarising if asked == state.summarising_seq else None
+    request = summary or state.asked
+    if request is not None:
+        state.spent_usd += cost_usd - request.reserved_usd
+    if summary is not None:
+        state.summarising = None
+    else:
         state.asked = None
+    return summary
 
 
 def _replied(state: State, seq: int, event: Replied) -> None:
-    asked = state.asked
-    _settle(state, event.cost_usd)
+    summary = _settle(state, event.asked, event.cost_usd)
     state.usage += event.usage
-    state.failure, state.failures = None, 0
-    if asked is not None and asked.purpose == "summary":
-        state.summary = event
+    if summary is not None:
+        if event.asked > state.rewritten_seq:
+            state.summary, state.summary_of = event, summary
         return
+    state.failure, state.failures = None, 0
     state.last_usage, state.stop = event.usage, event.stop
     state.gauge.calibrate(event.usage.context_tokens, state.asked_raw)
     state.seen_reach = state.sent_reach
@@ -241,14 +261,12 @@ def _open_slots(state: State, event: Replied) -> None:
 
 
 def _ask_failed(state: State, event: AskFailed) -> None:
-    summary = state.asked is not None and state.asked.purpose == "summary"
-    _settle(state, event.assumed_usd)
+    summary = _settle(state, event.asked, event.assumed_usd)
+    if summary is not None:
+        state.summary_attempts += 1
+        return
     if event.limit_tokens:
         state.window_learned = event.limit_tokens
-    if summary:
-        state.summary_attempts += 1
-        state.summary = None
-        return
     state.failure = event
     if event.kind not in ("lost", "cancelled"):
         state.failures += 1

@@ -1,24 +1,44 @@
 """The breaks: facts that change what has been sent. Each keeps every item's handle, so nothing is lost (law 4)."""
 
+from typing import Any
+
+import msgspec
+
 from longrein.context.items import item_of, prefix_raw, reindex
-from longrein.context.request import Item, ItemForm
+from longrein.context.request import Item, ItemForm, ItemKind
 from longrein.context.state import Settled, State
 from longrein.context.tokens import ITEM_TOKENS, estimate_part
-from longrein.events import AnyPart, Cleared, Form, PrefixSet, Summarized, Text, ToolResult
+from longrein.events import AnyPart, Cleared, Form, PrefixSet, Summarized, Text, ToolCall, ToolResult
+
+CROSSINGS = ("watermark", "overflow", "memory", "request")
+"""Reasons of a compaction that was forced by size; one that merely pays off is no crossing (law 6)."""
 
 
 def cleared(state: State, seq: int, event: Cleared) -> None:
-    """Items get their shorter forms."""
+    """Items get their shorter forms; folded ones leave the view."""
+    folded = {form.handle for form in event.forms if form.form == "folded"}
     for form in event.forms:
-        reform(state, seq, form)
+        if form.handle not in folded:
+            reform(state, seq, form)
+    if folded:
+        _fold_away(state, folded)
     broke(state)
-    _settled(state)
+    if event.reason in CROSSINGS:
+        _settled(state)
+
+
+def _fold_away(state: State, handles: set[str]) -> None:
+    kept = [item for item in state.items if item.handle not in handles]
+    state.gauge.raw -= sum(item.tokens for item in state.items) - sum(item.tokens for item in kept)
+    state.items = kept
+    reindex(state)
 
 
 def _settled(state: State) -> None:
     state.settled = (*state.settled[-2:], Settled(state.gauge.raw, state.asks))
     state.settled_seq = state.seq
     state.compact_wanted = None
+    state.summary_attempts = 0
 
 
 def reform(state: State, seq: int, form: Form) -> None:
@@ -28,13 +48,24 @@ def reform(state: State, seq: int, form: Form) -> None:
         return
     old = state.items[at]
     shape: ItemForm = "trimmed" if form.form == "trimmed" else "placeholder"
-    part: AnyPart = Text(form.text)
-    if isinstance(old.part, ToolResult):
-        images = () if shape == "placeholder" else tuple(p for p in old.part.parts if not _is_text(p))
-        part = ToolResult(old.part.call, old.part.name, old.part.status, (part, *images))
-    item = Item((seq, at, old.seqs[0]), old.kind, old.seqs, old.handle, part, shape, estimate_part(part) + ITEM_TOKENS)
+    part = _reformed(old.part, form.text, images=shape == "trimmed")
+    kind: ItemKind = "text" if old.kind == "thinking" else old.kind
+    tokens = estimate_part(part) + ITEM_TOKENS
+    item = Item((seq, at, old.seqs[0]), kind, old.seqs, old.handle, part, shape, tokens, owner=old.owner)
     state.gauge.raw += item.tokens - old.tokens
     state.items[at] = item
+
+
+def _reformed(old: AnyPart, text: str, *, images: bool) -> AnyPart:
+    """`old` with another content. What stays of a thinking is plain text: a signed block is whole or gone."""
+    match old:
+        case ToolResult(call, name, status, parts):
+            kept = tuple(p for p in parts if not _is_text(p)) if images else ()
+            return ToolResult(call, name, status, (Text(text), *kept))
+        case ToolCall(id, name):
+            return ToolCall(id, name, msgspec.json.decode(text, type=dict[str, Any]), text)
+        case _:
+            return Text(text)
 
 
 def _is_text(part: AnyPart) -> bool:
@@ -58,7 +89,8 @@ def summarized_into(state: State, seq: int, event: Summarized) -> None:
     reindex(state)
     broke(state)
     _settled(state)
-    state.summary, state.summary_attempts = None, 0
+    state.summary = state.summary_of = None
+    state.rewritten_seq = seq
     state.told = ()  # they come back when their folder is touched again
     state.failure = None
 

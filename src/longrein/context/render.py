@@ -67,16 +67,11 @@ def reserve_usd(state: State, budget: Budget, max_output_tokens: int) -> float:
 
 
 def render_summary(state: State, budget: Budget, wish: Summarise) -> Request:
-    """The live request plus one instruction at its end, so that the summariser reads the cache."""
+    """The live request, or beside the work the last one again, plus one instruction: the summariser reads the cache."""
     live = render(state, budget)
+    carried = live.items[: state.sent_items] if wish.beside else live.items
     text = instruction(wish.focus)
-    ask = Item(
-        (state.seq, 0, -1),
-        "reminder",
-        (state.seq, state.seq),
-        "",
-        Text(text),
-        "full",
-        estimate_text(text) + ITEM_TOKENS,
-    )
-    return msgspec.structs.replace(live, items=(*live.items, ask), purpose="summary")
+    tokens = estimate_text(text) + ITEM_TOKENS
+    ask = Item((state.seq, 0, -1), "reminder", (state.seq, state.seq), "", Text(text), "full", tokens)
+    tail = tuple(at for at in live.marks if at < len(carried))
+    return msgspec.structs.replace(live, items=(*carried, ask), marks=tail, purpose="summary")

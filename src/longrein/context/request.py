@@ -87,6 +87,8 @@ class Budget(msgspec.Struct, frozen=True):
     """A shorter prefix is not cached."""
     accepts_prefill: bool = False
     """Whether a request may end with the assistant's side; most current models refuse that."""
+    clears: tuple[str, ...] = ("result", "call", "text", "thinking")
+    """Kinds of items that this provider and model tolerate being cleared."""
 
     @property
     def usable_tokens(self) -> int:

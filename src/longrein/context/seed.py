@@ -15,8 +15,10 @@ from longrein.context.decide import (
     Full,
     Nothing,
     Summarise,
+    Swap,
     floor_diagnosis,
     overflowed,
+    ready,
 )
 from longrein.context.digest import digest
 from longrein.context.request import Budget, Item, Request
@@ -43,6 +45,9 @@ ACKNOWLEDGED = "Understood. Continuing."
 
 def decide_seed(state: State, budget: Budget) -> Decision:
     """`micro_compact`, then `auto_compact`, then the documents' manual one."""
+    swap = ready(state, state.summary_of.reason if state.summary_of else "watermark")
+    if swap is not None:
+        return swap
     if state.compact_wanted is None:
         forms = _micro(state)
         if forms:
@@ -96,9 +101,9 @@ def render_seed_summary(state: State) -> Request:
     return Request(state.session, bare, 0, (item,), (), SUMMARY_TOKENS_MAX, "summary")
 
 
-def seed_summarized(budget: Budget, wish: Summarise, prose: str, asked: int) -> Summarized:
+def seed_summarized(budget: Budget, swap: Swap) -> Summarized:
     """The documents' two fake turns; as one user message where a request may not end with the assistant."""
-    text = f"[Compressed]\n\n{prose}"
+    text, asks = f"[Compressed]\n\n{swap.prose}", (swap.asked,)
     if budget.accepts_prefill:
-        return Summarized(wish.first, wish.last, text, wish.reason, prose, asks=(asked,), reply=ACKNOWLEDGED)
-    return Summarized(wish.first, wish.last, f"{text}\n\n{ACKNOWLEDGED}", wish.reason, prose, asks=(asked,))
+        return Summarized(swap.first, swap.last, text, swap.reason, swap.prose, asks=asks, reply=ACKNOWLEDGED)
+    return Summarized(swap.first, swap.last, f"{text}\n\n{ACKNOWLEDGED}", swap.reason, swap.prose, asks=asks)

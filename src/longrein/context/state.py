@@ -122,7 +122,15 @@ class Talk(msgspec.Struct):
     settled_seq: int = 0
     """Entry of the last one."""
     summary_attempts: int = 0
-    """Failed tries to summarise since the last compaction."""
+    """Tries to summarise that failed since the last compaction."""
+    rewritten_seq: int = 0
+    """Last entry that replaced a span or undid one: a summary that was asked for before it is of no use any more."""
+    recalled: list[tuple[str, int]] = []
+    """(handle, requests so far) of each recall, for the policy: regret. The newest `RECALLED_MAX`."""
+    asked_seqs: list[int] = []
+    """Seq of each request of purpose turn: the request that an entry first stood in is found by bisection."""
+    worth: object | None = None
+    """What the clearing policy remembers of the items; made anew from the view where it is missing."""
 
 
 class State(Talk):
@@ -150,8 +158,13 @@ class State(Talk):
     """When the last request was made, microseconds UTC."""
     asked_raw: int = 0
     """Guess for it."""
+    summarising: Asked | None = None
+    """The summary request that waits for its answer; the conversation goes on beside it."""
+    summarising_seq: int = 0
     summary: Replied | None = None
     """Answer to a summary request, until it is used."""
+    summary_of: Asked | None = None
+    """The request it answers."""
     failure: AskFailed | None = None
     """Why the last request failed; None after an answer."""
     failures: int = 0

@@ -78,9 +78,9 @@ class Form(Record, frozen=True):
     handle: str
     """Handle of the item: `r<seq>` or `r<seq>.<part>`."""
     form: str
-    """`trimmed` or `placeholder`."""
+    """`trimmed`, `placeholder` or `folded`: the last is no longer shown at all, a line elsewhere stands for it."""
     text: str
-    """Exactly the text the model sees in its place."""
+    """Exactly the text the model sees in its place. For a call: its arguments as JSON, with the same keys."""
 
 
 class Todo(Record, frozen=True):
@@ -204,6 +204,12 @@ class Asked(Event, frozen=True):
     """Money held back for it."""
     focus: str = ""
     """For a summary: what the user wants kept."""
+    first: int = 0
+    """For a summary: first entry of the span that it will stand for."""
+    last: int = 0
+    """For a summary: last entry of that span."""
+    reason: str = ""
+    """For a summary: `ahead` (prepared beside the work), `watermark`, `request` or `overflow`."""
 
 
 class Replied(Event, frozen=True):

@@ -1,0 +1,89 @@
+"""Summaries: asked for beside the work or while the user waits, put in place at a step boundary.
+
+The request repeats what the provider has cached and adds one instruction; what comes back is only prose, never an act.
+"""
+
+import msgspec
+
+from longrein.agent.asking import answer
+from longrein.agent.session import Session
+from longrein.context import (
+    Summarise,
+    Swap,
+    births,
+    prose_problem,
+    render_seed_summary,
+    render_summary,
+    reserve_usd,
+    seed_summarized,
+    summarized,
+    window_of,
+)
+from longrein.events import AnyPart, Asked, AskFailed, Replied, Text, ToolCall, text_of
+
+
+async def compact(session: Session, move: Summarise | Swap) -> None:
+    """Ask for a summary, or put the one that has come in place."""
+    if isinstance(move, Swap):
+        _swap(session, move)
+    else:
+        await _summarise(session, move)
+
+
+async def _summarise(session: Session, wish: Summarise) -> None:
+    """One attempt at a summary: waits for it, or with `wish.beside` lets it come by the inbox."""
+    await session.beside.stop(session)
+    seq, reserved = _asked(session, wish)
+    attempt = _attempt(session, wish, seq, reserved)
+    if wish.beside:
+        session.beside.start(session, attempt, seq, reserved)
+    else:
+        session.append(await attempt)
+
+
+def _asked(session: Session, wish: Summarise) -> tuple[int, float]:
+    state, budget = session.state, window_of(session.state, session.crew.model.budget)
+    plain = wish.beside or state.profile == "seed"
+    asked = Asked(
+        purpose="summary",
+        reach=state.sent_reach if wish.beside else state.seq,
+        prefix=state.prefix_seq,
+        births=() if plain else births(state, budget),
+        estimate_tokens=state.view_tokens,
+        reserved_usd=reserve_usd(state, budget, budget.max_output_tokens),
+        focus=wish.focus,
+        first=wish.first,
+        last=wish.last,
+        reason=wish.reason,
+    )
+    seq = session.append(asked)
+    session.commit(flush=False)
+    return seq, asked.reserved_usd
+
+
+async def _attempt(session: Session, wish: Summarise, seq: int, reserved: float) -> Replied | AskFailed:
+    """Ask; what is no summary counts as a failed attempt, and the next move decides what then."""
+    state, budget = session.state, window_of(session.state, session.crew.model.budget)
+    seed = state.profile == "seed"
+    request = render_seed_summary(state) if seed else render_summary(state, budget, wish)
+    outcome = await answer(session, request, seq, reserved)
+    if isinstance(outcome, AskFailed):
+        return outcome
+    prose, calls = text_of(_texts(outcome.parts)), sum(isinstance(p, ToolCall) for p in outcome.parts)
+    problem = "" if seed and prose.strip() else prose_problem(session.state, budget, prose, outcome.stop, calls)
+    if problem:
+        return AskFailed(seq, "invalid", f"no summary: {problem}", assumed_usd=outcome.cost_usd)
+    return msgspec.structs.replace(outcome, parts=_texts(outcome.parts), blocks=())
+
+
+def _texts(parts: tuple[AnyPart, ...]) -> tuple[AnyPart, ...]:
+    return tuple(part for part in parts if isinstance(part, Text))
+
+
+def _swap(session: Session, ready: Swap) -> None:
+    """Put a summary that has come in place."""
+    state, budget = session.state, window_of(session.state, session.crew.model.budget)
+    if state.profile == "seed":
+        session.append(seed_summarized(budget, ready))
+        return
+    session.append(summarized(state, budget, (ready.first, ready.last), ready.reason, ready.prose, (ready.asked,)))
