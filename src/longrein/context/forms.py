@@ -9,7 +9,7 @@ import msgspec
 
 from longrein.context.request import Budget, Item
 from longrein.context.state import State
-from longrein.context.tokens import CHARS_PER_TOKEN_CODE, estimate_text
+from longrein.context.tokens import estimate_text
 from longrein.events import Document, Form, Text, ToolResult, marker
 
 BIRTH_SHARE_MAX = 0.30
@@ -21,7 +21,7 @@ CLEAR_TOKENS_MIN = 150
 DIGEST_LINES_MAX = 12
 """Lines a placeholder keeps."""
 WORDS_SHARE_MAX = 0.40
-"""Share of the usable window that fresh words of the user may take; what is longer shows its two ends and its handle."""
+"""Share of the usable window for fresh words of the user; what is longer shows its two ends and its handle."""
 TRIM_TRIES_MAX = 4
 """The ends of a text may be denser than its middle, so that a cut by the average is still too long."""
 HEAD_SHARE = 0.4
