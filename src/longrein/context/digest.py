@@ -101,7 +101,7 @@ def _files(state: State, chars_max: int) -> list[str]:
 
 
 def _carried_out(state: State, span: tuple[int, int], chars_max: int) -> list[str]:
-    ran = [r for r in state.ran if r.seq <= span[1]]
+    ran = [r for r in state.ledger.ran.values() if r.seq <= span[1]]
     lines = [f"- r{r.seq} {r.name} {r.argument} → {r.status}" for r in reversed(ran)]
     return _within(lines, chars_max)[::-1]
 

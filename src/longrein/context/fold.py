@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import assert_never
 
 from longrein.context.items import add, item_of
+from longrein.context.ledger import note, note_result
 from longrein.context.reform import cleared, prefix_set, reform, summarized_into
 from longrein.context.request import ItemKind
-from longrein.context.state import OpenCall, Ran, Seen, State, Word, rejoin
+from longrein.context.state import OpenCall, Seen, Settled, State, rejoin
 from longrein.events import (
     Asked,
     AskFailed,
@@ -47,11 +48,7 @@ from longrein.events import (
     ToolStarted,
     TurnEnded,
     UserSpoke,
-    text_of,
 )
-
-RAN_MAX = 400
-"""Carried-out calls that the ledger keeps; the log keeps all."""
 
 RECALLED_MAX = 100
 """Recalls that the policy remembers."""
@@ -64,7 +61,7 @@ def fold(entries: Sequence[Entry]) -> State:
     """The state after `entries`, the whole log of one session."""
     state = State()
     for at, entry in enumerate(entries):
-        state = advance(state, entry, lambda to, at=at: entries[: min(to, at)])  # type: ignore[misc]
+        state = advance(state, entry, lambda to, at=at: [e for e in entries[:at] if e.seq <= to])  # type: ignore[misc]
     return state
 
 
@@ -74,8 +71,14 @@ def advance(state: State, entry: Entry, history: History) -> State:
         case Rewound(to=to):
             return _back(fold(list(history(to))), state, entry)
         case Restored(undone=undone):
-            kept = [e for e in history(entry.seq - 1) if e.seq != undone]
-            return _back(fold(kept), state, entry)
+            log = list(history(entry.seq - 1))
+            joined = _back(fold([e for e in log if e.seq != undone]), state, entry)
+            gone = next((e.event for e in log if e.seq == undone), None)
+            if isinstance(gone, Cleared):
+                joined.held |= {form.handle for form in gone.forms}
+            joined.settled = (Settled(joined.gauge.raw, joined.asks),)
+            joined.turn_open, joined.owes_reply = state.turn_open, state.owes_reply
+            return joined
         case _:
             return step(state, entry)
 
@@ -93,6 +96,7 @@ def _back(then: State, now: State, entry: Entry) -> State:
 def step(state: State, entry: Entry) -> State:  # noqa: C901, PLR0912, PLR0915 - a line or two for each event
     """`state` with one more fact; changes and returns the same object."""
     state.seq = seq = entry.seq
+    note(state.ledger, seq, entry.event)
     match entry.event:
         case Opened() as event:
             _opened(state, event)
@@ -166,7 +170,6 @@ def _user_spoke(state: State, seq: int, event: UserSpoke) -> None:
     for n, part in enumerate(event.parts):
         handle = f"r{seq}" if len(event.parts) == 1 else f"r{seq}.{n + 1}"
         add(state, item_of(seq, n, "user", part, handle=handle))
-    state.words.append(Word(seq, text_of(event.parts)))
     if not state.turn_open:
         state.steps = state.continuations = state.barren_steps = 0
         state.denied_last = False
@@ -295,15 +298,7 @@ def _tool_ended(state: State, seq: int, event: ToolEnded) -> None:
     elif event.status == "ok":
         state.denied_last = False
         state.barren_steps = 0
-    state.ran.append(Ran(seq, event.name, _key_argument(open_call.call), event.status))
-    del state.ran[:-RAN_MAX]
-
-
-def _key_argument(call: ToolCall) -> str:
-    for value in (call.arguments or {}).values():
-        if isinstance(value, str):
-            return value if len(value) <= 120 else value[:117] + "…"
-    return ""
+    note_result(state.ledger, seq, open_call.call, event)
 
 
 def _file_seen(state: State, seq: int, event: FileSeen) -> None:

@@ -8,6 +8,7 @@ from copy import copy
 
 import msgspec
 
+from longrein.context.ledger import Ledger, Word, rejoined
 from longrein.context.request import Item
 from longrein.context.tokens import Gauge
 from longrein.events import (
@@ -48,22 +49,6 @@ class Seen(msgspec.Struct, frozen=True):
     seq: int
 
 
-class Word(msgspec.Struct, frozen=True):
-    """What the user said once."""
-
-    seq: int
-    text: str
-
-
-class Ran(msgspec.Struct, frozen=True):
-    """A call that was carried out, for the ledger."""
-
-    seq: int
-    name: str
-    argument: str
-    status: str
-
-
 class Settled(msgspec.Struct, frozen=True):
     """How a compaction left the view."""
 
@@ -89,10 +74,8 @@ class Talk(msgspec.Struct):
     told: tuple[str, ...] = ()
     """Nested instruction files that stand in the conversation."""
     cwd: str = ""
-    words: list[Word] = []
-    """Everything the user said that the view stands for."""
-    ran: list[Ran] = []
-    """What was carried out, for the ledger."""
+    ledger: Ledger = msgspec.field(default_factory=Ledger)
+    """What was said, done and decided, with its proofs."""
     turn_open: bool = False
     """Whether a turn is going on (or was cut by a crash)."""
     owes_reply: bool = False
@@ -125,12 +108,23 @@ class Talk(msgspec.Struct):
     """Tries to summarise that failed since the last compaction."""
     rewritten_seq: int = 0
     """Last entry that replaced a span or undid one: a summary that was asked for before it is of no use any more."""
+    ledger_text: str = ""
+    """What code wrote of the summary that stands in the view."""
+    compactions: tuple[int, ...] = ()
+    """Seqs of the newest clearings and summaries that can be undone."""
+    held: frozenset[str] = frozenset()
+    """Handles that the user brought back into the view: what merely pays off leaves them alone."""
     recalled: list[tuple[str, int]] = []
     """(handle, requests so far) of each recall, for the policy: regret. The newest `RECALLED_MAX`."""
     asked_seqs: list[int] = []
     """Seq of each request of purpose turn: the request that an entry first stood in is found by bisection."""
     worth: object | None = None
     """What the clearing policy remembers of the items; made anew from the view where it is missing."""
+
+    @property
+    def words(self) -> list[Word]:
+        """Everything the user said that the view stands for."""
+        return self.ledger.words
 
 
 class State(Talk):
@@ -202,6 +196,7 @@ def rejoin(then: State, now: State) -> State:
     joined.context_items = now.context_items
     joined.index = {item.handle: at for at, item in enumerate(joined.items) if item.handle}
     joined.gauge.ratio = now.gauge.ratio
+    joined.ledger = rejoined(then.ledger, now.ledger)
     joined.turn_open = joined.owes_reply = joined.interrupted = False
     joined.compact_wanted = None
     return joined
