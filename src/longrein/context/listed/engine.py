@@ -1,0 +1,313 @@
+"""The engine under somebody else's loop: a list of messages goes in, the list to be sent comes out.
+
+The caller goes on appending to its own list and never has to cut it. Before each request it asks `prepare` what to
+send: the same messages, with those that the policy cleared or summarised replaced, the rest untouched, so that the
+provider's cache holds. Nothing is lost: the placeholders name handles, and `recall` brings the original back.
+"""
+
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from longrein.context.decide import Clear, Decision, Digest, Full, Nothing, Summarise, Swap, decide, window_of
+from longrein.context.digest import instruction, prose_problem, summarized
+from longrein.context.fold import advance, fold
+from longrein.context.forms import births
+from longrein.context.listed.chat import Shape
+from longrein.context.listed.dicts import DICTS
+from longrein.context.listed.intake import Intake, digest_of
+from longrein.context.listed.pages import original, page
+from longrein.context.listed.showing import Showing, View
+from longrein.context.listed.spending import usage_of
+from longrein.context.request import Budget, Price
+from longrein.context.state import State
+from longrein.events import (
+    SCHEMA_VERSION,
+    AnyEvent,
+    Asked,
+    AskFailed,
+    Entry,
+    Opened,
+    PrefixSet,
+    Recalled,
+    Reminded,
+    Replied,
+    Text,
+    ToolError,
+    ToolSpec,
+)
+
+ROUNDS_MAX = 8
+"""Decisions before one request; a policy that wants more has its say at the next."""
+NO_SESSION = "00000000-0000-4000-8000-000000000000"
+RECALL = "Recall"
+"""Name of the tool that placeholders speak of."""
+RECALL_SAYS = (
+    "Bring back the original of something that was shortened, cleared or summarised in this conversation. Markers name "
+    "handles: r412, or r412.2 for its second part. You get a page of about 16,000 characters and how to get the next. "
+    "Use it rather than repeating a call or guessing."
+)
+RECALL_TAKES: Mapping[str, Any] = {
+    "type": "object",
+    "properties": {
+        "handle": {"type": "string", "description": "Such as r412 or r412.2."},
+        "lines": {"type": "string", "description": 'Such as "100-200" or "100-"; default from the start.'},
+    },
+    "required": ["handle"],
+}
+
+Summariser = Callable[[list[Any]], str]
+"""Gets the list to be sent plus one message with the instruction; gives the model's prose, without tools."""
+
+
+class Outside(msgspec.Struct, frozen=True):
+    """What an engine without clock, disk and chance is given of the world."""
+
+    session: str = NO_SESSION
+    """UUID."""
+    nonce: str = ""
+    """Random sign that the engine's own markers carry; '' derives one from the first messages."""
+    now_us: Callable[[], int] = lambda: 0
+    """Microseconds UTC; 0 when unknown, the provider's cache then counts as warm."""
+    entries: Sequence[Entry] = ()
+    """The log to go on with, whole, from entry 1."""
+    keep: Callable[[Entry], None] = lambda _: None
+    """Is given each new entry."""
+
+
+class Engine:
+    """One conversation. Not for two threads at once."""
+
+    def __init__(
+        self,
+        window: int,
+        max_output: int,
+        *,
+        price: Price | None = None,
+        cache_ttl_s: float = 300.0,
+        clears: Sequence[str] = ("result",),
+        summarise: Summariser | None = None,
+        shape: Shape = DICTS,
+        outside: Outside | None = None,
+    ) -> None:
+        """`window`, `max_output`: tokens, as the model's page says. `clears`: kinds of content that may be cleared, of
+        `result`, `call`, `text` and `thinking`. `summarise`: asks a model; without it a digest made by code stands in.
+        """
+        self.budget = Budget(window, max_output, price, cache_ttl_s, clears=tuple(clears))
+        """Window, output reserve and prices."""
+        self._summarise, self._shape = summarise, shape
+        self._outside = outside or Outside()
+        self.entries: list[Entry] = list(self._outside.entries)
+        """The log: all that was ever said, with every original."""
+        self.state: State = fold(self.entries)
+        """What the log folds to."""
+        self._intake = Intake(shape, self._append, lambda: self.state)
+        self._intake.recover(self.entries)
+        self._showing = Showing(shape)
+        self._tools: tuple[ToolSpec, ...] = ()
+        self.why = ""
+        """Why the context was left as it is, or changed, at the last `prepare`."""
+
+    # --- before and after a request ------------------------------------------------------------------------------
+
+    def prepare(self, chat: Sequence[Any], tools: Sequence[Any] = ()) -> list[Any]:
+        """The list to be sent in place of `chat`, the caller's whole and ever growing list.
+
+        Between two breaks each answer begins with all of the one before. `tools`: their schemas as they are sent, so
+        that they are counted. Raises `UsageError` for a message that cannot be read; a `summarise` that raises is a
+        failed attempt.
+        """
+        work = self._work(chat, tools)
+        try:
+            wish = next(work)
+            while True:
+                wish = work.send(self._asked_of(wish))
+        except StopIteration as done:
+            return done.value.chat  # type: ignore[no-any-return]
+
+    async def aprepare(
+        self,
+        chat: Sequence[Any],
+        tools: Sequence[Any] = (),
+        *,
+        summarise: Callable[[list[Any]], Awaitable[str]] | None = None,
+    ) -> list[Any]:
+        """`prepare` with a summariser that is awaited."""
+        work = self._work(chat, tools, able=summarise is not None)
+        try:
+            wish = next(work)
+            while True:
+                wish = work.send(await summarise(wish) if summarise is not None else self._asked_of(wish))
+        except StopIteration as done:
+            return done.value.chat  # type: ignore[no-any-return]
+
+    def observe(self, reply: Any) -> None:
+        """What the provider counted, once an answer has come: its usage, or the whole answer that holds it.
+
+        Any of the spellings of OpenAI, Anthropic, LangChain and Pydantic AI, as dict or object. It calibrates the
+        estimates; without it they are guesses from characters.
+        """
+        self._intake.usage = usage_of(reply) or self._intake.usage
+
+    def refused(self, message: str, window: int = 0) -> None:
+        """The provider said that the last list does not fit. The next `prepare` of the same list gives a shorter one.
+
+        `window`: tokens, where the error names them.
+        """
+        if self.state.asked is not None:
+            self._append(AskFailed(self.state.asked_seq, "overflow", message, limit_tokens=window))
+
+    def compact(self, focus: str = "") -> None:
+        """Make room at the next `prepare`; `focus` is what a summary should keep above all."""
+        self._append(Reminded("compact", "", state=focus))
+
+    # --- originals -----------------------------------------------------------------------------------------------
+
+    def recall(self, handle: str, lines: str = "") -> str:
+        """One page of an original, for the model. What cannot be recalled is said in the answer."""
+        try:
+            text = page(original(self.entries, handle), handle.strip(), lines)
+        except ToolError as error:
+            return str(error)
+        self._append(Recalled("", handle, lines=lines, size_bytes=len(text.encode("utf-8", "replace"))))
+        return text
+
+    def original(self, handle: str) -> str:
+        """The whole text that `handle` (`r12`, `r12.2`) names. Raises `ToolError` when it names nothing."""
+        return original(self.entries, handle)
+
+    def recall_tool(self, wire: str = "openai-chat") -> dict[str, Any]:
+        """The tool to offer the model; its calls are answered by `recall(handle, lines)`.
+
+        `wire`: `openai-chat`, `openai-responses` or `anthropic`.
+        """
+        named = {"name": RECALL, "description": RECALL_SAYS}
+        if wire == "anthropic":
+            return {**named, "input_schema": dict(RECALL_TAKES)}
+        function = {**named, "parameters": dict(RECALL_TAKES)}
+        return (
+            {"type": "function", **function}
+            if wire == "openai-responses"
+            else {"type": "function", "function": function}
+        )
+
+    # --- looking -------------------------------------------------------------------------------------------------
+
+    @property
+    def tokens(self) -> int:
+        """Tokens that the next request's input will have."""
+        return self.state.view_tokens
+
+    @property
+    def room(self) -> int:
+        """Tokens left before the usable window is full; negative when it is overfull."""
+        return window_of(self.state, self.budget).usable_tokens - self.state.view_tokens
+
+    @property
+    def notes(self) -> list[str]:
+        """What a person should know, a line each: a list that was changed, a request that cannot fit."""
+        return self._intake.notes
+
+    # --- the work ------------------------------------------------------------------------------------------------
+
+    def _append(self, event: AnyEvent) -> int:
+        entry = Entry(len(self.entries) + 1, self._outside.now_us(), event)
+        self.entries.append(entry)
+        self.state = advance(self.state, entry, lambda to: self.entries[:to])
+        self._outside.keep(entry)
+        return entry.seq
+
+    def _work(
+        self, chat: Sequence[Any], tools: Sequence[Any], *, able: bool = False
+    ) -> Generator[list[Any], str, View]:
+        """Take in, make room, ask. Yields what a summariser is to be sent, is sent its prose."""
+        before = self.state.seq
+        self._intake.take(chat, lambda system: self._begin(chat, system, tools))
+        if self.state.seq > before or self.state.asked is None:
+            yield from self._make_room(chat, able=able or self._summarise is not None)
+            self._intake.ask(whole=False)
+            state = self.state
+            forms = births(state, window_of(state, self.budget))
+            self._append(Asked("turn", state.seq, state.prefix_seq, forms, state.view_tokens))
+        view = self._view(chat)
+        self._intake.given, self._intake.given_said = view.taken, view.said
+        return view
+
+    def _begin(self, chat: Sequence[Any], system: str, tools: Sequence[Any]) -> None:
+        """What stands before the conversation, when it is new or another."""
+        specs = tuple(map(_spec, tools)) if tools else self._tools
+        self._tools = specs
+        prefix = self.state.prefix
+        if prefix is None:
+            nonce = self._outside.nonce or "".join(digest_of(self._shape.read(one))[:4] for one in chat[:2])
+            self._append(Opened(SCHEMA_VERSION, self._outside.session, nonce, (), ""))
+        if prefix is None or (prefix.system, prefix.tools) != (system, specs):
+            self._append(PrefixSet("start" if prefix is None else "tools", "", "", "listed", system, specs))
+
+    def _make_room(self, chat: Sequence[Any], *, able: bool) -> Generator[list[Any], str, None]:
+        for _ in range(ROUNDS_MAX):
+            wish = _decision(self.state, self.budget, self._outside.now_us())
+            match wish:
+                case Clear(event) | Digest(event):
+                    self._append(event)
+                case Swap():
+                    self._swap(wish)
+                case Summarise() if able:
+                    yield from self._ask_for_summary(chat, wish)
+                case Summarise(reason="request"):
+                    self._swap(Swap(wish.first, wish.last, wish.reason, "", 0))
+                case Full(message):
+                    self.notes.append(message)
+                    return
+                case Nothing(why):
+                    self.why = why
+                    return
+                case Summarise():
+                    self.why = "a summary would be prepared now, but there is nobody to write one"
+                    return
+            self.why = type(wish).__name__.lower()
+
+    def _ask_for_summary(self, chat: Sequence[Any], wish: Summarise) -> Generator[list[Any], str, None]:
+        state = self.state
+        asked = Asked("summary", state.seq, state.prefix_seq, (), state.view_tokens)
+        seq = self._append(
+            msgspec.structs.replace(asked, focus=wish.focus, first=wish.first, last=wish.last, reason=wish.reason)
+        )
+        prose = yield [*self._view(chat).chat, self._shape.tell(instruction(wish.focus))]
+        problem = prose_problem(self.state, self.budget, prose, "end", 0)
+        if problem:
+            self._append(AskFailed(seq, "invalid", f"no summary: {problem}"))
+        else:
+            self._append(Replied(seq, (Text(prose),), "end"))
+
+    def _asked_of(self, request: list[Any]) -> str:
+        """The caller's summariser; whatever it raises is a failed attempt, for the session has to go on."""
+        if self._summarise is None:
+            return ""
+        try:
+            return self._summarise(request)
+        except Exception as error:
+            self.notes.append(f"no summary: {type(error).__name__}: {error}")
+            return ""
+
+    def _swap(self, ready: Swap) -> None:
+        asks = (ready.asked,) if ready.asked else ()
+        span = (ready.first, ready.last)
+        self._append(summarized(self.state, self.budget, span, ready.reason, ready.prose, asks))
+
+    def _view(self, chat: Sequence[Any]) -> View:
+        said = [one if one is not None else self._shape.read(chat[n]) for n, one in enumerate(self._intake.said)]
+        return self._showing.show(self.state, chat, self._intake.taken, said)
+
+
+def _decision(state: State, budget: Budget, now_us: int) -> Decision:
+    """The policy. The one place here that knows how it is called."""
+    return decide(state, budget, now_us)
+
+
+def _spec(tool: Any) -> ToolSpec:
+    """A tool's schema in any of the wires' spellings."""
+    fields = tool.get("function", tool)
+    schema = fields.get("parameters") or fields.get("input_schema") or {}
+    return ToolSpec(str(fields.get("name")), str(fields.get("description") or ""), schema)
