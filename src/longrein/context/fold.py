@@ -9,6 +9,7 @@ from typing import assert_never
 
 from longrein.context.items import add, item_of
 from longrein.context.ledger import note, note_result
+from longrein.context.noticed import file_seen_anew, witness
 from longrein.context.reform import cleared, prefix_set, reform, summarized_into
 from longrein.context.request import ItemKind
 from longrein.context.state import OpenCall, Seen, Settled, State, rejoin
@@ -95,6 +96,7 @@ def _back(then: State, now: State, entry: Entry) -> State:
 
 def step(state: State, entry: Entry) -> State:  # noqa: C901, PLR0912, PLR0915 - a line or two for each event
     """`state` with one more fact; changes and returns the same object."""
+    witness(state, entry)
     state.seq = seq = entry.seq
     note(state.ledger, seq, entry.event)
     match entry.event:
@@ -123,7 +125,7 @@ def step(state: State, entry: Entry) -> State:  # noqa: C901, PLR0912, PLR0915 -
         case FileSeen() as event:
             _file_seen(state, seq, event)
         case FileChanged() as event:
-            state.files[event.path] = Seen(event.hash, True, event.blob, event.by == "agent", seq)
+            file_seen_anew(state, seq, event)
         case TodoSet(todos):
             state.todos = todos
         case ModeSet(mode):

@@ -8,6 +8,7 @@ from copy import copy
 
 import msgspec
 
+from longrein.context.catalogue import Notice, Told
 from longrein.context.ledger import Ledger, Word, rejoined
 from longrein.context.request import Item
 from longrein.context.tokens import Gauge
@@ -47,6 +48,12 @@ class Seen(msgspec.Struct, frozen=True):
     changed: bool
     """Whether this session changed it."""
     seq: int
+    disk: str | None = None
+    """Hash of what was last found on disk when the model does not know it ('' for nothing); None when it does."""
+    disk_blob: str = ""
+    """Blob of that."""
+    changes: int = 0
+    """Changes by others since the model last read or changed it."""
 
 
 class Settled(msgspec.Struct, frozen=True):
@@ -73,6 +80,10 @@ class Talk(msgspec.Struct):
     todos: tuple[Todo, ...] = ()
     told: tuple[str, ...] = ()
     """Nested instruction files that stand in the conversation."""
+    reminded: dict[str, Told] = {}
+    """Kind of the event catalogue -> what the model was last told of it."""
+    todo_asks: int = 0
+    """Requests so far when the todo list was last set."""
     cwd: str = ""
     ledger: Ledger = msgspec.field(default_factory=Ledger)
     """What was said, done and decided, with its proofs."""
@@ -143,6 +154,14 @@ class State(Talk):
     prefix_seq: int = 0
     files: dict[str, Seen] = {}
     """Known files by real path."""
+    notices: list[Notice] = []
+    """What happened that the model may have to be told of, oldest first; the newest `NOTICES_MAX`."""
+    children: dict[str, str] = {}
+    """Subagents that run: session -> the call that started it."""
+    resumed_seq: int = 0
+    """Entry that says that the session was resumed with files changed meanwhile."""
+    resumed_gap_s: int = 0
+    """How long nothing was written before it."""
     rules: tuple[str, ...] = ()
     """Rules the user allowed for this session."""
     asked: Asked | None = None
@@ -177,6 +196,8 @@ class State(Talk):
     """The window as an overflow error named it; 0 when none did."""
     seq: int = 0
     """Last entry folded."""
+    at: int = 0
+    """When it was written, microseconds UTC."""
 
     @property
     def view_tokens(self) -> int:

@@ -359,6 +359,10 @@ class FileChanged(Event, frozen=True):
     """Blob of the new content; empty above 5 MB."""
     before: str = ""
     """Hash of the content it replaced; empty for a new file."""
+    diff: str = ""
+    """Made by somebody else: all that changed, as numbered lines; empty when it was not small text."""
+    note: str = ""
+    """And in a few words of the harness what is to be said where there is no diff."""
 
 
 class TodoSet(Event, frozen=True):

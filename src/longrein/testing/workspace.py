@@ -13,7 +13,7 @@ from hashlib import sha256
 import msgspec
 
 from longrein.agent import Clock
-from longrein.workspace import Ended, Place, Sink, Spawner
+from longrein.workspace import Ended, Place, Sink, Spawner, Stamp
 
 LINKS_MAX = 40
 """Links that are followed in one path, as in Linux."""
@@ -213,6 +213,14 @@ class MemoryWorkspace:
         """See `workspace.Workspace.hash`."""
         data = self.files.get(self._real(path))
         return "" if data is None else sha256(data).hexdigest()
+
+    def stamp(self, path: str, then: Stamp | None = None) -> Stamp:
+        """See `workspace.Workspace.stamp`. Here every look is at the content."""
+        real = self._real(path)
+        if real not in self.files:
+            return Stamp(0, 0, 0, 0, "")
+        now = Stamp(1, len(self.files[real]), 0, 0, "" if real in self.locked else self.hash(real))
+        return then if now == then else now
 
     def _existing(self, path: str) -> str:
         real = self._real(path)

@@ -5,10 +5,10 @@ from longrein.workspace.git import run_git
 from longrein.workspace.globs import split_glob
 from longrein.workspace.orphans import sweep
 from longrein.workspace.plain import open_workspace
-from longrein.workspace.port import Ended, Place, Sink, Spawner, Workspace
+from longrein.workspace.port import Ended, Place, Sink, Spawner, Stamp, Workspace
 from longrein.workspace.search import Found, Line, Query, glob, grep
 from longrein.workspace.spawner import PlainSpawner
-from longrein.workspace.stamps import Stamp, differs, stamp
+from longrein.workspace.stamps import differs, stamp, stamp_again
 
 __all__ = [
     "Ended",
@@ -28,6 +28,7 @@ __all__ = [
     "run_git",
     "split_glob",
     "stamp",
+    "stamp_again",
     "sweep",
     "sweep_halves",
 ]

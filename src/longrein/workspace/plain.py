@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from longrein.workspace import files
 from longrein.workspace.environment import children_environment
 from longrein.workspace.paths import look, spellings
-from longrein.workspace.port import Place, Spawner
+from longrein.workspace.port import Place, Spawner, Stamp
+from longrein.workspace.stamps import stamp, stamp_again
 from longrein.workspace.walk import walk
 
 SESSION_MARK = "LONGREIN_SESSION"
@@ -43,6 +44,10 @@ class PlainWorkspace:
     def hash(self, path: str) -> str:
         """See `Workspace.hash`."""
         return files.content_hash(path)
+
+    def stamp(self, path: str, then: Stamp | None = None) -> Stamp:
+        """See `Workspace.stamp`."""
+        return stamp(path) if then is None else stamp_again(path, then)
 
     def walk(self, folder: str, visit: Callable[[str, bool], bool], limit_s: float = 10.0) -> bool:
         """See `Workspace.walk`."""

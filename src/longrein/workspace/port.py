@@ -40,6 +40,17 @@ class Ended(msgspec.Struct, frozen=True):
     """The folder the shell was in when it ended, if it reported one."""
 
 
+class Stamp(msgspec.Struct, frozen=True):
+    """A file at one moment. A file that does not exist has a stamp too: zeros and no hash."""
+
+    inode: int
+    size_bytes: int
+    mtime_ns: int
+    ctime_ns: int
+    hash: str
+    """Of its content; '' when there was no file or it could not be read."""
+
+
 class Sink(Protocol):
     """Takes a command's output (stdout and stderr in the order written)."""
 
@@ -102,6 +113,10 @@ class Workspace(Protocol):
 
     def hash(self, path: str) -> str:
         """SHA-256 (hex) of the content; '' when there is no such file."""
+        ...
+
+    def stamp(self, path: str, then: Stamp | None = None) -> Stamp:
+        """The file now. The same as `then`, for no more than a look at its numbers, when it was not touched since."""
         ...
 
     def walk(self, folder: str, visit: Callable[[str, bool], bool], limit_s: float = 10.0) -> bool:

@@ -2,20 +2,8 @@
 
 import os
 
-import msgspec
-
 from longrein.workspace.files import content_hash
-
-
-class Stamp(msgspec.Struct, frozen=True):
-    """A file at one moment. A file that does not exist has a stamp too: zeros and no hash."""
-
-    inode: int
-    size_bytes: int
-    mtime_ns: int
-    ctime_ns: int
-    hash: str
-    """Of its content; '' when there was no file."""
+from longrein.workspace.port import Stamp
 
 
 def stamp(path: str, known_hash: str | None = None) -> Stamp:
@@ -40,6 +28,13 @@ def differs(path: str, then: Stamp) -> bool:
     if numbers == (then.inode, then.size_bytes, then.mtime_ns, then.ctime_ns):
         return False
     return numbers[1] != then.size_bytes or content_hash(path) != then.hash
+
+
+def stamp_again(path: str, then: Stamp) -> Stamp:
+    """The file now; `then` itself, for one `stat`, when its numbers are the same."""
+    if _numbers(path) == (then.inode, then.size_bytes, then.mtime_ns, then.ctime_ns):
+        return then
+    return stamp(path)
 
 
 def _numbers(path: str) -> tuple[int, int, int, int] | None:
