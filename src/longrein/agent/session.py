@@ -16,6 +16,7 @@ from longrein.agent.port import Heard, Noticed, Pending, Word
 from longrein.agent.ports import Crew, Outlook
 from longrein.agent.readers import Readers
 from longrein.agent.redaction import redacted
+from longrein.agent.watching import Watch
 from longrein.context import State, advance, window_of
 from longrein.events import AnyEvent, Entry, Interrupted, SourceFile, text_of
 from longrein.store import Log
@@ -40,6 +41,8 @@ class Session:
         self.beside = Beside()
         self.paused = self.state.turn_open
         """Whether a turn that a crash cut waits for the user to say go on."""
+        self.watch = Watch(state.at)
+        """What is remembered of the files on disk; only spares reading them again."""
         self.rested = 0
         """Failures in a row after which a pause was made."""
         self.folders_seen: dict[tuple[str, int], None] = {}
@@ -170,7 +173,7 @@ class Session:
             paused=self.paused,
             fallback="" if crew.fallback == crew.model.name else crew.fallback,
             rested=self.rested,
-            seed=self.state.profile == "seed",
+            seed=self.state.profile.startswith("seed"),
             now_us=crew.clock.wall_us(),
             summarising=self.beside.running,
         )

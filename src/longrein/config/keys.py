@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 MODES = ("plan", "default", "acceptEdits", "bypassPermissions")
 """From the narrowest to the widest."""
-PROFILES = ("default", "seed")
+PROFILES = ("default", "seed", "seed-later", "seed-new")
 EFFORTS = ("none", "minimal", "low", "medium", "high", "max")
 WIRES = ("anthropic", "openai-chat", "openai-responses", "gemini", "scripted")
 

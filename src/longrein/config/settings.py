@@ -211,7 +211,7 @@ class _Merged:
         def value(key: str, default: Any) -> Any:
             return self.values.get(tuple(key.split(".")), default)
 
-        if value("profile", "") == "seed" and self.origin["limits.parallel_max"] == "built in":
+        if str(value("profile", "")).startswith("seed") and self.origin["limits.parallel_max"] == "built in":
             self.values["limits", "parallel_max"] = SEED_PARALLEL_MAX
         return Settings(
             model=value("model", ""),

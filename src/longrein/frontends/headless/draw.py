@@ -94,6 +94,8 @@ def _happened(entry: Entry, tally: Tally) -> list[Line]:
             return [{"subtype": "status", "status": "compacting"}]
         case AskFailed(asked=asked) if tally.purpose(asked) == "summary":
             return [{"subtype": "status", "status": None}]
+        case Cleared(reason="micro_compact"):
+            return []
         case Cleared(reason=reason) | Summarized(reason=reason):
             before = tally.reply.usage if tally.reply else Usage()
             tokens = before.context_tokens + before.output_tokens

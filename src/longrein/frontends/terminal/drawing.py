@@ -159,7 +159,9 @@ def answered_lines(answer: PermissionAnswered, name: str) -> list[Line]:
 
 
 def compaction_lines(event: Cleared | Summarized) -> list[Line]:
-    """That the view was made smaller. Nothing is lost, and it says so."""
+    """That the view was made smaller. Nothing is lost, and it says so. What happens before each request is silent."""
+    if event.reason == "micro_compact":
+        return []
     if isinstance(event, Cleared):
         many = len(event.forms)
         told = f"{many} old result{'s' if many != 1 else ''} shortened, about {tokens(event.gain_tokens)} tokens freed"
