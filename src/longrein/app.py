@@ -7,8 +7,9 @@ import sys
 from collections.abc import Coroutine, Sequence
 from typing import Any
 
-from longrein.build import VERSION, Built, build, survey
+from longrein.build import VERSION, Built, budget_of, build, survey
 from longrein.config import distrust, trust
+from longrein.context import fold, next_to_go, report
 from longrein.events import Image, LongreinError, Text, UsageError
 from longrein.frontends.headless import Output, SessionFacts, Style, run_headless
 from longrein.frontends.options import Options
@@ -105,6 +106,22 @@ def _export(reader: Reader, out: str) -> None:
         raise
     except OSError as error:
         raise LongreinError(f"{out or 'stdout'} cannot be written: {error.strerror}") from None
+
+
+def run_context(options: Options, session: str, json: bool) -> int:
+    """What fills the context of one session; it may be open elsewhere."""
+    place = survey(options)
+    reader = Reader(place.state_dir, find_session(place.state_dir, session))
+    try:
+        state = fold(list(reader.entries()))
+    finally:
+        reader.close()
+    budget = budget_of(place, state)
+    page = importlib.import_module("longrein.frontends.context_page")
+    told = report(state, budget, next_to_go(state, budget))
+    model = f"{state.prefix.provider}/{state.prefix.model}" if state.prefix else ""
+    show(page.as_json(told, state, model) if json else page.as_text(told))
+    return 0
 
 
 def run_interactive(options: Options) -> int:

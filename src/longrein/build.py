@@ -26,7 +26,7 @@ from longrein.config import (
     remember_rule,
     state_dir,
 )
-from longrein.context import State, fold
+from longrein.context import Budget, State, fold
 from longrein.events import (
     SCHEMA_VERSION,
     BudgetError,
@@ -40,7 +40,7 @@ from longrein.events import (
     redactor,
 )
 from longrein.frontends.options import Options
-from longrein.models import Model, ModelOptions, known_provider, offered_models, open_model
+from longrein.models import Model, ModelOptions, known_provider, look_up, offered_models, open_model
 from longrein.store import Reader, SessionLog, find_session, fork_log, is_open, latest_session, open_log
 from longrein.tools import Tool, ToolOptions, builtin_tools
 from longrein.workspace import PlainSpawner, Workspace, open_workspace, sweep, sweep_halves
@@ -177,6 +177,7 @@ def _around(place: Place, log: SessionLog, ended: list[str], given: Model | None
         nested=lambda folder, told: _nested(place, folder, told),
         remember_rule=lambda rule: _remember(place, rule),
         fallback=settings.fallback_model,
+        compact_model=settings.compact_model,
     )
     _check_money(crew)
     mode = place.settings.permission_mode if not state.seq or place.options.permission_mode else ""
@@ -189,6 +190,16 @@ def _around(place: Place, log: SessionLog, ended: list[str], given: Model | None
 def chosen_model(place: Place, name: str = "") -> ModelOptions:
     """Options of the model `name`, else of what settings, keys or local servers offer. Raises `ModelUnknown`."""
     return choose_model(place.settings, place.environ, offered_models, name=name)
+
+
+def budget_of(place: Place, state: State) -> Budget:
+    """What the model of a stored session offers: as configured, else by the table."""
+    provider, model = (state.prefix.provider, state.prefix.model) if state.prefix else ("", "")
+    try:
+        configured = chosen_model(place, f"{provider}/{model}").budget
+    except LongreinError:
+        configured = None  # its provider is no longer in the settings
+    return configured or look_up(provider, model)
 
 
 def _nested(place: Place, folder: str, told: Collection[str]) -> Iterable[tuple[str, str]]:

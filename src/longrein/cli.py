@@ -40,6 +40,10 @@ class App(Protocol):
         """Session `session` (id or its beginning) as `jsonl` or `transcript`, into file `out` ('' for stdout)."""
         ...
 
+    def run_context(self, options: Options, /, session: str, json: bool) -> int:
+        """What fills the context of session `session` (id or its beginning)."""
+        ...
+
     def run_doctor(self, options: Options, /) -> int:
         """What is here and what is missing."""
         ...
@@ -70,20 +74,23 @@ def _dispatch(parsed: Parsed, app: App) -> int:
         return _show(f"longrein {_version()}\n")
     if parsed.command is MAIN:
         return _run(parsed, app)
+    return _subcommand(parsed, app)
+
+
+def _subcommand(parsed: Parsed, app: App) -> int:
+    words, values = parsed.words, parsed.values
     options = options_of({"state_dir": values.get("state_dir", "")})
-    match parsed.command.name:
-        case "sessions":
-            return app.run_sessions(options, json=values.get("json", False))
-        case "export":
-            return app.run_export(
-                options, session=parsed.words[0], format=values.get("format", "jsonl"), out=values.get("output", "")
-            )
-        case "doctor":
-            return app.run_doctor(options)
-        case "trust":
-            return app.run_trust(options, undo=values.get("undo", False))
-        case _:
-            return app.run_demo(parsed.words)
+    json = values.get("json", False)
+    written = {"format": values.get("format", "jsonl"), "out": values.get("output", "")}
+    does: dict[str, Callable[[], int]] = {
+        "sessions": lambda: app.run_sessions(options, json=json),
+        "context": lambda: app.run_context(options, session=words[0], json=json),
+        "export": lambda: app.run_export(options, session=words[0], **written),
+        "doctor": lambda: app.run_doctor(options),
+        "trust": lambda: app.run_trust(options, undo=values.get("undo", False)),
+        "demo": lambda: app.run_demo(words),
+    }
+    return does[parsed.command.name]()
 
 
 def _run(parsed: Parsed, app: App) -> int:

@@ -33,6 +33,9 @@ class FakeApp:
     def run_sessions(self, options: Options, json: bool) -> int:
         return self._called("sessions", options, json)
 
+    def run_context(self, options: Options, session: str, json: bool) -> int:
+        return self._called("context", options, session, json)
+
     def run_export(self, options: Options, session: str, format: str, out: str) -> int:  # noqa: A002
         return self._called("export", options, session, format, out)
 

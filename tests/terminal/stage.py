@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 
 from longrein.agent import Noticed, Output, Pausing
+from longrein.context import Report, Shown
 from longrein.events import Text, Todo, TodoSet, ToolEnded, ToolStarted
 from longrein.frontends.terminal import SessionRow, TerminalFacts, run_terminal
 from tests.terminal.actor import Actor
@@ -113,6 +114,12 @@ async def sessions() -> list[SessionRow]:
     return [SessionRow("11111111-aaaa", "mend the parser", "yesterday"), SessionRow("2222", "日本語 title", "May 3")]
 
 
+ROWS = tuple(
+    Shown("system" if kind != "user" else "user requests", kind, "", "", "full", tokens, 0.0, goes=False, begins="")
+    for kind, tokens in (("system", 1_400), ("tool", 3_200), ("user", 20_000))
+)
+
+
 async def main(name: str, folder: str) -> int:
     actor = Actor(TURNS[name])
     facts = TerminalFacts(
@@ -120,7 +127,7 @@ async def main(name: str, folder: str) -> int:
         cwd="~/project",
         version="0.1.0",
         window_tokens=lambda: 100_000,
-        context_report=lambda: [("system", 1_400), ("tools", 3_200), ("conversation", 20_000)],
+        context_report=lambda: Report(ROWS, 24_600, 24_600, 1.0, 100_000, 128_000),
         sessions=sessions,
         models=lambda: ("mock/small", "mock/large"),
         colour=not os.environ.get("NO_COLOR"),

@@ -22,7 +22,10 @@ def other_words(told: list[Any]) -> list[Any]:
 ANSWERS = {
     "/help": ["commands and keys", "/rewind", "Ctrl-S", "steer: send into the turn that goes on"],
     "/cost": ["what this session used", "read from cache", "$0.00"],
-    "/context": ["what fills the context", "conversation", "20.0k", "all", "24.6k of 100.0k tokens"],
+    "/context": ["what fills the context", "user requests", "20.0k", "all", "24.6k of 100.0k tokens"],
+    "/pins": ["pinned", "nothing is pinned; /pin TEXT keeps TEXT word for word"],
+    "/unpin it": ["say which: /unpin NUMBER; /pins lists them"],
+    "/uncompact that": ["say which: /uncompact r412, or nothing for the last one"],
     "/nope": ["! there is no command /nope; /help lists them"],
     "/comp": ["did you mean /compact?"],
     "/mode strict": ["there is no mode strict; it is one of default, acceptEdits, plan, bypassPermissions"],

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from longrein.agent import Answer
+from longrein.context import Report, Shown
 from longrein.events import (
     AskFailed,
     Cleared,
@@ -332,12 +333,19 @@ def test_modes_go_round_and_never_into_the_one_without_questions() -> None:
 
 
 def test_context_adds_up() -> None:
-    rows = texts(context_lines([("system", 1_000), ("tools", 4_000)], 10_000))
-    assert [row.split("█")[0].split() for row in rows] == [
+    rows = [
+        Shown("system", "system", "", "", "full", 1_000, 0.0, goes=False, begins="You are"),
+        Shown("calls and results", "result", "Read", "r7", "full", 4_000, 0.0123, goes=True, begins="def main"),
+    ]
+    told = texts(context_lines(Report(tuple(rows), 5_000, 5_000, 1.02, 10_000, 12_000)))
+    assert [row.split("█")[0].split() for row in told] == [
         ["system", "1.0k", "10%"],
-        ["tools", "4.0k", "40%"],
+        ["calls", "and", "results", "4.0k", "40%"],
         ["free", "5.0k", "50%"],
         ["all", "5.0k", "of", "10.0k", "tokens"],
+        ["guesses", "×", "1.02", "are", "the", "provider's", "count"],
+        ["largest", "items", "(·", "=", "the", "next", "compaction", "takes", "it)"],
+        ["·r7", "4,000", "$0.0123", "full", "Read", "def", "main"],
     ]
 
 

@@ -9,16 +9,31 @@ from collections.abc import Awaitable, Callable
 
 import msgspec
 
-from longrein.agent.port import Answer, Compact, GoOn, Pending, Rewind, Said, SetMode, SetModel, Word
+from longrein.agent.port import (
+    Answer,
+    Compact,
+    GoOn,
+    Pending,
+    Pin,
+    Rewind,
+    Said,
+    SetMode,
+    SetModel,
+    Uncompact,
+    Unpin,
+    Word,
+)
 from longrein.agent.ports import Clock
 from longrein.context import State
 from longrein.events import (
     AnyEvent,
     ModeSet,
     PermissionAnswered,
+    PinsSet,
     Reminded,
     UsageError,
     UserSpoke,
+    marker,
     text_of,
 )
 from longrein.store import Log
@@ -125,9 +140,9 @@ def takes(state: State, word: Word, *, paused: bool, quiet: bool) -> bool:
             return how == "steer" or not open_turn
         case SetModel():
             return not state.calls
-        case Rewind():
+        case Rewind() | Uncompact():
             return quiet and not open_turn
-        case Answer() | SetMode() | Compact() | GoOn():
+        case Answer() | SetMode() | Compact() | Pin() | Unpin() | GoOn():
             return True
 
 
@@ -144,5 +159,21 @@ def facts_of(word: Word, state: State) -> tuple[AnyEvent, ...]:
             return (ModeSet(mode),) if mode != state.mode else ()
         case Compact(focus):
             return (Reminded("compact", "", "user", focus),)
-        case SetModel() | Rewind() | GoOn():
+        case Pin(text):
+            return _pinned(state, (*state.pins, text)) if text.strip() and text not in state.pins else ()
+        case Unpin(number):
+            kept = tuple(pin for n, pin in enumerate(state.pins, 1) if n != number)
+            return _pinned(state, kept) if kept != state.pins else ()
+        case SetModel() | Rewind() | Uncompact() | GoOn():
             return ()
+
+
+def _pinned(state: State, pins: tuple[str, ...]) -> tuple[AnyEvent, ...]:
+    return PinsSet(pins), told_pins(state.nonce, pins)
+
+
+def told_pins(nonce: str, pins: tuple[str, ...]) -> Reminded:
+    """The pins as the model is told of them, word for word."""
+    head = marker(nonce, "pinned", "constraints of the user that hold until they are taken back")
+    text = "\n".join([head, *(f"- {pin}" for pin in pins)]) if pins else f"{head}\n(none any more)"
+    return Reminded("pins", text, "user")

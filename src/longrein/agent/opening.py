@@ -2,6 +2,7 @@
 
 import asyncio
 
+from longrein.agent.inbox import told_pins
 from longrein.agent.loop import run
 from longrein.agent.ports import Crew
 from longrein.agent.session import Session
@@ -37,6 +38,8 @@ def open_session(
         if opened is None:
             raise AssertionError("a new session needs its Opened")
         session.append(opened, crew.prefix(crew.model, "start"))
+        if opened.pins:
+            session.append(told_pins(opened.nonce, opened.pins))
     elif session.state.prefix is not None:
         _renew(session, session.state.prefix)
     if mode and mode != session.state.mode:

@@ -48,6 +48,24 @@ class Compact(msgspec.Struct, frozen=True, tag=True):
     focus: str = ""
 
 
+class Uncompact(msgspec.Struct, frozen=True, tag=True):
+    """Undo a clearing or summary: the one at `seq`, or the last one when 0. A break."""
+
+    seq: int = 0
+
+
+class Pin(msgspec.Struct, frozen=True, tag=True):
+    """Keep this constraint word for word through every compaction, here and in subagents."""
+
+    text: str
+
+
+class Unpin(msgspec.Struct, frozen=True, tag=True):
+    """Drop the pinned constraint with this number, from 1."""
+
+    number: int
+
+
 class Rewind(msgspec.Struct, frozen=True, tag=True):
     """Go back to entry `to`; with `files`, put files back too."""
 
@@ -59,7 +77,7 @@ class GoOn(msgspec.Struct, frozen=True, tag=True):
     """Go on with an open turn after a resume (Enter on an empty line; `-p` with `-c`)."""
 
 
-Word = Said | Answer | SetMode | SetModel | Compact | Rewind | GoOn
+Word = Said | Answer | SetMode | SetModel | Compact | Uncompact | Pin | Unpin | Rewind | GoOn
 
 
 class Streaming(msgspec.Struct, frozen=True):

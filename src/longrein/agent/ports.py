@@ -75,6 +75,8 @@ class Crew(msgspec.Struct):
     """(folder, paths told already) -> (path, text) of further instruction files that govern it."""
     fallback: str = ""
     """Model to change to after three overloads in a row."""
+    compact_model: str = ""
+    """Model that writes summaries; '' for the session's own, which reads the conversation from the cache."""
 
 
 class Outlook(msgspec.Struct, frozen=True):

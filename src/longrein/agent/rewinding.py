@@ -1,13 +1,14 @@
 """Going back: the conversation is again as it was; files go back only if asked, and only where they are still ours."""
 
 from longrein.agent.session import Session
-from longrein.context import OpenCall
+from longrein.context import OpenCall, fold
 from longrein.events import (
     Entry,
     FileChanged,
     FilePut,
     FileSeen,
     Replied,
+    Restored,
     Rewound,
     Text,
     ToolCall,
@@ -27,6 +28,22 @@ def rewind(session: Session, to: int, *, files: bool) -> None:
     session.append(Rewound(to, put))
     if before is not session.state.prefix:
         session.append(session.crew.prefix(session.crew.model, "model"))
+
+
+def uncompact(session: Session, seq: int) -> None:
+    """Append `Restored` for the compaction at `seq`, the last one when 0; one line for the user when it cannot be."""
+    state = session.state
+    undone = seq or (state.compactions[-1] if state.compactions else 0)
+    if undone not in state.compactions:
+        known = ", ".join(f"r{n}" for n in state.compactions[-5:]) or "none"
+        session.notice(f"there is no compaction to undo at r{undone}; those that can be undone: {known}")
+        return
+    before = fold([entry for entry in session.crew.history(1, state.seq) if entry.seq != undone])
+    usable = session.outlook.budget.usable_tokens
+    if before.view_tokens > usable:
+        session.notice(f"r{undone} stays: without it the context would have {before.view_tokens} of {usable} tokens")
+        return
+    session.append(Restored(undone))
 
 
 def _left(open_call: OpenCall) -> ToolEnded:

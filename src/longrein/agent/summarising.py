@@ -19,7 +19,8 @@ from longrein.context import (
     summarized,
     window_of,
 )
-from longrein.events import AnyPart, Asked, AskFailed, Replied, Text, ToolCall, text_of
+from longrein.events import AnyPart, Asked, AskFailed, LongreinError, Replied, Text, ToolCall, text_of
+from longrein.models import Model
 
 
 async def compact(session: Session, move: Summarise | Swap) -> None:
@@ -43,7 +44,7 @@ async def _summarise(session: Session, wish: Summarise) -> None:
 
 def _asked(session: Session, wish: Summarise) -> tuple[int, float]:
     state, budget = session.state, window_of(session.state, session.crew.model.budget)
-    plain = wish.beside or state.profile == "seed"
+    plain = wish.beside or state.profile.startswith("seed")
     asked = Asked(
         purpose="summary",
         reach=state.sent_reach if wish.beside else state.seq,
@@ -64,9 +65,18 @@ def _asked(session: Session, wish: Summarise) -> tuple[int, float]:
 async def _attempt(session: Session, wish: Summarise, seq: int, reserved: float) -> Replied | AskFailed:
     """Ask; what is no summary counts as a failed attempt, and the next move decides what then."""
     state, budget = session.state, window_of(session.state, session.crew.model.budget)
-    seed = state.profile == "seed"
+    seed = state.profile.startswith("seed")
     request = render_seed_summary(state) if seed else render_summary(state, budget, wish)
-    outcome = await answer(session, request, seq, reserved)
+    chosen = None if seed else _chosen(session)
+    if chosen is None:
+        outcome = await answer(session, request, seq, reserved)
+    else:
+        prefix = msgspec.structs.replace(request.prefix, provider=chosen.provider, model=chosen.model, wire=chosen.wire)
+        other = msgspec.structs.replace(request, prefix=prefix, max_output_tokens=chosen.budget.max_output_tokens)
+        try:
+            outcome = await answer(session, other, seq, reserved, chosen)
+        finally:
+            await chosen.aclose()
     if isinstance(outcome, AskFailed):
         return outcome
     prose, calls = text_of(_texts(outcome.parts)), sum(isinstance(p, ToolCall) for p in outcome.parts)
@@ -76,6 +86,18 @@ async def _attempt(session: Session, wish: Summarise, seq: int, reserved: float)
     return msgspec.structs.replace(outcome, parts=_texts(outcome.parts), blocks=())
 
 
+def _chosen(session: Session) -> Model | None:
+    """The model chosen for summaries; a second attempt goes to the session's own."""
+    name = session.crew.compact_model
+    if not name or name == session.crew.model.name or session.state.summary_attempts:
+        return None
+    try:
+        return session.crew.open_model(name)
+    except LongreinError as error:
+        session.notice(f"{error}; this model writes the summary itself")
+        return None
+
+
 def _texts(parts: tuple[AnyPart, ...]) -> tuple[AnyPart, ...]:
     return tuple(part for part in parts if isinstance(part, Text))
 
@@ -83,7 +105,7 @@ def _texts(parts: tuple[AnyPart, ...]) -> tuple[AnyPart, ...]:
 def _swap(session: Session, ready: Swap) -> None:
     """Put a summary that has come in place."""
     state, budget = session.state, window_of(session.state, session.crew.model.budget)
-    if state.profile == "seed":
+    if state.profile.startswith("seed"):
         session.append(seed_summarized(budget, ready))
         return
     session.append(summarized(state, budget, (ready.first, ready.last), ready.reason, ready.prose, (ready.asked,)))

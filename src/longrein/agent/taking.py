@@ -1,8 +1,8 @@
 """What the loop does between moves: take words in, rest after a failure, change the model, go back."""
 
 from longrein.agent.inbox import facts_of, takes
-from longrein.agent.port import Answer, GoOn, Pausing, Rewind, Said, SetModel, Word
-from longrein.agent.rewinding import rewind
+from longrein.agent.port import Answer, GoOn, Pausing, Rewind, Said, SetModel, Uncompact, Word
+from longrein.agent.rewinding import rewind, uncompact
 from longrein.agent.session import Session
 from longrein.events import AskFailed, LongreinError
 from longrein.models import ATTEMPTS_MAX
@@ -27,6 +27,8 @@ def _take(session: Session, word: Word) -> None:
             switch(session, model)
         case Rewind(to, files):
             rewind(session, to, files=files)
+        case Uncompact(seq):
+            uncompact(session, seq)
         case GoOn() | Said():
             session.paused = False
         case Answer():

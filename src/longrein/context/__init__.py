@@ -1,29 +1,37 @@
 """The engine: the log goes in, requests and decisions come out. Pure: no clock, no disk, no loop."""
 
-from longrein.context.decide import Clear, Decision, Digest, Full, Nothing, Summarise, Swap, decide, is_cold, window_of
+import importlib
+from typing import Any
+
+from longrein.context.decide import PREPARE, Clear, Decision, Digest, Full, Nothing, Summarise, Swap, decide, is_cold, next_to_go, window_of
 from longrein.context.digest import prose_problem, summarized
 from longrein.context.fold import History, advance, fold, step
 from longrein.context.forms import births
+from longrein.context.reminders import due
 from longrein.context.render import output_limit, render, render_summary, reserve_usd
-from longrein.context.report import report
+from longrein.context.report import Report, Shown, report
 from longrein.context.request import Budget, Item, Price, Request
 from longrein.context.seed import decide_seed, render_seed_summary, seed_summarized
 from longrein.context.state import OpenCall, Seen, State
 from longrein.context.tokens import estimate_text
 
 __all__ = [
+    "PREPARE",
     "Budget",
     "Clear",
     "Decision",
     "Digest",
+    "Engine",
     "Full",
     "History",
     "Item",
     "Nothing",
     "OpenCall",
     "Price",
+    "Report",
     "Request",
     "Seen",
+    "Shown",
     "State",
     "Summarise",
     "Swap",
@@ -31,9 +39,11 @@ __all__ = [
     "births",
     "decide",
     "decide_seed",
+    "due",
     "estimate_text",
     "fold",
     "is_cold",
+    "next_to_go",
     "output_limit",
     "prose_problem",
     "render",
@@ -46,3 +56,10 @@ __all__ = [
     "summarized",
     "window_of",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """`Engine`, imported at first use: no part of longrein's own loop needs it."""
+    if name == "Engine":
+        return importlib.import_module("longrein.context.listed").Engine
+    raise AttributeError(f"longrein.context has no public name {name!r}")

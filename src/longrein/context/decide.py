@@ -156,7 +156,8 @@ def _shrink(state: State, budget: Budget, view: int, *, must: bool, reason: str)
 
 def _prepare(state: State, budget: Budget, view: int) -> Decision:
     """Have a summary of what has been sent prepared beside the work, unless clearing alone will do."""
-    if state.summarising is not None or state.summary is not None:
+    stale = state.summarising_seq < state.rewritten_seq  # its span was replaced meanwhile: nobody waits for it
+    if state.summary is not None or (state.summarising is not None and not stale):
         return Nothing("a summary is on its way")
     first, last = sent_span(state)
     if last < first or not state.sent_items or state.summary_attempts >= SUMMARY_ATTEMPTS_MAX:
@@ -165,6 +166,16 @@ def _prepare(state: State, budget: Budget, view: int) -> Decision:
     if cleared is not None and view - cleared.gain_tokens <= GOAL * budget.usable_tokens:
         return Nothing("clearing will do")
     return Summarise(first, last, "ahead", beside=True)
+
+
+def next_to_go(state: State, budget: Budget) -> tuple[str, ...]:
+    """Handles that the next compaction would take, were it now."""
+    budget = window_of(state, budget)
+    cleared = squeeze(state, budget, round(GOAL * budget.usable_tokens), "watermark")
+    if cleared is not None and state.view_tokens - cleared.gain_tokens <= GOAL * budget.usable_tokens:
+        return tuple(form.handle for form in cleared.forms)
+    first, last = span(state)
+    return tuple(item.handle for item in state.items[state.context_items :] if first <= item.seqs[0] <= last)
 
 
 def ready(state: State, reason: str) -> Swap | None:

@@ -10,6 +10,8 @@ from longrein.context.state import Settled, State
 from longrein.context.tokens import ITEM_TOKENS, estimate_part
 from longrein.events import AnyPart, Cleared, Form, PrefixSet, Summarized, Text, ToolCall, ToolResult
 
+UNDO_MAX = 20
+"""Compactions that can be undone by number; the log keeps all."""
 CROSSINGS = ("watermark", "overflow", "memory", "request")
 """Reasons of a compaction that was forced by size; one that merely pays off is no crossing (law 6)."""
 
@@ -23,6 +25,7 @@ def cleared(state: State, seq: int, event: Cleared) -> None:
     if folded:
         _fold_away(state, folded)
     broke(state)
+    _undoable(state, seq)
     if event.reason in CROSSINGS:
         _settled(state)
 
@@ -32,6 +35,10 @@ def _fold_away(state: State, handles: set[str]) -> None:
     state.gauge.raw -= sum(item.tokens for item in state.items) - sum(item.tokens for item in kept)
     state.items = kept
     reindex(state)
+
+
+def _undoable(state: State, seq: int) -> None:
+    state.compactions = (*state.compactions[1 - UNDO_MAX :], seq)
 
 
 def _settled(state: State) -> None:
@@ -91,6 +98,8 @@ def summarized_into(state: State, seq: int, event: Summarized) -> None:
     _settled(state)
     state.summary = state.summary_of = None
     state.rewritten_seq = seq
+    state.ledger_text = event.ledger
+    _undoable(state, seq)
     state.told = ()  # they come back when their folder is touched again
     state.failure = None
 

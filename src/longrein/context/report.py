@@ -1,29 +1,153 @@
-"""Where the tokens are: for `/context`."""
+"""Where the tokens are, item by item and by module: for `/context` and `longrein context`.
 
+Guesses are scaled by one factor so that what the last request carried adds up to what the provider counted for it.
+The six modules are labels, for people and budgets; they never order the request.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping
+from typing import Literal
+
+import msgspec
+
+from longrein.context.request import Budget, Item, ItemKind, Price
 from longrein.context.state import State
-from longrein.context.tokens import ITEM_TOKENS, estimate_text
+from longrein.context.tokens import ITEM_TOKENS, arguments_text, estimate_text
+from longrein.events import Image, ToolCall, ToolResult, text_of
 
-KINDS = {
-    "context": "instructions and environment",
-    "user": "your messages",
-    "reminder": "notes of the harness",
-    "text": "answers",
-    "thinking": "thinking",
-    "call": "tool calls",
-    "result": "tool results",
-    "summary": "summary of earlier work",
-    "ack": "answers",
+Module = Literal["system", "continuation", "calls and results", "verified milestones", "user requests", "environment"]
+MODULES: tuple[Module, ...] = (
+    "system",
+    "continuation",
+    "calls and results",
+    "verified milestones",
+    "user requests",
+    "environment",
+)
+"""The six modules of the context (E1)."""
+OF_KIND: Mapping[ItemKind, Module] = {
+    "context": "environment",
+    "user": "user requests",
+    "reminder": "environment",
+    "text": "calls and results",
+    "thinking": "calls and results",
+    "call": "calls and results",
+    "result": "calls and results",
+    "summary": "continuation",
+    "ack": "continuation",
 }
+SHOWN_CHARS_MAX = 100
+"""Of an item's beginning."""
 
 
-def report(state: State) -> list[tuple[str, int]]:
-    """(category, tokens) of the next request, calibrated."""
-    sizes: dict[str, int] = {}
-    if state.prefix is not None:
-        sizes["system text"] = estimate_text(state.prefix.system)
-        sizes["tools"] = sum(
-            estimate_text(t.name + t.description + str(t.schema)) + ITEM_TOKENS for t in state.prefix.tools
-        )
-    for item in state.items:
-        sizes[KINDS[item.kind]] = sizes.get(KINDS[item.kind], 0) + item.tokens
-    return [(name, state.gauge.scale(raw)) for name, raw in sizes.items() if raw]
+class Shown(msgspec.Struct, frozen=True):
+    """One block of the next request."""
+
+    module: Module
+    kind: str
+    """`system`, `tool`, or the kind of the item."""
+    name: str
+    """Tool or source; '' for plain text."""
+    handle: str
+    """What `Recall` takes; '' for system text and tools."""
+    form: str
+    tokens: int
+    """Scaled to the provider's count."""
+    usd: float
+    """What carrying it has cost so far, cache read from and written to as it should be; 0 without prices."""
+    goes: bool
+    """Whether the next compaction would take it."""
+    begins: str
+    """Its first words."""
+
+
+class Report(msgspec.Struct, frozen=True):
+    """What fills the context."""
+
+    shown: tuple[Shown, ...]
+    total_tokens: int
+    """Of the next request; all `shown` together."""
+    counted_tokens: int
+    """Input and output of the last answered request as the provider counted; 0 when it never did."""
+    factor: float
+    """Counted over guessed."""
+    usable_tokens: int
+    window_tokens: int
+
+    def modules(self) -> list[tuple[Module, int]]:
+        """(module, tokens) of each module that has content, in their order."""
+        sums = {module: sum(s.tokens for s in self.shown if s.module == module) for module in MODULES}
+        return [(module, tokens) for module, tokens in sums.items() if tokens]
+
+
+def report(state: State, budget: Budget, goes: Iterable[str] = ()) -> Report:
+    """What the next request is made of. `goes`: handles that the next compaction would take."""
+    taken, price = frozenset(goes), budget.price
+    rows = [*_prefix_rows(state), *(row for item in state.items for row in _item_rows(state, item, price, taken))]
+    tokens = _scaled([raw for raw, _ in rows], state.view_tokens)
+    shown = tuple(msgspec.structs.replace(row, tokens=count) for (_, row), count in zip(rows, tokens, strict=True))
+    counted, factor = state.last_usage.context_tokens, state.gauge.ratio
+    return Report(shown, state.view_tokens, counted, factor, budget.usable_tokens, budget.window_tokens)
+
+
+def _scaled(raws: list[int], total: int) -> list[int]:
+    """`raws` in proportion, as whole numbers that add up to `total` exactly (largest remainders get the rest)."""
+    everything = sum(raws) or 1
+    exact = [raw * total / everything for raw in raws]
+    counts = [int(value) for value in exact]
+    for at in sorted(range(len(raws)), key=lambda n: counts[n] - exact[n])[: total - sum(counts)]:
+        counts[at] += 1
+    return counts
+
+
+def _prefix_rows(state: State) -> list[tuple[int, Shown]]:
+    if state.prefix is None:
+        return []
+    system = estimate_text(state.prefix.system)
+    rows = [(system, _plain("system", state.prefix.system))]
+    for tool in state.prefix.tools:
+        raw = estimate_text(tool.name + tool.description + str(tool.schema)) + ITEM_TOKENS
+        rows.append((raw, _plain("tool", tool.description, tool.name)))
+    return rows
+
+
+def _plain(kind: str, text: str, name: str = "") -> Shown:
+    return Shown("system", kind, name, "", "full", 0, 0.0, goes=False, begins=_beginning(text))
+
+
+def _item_rows(state: State, item: Item, price: Price | None, taken: frozenset[str]) -> list[tuple[int, Shown]]:
+    usd, goes = _usd(state, item, price), item.handle in taken
+    row = Shown(OF_KIND[item.kind], item.kind, _name(item), item.handle, item.form, 0, usd, goes, _begins(item))
+    if item.kind != "summary" or not state.ledger_text:
+        return [(item.tokens, row)]
+    verified = min(item.tokens, estimate_text(state.ledger_text))
+    milestones = msgspec.structs.replace(row, module="verified milestones", begins=_beginning(state.ledger_text))
+    return [(item.tokens - verified, row), (verified, milestones)]
+
+
+def _name(item: Item) -> str:
+    return item.part.name if isinstance(item.part, ToolCall | ToolResult) else ""
+
+
+def _begins(item: Item) -> str:
+    match item.part:
+        case ToolCall():
+            return _beginning(arguments_text(item.part))
+        case Image(media=media):
+            return media
+        case part:
+            return _beginning(text_of((part,)))
+
+
+def _beginning(text: str) -> str:
+    return " ".join(text[: 4 * SHOWN_CHARS_MAX].split())[:SHOWN_CHARS_MAX]
+
+
+def _usd(state: State, item: Item, price: Price | None) -> float:
+    """Written to the cache once in this form, then read from it by each later request."""
+    carried = len(state.asked_seqs) - bisect_left(state.asked_seqs, item.key[0])
+    if price is None or carried <= 0 or not item.key[0]:
+        return 0.0
+    write = price.cache_write if price.cache_write >= 0 else price.input
+    read = price.cache_read if price.cache_read >= 0 else price.input
+    return state.gauge.scale(item.tokens) * (write + (carried - 1) * read) / 1e6

@@ -150,7 +150,7 @@ MAIN = Command(
             "context policy; seed: the plainest one",
             _HOW,
             "NAME",
-            ("default", "seed"),
+            ("default", "seed", "seed-later", "seed-new"),
         ),
         STATE_DIR,
         Flag(("-v", "--version"), "version", "switch", "show the version and exit", STATE),
@@ -169,6 +169,14 @@ COMMANDS: Mapping[str, Command] = {
             "List the sessions on this machine, newest first.",
             (Flag(("--json",), "json", "switch", "one JSON array", STATE), STATE_DIR, HELP),
             0,
+        ),
+        Command(
+            "context",
+            "ID [FLAGS]",
+            "Show what fills a session's context, item by item.",
+            (Flag(("--json",), "json", "switch", "one JSON object", STATE), STATE_DIR, HELP),
+            1,
+            1,
         ),
         Command(
             "export",

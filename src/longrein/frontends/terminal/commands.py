@@ -1,8 +1,12 @@
 """The commands that begin with `/`: their table, and what was typed as one of them."""
 
+from collections.abc import Sequence
+
 import msgspec
 
-from longrein.context import State
+from longrein.context import Report, State
+from longrein.agent import Compact, Pin, Uncompact, Unpin, Word
+from longrein.frontends.context_page import item_rows
 from longrein.frontends.terminal import drawing
 from longrein.frontends.terminal.lines import Line, line
 from longrein.frontends.terminal.safe import escape_line
@@ -29,8 +33,12 @@ COMMANDS = (
     Command("clear", "", "begin a new session; this one stays on disk", idle_only=True),
     Command("resume", "[ID]", "go on with another session", idle_only=True),
     Command("rewind", "", "go back to before something you said", idle_only=True),
-    Command("compact", "[FOCUS]", "make room now; FOCUS is what to keep", idle_only=True),
+    Command("compact", "[FOCUS]", "make room now; FOCUS is what to keep; --dry-run only tells", idle_only=True),
+    Command("uncompact", "[rSEQ]", "undo the last compaction, or that one", idle_only=True),
     Command("context", "", "what fills the context"),
+    Command("pin", "TEXT", "keep TEXT word for word through every compaction"),
+    Command("unpin", "NUMBER", "drop a pin"),
+    Command("pins", "", "what is pinned"),
     Command("cost", "", "what was used and spent"),
     Command("exit", "", "leave; `longrein -c` goes on"),
 )
@@ -100,15 +108,23 @@ def cost_lines(state: State) -> list[Line]:
     return [line(("dim", f"  {name:<20}"), value) for name, value in rows]
 
 
-def context_lines(report: list[tuple[str, int]], window: int) -> list[Line]:
-    """A row a category with a bar, and what is free."""
-    total = sum(count for _, count in report)
-    most = max(window, total, 1)
-    wide = max([len(name) for name, _ in report] + [5])
-    rows = [_share(name, count, most, wide, "run") for name, count in report]
-    rows.append(_share("free", max(window - total, 0), most, wide, "dim"))
-    rows.append(line(("bold", f"  {'all'.ljust(wide)}  {drawing.tokens(total):>7} of {drawing.tokens(window)} tokens")))
-    return rows
+def context_lines(report: Report) -> list[Line]:
+    """A row a module with a bar, what is free, then the largest items."""
+    modules, window = report.modules(), report.usable_tokens
+    most = max(window, report.total_tokens, 1)
+    wide = max([len(name) for name, _ in modules] + [5])
+    rows = [_share(name, count, most, wide, "run") for name, count in modules]
+    rows.append(_share("free", max(window - report.total_tokens, 0), most, wide, "dim"))
+    total = f"{drawing.tokens(report.total_tokens):>7} of {drawing.tokens(window)} tokens"
+    rows.append(line(("bold", f"  {'all'.ljust(wide)}  {total}")))
+    rows.append(line(("dim", f"  guesses × {report.factor:.2f} are the provider's count")))
+    return rows + [line(("dim", escape_line(row))) for row in item_rows(report)]
+
+
+def pin_lines(pins: Sequence[str]) -> list[Line]:
+    """The pinned constraints, numbered."""
+    rows = [line(("name", f"  {n} "), escape_line(pin)) for n, pin in enumerate(pins, 1)]
+    return rows or [line(("dim", "  nothing is pinned; /pin TEXT keeps TEXT word for word through every compaction"))]
 
 
 def _share(name: str, count: int, most: int, wide: int, style: str) -> Line:
@@ -121,3 +137,24 @@ def _share(name: str, count: int, most: int, wide: int, style: str) -> Line:
 def next_mode(mode: str) -> str:
     """The mode after `mode`."""
     return MODES[(MODES.index(mode) + 1) % len(MODES)] if mode in MODES else MODES[0]
+
+
+def compaction_word(name: str, argument: str) -> Word | str | None:
+    """The word that a command about compaction or pins is, or what is wrong with it; None for other commands."""
+    match name:
+        case "compact" if argument == "--undo":
+            return Uncompact()
+        case "compact" if argument != "--dry-run":
+            return Compact(argument)
+        case "uncompact" if not argument or argument.lstrip("r").isdecimal():
+            return Uncompact(int(argument.lstrip("r") or 0))
+        case "uncompact":
+            return "say which: /uncompact r412, or nothing for the last one"
+        case "pin" if argument:
+            return Pin(argument)
+        case "unpin" if argument.isdecimal():
+            return Unpin(int(argument))
+        case "unpin":
+            return "say which: /unpin NUMBER; /pins lists them"
+        case _:
+            return None

@@ -5,6 +5,8 @@ from typing import Literal
 
 import msgspec
 
+from longrein.context import Report
+
 CompleteFiles = Callable[[str], Awaitable[Sequence[str]]]
 """Paths, relative to the folder, for what was typed after `@`."""
 
@@ -35,8 +37,10 @@ class TerminalFacts(msgspec.Struct, frozen=True):
     """False for NO_COLOR."""
     window_tokens: Callable[[], int] = lambda: 0
     """What the view may fill with the current model; 0 when unknown."""
-    context_report: Callable[[], Sequence[tuple[str, int]]] = tuple
-    """Category and tokens, for `/context`."""
+    context_report: Callable[[], Report | None] = lambda: None
+    """What fills the context, for `/context`."""
+    analysis: Callable[[], Sequence[str]] = tuple
+    """What a compaction would do now, a line each, for `/compact --dry-run`."""
     sessions: Callable[[], Awaitable[Sequence[SessionRow]]] | None = None
     """Sessions of this folder, newest first."""
     models: Callable[[], Sequence[str]] = tuple

@@ -1,12 +1,17 @@
 """What the commands do."""
 
-from longrein.agent import Compact, Rewind, SetMode, SetModel
+from collections.abc import Callable
+
+from longrein.agent import Rewind, SetMode, SetModel
 from longrein.frontends.terminal import commands
 from longrein.frontends.terminal.chooser import Row
 from longrein.frontends.terminal.commands import Typed
 from longrein.frontends.terminal.facts import Outcome
 from longrein.frontends.terminal.lines import Line, line
+from longrein.frontends.terminal.safe import escape_line
 from longrein.frontends.terminal.talk import Talk
+
+Deed = Callable[[Talk, str], None]
 
 EVERY_MODE = (*commands.MODES, "bypassPermissions")
 
@@ -94,13 +99,40 @@ def _go_back(talk: Talk, seq: int, *, files: bool) -> None:
         talk.buffer.insert_text(talk.pastes.fold(said))
 
 
+def _word(name: str) -> Deed:
+    def deed(talk: Talk, argument: str) -> None:
+        word = commands.compaction_word(name, argument)
+        if isinstance(word, str):
+            talk.notice(word)
+        elif word is not None:
+            talk.tell(word)
+
+    return deed
+
+
 def _compact(talk: Talk, argument: str) -> None:
-    talk.tell(Compact(argument))
+    if argument == "--dry-run":
+        _show(talk, "what a compaction would do now", [line(escape_line(row)) for row in talk.facts.analysis()])
+    else:
+        _word("compact")(talk, argument)
 
 
 def _context(talk: Talk, _: str) -> None:
-    report = list(talk.facts.context_report()) or [("conversation", talk.session.state.view_tokens)]
-    _show(talk, "what fills the context", commands.context_lines(report, talk.facts.window_tokens()))
+    report = talk.facts.context_report()
+    if report is not None:
+        _show(talk, "what fills the context", commands.context_lines(report))
+
+
+def _pins(talk: Talk, _: str) -> None:
+    _show(talk, "pinned", commands.pin_lines(talk.session.state.pins))
+
+
+def _pin(talk: Talk, argument: str) -> None:
+    if argument:
+        _word("pin")(talk, argument)
+        talk.notice(f"pinned: {escape_line(argument)}")
+    else:
+        _pins(talk, "")
 
 
 def _cost(talk: Talk, _: str) -> None:
@@ -119,7 +151,11 @@ _DEEDS = {
     "resume": _resume,
     "rewind": _rewind,
     "compact": _compact,
+    "uncompact": _word("uncompact"),
     "context": _context,
+    "pin": _pin,
+    "unpin": _word("unpin"),
+    "pins": _pins,
     "cost": _cost,
     "exit": _exit,
 }

@@ -6,7 +6,7 @@ import signal
 import sys
 from collections.abc import Callable, Sequence
 
-from longrein.agent import Answer, Compact, Pausing, Rewind, Said, SessionPort, SetMode, SetModel, Word
+from longrein.agent import Answer, Pausing, Rewind, Said, SessionPort, SetMode, SetModel, Word
 from longrein.events import Entry, LongreinError, Text
 from longrein.frontends.stdin import read_lines
 from longrein.frontends.terminal import commands, drawing
@@ -196,7 +196,10 @@ class _PlainTalk:
         await self.session.tell(Said((Text(text),), "queued" if self.session.busy else "prompt"))
 
     async def _obey(self, name: str, argument: str) -> None:
-        if (word := _word(name, argument)) is not None:
+        word = _word(name, argument) or commands.compaction_word(name, argument)
+        if isinstance(word, str):
+            self.show([drawing.notice_line(word)])
+        elif word is not None:
             await self.session.tell(word)
         elif name == "exit":
             self.leave(Outcome("exit"))
@@ -214,8 +217,12 @@ class _PlainTalk:
             case "cost":
                 return commands.cost_lines(self.session.state)
             case "context":
-                report = list(self.facts.context_report()) or [("conversation", self.session.state.view_tokens)]
-                return commands.context_lines(report, self.facts.window_tokens())
+                report = self.facts.context_report()
+                return commands.context_lines(report) if report is not None else []
+            case "compact":
+                return [line(escape(row)) for row in self.facts.analysis()]
+            case "pin" | "pins":
+                return commands.pin_lines(self.session.state.pins)
             case "resume":
                 rows = await self.facts.sessions() if self.facts.sessions is not None else ()
                 return [line(escape(f"/resume {row.id}  {row.title}  {row.when}")) for row in rows]
@@ -231,8 +238,6 @@ class _PlainTalk:
 def _word(name: str, argument: str) -> Word | None:
     """The word that a command with an argument is."""
     match name:
-        case "compact":
-            return Compact(argument)
         case "model" if argument:
             return SetModel(argument)
         case "mode" if argument in (*commands.MODES, "bypassPermissions"):

@@ -1,0 +1,172 @@
+"""The context report as JSON, in the shape that clients of other agents read, and as plain text."""
+
+import json
+from typing import Any
+
+from longrein.context import PREPARE, Report, Shown, State
+
+COLOURS = {
+    "System prompt": "promptBorder",
+    "System tools": "inactive",
+    "MCP tools": "cyan_FOR_SUBAGENTS_ONLY",
+    "MCP tools (deferred)": "inactive",
+    "Memory files": "claude",
+    "Messages": "purple_FOR_SUBAGENTS_ONLY",
+    "Autocompact buffer": "inactive",
+    "Free space": "promptBorder",
+}
+"""Colour names as those clients know them."""
+GRID_ROWS, GRID_COLUMNS = 10, 10
+ITEMS_SHOWN = 12
+"""Largest items of the text page."""
+
+
+def as_json(report: Report, state: State, model: str) -> str:
+    """One JSON object: the field's shape, and beside it `modules`, `items` and `factor`, which are ours."""
+    total, most = report.total_tokens, report.usable_tokens
+    shape = {
+        "categories": _categories(report),
+        "totalTokens": total,
+        "maxTokens": most,
+        "rawMaxTokens": report.window_tokens,
+        "percentage": round(100 * total / most, 1) if most else 0.0,
+        "model": model,
+        "isAutoCompactEnabled": True,
+        "autoCompactThreshold": round(PREPARE * most),
+        "memoryFiles": _memory_files(report, state),
+        "mcpTools": [_foreign(row, loaded=True) for row in report.shown if _is_foreign(row)]
+        + [{"name": t.name, "serverName": _server(t.name), "tokens": 0, "isLoaded": False} for t in _deferred(state)],
+        "agents": [],
+        "systemTools": [
+            {"name": row.name, "tokens": row.tokens}
+            for row in report.shown
+            if row.kind == "tool" and not _is_foreign(row)
+        ],
+        "messageBreakdown": _breakdown(report),
+        "gridRows": _grid(report),
+        "factor": round(report.factor, 4),
+        "countedTokens": report.counted_tokens,
+        "modules": [{"name": name, "tokens": tokens} for name, tokens in report.modules()],
+        "items": [_item(row) for row in report.shown],
+    }
+    return json.dumps(shape, ensure_ascii=False, indent=1) + "\n"
+
+
+def _item(row: Shown) -> dict[str, Any]:
+    return {
+        "module": row.module,
+        "kind": row.kind,
+        "name": row.name,
+        "handle": row.handle,
+        "form": row.form,
+        "tokens": row.tokens,
+        "costUsd": round(row.usd, 6),
+        "nextCompactionTakesIt": row.goes,
+        "begins": row.begins,
+    }
+
+
+def _categories(report: Report) -> list[dict[str, Any]]:
+    sums = dict.fromkeys(COLOURS, 0)
+    for row in report.shown:
+        sums[_category(row)] += row.tokens
+    used = report.total_tokens
+    buffer = max(0, report.usable_tokens - round(PREPARE * report.usable_tokens))
+    sums["Autocompact buffer"] = min(buffer, max(0, report.usable_tokens - used))
+    sums["Free space"] = max(0, report.usable_tokens - used - sums["Autocompact buffer"])
+    found = [{"name": n, "tokens": sums[n], "color": colour} for n, colour in COLOURS.items() if sums[n]]
+    return [{**one, "isDeferred": True} if one["name"] == "MCP tools (deferred)" else one for one in found]
+
+
+def _category(row: Shown) -> str:
+    match row.kind:
+        case "system":
+            return "System prompt"
+        case "tool":
+            return "MCP tools" if _is_foreign(row) else "System tools"
+        case "context":
+            return "Memory files"
+        case _:
+            return "Messages"
+
+
+def _is_foreign(row: Shown) -> bool:
+    return row.kind == "tool" and row.name.startswith("mcp__")
+
+
+def _server(name: str) -> str:
+    return name.split("__")[1] if name.count("__") >= 2 else ""
+
+
+def _foreign(row: Shown, *, loaded: bool) -> dict[str, Any]:
+    return {"name": row.name, "serverName": _server(row.name), "tokens": row.tokens, "isLoaded": loaded}
+
+
+def _deferred(state: State) -> tuple[Any, ...]:
+    return getattr(state.prefix, "deferred", ()) if state.prefix else ()
+
+
+def _memory_files(report: Report, state: State) -> list[dict[str, Any]]:
+    sources = state.prefix.sources if state.prefix else ()
+    tokens = [row.tokens for row in report.shown if row.kind == "context"]
+    return [{"path": s.path, "type": "Project", "tokens": t} for s, t in zip(sources, tokens, strict=False)]
+
+
+def _breakdown(report: Report) -> dict[str, Any]:
+    def of(*kinds: str) -> int:
+        return sum(row.tokens for row in report.shown if row.kind in kinds)
+
+    names = dict.fromkeys(row.name for row in report.shown if row.kind in ("call", "result"))
+    by_tool = [
+        {
+            "name": name,
+            "callTokens": sum(r.tokens for r in report.shown if r.name == name and r.kind == "call"),
+            "resultTokens": sum(r.tokens for r in report.shown if r.name == name and r.kind == "result"),
+        }
+        for name in names
+    ]
+    return {
+        "toolCallTokens": of("call"),
+        "toolResultTokens": of("result"),
+        "attachmentTokens": of("reminder", "summary", "ack"),
+        "assistantMessageTokens": of("text", "thinking"),
+        "userMessageTokens": of("user"),
+        "toolCallsByType": by_tool,
+    }
+
+
+def _grid(report: Report) -> list[list[dict[str, Any]]]:
+    cells: list[dict[str, Any]] = []
+    squares = GRID_ROWS * GRID_COLUMNS
+    for one in _categories(report):
+        wanted = round(squares * one["tokens"] / max(report.usable_tokens, report.total_tokens, 1))
+        share = {"color": one["color"], "isFilled": one["name"] != "Free space", "categoryName": one["name"]}
+        cells += [share] * (wanted or (one["name"] != "Free space"))
+    cells = (cells + [{"color": COLOURS["Free space"], "isFilled": False, "categoryName": "Free space"}] * squares)[
+        :squares
+    ]
+    return [cells[n : n + GRID_COLUMNS] for n in range(0, squares, GRID_COLUMNS)]
+
+
+def as_text(report: Report) -> str:
+    """A line a module, then the largest items, then what the next compaction would take."""
+    return "\n".join([*module_rows(report), "", *item_rows(report)]) + "\n"
+
+
+def module_rows(report: Report) -> list[str]:
+    """A row a module, and the sum."""
+    most = max(report.usable_tokens, 1)
+    rows = [f"  {name:<20} {tokens:>8,} {100 * tokens / most:>4.0f}%" for name, tokens in report.modules()]
+    rows.append(f"  {'all':<20} {report.total_tokens:>8,} of {report.usable_tokens:,} usable tokens")
+    return [*rows, f"  (guesses × {report.factor:.2f} are the provider's count)"]
+
+
+def item_rows(report: Report) -> list[str]:
+    """The largest items: handle, tokens, price so far, form, and a mark on what the next compaction takes."""
+    largest = sorted((row for row in report.shown if row.handle), key=lambda row: -row.tokens)[:ITEMS_SHOWN]
+    rows = ["  largest items (· = the next compaction takes it)"] if largest else []
+    for row in largest:
+        sign, name = "·" if row.goes else " ", row.name or row.kind
+        price = f"${row.usd:.4f}" if row.usd else ""
+        rows.append(f" {sign}{row.handle:<9} {row.tokens:>7,} {price:>8} {row.form:<11} {name:<10} {row.begins[:60]}")
+    return rows

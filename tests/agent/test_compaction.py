@@ -1,0 +1,207 @@
+"""Compaction as the agent carries it out: beside the work, swapped in at a step boundary, undone, given up."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from longrein.agent import Compact, Pin, Said, Uncompact, Unpin
+from longrein.context import Budget, Price, Request
+from longrein.events import Asked, AskFailed, Cleared, Entry, Restored, Summarized, Text, ToolCall, TurnEnded
+from longrein.models import Delta
+from tests.agent.house import House, call, said, says
+
+pytestmark = pytest.mark.anyio
+
+WINDOW = Budget(12_000, 1_000, Price(3, 15, 0.3, 3.75))
+PROSE = "1. Request and intent\nread the notes\n5. Problems solved\nnone\n9. Next step\ngo on"
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> House:
+    return House(tmp_path)
+
+
+class Talker:
+    """Answers at once with much text and a call, `steps` times; summaries take until `gate` is set."""
+
+    provider, model, wire, name = "test", "script", "scripted", "test/script"
+    budget = WINDOW
+
+    def __init__(self, steps: int, summary: str | ToolCall = PROSE, words: int = 900) -> None:
+        self.left, self.summary, self.words = steps, summary, words
+        self.gate = asyncio.Event()
+        self.requests: list[Request] = []
+        self.summarising = asyncio.Event()
+        self.went_on = asyncio.Event()
+
+    async def stream(self, request: Request) -> AsyncIterator[Sequence[Delta]]:
+        self.requests.append(request)
+        if self.summarising.is_set():
+            self.went_on.set()
+        if request.purpose == "summary":
+            self.summarising.set()
+            await self.gate.wait()
+            yield [says(self.summary)]
+            return
+        self.left -= 1
+        talk = f"step {self.left}: " + " ".join(f"thought{self.left}x{n}" for n in range(self.words))
+        yield [says(talk, call("Bash", command="echo on")) if self.left > 0 else says("done")]
+
+    async def aclose(self) -> None:
+        return
+
+
+def purposes(entries: list[Entry]) -> list[str]:
+    return [e.event.purpose for e in entries if isinstance(e.event, Asked)]
+
+
+def of(entries: list[Entry], kind: type) -> list[Entry]:
+    return [e for e in entries if isinstance(e.event, kind)]
+
+
+async def test_E11_a_summary_is_prepared_beside_the_work_and_swapped_in(house: House) -> None:
+    model = Talker(14, words=400)
+
+    async def let_it_come() -> None:
+        await model.went_on.wait()  # the work goes on while the summary is written
+        model.gate.set()
+
+    waiter = asyncio.ensure_future(let_it_come())
+    await house.play(model, "think hard")
+    await waiter
+    entries = house.entries()
+    swapped = [e for e in of(entries, Summarized) if e.event.prose]
+    assert swapped, [type(e.event).__name__ for e in entries]
+    asked = next(e for e in entries if isinstance(e.event, Asked) and e.event.purpose == "summary")
+    assert asked.event.reason == "ahead"
+    between = [e.event for e in entries if asked.seq < e.seq < swapped[0].seq]
+    assert [e for e in between if isinstance(e, Asked) and e.purpose == "turn"], "the work went on meanwhile"
+    assert swapped[0].event.first == asked.event.first
+
+
+async def test_law_2_what_the_summariser_is_sent_is_the_last_request_and_one_block(house: House) -> None:
+    model = Talker(14, words=400)
+    model.gate.set()
+    await house.play(model, "think hard")
+    asked = [n for n, r in enumerate(model.requests) if r.purpose == "summary"]
+    assert asked
+    for at in asked:
+        before = next(r for r in reversed(model.requests[:at]) if r.purpose == "turn")
+        assert model.requests[at].items[:-1] == before.items
+        assert model.requests[at].prefix == before.prefix
+
+
+async def test_nobody_waits_when_the_window_fills_before_the_summary_comes(house: House) -> None:
+    model = Talker(20, words=900)
+    await house.play(model, "think hard")  # the gate never opens
+    entries = house.entries()
+    assert [e for e in of(entries, Summarized) if not e.event.prose], "the digest took over"
+    assert [e.event.kind for e in of(entries, AskFailed)] == ["cancelled"] * purposes(entries).count("summary")
+    assert [e.event.reason for e in of(entries, TurnEnded)] == ["done"]
+
+
+async def test_a_summariser_that_calls_tools_has_failed_and_nothing_runs(house: House) -> None:
+    model = Talker(16, summary=call("Bash", command="touch evil"), words=400)
+    model.gate.set()
+    await house.play(model, "think hard")
+    entries = house.entries()
+    failed = [e.event.message for e in of(entries, AskFailed)]
+    assert failed
+    assert all("called a tool" in message for message in failed)
+    assert not (house.tree / "evil").exists()
+    assert len(failed) <= 2 * len([e for e in entries if isinstance(e.event, Summarized | Cleared)]) + 2
+
+
+async def test_A27_cancel_leaves_history_untouched(house: House) -> None:
+    model = Talker(3, words=20)
+    async with house.session(model) as session:
+        session.tell(Said((Text("hello"),)))
+        await session.run(once=True)
+        before = said_by(session.state.items)
+        session.tell(Compact(""))
+        walk = asyncio.ensure_future(session.run(once=True))
+        await model.summarising.wait()
+        session.interrupt()
+        await walk
+        assert said_by(session.state.items)[: len(before)] == before
+        assert not of(house.entries(), Summarized)
+
+
+def said_by(items: Sequence[object]) -> list[str]:
+    return [repr(getattr(item, "part", item)) for item in items]
+
+
+async def test_uncompact_brings_back_the_very_items(house: House) -> None:
+    model = Talker(4, words=30)
+    model.gate.set()
+    async with house.session(model) as session:
+        session.tell(Said((Text("hello"),)))
+        await session.run(once=True)
+        before = said_by(session.state.items)
+        session.tell(Compact(""))
+        await session.run(once=True)
+        assert said_by(session.state.items) != before
+        session.tell(Uncompact())
+        await session.run(once=True)
+        assert said_by(session.state.items) == before
+        session.tell(Uncompact())
+        await session.run(once=True)
+    assert len(of(house.entries(), Restored)) == 1, "the second time there is nothing to undo"
+
+
+async def test_a_pin_is_told_at_once_and_stands_word_for_word_after_a_compaction(house: House) -> None:
+    pin = "never push to main — 決して"
+    model = Talker(14, words=400)
+    model.gate.set()
+    async with house.session(model) as session:
+        session.tell(Pin(pin))
+        session.tell(Said((Text("hello"),)))
+        await session.run(once=True)
+        assert f"- {pin}" in "\n".join(said(model.requests[0]))
+        assert of(house.entries(), Summarized)
+        assert f"- {pin}" in "\n".join(said(model.requests[-1]))
+        session.tell(Unpin(1))
+        session.tell(Said((Text("again"),)))
+        model.left = 1
+        await session.run(once=True)
+        assert session.state.pins == ()
+
+
+async def test_a_crash_while_a_summary_is_written_closes_its_request(house: House) -> None:
+    model = Talker(12, words=400)
+    async with house.session(model) as session:
+        session.tell(Said((Text("think"),)))
+        walk = asyncio.ensure_future(session.run(once=True))
+        await model.summarising.wait()
+        await session.commit(flush=True)
+        walk.cancel()
+        session.beside._task.cancel()  # as a kill would: nothing is written down
+        session.beside._task = None
+    model.left = 2
+    async with house.session(model, create=False) as session:
+        session.tell(Said((Text("go on"),)))
+        session.paused = False
+        await session.run(once=True)
+        assert session.state.summarising is None or session.beside.running
+    lost = [e.event for e in of(house.entries(), AskFailed) if e.event.kind == "lost"]
+    assert lost
+
+
+async def test_the_chosen_model_writes_the_summary_and_the_second_try_is_the_sessions_own(house: House) -> None:
+    model = Talker(4, words=30)
+    model.gate.set()
+    other = Talker(1, summary="")
+    other.name, other.model = "test/cheap", "cheap"
+    other.gate.set()
+    async with house.session(model, compact_model="test/cheap") as session:
+        session.crew.open_model = lambda _name: other
+        session.tell(Said((Text("hello"),)))
+        await session.run(once=True)
+        session.tell(Compact(""))
+        await session.run(once=True)
+    assert [r.purpose for r in other.requests] == ["summary"]
+    assert other.requests[0].prefix.model == "cheap"
+    assert [e.event.message for e in of(house.entries(), AskFailed)] == ["no summary: it is empty"]
+    assert [e for e in of(house.entries(), Summarized) if e.event.prose]

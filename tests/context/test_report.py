@@ -1,0 +1,77 @@
+"""`/context`: every token of the next request has a row, and the rows add up to the provider's count exactly."""
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from longrein.context import Budget, Price, State, next_to_go, report
+from longrein.context.report import MODULES, Report
+from longrein.frontends.context_page import as_json, as_text
+from tests.context.walk import Walk
+
+
+def walked(seed: int, moves: int = 120) -> tuple[State, Budget]:
+    walk = Walk(seed, window=20_000).run(moves)
+    return walk.state, walk.budget
+
+
+def told(seed: int) -> tuple[State, Report]:
+    state, budget = walked(seed)
+    return state, report(state, budget, next_to_go(state, budget))
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.integers(0, 500))
+def test_E1_the_rows_add_up_to_the_view_and_the_modules_to_the_rows(seed: int) -> None:
+    state, page = told(seed)
+    assert sum(row.tokens for row in page.shown) == page.total_tokens == state.view_tokens
+    assert sum(tokens for _, tokens in page.modules()) == page.total_tokens
+    assert [name for name, _ in page.modules()] == [name for name in MODULES if name in dict(page.modules())]
+
+
+def test_E1_each_module_stands_there_iff_it_has_content() -> None:
+    walk = Walk(3, window=20_000)
+    assert [name for name, _ in report(walk.state, walk.budget).modules()] == ["system", "environment"]
+    state, page = next(pair for pair in map(told, range(3, 60)) if pair[0].ledger_text)
+    assert [name for name, _ in page.modules()] == list(MODULES)
+
+
+def test_E1_a_cleared_item_is_shown_in_its_form_and_what_goes_next_is_marked() -> None:
+    state, page = told(3)
+    forms = {row.handle: row.form for row in page.shown if row.handle}
+    assert forms == {item.handle: item.form for item in state.items if item.handle}
+    assert any(row.goes for row in page.shown)
+    assert all(row.usd >= 0 for row in page.shown)
+
+
+def test_the_price_so_far_is_one_write_and_a_read_for_each_later_request() -> None:
+    walk = Walk(5, window=200_000).run(60)
+    price = Price(3, 15, 0.3, 3.75)
+    page = report(walk.state, Budget(200_000, 8_000, price))
+    first = next(item for item in walk.state.items if item.kind == "user")
+    row = next(row for row in page.shown if row.handle == first.handle)
+    carried = sum(seq > first.key[0] for seq in walk.state.asked_seqs)
+    scaled = walk.state.gauge.scale(first.tokens)
+    assert row.usd == pytest.approx(scaled * (3.75 + 0.3 * (carried - 1)) / 1e6)
+
+
+def test_the_json_page_has_the_fields_that_other_clients_read() -> None:
+    state, page = told(3)
+    read = json.loads(as_json(page, state, "mock/small"))
+    assert {"categories", "totalTokens", "maxTokens", "rawMaxTokens", "percentage", "model", "gridRows"} <= set(read)
+    assert read["totalTokens"] == page.total_tokens
+    used = [c for c in read["categories"] if c["name"] not in ("Free space", "Autocompact buffer")]
+    assert sum(c["tokens"] for c in used) == page.total_tokens
+    assert sum(c["tokens"] for c in read["categories"]) == max(page.usable_tokens, page.total_tokens)
+    assert [len(row) for row in read["gridRows"]] == [10] * 10
+    assert sum(item["tokens"] for item in read["items"]) == page.total_tokens
+
+
+def test_the_text_page_names_modules_and_largest_items() -> None:
+    _, page = told(3)
+    text = as_text(page)
+    assert "calls and results" in text
+    assert "usable tokens" in text
+    assert "the next compaction takes it" in text
