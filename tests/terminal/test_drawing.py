@@ -112,7 +112,7 @@ def test_an_edit_shows_what_changed_and_how_much() -> None:
         (drawing.answered_lines(PermissionAnswered("c", "deny", "user", message="not so"), ""), ["no: not so"]),
         (
             drawing.compaction_lines(Cleared((Form("r1", "placeholder", "…"),), "threshold", 12_300)),
-            ["context: 1 old result shortened, about 12.3k tokens freed; every byte can be recalled"],
+            ["context: 1 old item shortened, about 12.3k tokens freed; every byte can be recalled"],
         ),
         (
             drawing.compaction_lines(Summarized(2, 90, "prose", "threshold")),

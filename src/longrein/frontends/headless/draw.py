@@ -90,12 +90,12 @@ def _said(entry: Entry, tally: Tally) -> list[Line]:
 def _happened(entry: Entry, tally: Tally) -> list[Line]:
     """What the `system` lines of an entry hold."""
     match entry.event:
+        case Asked(purpose="summary", reason="ahead") | Cleared(reason="micro_compact" | "rent" | "cold"):
+            return []  # nobody waits for it
         case Asked(purpose="summary"):
             return [{"subtype": "status", "status": "compacting"}]
         case AskFailed(asked=asked) if tally.purpose(asked) == "summary":
             return [{"subtype": "status", "status": None}]
-        case Cleared(reason="micro_compact"):
-            return []
         case Cleared(reason=reason) | Summarized(reason=reason):
             before = tally.reply.usage if tally.reply else Usage()
             tokens = before.context_tokens + before.output_tokens

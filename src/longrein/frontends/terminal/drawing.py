@@ -159,12 +159,12 @@ def answered_lines(answer: PermissionAnswered, name: str) -> list[Line]:
 
 
 def compaction_lines(event: Cleared | Summarized) -> list[Line]:
-    """That the view was made smaller. Nothing is lost, and it says so. What happens before each request is silent."""
+    """That the view was made smaller. Nothing is lost, and it says so. The documents' clearing each turn is silent."""
     if event.reason == "micro_compact":
         return []
     if isinstance(event, Cleared):
         many = len(event.forms)
-        told = f"{many} old result{'s' if many != 1 else ''} shortened, about {tokens(event.gain_tokens)} tokens freed"
+        told = f"{many} old item{'s' if many != 1 else ''} shortened, about {tokens(event.gain_tokens)} tokens freed"
     else:
         told = f"entries {event.first} to {event.last} summarised"
     return [line(("dim", f"context: {told}; every byte can be recalled"))]
