@@ -7,7 +7,7 @@ import pytest
 
 from longrein.agent import GoOn, Said
 from longrein.context import Request, fold
-from longrein.events import Entry, Text, ToolCall, ToolResult, ToolStarted, encode_entry, text_of
+from longrein.events import Entry, FileChanged, Text, ToolCall, ToolResult, ToolStarted, encode_entry, text_of
 from longrein.models import Reply
 from longrein.store import import_jsonl
 from tests.agent.house import House, Script, call, says
@@ -66,6 +66,8 @@ async def resumed(folder: Path, entries: list[Entry], upto: int) -> House:
     house = house_in(folder)
     kept = [e for e in entries if e.seq <= upto]
     ended = {e.event.call for e in kept if type(e.event).__name__ == "ToolEnded"}
+    if any(isinstance(e.event, FileChanged) for e in kept):  # in one transaction with its end, but here cut from it
+        (house.tree / "a.txt").write_text("new words\n")
     act_again(
         house, [e.event.call for e in kept if isinstance(e.event, ToolStarted) and e.event.call in ended], entries
     )

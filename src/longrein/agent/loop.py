@@ -10,6 +10,7 @@ from longrein.agent.acting import run_tools
 from longrein.agent.asking import ask
 from longrein.agent.judging import judged
 from longrein.agent.moves import AskModel, AskUser, Pause, Record, RunTools, Stop, Switch, Wait, next_move
+from longrein.agent.noticing import look_around
 from longrein.agent.session import Session
 from longrein.agent.summarising import compact
 from longrein.agent.taking import answered, drain, idle, rest, switch
@@ -24,6 +25,7 @@ async def run(session: Session, *, once: bool) -> None:
     """
     while not session.closed:
         await drain(session)
+        look_around(session)
         move = next_move(session.state, judged(session), session.outlook)
         match move:
             case Record(events):

@@ -21,6 +21,7 @@ from longrein.context import (
     Swap,
     decide,
     decide_seed,
+    due,
     output_limit,
     reserve_usd,
     window_of,
@@ -220,7 +221,8 @@ def _before_request(state: State, outlook: Outlook) -> Move:
         )
     if state.barren_steps >= limits.barren_steps_max:
         return Stop("error", f"{state.barren_steps} steps in a row without one successful call; say how to go on")
-    return _compact(state, outlook) or _ask(state, outlook)
+    told = () if outlook.seed else due(state, outlook.budget, state.at, limits.usd_max)
+    return Record(told) if told else _compact(state, outlook) or _ask(state, outlook)
 
 
 def _after_failure(state: State, failure: AskFailed, outlook: Outlook) -> Move | None:

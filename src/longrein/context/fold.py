@@ -9,7 +9,7 @@ from typing import assert_never
 
 from longrein.context.items import add, item_of
 from longrein.context.ledger import note, note_result
-from longrein.context.noticed import file_seen_anew, witness
+from longrein.context.noticed import file_seen_anew, went_back, witness
 from longrein.context.reform import cleared, prefix_set, reform, summarized_into
 from longrein.context.request import ItemKind
 from longrein.context.state import OpenCall, Seen, Settled, State, rejoin
@@ -85,8 +85,11 @@ def advance(state: State, entry: Entry, history: History) -> State:
 
 
 def _back(then: State, now: State, entry: Entry) -> State:
+    known = then.files
     joined = rejoin(then, now)
-    joined.seq = entry.seq
+    joined.seq, joined.at = entry.seq, entry.at
+    if isinstance(entry.event, Rewound):
+        went_back(joined, known, entry.event.files, entry.seq)
     joined.breaks += 1
     joined.sent_items = 0
     joined.rewritten_seq = entry.seq

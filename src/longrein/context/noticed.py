@@ -152,7 +152,7 @@ def went_back(state: State, then: Mapping[str, Seen], put: tuple[FilePut, ...], 
         else:
             continue
         if now.changed and path not in back:
-            notice(state, seq, "went_back", f"{path}: as you left it later, not as you last saw it", key=path)
+            notice(state, seq, "went_back", f"{path}: as you left it in what was taken back", key=path)
 
 
 # --- work beside the conversation --------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ TODO_STEPS = 25
 """Steps of one turn without a look at the todo list before the model is told of it."""
 CONTEXT_LEVELS = (70, 90)
 """Percent of the usable window that are told when they are crossed."""
-CONTEXT_TOKENS_MIN = 16_000
+CONTEXT_TOKENS_MIN = 32_000
 """A smaller window is compacted all the time; telling that would only cost room."""
 COST_LEVELS = (50, 80, 95)
 """Percent of the money limit that are told when they are crossed."""
@@ -196,7 +196,7 @@ def _todo_lines(state: State) -> str:
 
 def _context_budget(state: State, budget: Budget) -> Iterator[Draft]:
     usable, told = budget.usable_tokens, int(_told(state, "context_budget") or 0)
-    if usable < CONTEXT_TOKENS_MIN or state.profile == "seed":
+    if usable < CONTEXT_TOKENS_MIN or state.profile.startswith("seed"):
         return
     percent = state.view_tokens * 100 // usable
     level = max((level for level in CONTEXT_LEVELS if percent >= level), default=0)

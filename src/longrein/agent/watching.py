@@ -1,0 +1,100 @@
+"""Watching the files that the model knows: before each request a look at their numbers, at their bytes only when those
+differ. Identity is content: a touch, or a rewrite with the same bytes, is no change.
+
+What was noticed is in the log; the stamps here only spare reading what was not touched.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from hashlib import sha256
+from heapq import nlargest
+from typing import Protocol
+
+from longrein.agent.changes import change_of
+from longrein.context import Seen, State
+from longrein.events import FileChanged
+from longrein.workspace import Stamp, Workspace
+
+WATCHED_MAX = 200
+"""Files that are looked at, those used last."""
+CHANGES_MAX = 4
+"""Changes of a file by others after which it is left alone until the model reads it again: a log grows for ever."""
+BUSY = "it keeps changing, so that you will not be told again before you Read it"
+
+
+class Blobs(Protocol):
+    """Where contents are kept."""
+
+    def put_blob(self, data: bytes) -> str: ...
+    def read_blob(self, blob: str) -> bytes: ...
+
+
+class Watch:
+    """The stamps of one open session."""
+
+    def __init__(self, since_us: int = 0) -> None:
+        self.since_us = since_us
+        """Time of the last entry before the session was opened again; 0 for a new one, and after the first look."""
+        self.looked: tuple[int, ...] = ()
+        """When it looked last, in the log's own terms; not twice at the same point."""
+        self._stamps: dict[str, Stamp] = {}
+
+    def changes(
+        self, state: State, workspace: Workspace, blobs: Blobs, redact: Callable[[str], str], *, by: str, keep: int
+    ) -> Iterator[FileChanged]:
+        """A fact for each watched file that is not what was last found. `keep`: largest content that is kept, bytes."""
+        for path, known in watched(state).items():
+            expected = known.hash if known.disk is None else known.disk
+            found = workspace.stamp(path, self._stamps.get(path))
+            self._stamps[path] = found
+            if found.hash == expected or (not found.hash and found.inode):
+                continue  # or it is there and cannot be read: that is the next Read's to say
+            yield _fact(path, known, expected, workspace, (blobs, redact, keep), found, by)
+
+
+def watched(state: State) -> Mapping[str, Seen]:
+    """Known files that are worth a look: the newest, and the instruction files of the static context."""
+    files: Iterable[tuple[str, Seen]] = state.files.items()
+    if len(state.files) > WATCHED_MAX:
+        files = nlargest(WATCHED_MAX, files, key=lambda pair: pair[1].seq)
+    found = {path: seen for path, seen in files if seen.changes < CHANGES_MAX}
+    for source in state.prefix.sources if state.prefix else ():
+        if source.path not in state.files:
+            found[source.path] = Seen(source.hash, True, "", False, 0)
+    return found
+
+
+def _fact(
+    path: str,
+    known: Seen,
+    expected: str,
+    workspace: Workspace,
+    means: tuple[Blobs, Callable[[str], str], int],
+    found: Stamp,
+    by: str,
+) -> FileChanged:
+    blobs, redact, keep = means
+    if not found.hash:
+        return FileChanged(path, "", by, "", expected)
+    if found.size_bytes > keep:
+        return FileChanged(path, found.hash, by, "", expected, note=f"now {found.size_bytes} bytes")
+    try:
+        data = workspace.read(path)
+    except OSError:
+        return FileChanged(path, found.hash, by, "", expected, note="it cannot be read just now")
+    digest = sha256(data).hexdigest()
+    blob = blobs.put_blob(data)
+    if digest == known.hash:
+        return FileChanged(path, digest, by, blob, expected, note="it is again as you know it")
+    old = b"" if not known.seq else _content(blobs, known.blob)
+    diff, note = change_of(old, data if blob == digest else blobs.read_blob(blob))
+    if known.changes + 1 >= CHANGES_MAX:
+        note = f"{note}; {BUSY}" if note else BUSY
+    return FileChanged(path, digest, by, blob, expected, redact(diff), note)
+
+
+def _content(blobs: Blobs, blob: str) -> bytes | None:
+    """What was known of a file, as far as it was kept."""
+    try:
+        return blobs.read_blob(blob) if blob else None
+    except KeyError:
+        return None
