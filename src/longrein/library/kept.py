@@ -1,0 +1,85 @@
+"""The log of an engine on disk, written without ever making the caller's loop wait.
+
+The store is opened and closed in a thread with an event loop of its own, because the caller may or may not have one;
+in between entries are only queued for the store's writer thread.
+"""
+
+import asyncio
+import threading
+import uuid
+from collections.abc import Callable, Coroutine, Sequence
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+from longrein.events import Entry, LongreinError, SessionUnknown
+from longrein.store import SessionLog, open_log
+
+T = TypeVar("T")
+_NAMES = uuid.UUID("6d0f9f4e-3f0b-5a43-9f65-5d7f0b8f2a10")
+"""Under which names of callers become session ids."""
+
+
+def session_of(name: str) -> str:
+    """The session id that `name` stands for: itself when it is a UUID, a new one for ''."""
+    if not name:
+        return str(uuid.uuid4())
+    try:
+        return str(uuid.UUID(name))
+    except ValueError:
+        return str(uuid.uuid5(_NAMES, name))
+
+
+class Kept:
+    """An open session log."""
+
+    def __init__(self, state_dir: str, session: str, now_us: Callable[[], int]) -> None:
+        """Raises `SessionBusy`, `StoreDamaged`, `StoreFull`, `SessionReadOnly`."""
+        self.session = session
+        """Its id."""
+        self.entries: Sequence[Entry] = ()
+        """What was there when it was opened."""
+        self._failed: BaseException | None = None
+        self._log: SessionLog | None = _elsewhere(self._open(state_dir, now_us))
+
+    async def _open(self, state_dir: str, now_us: Callable[[], int]) -> SessionLog:
+        try:
+            log = await open_log(state_dir, self.session, create=False, wall_us=now_us)
+        except SessionUnknown:
+            log = await open_log(state_dir, self.session, create=True, wall_us=now_us)
+        self.entries = list(log.entries)
+        log.reader.close()  # a connection belongs to the thread that made it, and this one ends now
+        return log
+
+    def keep(self, entry: Entry) -> None:
+        """Queue one entry. Raises what an earlier one could not be written for, such as `StoreFull`."""
+        if self._failed is not None:
+            raise self._failed
+        if self._log is None:
+            raise LongreinError("this engine was closed; open it again with the same session to go on")
+        self._log.append([entry], flush=False).add_done_callback(self._written)
+
+    def _written(self, future: "Future[None]") -> None:
+        # in the writer thread
+        self._failed = self._failed or future.exception()
+
+    def close(self) -> None:
+        """Flush and release. Idempotent."""
+        log, self._log = self._log, None
+        if log is not None:
+            _elsewhere(log.close())
+
+
+def _elsewhere(work: "Coroutine[Any, Any, T]") -> T:
+    """`work` done in a thread with its own event loop."""
+    done: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            done.set_result(asyncio.run(work))
+        except BaseException as error:  # handed over, not swallowed
+            done.set_exception(error)
+
+    thread = threading.Thread(target=run, name="longrein-store")
+    thread.start()
+    thread.join()
+    return done.result()
