@@ -1,0 +1,140 @@
+"""Always a request that fits: windows × summarisers × what may stand in a conversation, drawn from seeds.
+
+`python -m benchmarks.context.fuzz 200` plays seeds 0 to 199, `… 1 77` seed 77 alone. Each seed is one session; the last
+line of a failure is all that is needed to play it again.
+"""
+
+import sys
+import time
+from dataclasses import dataclass
+from random import Random
+
+from benchmarks.context.counting import DIALECTS, WIDE, Dialect
+from benchmarks.context.material import KINDS, text
+from benchmarks.context.playing import BIG_BYTES, SUMMARISERS, Provider, budget_of, chaos_turn, played
+from benchmarks.context.table import Row, told
+
+from longrein.context import State, fold
+from longrein.events import TurnEnded
+from longrein.testing.clock import VirtualClock, run_virtual
+from longrein.testing.store import MemoryDisk
+
+WINDOWS = (4_000, 8_000, 16_000, 32_000, 128_000, 200_000, 1_000_000)
+SEEDS = 63
+"""Each window with each summariser once."""
+
+
+@dataclass
+class Fuzzed:
+    """What one seed came to."""
+
+    seed: int
+    window: int
+    summariser: str
+    kinds: tuple[str, ...]
+    requests: int = 0
+    attempts: int = 0
+    attempts_max: float = 0.0
+    overflows: int = 0
+    broken: tuple[str, ...] = ()
+    ended: str = ""
+    """Why a turn ended otherwise than done; '' when all were done."""
+
+    @property
+    def fine(self) -> bool:
+        return not (self.overflows or self.broken or self.ended) and self.attempts <= self.attempts_max
+
+    def line(self) -> str:
+        """One line for a person."""
+        return (
+            f"seed {self.seed}: window {self.window}, summariser {self.summariser}, {'+'.join(self.kinds)}: "
+            f"{self.requests} requests, {self.overflows} did not fit, "
+            f"{self.attempts} of {self.attempts_max:.1f} attempts"
+            + (f"; ended: {self.ended}" if self.ended else "")
+            + "".join(f"\n    {wrong}" for wrong in self.broken[:3])
+        )
+
+
+def fuzz(
+    seed: int, *, window: int = 0, summariser: str = "", steps: int = 40, dialects: tuple[Dialect, ...] = (WIDE,)
+) -> Fuzzed:
+    """Play one seed; what is not given is drawn from it."""
+    random = Random(seed)
+    window = window or WINDOWS[seed % len(WINDOWS)]
+    summariser = summariser or SUMMARISERS[seed // len(WINDOWS) % len(SUMMARISERS)]
+    kinds = random.choice([("cjk",), ("prose", "code", "log"), KINDS, ("base64",), KINDS])
+    budget = budget_of(window, random.choice([0, 0, window // 2, 300]))
+    provider = Provider(
+        budget,
+        chaos_turn(random, budget, steps, kinds=kinds),
+        summariser,
+        random.choice(dialects),
+        seed,
+    )
+    disk = MemoryDisk()
+    session = run_virtual(played(provider, _prompts(random, kinds, window), disk=disk), clock=VirtualClock(), seed=seed)
+    entries = disk.entries()
+    ended = [e.event for e in entries if isinstance(e.event, TurnEnded) and e.event.reason != "done"]
+    return Fuzzed(
+        seed,
+        window,
+        summariser,
+        kinds,
+        provider.requests,
+        provider.attempts,
+        2 + 2 * provider.entered / (0.1 * budget.usable_tokens),
+        provider.overflows,
+        (*provider.broken, *_unlike(session.state, fold(entries))),
+        f"{ended[0].reason}: {ended[0].message}" if ended else "",
+    )
+
+
+def _prompts(random: Random, kinds: tuple[str, ...], window: int) -> list[str]:
+    prompts = [f"please {text(kinds[0], random.choice([30, 300, 2_000]), random)} [{n}]" for n in range(3)]
+    if random.random() < 0.3:  # one message larger than all
+        prompts[random.randrange(3)] = text(kinds[0], random.choice([window, 4 * window, BIG_BYTES // 5]), random)
+    return prompts
+
+
+def _unlike(live: State, again: State) -> list[str]:
+    """Law 1: the log alone gives the state."""
+    names = [name for name in State.__struct_fields__ if name != "spent_usd"]
+    return [f"law 1: {name} differs after a fold" for name in names if getattr(live, name) != getattr(again, name)]
+
+
+def campaign(count: int, first: int = 0, *, loud: bool = True, dialects: tuple[Dialect, ...] = DIALECTS) -> list[Row]:
+    """Play `count` seeds."""
+    begun = time.monotonic()
+    done = []
+    for seed in range(first, first + count):
+        found = fuzz(seed, dialects=dialects)
+        done.append(found)
+        if loud and not found.fine:
+            print(found.line(), flush=True)
+    requests, overflows = sum(f.requests for f in done), sum(f.overflows for f in done)
+    over = [f for f in done if f.attempts > f.attempts_max]
+    broken = [f for f in done if f.broken]
+    stuck = [f for f in done if f.ended]
+    note = f"{count} sessions, {requests} requests, {time.monotonic() - begun:.0f} s"
+    worst = max(done, key=lambda f: f.attempts / f.attempts_max)
+    return [
+        Row("fuzz: requests that do not fit the provider's window", str(overflows), "0", not overflows, note),
+        Row("fuzz: sessions that stop before their work is done", str(len(stuck)), "0", not stuck),
+        Row(
+            "fuzz: attempts at summaries / allowed, worst session",
+            f"{worst.attempts / worst.attempts_max:.2f}",
+            "≤ 1.00",
+            not over,
+            f"{sum(f.attempts for f in done)} attempts",
+        ),
+        Row("fuzz: sessions that break one of laws 1 to 5", str(len(broken)), "0", not broken),
+    ]
+
+
+def measure() -> list[Row]:
+    """For the table of all measures."""
+    return campaign(SEEDS, loud=False)
+
+
+if __name__ == "__main__":
+    sys.exit(told(campaign(*[int(argument) for argument in sys.argv[1:] or [str(SEEDS)]])))

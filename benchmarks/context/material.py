@@ -1,0 +1,57 @@
+"""Text as sessions are full of, of any size, drawn from a seed: prose, code, logs, CJK, other scripts, base64."""
+
+import base64
+from collections.abc import Mapping
+from random import Random
+
+_TABLES: Mapping[str, str] = {
+    "prose": "the agent reads a file and then it writes down what has changed since the last time somebody looked at "
+    "this part of the program because nobody could remember where the figures had come from",
+    "code": "def|return|self.items|state.seq|if|not|None:|for|in|range(10):|==|[0]|{}|\n    |\n        |value|"
+    "result_of|import|(x,|y)|'name'|->|int:|# why|raise|ValueError(|)|=|+=|\n\n",
+    "cjk": "会话永远不会用完也不会丢失任何一个字节的内容压缩是日志里的一个事实而不是修改。，文件测试通过失败路径函数",
+    "cyrillic": "сессия никогда не заканчивается и ничего не теряет потому что журнал хранит каждое слово пользователя",
+    "arabic": "الجلسة لا تنتهي أبدا ولا تفقد شيئا لأن السجل يحفظ كل كلمة قالها المستخدم في كل مرة",
+    "thai": "เซสชันไม่มีวันหมดและไม่สูญเสียข้อมูลใดเพราะบันทึกเก็บทุกคำของผู้ใช้ไว้เสมอ",
+    "accents": "die größte Änderung täglich für später geprüft déjà vu là-bas où l'été était très agréable mañana",
+    "emoji": "🙂 🚀 ✅ ❌ 🔥 done ok 🎉 👍 look ⚠️ here",
+}
+KINDS = (*_TABLES, "base64", "log", "json")
+"""What can be asked for."""
+
+
+def text(kind: str, chars: int, random: Random) -> str:
+    """About `chars` characters of `kind`; at least one."""
+    chars = max(1, chars)
+    if kind == "base64":
+        return base64.b64encode(random.randbytes(chars * 3 // 4 + 1)).decode()[:chars]
+    if kind in ("log", "json"):
+        return _rows(kind, chars, random)
+    if kind in ("cjk", "thai"):
+        table = _TABLES[kind].replace(" ", "")
+        return _long("".join(random.choice(table) for _ in range(min(chars, 4_000))), chars)
+    words = _TABLES[kind].split("|") if kind == "code" else _TABLES[kind].split(" ")
+    return _long(" ".join(random.choice(words) for _ in range(min(chars // 3 + 1, 2_000))), chars)
+
+
+def _rows(kind: str, chars: int, random: Random) -> str:
+    rows, size = [], 0
+    while size < min(chars, 8_000):
+        number, ms = random.randrange(10_000), random.random()
+        row = (
+            f'{{"id": {number}, "path": "src/part_{number % 97}.py", "ok": {number % 2}, "took": {ms:.4f}}}\n'
+            if kind == "json"
+            else f"2026-03-{number % 28 + 1:02d} 12:{number % 60:02d}:07,{number % 1000:03d} INFO worker-{number % 16} "
+            f"request {number:08x} took {ms:.3f} s\n"
+        )
+        rows.append(row)
+        size += len(row)
+    return _long("".join(rows), chars)
+
+
+def _long(piece: str, chars: int) -> str:
+    """`piece` again and again, a line number between, up to `chars`."""
+    if len(piece) >= chars:
+        return piece[:chars]
+    times = chars // (len(piece) + 8) + 1
+    return "".join(f"{piece}\n{n}\n" for n in range(times))[:chars]
