@@ -168,7 +168,7 @@ async def test_A10_compact_by_the_user_puts_a_summary_in_place_and_keeps_the_wor
         await session.run(once=True)
     assert "keep above all: greetings" in said(model.requests[1])[-1]
     shown = said(model.requests[2])
-    assert "1. Request: greetings" in shown[1]
+    assert "## 1. Request and intent\ngreetings\n" in shown[1]
     assert "hi there" in shown[1]
     assert shown[-1] == "go on"
     assert model.requests[1].items[: len(model.requests[0].items)] == model.requests[0].items

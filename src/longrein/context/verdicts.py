@@ -85,8 +85,10 @@ def gist(text: str) -> str:
 # --- tests -------------------------------------------------------------------------------------------------------
 
 _READERS = frozenset(
-    ("cat", "grep", "rg", "head", "tail", "echo", "printf", "sed", "awk", "less", "more", "ls", "git", "find", "wc")
-    + ("sort", "uniq", "tee", "cd", "jq", "diff", "cut", "tr", "which", "sleep", "rm", "cp", "mv", "mkdir", "touch")
+    (
+        *("cat", "grep", "rg", "head", "tail", "echo", "printf", "sed", "awk", "less", "more", "ls", "git", "find"),
+        *("sort", "uniq", "tee", "cd", "jq", "diff", "cut", "tr", "which", "sleep", "rm", "cp", "mv", "mkdir", "wc"),
+    )
 )
 """Programs that print or move what others made."""
 _TESTERS = r"test|spec\b|check|\b(?:make|tox|nox|jest|mocha|just|gradlew?|mvn|ctest|ci)\b"

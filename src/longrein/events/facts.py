@@ -428,6 +428,8 @@ class Summarized(Event, frozen=True):
     """The `Asked`s it cost."""
     reply: str = ""
     """Text of the fake assistant turn of the `seed` profile; empty otherwise."""
+    struck: int = 0
+    """Claims of the model's prose that occurred nowhere in the span and were taken out."""
 
 
 class Restored(Event, frozen=True):
