@@ -13,6 +13,7 @@ from longrein.agent.port import (
     Answer,
     Compact,
     GoOn,
+    Happened,
     Pending,
     Pin,
     Rewind,
@@ -24,7 +25,7 @@ from longrein.agent.port import (
     Word,
 )
 from longrein.agent.ports import Clock
-from longrein.context import State
+from longrein.context import State, happened
 from longrein.events import (
     AnyEvent,
     ModeSet,
@@ -142,7 +143,7 @@ def takes(state: State, word: Word, *, paused: bool, quiet: bool) -> bool:
             return not state.calls
         case Rewind() | Uncompact():
             return quiet and not open_turn
-        case Answer() | SetMode() | Compact() | Pin() | Unpin() | GoOn():
+        case Answer() | SetMode() | Compact() | Pin() | Unpin() | GoOn() | Happened():
             return True
 
 
@@ -164,6 +165,8 @@ def facts_of(word: Word, state: State) -> tuple[AnyEvent, ...]:
         case Unpin(number):
             kept = tuple(pin for n, pin in enumerate(state.pins, 1) if n != number)
             return _pinned(state, kept) if kept != state.pins else ()
+        case Happened(kind, source, text):
+            return happened(kind, source, text)
         case SetModel() | Rewind() | Uncompact() | GoOn():
             return ()
 

@@ -77,7 +77,21 @@ class GoOn(msgspec.Struct, frozen=True, tag=True):
     """Go on with an open turn after a resume (Enter on an empty line; `-p` with `-c`)."""
 
 
-Word = Said | Answer | SetMode | SetModel | Compact | Uncompact | Pin | Unpin | Rewind | GoOn
+class Happened(msgspec.Struct, frozen=True, tag=True):
+    """Something outside that the model should hear of, from an editor, a server, a timer or another agent.
+
+    It is no word of the user: it starts no turn, and `text` reaches the model quoted, as data.
+    """
+
+    kind: str
+    """A kind of `context.KINDS` that is fed from outside, such as `diagnostics`; any other is dropped."""
+    source: str = ""
+    """What it is about: a file, a server, a sender. Of a state the latest for each source counts."""
+    text: str = ""
+    """What is to be told; of a state '' when there is nothing any more."""
+
+
+Word = Said | Answer | SetMode | SetModel | Compact | Uncompact | Pin | Unpin | Rewind | GoOn | Happened
 
 
 class Streaming(msgspec.Struct, frozen=True):

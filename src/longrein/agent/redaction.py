@@ -18,8 +18,9 @@ def redacted(event: AnyEvent, redact: Redact) -> AnyEvent:
                 return event
             return msgspec.structs.replace(event, parts=parts)
         case Reminded():
-            text = redact(event.text)
-            return event if text == event.text else msgspec.structs.replace(event, text=text)
+            text, state = redact(event.text), redact(event.state)
+            same = text == event.text and state == event.state
+            return event if same else msgspec.structs.replace(event, text=text, state=state)
         case _:
             return event
 

@@ -3,10 +3,25 @@
 import importlib
 from typing import Any
 
-from longrein.context.decide import PREPARE, Clear, Decision, Digest, Full, Nothing, Summarise, Swap, decide, is_cold, next_to_go, window_of
+from longrein.context.catalogue import KINDS
+from longrein.context.decide import (
+    PREPARE,
+    Clear,
+    Decision,
+    Digest,
+    Full,
+    Nothing,
+    Summarise,
+    Swap,
+    decide,
+    is_cold,
+    next_to_go,
+    window_of,
+)
 from longrein.context.digest import prose_problem, summarized
 from longrein.context.fold import History, advance, fold, step
 from longrein.context.forms import births
+from longrein.context.noticed import happened
 from longrein.context.reminders import due
 from longrein.context.render import output_limit, render, render_summary, reserve_usd
 from longrein.context.report import Report, Shown, report
@@ -16,6 +31,7 @@ from longrein.context.state import OpenCall, Seen, State
 from longrein.context.tokens import estimate_text
 
 __all__ = [
+    "KINDS",
     "PREPARE",
     "Budget",
     "Clear",
@@ -42,6 +58,7 @@ __all__ = [
     "due",
     "estimate_text",
     "fold",
+    "happened",
     "is_cold",
     "next_to_go",
     "output_limit",

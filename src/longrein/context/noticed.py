@@ -42,6 +42,11 @@ def witness(state: State, entry: Entry) -> None:
         look(state, entry.seq, entry.event)
 
 
+def happened(kind: str, source: str, text: str) -> tuple[Reminded, ...]:
+    """The fact that something happened outside, to be told before the next request; nothing for an unknown kind."""
+    return (Reminded(kind, "", source, text),) if kind in KINDS and KINDS[kind].fed else ()
+
+
 def notice(state: State, seq: int, kind: str, line: str, **more: Any) -> None:
     """Something happened. `more`: the other fields of `Notice`."""
     state.notices.append(Notice(seq, kind, line, **more))
@@ -209,8 +214,9 @@ def _reminded(state: State, seq: int, event: Reminded) -> None:
         state.resumed_seq, state.resumed_gap_s = seq, int(event.state or 0)
     if event.kind not in KINDS or not KINDS[event.kind].share:
         return
-    if not event.text:
+    if not event.text and KINDS[event.kind].fed:
         notice(state, seq, event.kind, event.source, body=event.state, key=event.source)
+    if not event.text:
         return
     state.reminded[event.kind] = Told(event.state, seq)
     if event.kind in ("file_changed", "memory_changed", "session_resumed"):

@@ -77,7 +77,7 @@ def _said(entry: Entry, tally: Tally) -> list[Line]:
             return _replied(entry, reply, tally)
         case ToolEnded() as end:
             return _tool_ended(entry, end, tally)
-        case Reminded(text=text) | Interrupted(text=text):
+        case Reminded(text=text) | Interrupted(text=text) if text:
             message = {"role": "user", "content": [{"type": "text", "text": text}]}
             line: Line = {"type": "user", "message": message, "parent_tool_use_id": None, "isSynthetic": True}
             return [line | tail(tally.session, entry.seq)]
