@@ -1,7 +1,7 @@
 # The verbs of this project. Each makes its own .venv on a machine that has only Python 3.11+, git and make.
 PY := .venv/bin/python
 
-.PHONY: test check format demo bench docs clean
+.PHONY: test check format demo bench docs clean library
 .venv/ready: pyproject.toml requirements.lock
 	@if command -v uv >/dev/null 2>&1; then \
 	    uv venv --quiet --allow-existing .venv && uv pip install --quiet -r requirements.lock && uv pip install --quiet --no-deps -e .; \
@@ -19,6 +19,13 @@ check: .venv/ready  ## format, lint, types, layers
 	$(PY) -m ruff check .
 	$(PY) -m mypy
 	.venv/bin/lint-imports
+
+.venv/library: .venv/ready requirements-library.lock
+	@if command -v uv >/dev/null 2>&1; then uv pip install --quiet -r requirements-library.lock; \
+	else .venv/bin/pip install --quiet --disable-pip-version-check -r requirements-library.lock; fi
+	@touch .venv/library
+
+library: .venv/library  ## the agent frameworks that longrein.library is tried against; `test` skips those that are not there
 
 format: .venv/ready  ## what `check` asks for, done
 	$(PY) -m ruff format .

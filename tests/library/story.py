@@ -28,7 +28,9 @@ def answer(request: Received) -> Turn:
     number = next_file(request)
     if number < FILES:
         return Turn(text=f"I read file {number}.", calls=(Call("read_file", {"path": f"src/f{number}.py"}),))
-    cleared = re.search(r'read_file src/f0.py ok.*?Recall\(handle="(r\d+)"\)|(r\d+) read_file .?src/f0\.py', text_of(request))
+    cleared = re.search(
+        r'read_file src/f0.py ok.*?Recall\(handle="(r\d+)"\)|(r\d+) read_file .?src/f0\.py', text_of(request)
+    )
     assert cleared is not None, "the first file was never cleared"
     return Turn(calls=(Call("Recall", {"handle": cleared[1] or cleared[2]}),))
 

@@ -1,5 +1,6 @@
 """C1 under LangChain: a long turn of tool calls in a small window, against the real package."""
 
+import httpx2
 import pytest
 
 from longrein.testing.loopback import LoopbackProvider
@@ -17,8 +18,15 @@ pytestmark = pytest.mark.anyio
 
 async def test_C1_thirty_calls_under_a_middleware() -> None:
     mine = engine(WINDOW, OUTPUT)
-    async with LoopbackProvider(answer, limits=LIMITS) as server:
-        model = ChatOpenAI(model="loopback", base_url=server.url + "/v1", api_key="k", streaming=True, stream_usage=True)
+    async with LoopbackProvider(answer, limits=LIMITS) as server, httpx2.AsyncClient() as client:
+        model = ChatOpenAI(
+            model="loopback",
+            base_url=server.url + "/v1",
+            api_key="k",
+            streaming=True,
+            stream_usage=True,
+            http_async_client=client,  # LangChain's own outlives this test's event loop
+        )
         agent = create_agent(model, [read_file], system_prompt="Be brief.", middleware=[ContextMiddleware(mine)])
         done = await agent.ainvoke({"messages": [("user", "Read all.")]}, {"recursion_limit": 200})
     check(server, mine, done["messages"][-1].text)

@@ -15,11 +15,15 @@ from longrein.library.openai_agents import EngineHooks, engine, input_filter, re
 pytestmark = pytest.mark.anyio
 
 
+def client(server: LoopbackProvider) -> AsyncOpenAI:
+    return AsyncOpenAI(base_url=server.url + "/v1", api_key="k")
+
+
 @pytest.mark.parametrize("wire", [OpenAIChatCompletionsModel, OpenAIResponsesModel])
 async def test_C1_thirty_calls_under_an_input_filter(wire: type) -> None:
     mine = engine(WINDOW, OUTPUT)
-    async with LoopbackProvider(answer, limits=LIMITS) as server:
-        model = wire("loopback", AsyncOpenAI(base_url=server.url + "/v1", api_key="k"))
+    async with LoopbackProvider(answer, limits=LIMITS) as server, client(server) as provider:
+        model = wire("loopback", provider)
         tools = [function_tool(read_file), recall_tool(mine)]
         agent = Agent("reader", instructions="Be brief.", model=model, tools=tools)
         config = RunConfig(call_model_input_filter=input_filter(mine), tracing_disabled=True)

@@ -25,14 +25,20 @@ async def drain(_ctx: object, events: object) -> None:
         pass
 
 
-def model(url: str) -> OpenAIChatModel:
-    return OpenAIChatModel("loopback", provider=OpenAIProvider(openai_client=AsyncOpenAI(base_url=url + "/v1", api_key="k")))
+def client(server: LoopbackProvider) -> AsyncOpenAI:
+    return AsyncOpenAI(base_url=server.url + "/v1", api_key="k")
+
+
+def model(provider: AsyncOpenAI) -> OpenAIChatModel:
+    return OpenAIChatModel("loopback", provider=OpenAIProvider(openai_client=provider))
 
 
 async def test_C1_thirty_calls_as_a_capability() -> None:
     mine = engine(WINDOW, OUTPUT)
-    async with LoopbackProvider(answer, limits=LIMITS) as server:
-        agent = Agent(model(server.url), tools=[read_file], capabilities=[EngineCapability(mine)], instructions="Be brief.")
+    async with LoopbackProvider(answer, limits=LIMITS) as server, client(server) as provider:
+        agent = Agent(
+            model(provider), tools=[read_file], capabilities=[EngineCapability(mine)], instructions="Be brief."
+        )
         done = await agent.run("Read all.", event_stream_handler=drain, usage_limits=UsageLimits(request_limit=100))
     check(server, mine, done.output)
     assert "NEEDLE_7 = 55433" in str(done.all_messages()), "the history of the run is whole"
@@ -40,9 +46,9 @@ async def test_C1_thirty_calls_as_a_capability() -> None:
 
 async def test_C1_thirty_calls_as_a_history_processor() -> None:
     mine = engine(WINDOW, OUTPUT)
-    async with LoopbackProvider(answer, limits=LIMITS) as server:
+    async with LoopbackProvider(answer, limits=LIMITS) as server, client(server) as provider:
         processor = ProcessHistory(history_processor(mine))
-        agent = Agent(model(server.url), tools=[read_file, recall_tool(mine)], capabilities=[processor])
+        agent = Agent(model(provider), tools=[read_file, recall_tool(mine)], capabilities=[processor])
         done = await agent.run("Read all.", event_stream_handler=drain, usage_limits=UsageLimits(request_limit=100))
     check(server, mine, done.output)
     assert not mine.notes, "it knows its own list again"

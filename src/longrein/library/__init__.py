@@ -54,14 +54,10 @@ def engine(
     nonce = uuid.uuid4().hex[:8]
     if not state_dir:
         outside = Outside(session=session_of(session), nonce=nonce, now_us=_now_us)
-        return Engine(
-            window, max_output, price=price, clears=clears, summarise=summarise, shape=shape, outside=outside
-        )
+        return Engine(window, max_output, price=price, clears=clears, summarise=summarise, shape=shape, outside=outside)
     kept = Kept(state_dir, session_of(session), _now_us)
     outside = Outside(kept.session, nonce, _now_us, kept.entries, kept.keep)
-    made = KeptEngine(
-        window, max_output, price=price, clears=clears, summarise=summarise, shape=shape, outside=outside
-    )
+    made = KeptEngine(window, max_output, price=price, clears=clears, summarise=summarise, shape=shape, outside=outside)
     made.kept = kept
     return made
 

@@ -1,4 +1,4 @@
-"""The engine as a middleware of LangChain agents (version 1): each request is what the engine says, the state stays whole.
+"""The engine as a middleware of LangChain agents (version 1): requests are what it says, the state stays whole.
 
     from longrein.library.langchain import ContextMiddleware, engine
     agent = create_agent(model, tools, middleware=[ContextMiddleware(engine(window=200_000, max_output=8_192))])
@@ -85,7 +85,9 @@ def _spoken(one: AIMessage) -> tuple[AnyPart, ...]:
 def _calls(one: AIMessage, changes: Mapping[int, AnyPart | None]) -> list[Any]:
     asked = [(call, changes.get(n, call)) for n, call in enumerate(one.tool_calls)]
     return [
-        {**call, "args": to.arguments or {}} if isinstance(to, ToolCall) else call for call, to in asked if to is not None
+        {**call, "args": to.arguments or {}} if isinstance(to, ToolCall) else call
+        for call, to in asked
+        if to is not None
     ]
 
 

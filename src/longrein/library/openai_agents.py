@@ -1,9 +1,10 @@
-"""The engine as an input filter of the OpenAI Agents SDK: each request is what the engine says, the session stays whole.
+"""The engine as an input filter of the OpenAI Agents SDK: requests are what it says, the session stays whole.
 
     from longrein.library.openai_agents import EngineHooks, engine, input_filter, recall_tool
     mine = engine(window=200_000, max_output=8_192)
     agent = Agent("reader", tools=[..., recall_tool(mine)])
-    await Runner.run(agent, "…", hooks=EngineHooks(mine), run_config=RunConfig(call_model_input_filter=input_filter(mine)))
+    config = RunConfig(call_model_input_filter=input_filter(mine))
+    await Runner.run(agent, "…", hooks=EngineHooks(mine), run_config=config)
 
 Needs `pip install longrein[openai-agents]`.
 """
@@ -40,7 +41,7 @@ class EngineHooks(RunHooks[Any]):
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
-    async def on_llm_end(self, context: Any, agent: Any, response: Any) -> None:
+    async def on_llm_end(self, _context: Any, _agent: Any, response: Any) -> None:
         """An answer has come."""
         self._engine.observe(response)
 
@@ -53,7 +54,7 @@ class _Wanted(msgspec.Struct):
 def recall_tool(engine: Engine) -> FunctionTool:
     """The tool `Recall`."""
 
-    async def recall(context: Any, arguments: str) -> str:
+    async def recall(_context: Any, arguments: str) -> str:
         try:
             wanted = msgspec.json.decode(arguments, type=_Wanted)
         except msgspec.DecodeError as error:

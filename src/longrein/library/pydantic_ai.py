@@ -14,8 +14,8 @@ from functools import partial
 from typing import Any
 
 import msgspec
+import pydantic_ai.messages as theirs
 from pydantic_ai import Tool
-from pydantic_ai import messages as theirs
 from pydantic_ai.capabilities import AbstractCapability
 from pydantic_ai.toolsets import FunctionToolset
 
@@ -70,7 +70,8 @@ engine = partial(_engine, shape=SHAPE)
 def _parts(one: Any) -> Sequence[Any]:
     if not isinstance(one, theirs.ModelRequest | theirs.ModelResponse):
         raise UsageError(f"a message of the list is a {type(one).__name__}, not one of Pydantic AI")
-    return one.parts
+    parts: Sequence[Any] = one.parts
+    return parts
 
 
 def _read(part: Any) -> AnyPart | None:
@@ -132,9 +133,9 @@ class EngineCapability(AbstractCapability[Any]):
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
 
-    async def before_model_request(self, ctx: Any, request_context: Any) -> Any:
+    async def before_model_request(self, _ctx: Any, request_context: Any) -> Any:
         """One request."""
-        view = await self.engine.aprepare(list(getattr(request_context, "messages")))  # noqa: B009 - their name for it
+        view = await self.engine.aprepare(list(getattr(request_context, THEIRS)))
         return replace(request_context, **{THEIRS: view})
 
     def get_toolset(self) -> FunctionToolset[Any]:
