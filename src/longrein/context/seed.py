@@ -198,15 +198,18 @@ def _auto(state: State, budget: Budget, course: Course) -> Decision:
     full = overflow or state.view_tokens > budget.window_tokens
     if not full and estimate(state, course) <= course.threshold:
         return Nothing("below the threshold")
-    first, last = _span(state, OVERFLOW_KEEPS if overflow else 0)
+    first, last = _span(state, 0)
     if last < first:
         return Full(floor_diagnosis(state, budget)) if overflow else Nothing("nothing to compact")
     gave_up = state.summary_attempts >= FAILURES_MAX
     if full and (gave_up or state.failures > OVERFLOW_RETRIES):
-        return Digest(digest(state, budget, *_span(state, 0), "overflow"))
+        return Digest(digest(state, budget, first, last, "overflow"))
     if gave_up:
         return Nothing(f"{FAILURES_MAX} summaries in a row failed; there is no automatic one any more")
-    return Summarise(first, last, "overflow" if overflow else "watermark")
+    if not overflow:
+        return Summarise(first, last, "watermark")
+    before, upto = _span(state, OVERFLOW_KEEPS)
+    return Summarise(before, upto, "overflow") if upto >= before else Summarise(first, last, "overflow")
 
 
 def _on_request(state: State, budget: Budget) -> Decision:

@@ -54,7 +54,7 @@ def _block(item: Item) -> SaidTurn:
 def as_json(value: Any) -> str:
     """`value` as the documents' `json.dumps` spells it: blanks after `,` and `:`, nothing but ASCII."""
     spelled: str = msgspec.json.format(msgspec.json.encode(value).decode(), indent=0)
-    return spelled if spelled.isascii() else re.sub("[^\x00-\x7f]", _escaped, spelled)
+    return re.sub("[^ -~]", _escaped, spelled)
 
 
 def _escaped(found: "re.Match[str]") -> str:
