@@ -124,6 +124,11 @@ def run_context(options: Options, session: str, json: bool) -> int:
     return 0
 
 
+def run_simulate(options: Options, /, recorded: Sequence[str], **how: str) -> int:
+    """Recorded sessions through policies, offline."""
+    return int(importlib.import_module("longrein.simulate").simulate(survey(options).state_dir, recorded, **how))
+
+
 def run_interactive(options: Options) -> int:
     """The terminal, session after session, until the user leaves."""
     hall = importlib.import_module("longrein.talk")

@@ -2,8 +2,8 @@
 
 import os
 import sys
-from collections.abc import Callable, Sequence
-from typing import Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
 
 import msgspec
 
@@ -42,6 +42,10 @@ class App(Protocol):
 
     def run_context(self, options: Options, /, session: str, json: bool) -> int:
         """What fills the context of session `session` (id or its beginning)."""
+        ...
+
+    def run_simulate(self, options: Options, /, recorded: Sequence[str], **how: str) -> int:
+        """Recorded sessions (files, folders, ids) through policies, offline; `how` as the flags say."""
         ...
 
     def run_doctor(self, options: Options, /) -> int:
@@ -86,11 +90,16 @@ def _subcommand(parsed: Parsed, app: App) -> int:
         "sessions": lambda: app.run_sessions(options, json=json),
         "context": lambda: app.run_context(options, session=words[0], json=json),
         "export": lambda: app.run_export(options, session=words[0], **written),
+        "simulate": lambda: app.run_simulate(options, recorded=words, **_how(values)),
         "doctor": lambda: app.run_doctor(options),
         "trust": lambda: app.run_trust(options, undo=values.get("undo", False)),
         "demo": lambda: app.run_demo(words),
     }
     return does[parsed.command.name]()
+
+
+def _how(values: Mapping[str, Any]) -> dict[str, str]:
+    return {name: str(values[name]) for name in ("policy", "prices", "window", "json") if values.get(name)}
 
 
 def _run(parsed: Parsed, app: App) -> int:

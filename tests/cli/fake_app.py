@@ -36,6 +36,9 @@ class FakeApp:
     def run_context(self, options: Options, session: str, json: bool) -> int:
         return self._called("context", options, session, json)
 
+    def run_simulate(self, options: Options, /, recorded: Sequence[str], **how: str) -> int:
+        return self._called("simulate", options, list(recorded), how)
+
     def run_export(self, options: Options, session: str, format: str, out: str) -> int:  # noqa: A002
         return self._called("export", options, session, format, out)
 

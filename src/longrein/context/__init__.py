@@ -19,6 +19,7 @@ from longrein.context.decide import (
     window_of,
 )
 from longrein.context.digest import prose_problem, summarized
+from longrein.context.features import call_content, features
 from longrein.context.fold import History, advance, fold, step
 from longrein.context.forms import births
 from longrein.context.noticed import happened
@@ -28,7 +29,7 @@ from longrein.context.report import Report, Shown, report
 from longrein.context.request import Budget, Item, Price, Request
 from longrein.context.seed import decide_seed, render_seed_summary, seed_summarized
 from longrein.context.state import OpenCall, Seen, State
-from longrein.context.tokens import estimate_text
+from longrein.context.tokens import arguments_text, estimate_text
 
 __all__ = [
     "KINDS",
@@ -52,11 +53,14 @@ __all__ = [
     "Summarise",
     "Swap",
     "advance",
+    "arguments_text",
     "births",
+    "call_content",
     "decide",
     "decide_seed",
     "due",
     "estimate_text",
+    "features",
     "fold",
     "happened",
     "is_cold",

@@ -1,0 +1,123 @@
+"""A recorded session through the engine, offline: aligned by request, priced by hand, nothing seen too early."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from longrein import app
+from longrein.cli import main as cli
+from longrein.context import Budget, Clear, Nothing, State
+from longrein.events import Cleared, Form, UsageError, decode_entry
+from longrein.replay import POLICIES, PRICES, Account, Change, Drive, Recording, of_entries, read_recording
+
+GOLDEN = Path(__file__).parents[1] / "store" / "golden_v1.jsonl"
+BUDGET = Budget(200_000, 16_000)
+
+
+def line(role: str, kind: str, step: int, **more: object) -> dict[str, object]:
+    return {"role": role, "kind": kind, "step": step, "text": "", **more}
+
+
+def made(results: list[str], system: int = 2_000) -> bytes:
+    """A session that reads one file a step and then says what it found."""
+    rows: list[dict[str, object]] = [{"type": "header", "name": "made", "system_tokens_est": system}]
+    rows.append(line("user", "user", 0, text="look at them all"))
+    for n, text in enumerate(results):
+        arguments = json.dumps({"file_path": f"/w/file_{n}.py"})
+        rows.append(line("assistant", "tool_call", n, name="Read", args=arguments, call_id=f"t{n}"))
+        rows.append(line("tool", "tool_result", n + 1, name="Read", text=text, call_id=f"t{n}"))
+    rows.append(line("assistant", "assistant_text", len(results), text="compute_total is in file_0"))
+    return "\n".join(map(json.dumps, rows)).encode()
+
+
+def play(recording: Recording, policy: str = "keep-all") -> tuple[Account, list[Change]]:
+    drive, account, seen = Drive(recording, POLICIES[policy], BUDGET), Account(recording, PRICES["anthropic"]), []
+    for change in drive.changes():
+        account.request(change, drive.tokens, drive.summary_tokens)
+        seen.append(change)
+    return account, seen
+
+
+def test_keeping_everything_costs_what_it_costs() -> None:
+    account, changes = play(read_recording("made.jsonl", made(["def compute_total(rows): ...\n" * 40] * 3)))
+    assert [change.show for change in changes] == [{}, {}, {}, {}]
+    assert account.cost == pytest.approx(account.keep_all)
+    assert account.breaks == 0
+
+
+def test_the_price_of_two_requests_by_hand() -> None:
+    recording = read_recording("made.jsonl", made(["x" * 281]))
+    user, call, result, text = (item.tokens for item in recording.items)
+    account, _ = play(recording)
+    first = 1.25 * (2_000 + user) + 5 * call
+    second = 0.1 * (2_000 + user) + 1.25 * (call + result) + 5 * text
+    assert account.cost == pytest.approx(first + second)
+
+
+def test_what_is_hidden_and_then_used_is_lost_and_what_is_shown_elsewhere_is_not() -> None:
+    recording = read_recording("made.jsonl", made(["compute_total = 1", "other_thing = 2"]))
+
+    def hide_first(state: State, budget: Budget, now_us: int) -> Clear | Nothing:
+        done = any(item.form != "full" for item in state.items)
+        if done or len(state.items) < 5:
+            return Nothing("")
+        handle = next(item.handle for item in state.items if item.kind == "result")
+        return Clear(Cleared((Form(handle, "placeholder", "gone"),), "rent"))
+
+    drive, account = Drive(recording, hide_first, BUDGET), Account(recording, PRICES["anthropic"])
+    for change in drive.changes():
+        account.request(change, drive.tokens, drive.summary_tokens)
+    assert (account.uses, account.kept) == (2, 1), "file_0 stands in the call's argument, compute_total nowhere"
+    assert (account.tool_uses, account.tool_kept) == (1, 0)
+    assert account.breaks == 1
+
+
+def test_the_documents_clear_each_turn_and_break_the_cache_each_turn() -> None:
+    account, changes = play(read_recording("made.jsonl", made([f"line_{n} = {n}\n" * 60 for n in range(12)])), "seed")
+    assert sum(bool(change.show) for change in changes) == 9, "all but the first three and the last"
+    assert account.breaks == 9
+
+
+def test_the_engine_never_sees_what_a_request_does_not_contain() -> None:
+    recording = read_recording("made.jsonl", made([f"result_{n}" for n in range(5)]))
+    seen: list[int] = []
+
+    def count(state: State, budget: Budget, now_us: int) -> Nothing:
+        seen.append(sum(item.kind == "result" and item.seqs[0] > 0 for item in state.items))
+        return Nothing("")
+
+    list(Drive(recording, count, BUDGET).changes())
+    assert seen == [0, 1, 2, 3, 4, 5]
+
+
+def test_our_own_log_is_a_recording_too() -> None:
+    recording = of_entries("golden", [decode_entry(row) for row in GOLDEN.read_bytes().splitlines()])
+    assert recording.requests == 1
+    assert [item.kind for item in recording.items] == ["user"] * 2 + ["assistant_text"] * 2 + ["tool_call"] * 2
+    account, _ = play(recording)
+    assert account.cost == pytest.approx(account.keep_all)
+
+
+@pytest.mark.parametrize("data", [b"", b"{}", b"not json", b'{"type":"header"}\n{"role":"user"}', b"\x1f\x8bnot gzip"])
+def test_what_is_no_recorded_session_is_said_in_one_line(data: bytes) -> None:
+    with pytest.raises(UsageError, match=r"odd\.jsonl is no recorded session"):
+        read_recording("odd.jsonl", data)
+
+
+def test_simulate_prints_a_line_for_each_session_and_policy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("LONGREIN_STATE_DIR", str(tmp_path / "state"))
+    for name in ("one", "two"):
+        (tmp_path / f"{name}.jsonl").write_bytes(made([f"{name}_{n} = {n}\n" * 90 for n in range(8)]))
+    assert cli(["simulate", str(tmp_path), "--prices", "openai10"], app) == 0
+    table = capfd.readouterr().out.splitlines()
+    assert [row.split()[:2] for row in table[1:]] == [
+        [policy, session] for policy in ("default", "seed", "keep-all") for session in ("one", "two", "all")
+    ]
+    assert cli(["simulate", str(tmp_path / "one.jsonl"), "--policy", "keep-all", "--json"], app) == 0
+    row = json.loads(capfd.readouterr().out)[0]
+    assert row["policy"] == "keep-all"
+    assert row["cost"] == row["keep_all"]
+    assert cli(["simulate", str(GOLDEN), "--policy", "default"], app) == 0
