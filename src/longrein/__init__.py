@@ -1,13 +1,13 @@
 """longrein: a coding agent for the terminal, and the context engine under it.
 
-Public: `Session`, `tool`, and the package `longrein.context`. Nothing is imported before it is used.
+Public: `Session`, `tool`, `engine` for other loops, and the package `longrein.context`. Nothing is imported before it is used.
 """
 
 import importlib
 
-__all__ = ["Session", "context", "tool"]
+__all__ = ["Session", "context", "engine", "tool"]
 
-_HOMES = {"Session": "longrein.sdk", "tool": "longrein.tools", "context": ""}
+_HOMES = {"Session": "longrein.sdk", "engine": "longrein.library", "tool": "longrein.tools", "context": ""}
 
 
 def __getattr__(name: str) -> object:

@@ -224,7 +224,8 @@ class Engine:
         """Take in, make room, ask. Yields what a summariser is to be sent, is sent its prose."""
         before = self.state.seq
         self._intake.take(chat, lambda system: self._begin(chat, system, tools))
-        if self.state.seq > before or self.state.asked is None:
+        if self.state.seq > before or self.state.asked is None or self.state.compact_wanted is not None:
+            self._intake.settle("it was not sent")
             yield from self._make_room(chat, able=able or self._summarise is not None)
             self._intake.ask(whole=False)
             state = self.state

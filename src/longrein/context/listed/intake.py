@@ -138,7 +138,7 @@ class Intake:
         while length and not self.taken[length - 1].calm:
             length -= 1
         to = self.taken[length - 1].seq if length else 0
-        self._settle("the list changed")
+        self.settle("the list changed")
         self.notes.append(
             f"message {known + 1} of the list is not the one seen before (edited, cut or reordered); "
             + (f"the engine went back to message {length}" if length else "the engine began anew with the whole list")
@@ -146,7 +146,7 @@ class Intake:
         self._append(Rewound(to or FIRST_SEQ))
         self._cut(length)
 
-    def _settle(self, why: str) -> None:
+    def settle(self, why: str) -> None:
         """A request that was never answered."""
         state = self._state()
         if state.asked is not None:
@@ -207,7 +207,7 @@ class Intake:
             seqs = (self._append(Reminded("system", said.system)),) if late and said.system else ()
             self._mark(said, tuple(f"r{seq}" for seq in seqs), seqs, fixed=True)
             return at + 1
-        self._settle("the list went on without an answer")
+        self.settle("the list went on without an answer")
         found = {n: self._result(part) for n, part in enumerate(said.parts) if isinstance(part, ToolResult)}
         words = [n for n in range(len(said.parts)) if n not in found]
         if words:
