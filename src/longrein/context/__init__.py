@@ -3,7 +3,11 @@
 import importlib
 from typing import Any
 
+from longrein.context.analysis import Analysis, analyse
+from longrein.context.analysis import lines as analysis_lines
+from longrein.context.audit import Claim, Covered
 from longrein.context.catalogue import KINDS
+from longrein.context.chunks import chunk_requests, fits_whole, merge_request, summary_chunks
 from longrein.context.decide import (
     PREPARE,
     Clear,
@@ -18,11 +22,13 @@ from longrein.context.decide import (
     next_to_go,
     window_of,
 )
-from longrein.context.digest import prose_problem, summarized
+from longrein.context.digest import FileBlock, covering, part_texts, prose_problem, summarized
 from longrein.context.features import call_content, features
 from longrein.context.fold import History, advance, fold, step
 from longrein.context.forms import births
+from longrein.context.ledger import FileUse, Ledger
 from longrein.context.noticed import happened
+from longrein.context.reexpand import reexpanded
 from longrein.context.reminders import due
 from longrein.context.render import output_limit, render, render_summary, reserve_usd
 from longrein.context.report import Report, Shown, report
@@ -34,14 +40,20 @@ from longrein.context.tokens import arguments_text, estimate_text
 __all__ = [
     "KINDS",
     "PREPARE",
+    "Analysis",
     "Budget",
+    "Claim",
     "Clear",
+    "Covered",
     "Decision",
     "Digest",
     "Engine",
+    "FileBlock",
+    "FileUse",
     "Full",
     "History",
     "Item",
+    "Ledger",
     "Nothing",
     "OpenCall",
     "Price",
@@ -53,20 +65,28 @@ __all__ = [
     "Summarise",
     "Swap",
     "advance",
+    "analyse",
+    "analysis_lines",
     "arguments_text",
     "births",
     "call_content",
+    "chunk_requests",
+    "covering",
     "decide",
     "decide_seed",
     "due",
     "estimate_text",
     "features",
+    "fits_whole",
     "fold",
     "happened",
     "is_cold",
+    "merge_request",
     "next_to_go",
     "output_limit",
+    "part_texts",
     "prose_problem",
+    "reexpanded",
     "render",
     "render_seed_summary",
     "render_summary",
@@ -75,6 +95,7 @@ __all__ = [
     "seed_summarized",
     "step",
     "summarized",
+    "summary_chunks",
     "window_of",
 ]
 
