@@ -7,6 +7,7 @@
 Long removed blocks are only counted: the model knows them. A change that does not fit is told by its lines alone.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 
 DIFF_CHARS_MAX = 5_000
@@ -52,15 +53,7 @@ def _text(data: bytes) -> str | None:
         text = data.decode()
     except UnicodeDecodeError:
         return None
-    return text if all(char in "\t\n\r\f" or char >= " " for char in _odd(text)) else None
-
-
-def _odd(text: str) -> str:
-    """Characters of `text` that `str.isprintable` refuses, roughly; mostly none, found at the speed of C."""
-    return "" if text.translate(_PLAIN).isprintable() else text
-
-
-_PLAIN = {9: None, 10: None, 12: None, 13: None}
+    return None if re.search(r"[\x01-\x08\x0b\x0e-\x1f\x7f]", text) else text
 
 
 def _lines(text: str) -> list[str]:

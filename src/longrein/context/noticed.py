@@ -195,7 +195,7 @@ def _child_ended(state: State, seq: int, event: ChildEnded) -> None:
     if state.children.pop(event.child, "") in state.calls:
         return
     kind = "subagent_done" if event.status == "done" else "subagent_failed"
-    line = f'{event.child}{_what(state, event.child)}: {event.status}; whole report: Recall("r{seq}")'
+    line = f"{event.child}{_what(state, event.child)}: {event.status}"
     notice(state, seq, kind, line, body=event.report, key=event.child)
 
 

@@ -30,6 +30,12 @@ COST_LEVELS = (50, 80, 95)
 """Percent of the money limit that are told when they are crossed."""
 LINE_CHARS_MAX = 300
 """Of what is said of one thing in one line."""
+LINES_SHARE_MAX = 0.5
+"""Of the room, for the lines of many things; the rest is for what stands below them."""
+LINE_TOKENS = 10
+"""For what is said at the end of a line: that more is to be read, and where."""
+COUNT_TOKENS = 30
+"""For the line that counts what does not fit."""
 SOURCES_MAX = 20
 """Handles that a reminder names as its source."""
 
@@ -43,6 +49,9 @@ MODES = {
 """What a permission mode means for the model."""
 
 
+_ORDER = {kind: n for n, kind in enumerate(KINDS)}
+
+
 class Draft(msgspec.Struct, frozen=True):
     """A reminder before it is fitted into the room."""
 
@@ -50,9 +59,11 @@ class Draft(msgspec.Struct, frozen=True):
     head: str
     """The harness's own words."""
     notices: Sequence[Notice] = ()
-    """What it tells; empty for a state that is computed."""
+    """What it lists; empty for a state that is told in one line."""
     state: str = ""
-    """Value of a state that is computed."""
+    """Value of a state that is told in one line."""
+    source: str = ""
+    """What that was born of."""
 
 
 def due(state: State, budget: Budget, now_us: int, usd_max: float = 0.0) -> tuple[Reminded, ...]:
@@ -65,7 +76,7 @@ def due(state: State, budget: Budget, now_us: int, usd_max: float = 0.0) -> tupl
         return ()
     room = room_tokens(budget)
     left, told = room, []
-    for draft in sorted(drafts, key=lambda draft: draft.kind.rank):
+    for draft in sorted(drafts, key=lambda draft: _ORDER[draft.kind.name]):
         reminder = fitted(draft, state, min(left, round(room * draft.kind.share)))
         left = max(0, left - _tokens(state, reminder.text))
         told.append(reminder)
@@ -133,11 +144,11 @@ def _stands(state: State, one: Notice) -> bool:
 
 def _draft(state: State, kind: Kind, news: Sequence[Notice]) -> Draft:
     """A state without a name and without content is told in one line, all else as a list."""
-    line = news[-1].line
+    line, source = news[-1].line, f"r{news[-1].seq}"
     if kind.name == "mode":
-        return Draft(kind, MODES.get(line, f"the permission mode is now {line}"), state=line)
+        return Draft(kind, MODES.get(line, f"the permission mode is now {line}"), state=line, source=source)
     if kind.nature == "state" and len(news) == 1 and not news[0].body and not news[0].key:
-        return Draft(kind, f"{kind.head}: {line}", state=line)
+        return Draft(kind, f"{kind.head}: {line}", state=line, source=source)
     if kind.name == "session_resumed":
         away = f"the session goes on after {span_words(state.resumed_gap_s)}; meanwhile {KINDS['file_changed'].head}"
         return Draft(kind, away, news)
@@ -234,26 +245,26 @@ def fitted(draft: Draft, state: State, room: int) -> Reminded:
     kind, nonce = draft.kind.name, state.nonce
     if not draft.notices:
         head = outside(draft.head, nonce).replace("\n", "\\n")
-        return Reminded(kind, marker(nonce, kind, head), "", draft.state)
-    left = room - _tokens(state, marker(nonce, kind, draft.head))
-    lines = [f"- {_line(one, nonce)}" for one in draft.notices]
-    costs = [_tokens(state, line) for line in lines]
-    shown = _prefix_within(costs, left)
+        return Reminded(kind, marker(nonce, kind, head), draft.source, draft.state)
+    left = room - _tokens(state, marker(nonce, kind, draft.head)) - COUNT_TOKENS
+    lines = [f"* {_line(one, nonce)}" for one in draft.notices]
+    costs = [_tokens(state, line) + LINE_TOKENS for line in lines]
+    shown = _prefix_within(costs, left if sum(costs) <= left else left * LINES_SHARE_MAX)
     left -= sum(costs[:shown])
     below, whole = [], []
     for one, line in zip(draft.notices[:shown], lines, strict=False):
         body = quoted(one.body, nonce)
         fits = _tokens(state, body) <= left
         left -= _tokens(state, body) if fits else 0
-        below.append(f"{line}\n{body}" if body and fits else line + _where(one))
-        if one.whole and (not one.body or (fits and body == one.body)):
-            whole.append(str(one.seq))
+        known = one.whole and (not body or (fits and body == one.body))
+        below.append(line + _where(one, known=known, fits=fits) + (f"\n{body}" if body and fits else ""))
+        whole += [str(one.seq)] * known
     more = len(lines) - shown
     if more:
-        below.append(f"- and {more} more that do not fit here: {_rest(draft.notices[shown:])}")
+        below.append(f"* and {more} more that do not fit here: {_rest(draft.notices[shown:])}")
     sources = " ".join(f"r{one.seq}" for one in draft.notices[:SOURCES_MAX])
     told = "\n".join([marker(nonce, kind, draft.head), *below])
-    return Reminded(kind, told, sources, " ".join(whole) if _is_file(kind) else draft.notices[-1].line)
+    return Reminded(kind, told, sources, " ".join(whole) if _is_file(kind) else "")
 
 
 def _is_file(kind: str) -> bool:
@@ -264,7 +275,7 @@ def _tokens(state: State, text: str) -> int:
     return state.gauge.scale(estimate_text(text))
 
 
-def _prefix_within(costs: Sequence[int], room: int) -> int:
+def _prefix_within(costs: Sequence[int], room: float) -> int:
     for n, cost in enumerate(costs):
         room -= cost
         if room < 0:
@@ -277,11 +288,11 @@ def _line(one: Notice, nonce: str) -> str:
     return line if len(line) <= LINE_CHARS_MAX else line[: LINE_CHARS_MAX - 1] + "…"
 
 
-def _where(one: Notice) -> str:
-    """What to do about a body that is not shown."""
+def _where(one: Notice, *, known: bool, fits: bool) -> str:
+    """What to do about what is not shown, or not just as it is."""
     if _is_file(one.kind):
-        return "" if one.whole and not one.body else "; Read it before you rely on it"
-    return f'; all of it: Recall("r{one.seq}")' if one.body else ""
+        return "" if known else "; Read it before you rely on it"
+    return "" if fits or not one.body else f'; all of it: Recall("r{one.seq}")'
 
 
 def _rest(notices: Sequence[Notice]) -> str:
