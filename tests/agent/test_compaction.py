@@ -10,7 +10,7 @@ from longrein.agent import Compact, Pin, Said, Uncompact, Unpin
 from longrein.context import Budget, Price, Request
 from longrein.events import Asked, AskFailed, Cleared, Entry, Restored, Summarized, Text, ToolCall, TurnEnded
 from longrein.models import Delta
-from tests.agent.house import House, call, said, says
+from tests.agent.house import House, Script, call, said, says
 
 pytestmark = pytest.mark.anyio
 
@@ -205,3 +205,32 @@ async def test_the_chosen_model_writes_the_summary_and_the_second_try_is_the_ses
     assert other.requests[0].prefix.model == "cheap"
     assert [e.event.message for e in of(house.entries(), AskFailed)] == ["no summary: it is empty"]
     assert [e for e in of(house.entries(), Summarized) if e.event.prose]
+
+
+async def test_E13_after_a_compaction_files_stand_as_on_disk_and_an_edit_needs_no_new_read(house: House) -> None:
+    (house.tree / "a.py").write_text("first = 1\n")
+    model = Script(
+        says(
+            call("Read", file_path="a.py"),
+            call("TodoWrite", todos=[{"content": "mend a.py", "status": "in_progress", "activeForm": "Mending a.py"}]),
+        ),
+        says("I see"),
+        says(PROSE),
+        says(call("Edit", file_path="a.py", old_string="second = 2", new_string="second = 3")),
+        says("done"),
+    )
+    async with house.session(model) as session:
+        session.tell(Said((Text("look at a.py, never touch b.py"),)))
+        await session.run(once=True)
+        (house.tree / "a.py").write_text("first = 1\nsecond = 2\n")
+        session.tell(Compact(""))
+        await session.run(once=True)
+        session.tell(Said((Text("go on"),)))
+        await session.run(once=True)
+    after = model.requests[3]
+    shown = "\n".join(said(after))
+    assert after.prefix == model.requests[0].prefix, "system text and tools are the same bytes"
+    assert "second = 2" in shown, "the file as it is now"
+    assert "mend a.py" in shown
+    assert "look at a.py, never touch b.py" in shown
+    assert (house.tree / "a.py").read_text() == "first = 1\nsecond = 3\n"

@@ -6,12 +6,14 @@ The request repeats what the provider has cached and adds one instruction; what 
 import msgspec
 
 from longrein.agent.asking import answer
+from longrein.agent.rebuilding import rebuild
 from longrein.agent.session import Session
 from longrein.context import (
     Summarise,
     Swap,
     births,
     prose_problem,
+    reexpanded,
     render_seed_summary,
     render_summary,
     reserve_usd,
@@ -19,8 +21,11 @@ from longrein.context import (
     summarized,
     window_of,
 )
-from longrein.events import AnyPart, Asked, AskFailed, LongreinError, Replied, Text, ToolCall, text_of
+from longrein.events import AnyPart, Asked, AskFailed, LongreinError, Reminded, Replied, Text, ToolCall, marker, text_of
 from longrein.models import Model
+
+REEXPANDED_SHARE_MAX = 0.05
+"""Of the usable window: lines put back because the steps since have named what they hold."""
 
 
 async def compact(session: Session, move: Summarise | Swap) -> None:
@@ -103,9 +108,16 @@ def _texts(parts: tuple[AnyPart, ...]) -> tuple[AnyPart, ...]:
 
 
 def _swap(session: Session, ready: Swap) -> None:
-    """Put a summary that has come in place."""
+    """Put a summary that has come in place, with the files that matter as they are on disk now."""
     state, budget = session.state, window_of(session.state, session.crew.model.budget)
-    if state.profile.startswith("seed"):
+    if state.profile == "seed":
         session.append(seed_summarized(budget, ready))
         return
-    session.append(summarized(state, budget, (ready.first, ready.last), ready.reason, ready.prose, (ready.asked,)))
+    span = (ready.first, ready.last)
+    rebuilt = rebuild(session, ready.last)
+    event = summarized(state, budget, span, ready.reason, ready.prose, (ready.asked,), rebuilt.blocks)
+    used = reexpanded(state, span, event.text, round(budget.usable_tokens * REEXPANDED_SHARE_MAX))
+    session.append(event, *rebuilt.facts_of(event.files))
+    if used:
+        head = marker(state.nonce, "note", "lines of what was summarised that the steps since have named")
+        session.append(Reminded("reexpanded", f"{head}\n{used}", "compaction"))

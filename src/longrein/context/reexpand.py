@@ -10,8 +10,6 @@ from longrein.context.request import Item
 from longrein.context.state import State
 from longrein.context.tokens import estimate_text
 
-SHARE_MAX = 0.05
-"""Of the usable window."""
 LINE_CHARS_MAX = 300
 """A longer line is cut."""
 

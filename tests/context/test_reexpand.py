@@ -1,0 +1,77 @@
+"""A summary prepared beside the work knows nothing of the steps made meanwhile: what they name is put back."""
+
+import pytest
+
+from longrein.context import State, reexpanded, step
+from longrein.events import (
+    SCHEMA_VERSION,
+    AnyEvent,
+    Asked,
+    Entry,
+    Opened,
+    PrefixSet,
+    Replied,
+    Text,
+    ToolCall,
+    ToolEnded,
+    UserSpoke,
+)
+
+READ = "RETRY_CEILING_S = 17\nunrelated_thing = 2\ndef fetch_page(url): ...\n"
+SUMMARY = "We looked at the settings. fetch_page is fine."
+
+
+def story(*later: AnyEvent) -> State:
+    """A file was read and summarised up to entry 6; `later` came after it."""
+    facts: list[AnyEvent] = [
+        Opened(SCHEMA_VERSION, "s", "n0nce", ("/w",), "/w"),
+        PrefixSet("start", "mock", "small", "anthropic", "Be good."),
+        UserSpoke((Text("raise the ceiling"),)),
+        Asked("turn", 3, 2),
+        Replied(4, (ToolCall("c4.0", "Read", {"file_path": "net.py"}),), "calls"),
+        ToolEnded("c4.0", "Read", "ok", (Text(READ),)),
+        Asked("turn", 6, 2),
+        *later,
+    ]
+    state = State()
+    for seq, fact in enumerate(facts, 1):
+        state = step(state, Entry(seq, seq, fact))
+    return state
+
+
+def reply(text: str, *calls: ToolCall) -> Replied:
+    return Replied(7, (Text(text), *calls), "calls" if calls else "end")
+
+
+@pytest.mark.parametrize(
+    ("later", "summary", "put_back"),
+    [
+        ((reply("RETRY_CEILING_S is too low"),), SUMMARY, "r6: RETRY_CEILING_S = 17"),
+        ((reply("RETRY_CEILING_S is too low"),), SUMMARY + " RETRY_CEILING_S = 17", ""),
+        ((reply("fetch_page is what I meant"),), SUMMARY, ""),
+        ((reply("nothing of note"),), SUMMARY, ""),
+        ((), SUMMARY, ""),
+        (
+            (reply("so", ToolCall("c7.0", "Bash", {"command": "grep RETRY_CEILING_S"})),),
+            SUMMARY,
+            "r6: RETRY_CEILING_S = 17",
+        ),
+        (
+            (
+                reply("RETRY_CEILING_S?", ToolCall("c7.0", "Read", {})),
+                ToolEnded("c7.0", "Read", "ok", (Text("RETRY_CEILING_S = 18"),)),
+            ),
+            SUMMARY,
+            "",
+        ),
+        ((reply("RETRY_CEILING_S and unrelated_thing"),), SUMMARY, "r6: RETRY_CEILING_S = 17"),
+    ],
+)
+def test_a_name_used_since_and_missing_is_put_back_once(
+    later: tuple[AnyEvent, ...], summary: str, put_back: str
+) -> None:
+    assert reexpanded(story(*later), (3, 6), summary, 1_000) == put_back
+
+
+def test_what_does_not_fit_is_left_out() -> None:
+    assert reexpanded(story(reply("RETRY_CEILING_S")), (3, 6), SUMMARY, 3) == ""
