@@ -110,7 +110,7 @@ def _texts(parts: tuple[AnyPart, ...]) -> tuple[AnyPart, ...]:
 def _swap(session: Session, ready: Swap) -> None:
     """Put a summary that has come in place, with the files that matter as they are on disk now."""
     state, budget = session.state, window_of(session.state, session.crew.model.budget)
-    if state.profile == "seed":
+    if state.profile.startswith("seed"):
         session.append(seed_summarized(budget, ready))
         return
     span = (ready.first, ready.last)
