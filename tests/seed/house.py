@@ -1,10 +1,11 @@
 """One session in memory, played to its end; what the provider was sent is what the tests look at."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from longrein.agent import Compact, Said, Word
 from longrein.context import Budget, Price, Request
 from longrein.events import AnyEvent, Text, ToolResult, text_of
+from longrein.models import Failure, Reply
 from longrein.testing.house import memory_crew, memory_tools, open_test_session, results, said, story
 from longrein.testing.model import ScriptedModel, Step, call, says
 from longrein.testing.store import MemoryDisk
@@ -25,6 +26,27 @@ async def Print(chars: int, mark: str = "x") -> str:
 
 
 PRINT: Tool = make_tool(Print, access="none", together=True)
+
+
+PROSE = """1. Request and intent: Go through all of it.
+8. Current work: The last print is done.
+9. Next step: none"""
+"""What a summariser answers that does what it is asked."""
+
+
+class Answers(ScriptedModel):
+    """A model without a script: `answer(n, request)` gives its n-th reply, from 0; a summary is answered by itself."""
+
+    def __init__(
+        self, answer: Callable[[int, Request], Reply | Failure], budget: Budget, summary: Reply | Failure | None = None
+    ) -> None:
+        super().__init__(budget=budget)
+        self.answer, self.summary = answer, summary or says(PROSE)
+
+    def _next(self, request: Request) -> Reply | Failure:
+        if request.purpose == "summary":
+            return self.summary
+        return self.answer(sum(one.purpose == "turn" for one in self.requests) - 1, request)
 
 
 class Played:
@@ -56,6 +78,7 @@ class Played:
 
 async def play(
     *steps: Step,
+    model: ScriptedModel | None = None,
     words: Sequence[str | Word] = ("go",),
     profile: str = "seed",
     budget: Budget = ROOMY,
@@ -65,7 +88,7 @@ async def play(
 ) -> Played:
     """Play `steps`; each of `words` begins when what came before has ended."""
     disk = disk or MemoryDisk()
-    model = ScriptedModel(*steps, budget=budget)
+    model = model or ScriptedModel(*steps, budget=budget)
     space = MemoryWorkspace(dict(files or {}), spawner=MemorySpawner(dict(commands or {})))
     crew = memory_crew(model, disk, workspace=space, tools=(*memory_tools(), PRINT))
     session = open_test_session(model, disk=disk, crew=crew, mode="bypassPermissions", profile=profile)
