@@ -7,7 +7,7 @@ they end, and what is said meanwhile comes after them.
 from collections.abc import Callable, Iterable, Sequence
 from typing import assert_never
 
-from longrein.context.items import add, item_of
+from longrein.context.items import add, item_of, put
 from longrein.context.ledger import note, note_result
 from longrein.context.noticed import file_seen_anew, went_back, witness
 from longrein.context.reform import cleared, prefix_set, reform, summarized_into
@@ -294,8 +294,7 @@ def _tool_ended(state: State, seq: int, event: ToolEnded) -> None:
     open_call = state.calls.pop(event.call)
     result = ToolResult(event.call, event.name, event.status, event.parts)
     item = item_of(seq, 0, "result", result, handle=f"r{seq}")
-    state.gauge.raw += item.tokens - state.items[open_call.slot].tokens
-    state.items[open_call.slot] = item
+    put(state, open_call.slot, item)
     state.index[item.handle] = open_call.slot
     state.owes_reply = True
     if event.status == "denied":

@@ -3,7 +3,7 @@
 from longrein.context.request import Item, ItemForm, ItemKind
 from longrein.context.state import State
 from longrein.context.tokens import ITEM_TOKENS, estimate_part, estimate_text
-from longrein.events import AnyPart, PrefixSet, ProviderBlock, ToolResult
+from longrein.events import AnyPart, ProviderBlock, Text, ToolResult
 
 
 def item_of(
@@ -28,7 +28,15 @@ def add(state: State, item: Item) -> None:
     if item.handle:
         state.index[item.handle] = len(state.items)
     state.items.append(item)
-    state.gauge.raw += item.tokens
+    state.gauge.grow(item.part, item.tokens)
+
+
+def put(state: State, at: int, item: Item) -> None:
+    """Put `item` in the place of the one at position `at`."""
+    old = state.items[at]
+    state.gauge.grow(old.part, old.tokens, -1)
+    state.gauge.grow(item.part, item.tokens)
+    state.items[at] = item
 
 
 def reindex(state: State) -> None:
@@ -39,9 +47,13 @@ def reindex(state: State) -> None:
         open_call.slot = slots[call]
 
 
-def prefix_raw(prefix: PrefixSet | None) -> int:
-    """Guess for system text and tools."""
-    if prefix is None:
-        return 0
-    tools = sum(estimate_text(t.name + t.description + str(t.schema)) + ITEM_TOKENS for t in prefix.tools)
-    return estimate_text(prefix.system) + tools
+def weigh_prefix(state: State, sign: int) -> None:
+    """Take all that stands before the conversation into the guess (`sign` 1) or out of it (-1)."""
+    if state.prefix is not None:
+        system = state.prefix.system
+        state.gauge.grow(Text(system), estimate_text(system), sign)
+        for tool in state.prefix.tools:
+            told = tool.name + tool.description + str(tool.schema)
+            state.gauge.grow(Text(told), estimate_text(told) + ITEM_TOKENS, sign)
+    for item in state.items[: state.context_items]:
+        state.gauge.grow(item.part, item.tokens, sign)

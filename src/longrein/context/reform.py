@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from longrein.context.items import item_of, prefix_raw, reindex
+from longrein.context.items import item_of, put, reindex, weigh_prefix
 from longrein.context.request import Item, ItemForm, ItemKind
 from longrein.context.state import Settled, State
 from longrein.context.tokens import ITEM_TOKENS, estimate_part
@@ -32,7 +32,9 @@ def cleared(state: State, seq: int, event: Cleared) -> None:
 
 def _fold_away(state: State, handles: set[str]) -> None:
     kept = [item for item in state.items if item.handle not in handles]
-    state.gauge.raw -= sum(item.tokens for item in state.items) - sum(item.tokens for item in kept)
+    for item in state.items:
+        if item.handle in handles:
+            state.gauge.grow(item.part, item.tokens, -1)
     state.items = kept
     reindex(state)
 
@@ -59,8 +61,7 @@ def reform(state: State, seq: int, form: Form) -> None:
     kind: ItemKind = "text" if old.kind == "thinking" else old.kind
     tokens = estimate_part(part) + ITEM_TOKENS
     item = Item((seq, at, old.seqs[0]), kind, old.seqs, old.handle, part, shape, tokens, owner=old.owner)
-    state.gauge.raw += item.tokens - old.tokens
-    state.items[at] = item
+    put(state, at, item)
 
 
 def _reformed(old: AnyPart, text: str, *, images: bool) -> AnyPart:
@@ -83,7 +84,7 @@ def summarized_into(state: State, seq: int, event: Summarized) -> None:
     """The items of a span give way to one summary; open slots stay."""
     head, tail = state.items[: state.context_items], state.items[state.context_items :]
     kept = [item for item in tail if item.seqs[0] == 0 or not event.first <= item.seqs[0] <= event.last]
-    gone = len(tail) - len(kept)
+    gone = [item for item in tail if item.seqs[0] and event.first <= item.seqs[0] <= event.last]
     summary = [item_of(seq, 0, "summary", Text(event.text), handle=f"r{seq}", span=(event.first, event.last))]
     if event.reply:
         summary.append(item_of(seq, 1, "ack", Text(event.reply), span=(event.first, event.last)))
@@ -91,8 +92,11 @@ def summarized_into(state: State, seq: int, event: Summarized) -> None:
     after = kept[len(before) :]
     state.items = [*head, *before, *summary, *after]
     for open_call in state.calls.values():
-        open_call.slot += len(summary) - gone
-    state.gauge.raw = prefix_raw(state.prefix) + sum(item.tokens for item in state.items)
+        open_call.slot += len(summary) - len(gone)
+    for item in gone:
+        state.gauge.grow(item.part, item.tokens, -1)
+    for item in summary:
+        state.gauge.grow(item.part, item.tokens)
     reindex(state)
     broke(state)
     _settled(state)
@@ -107,14 +111,14 @@ def summarized_into(state: State, seq: int, event: Summarized) -> None:
 def prefix_set(state: State, seq: int, event: PrefixSet) -> None:
     """Another system text, tool list or static context. The first one is no break."""
     first = state.prefix is None
-    state.gauge.raw -= prefix_raw(state.prefix) + sum(i.tokens for i in state.items[: state.context_items])
+    weigh_prefix(state, -1)
     state.prefix, state.prefix_seq = event, seq
     fresh = [
         item_of(seq, n, "context", Text(text), handle=f"r{seq}.{n + 1}") for n, text in enumerate(event.context) if text
     ]
-    state.gauge.raw += prefix_raw(event) + sum(i.tokens for i in fresh)
     state.items[: state.context_items] = fresh
     state.context_items = len(fresh)
+    weigh_prefix(state, 1)
     reindex(state)
     if not first:
         broke(state)

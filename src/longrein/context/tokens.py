@@ -1,67 +1,54 @@
-"""How many tokens a text will cost, guessed from its script and corrected by what providers count.
+"""How many tokens something will cost: a guess by what it is made of, corrected by what the provider counts.
 
-The guess is linear in characters per script; `Gauge` keeps the provider's last count as the truth and scales the guess
-for what came after it by the ratio of the two (calibration). No tokenizer is needed for that.
+The provider's last count is the truth; only what came after it is guessed, each class of text by the factor that this
+session has learned for it. A count that cannot be true (zero, a tenth, ten times) is passed over. No tokenizer needed.
 """
 
 import msgspec
 
+from longrein.context.calibration import FACTOR_MAX, FACTOR_MIN, Learned, learn
+from longrein.context.mix import BLOCKS, MEDIA, NO_MIX, Mix, added, mix_of, only, scaled
 from longrein.events import AnyPart, Document, Image, Text, Thinking, ToolCall, ToolResult
 
-CHARS_PER_TOKEN_PROSE = 4.0
-"""English prose."""
 CHARS_PER_TOKEN_CODE = 3.0
-"""Code, JSON and paths: more punctuation, so shorter tokens."""
-CHARS_PER_TOKEN_DENSE = 1.6
-"""Base64 and hashes: hardly a word among them."""
-TOKENS_PER_WIDE_CHAR = 1.0
-"""CJK, Hangul, emoji."""
+"""Code, JSON and paths, about: for turning a limit in tokens into one in characters."""
 ITEM_TOKENS = 6
 """Brackets, role and ids around one block."""
 IMAGE_TOKENS_PER_PIXEL = 1 / 750
 """The published rule of one large provider; others charge about the same."""
 IMAGE_TOKENS_DEFAULT = 1_600
 """An image of unknown size."""
+DOUBTS_MAX = 3
+"""So many counts in a row that contradict all before but not each other are believed: another tokenizer answers."""
+CEILING_COUNTS = 3
+"""So many equal counts in a row of a view that grows mean that the provider cuts it silently …"""
+CEILING_GROWTH = 1.1
+"""… when the guess has grown by this factor meanwhile."""
 
 
 def estimate_text(text: str) -> int:
-    """Tokens of `text`, before calibration."""
-    if not text:
-        return 0
-    length = len(text)
-    wide = 0
-    if not text.isascii():
-        # A CJK character is three bytes of UTF-8, so two more than its length in characters; a Latin letter with an
-        # accent one more. Half of the surplus counts the first kind exactly and the second as half a wide one.
-        wide = (len(text.encode("utf-8", "replace")) - length) // 2
-    narrow = max(0, length - wide)
-    return round(wide * TOKENS_PER_WIDE_CHAR + narrow / _chars_per_token(text, narrow)) or 1
-
-
-def _chars_per_token(text: str, narrow: int) -> float:
-    sample = text[:4000]
-    blanks = sample.count(" ") + sample.count("\n")
-    share = blanks / len(sample)
-    if share < 0.02 and narrow > 200:
-        return CHARS_PER_TOKEN_DENSE
-    if share > 0.13 and sample.count("(") + sample.count('"') + sample.count("=") < len(sample) / 60:
-        return CHARS_PER_TOKEN_PROSE
-    return CHARS_PER_TOKEN_CODE
+    """Tokens of `text`, before calibration; at least 1 unless it is empty."""
+    return max(1, round(sum(mix_of(text)))) if text else 0
 
 
 def estimate_part(part: AnyPart) -> int:
-    """Tokens of one part as the model would be sent it."""
+    """Tokens of one part as the model would be sent it, before calibration."""
+    return round(sum(mix_of_part(part)))
+
+
+def mix_of_part(part: AnyPart) -> Mix:
+    """The same by class."""
     match part:
         case Text(text) | Thinking(text):
-            return estimate_text(text)
+            return mix_of(text)
         case Image():
-            return round(part.width * part.height * IMAGE_TOKENS_PER_PIXEL) or IMAGE_TOKENS_DEFAULT
+            return only(MEDIA, part.width * part.height * IMAGE_TOKENS_PER_PIXEL or IMAGE_TOKENS_DEFAULT)
         case Document():
-            return estimate_text(part.head) + estimate_text(part.tail) + ITEM_TOKENS
+            return added([mix_of(part.head), mix_of(part.tail), only(BLOCKS, ITEM_TOKENS)])
         case ToolCall():
-            return estimate_text(part.name) + estimate_text(arguments_text(part))
+            return added([mix_of(part.name), mix_of(arguments_text(part))])
         case ToolResult():
-            return sum(map(estimate_part, part.parts))
+            return added([mix_of_part(inner) for inner in part.parts])
 
 
 def arguments_text(call: ToolCall) -> str:
@@ -70,7 +57,11 @@ def arguments_text(call: ToolCall) -> str:
 
 
 class Gauge(msgspec.Struct):
-    """Guessed and counted tokens of the view, kept up to date by `step`."""
+    """Guessed and counted tokens of the view, kept up to date by `step`.
+
+    `raw` is the guess before calibration and may be set by anybody who changes the view; `grow` sets it together with
+    its classes, which makes `tokens` exact where the session is of many scripts.
+    """
 
     raw: int = 0
     """Guess for the whole view, prefix included."""
@@ -79,22 +70,85 @@ class Gauge(msgspec.Struct):
     counted_raw: int = 0
     """The guess for that same request."""
     ratio: float = 1.0
-    """Counted over guessed, as the session goes."""
+    """Counted over guessed for the whole view, as the session goes."""
+    fresh: Mix = NO_MIX
+    """What came into the view since the last count, by class."""
+    learned: Learned = Learned()
+    """The factor of each class."""
+    told: tuple[tuple[int, int], ...] = ()
+    """The last counts that were not believed, with the guess for each: (counted, raw)."""
+    ceiling: int = 0
+    """Tokens at which the provider's count stopped growing while the view went on; 0 when it did not. Folded into the
+    window that is known of it."""
+    flat: tuple[int, int, int] = (0, 0, 0)
+    """The last count, the guess when it first came, how often it came."""
 
     @property
     def tokens(self) -> int:
         """Tokens the next request's input will have."""
-        if not self.counted:
+        if not self.counted and not self.learned.counts:
             return round(self.raw * self.ratio)
-        return max(0, self.counted + round((self.raw - self.counted_raw) * self.ratio))
+        other = self.raw - self.counted_raw - sum(self.fresh)  # what came or went without its classes
+        return max(0, self.counted + round(self.learned.tokens(self.fresh) + other * self.ratio))
 
     def scale(self, raw: int) -> int:
-        """A guess in calibrated tokens."""
+        """A guess in calibrated tokens, for a mix like that of the view."""
         return round(raw * self.ratio)
 
+    def tokens_of(self, part: AnyPart) -> int:
+        """Calibrated tokens of one part and its brackets."""
+        return round(self.learned.tokens(added([mix_of_part(part), only(BLOCKS, ITEM_TOKENS)])))
+
+    def grow(self, part: AnyPart, tokens: int, sign: int = 1) -> None:
+        """`part`, whose guess is `tokens` with its brackets, came into the view or, with `sign` -1, left it."""
+        self.raw += sign * tokens
+        mix = mix_of_part(part)
+        self.fresh = added([self.fresh, scaled(mix, sign), only(BLOCKS, sign * (tokens - sum(mix)))])
+
     def calibrate(self, counted: int, raw: int) -> None:
-        """The provider counted `counted` tokens where the guess was `raw`."""
+        """The provider counted `counted` tokens where the guess was `raw`: the view as it is now, reply not in it."""
         if counted <= 0 or raw <= 0:
             return
-        self.counted, self.counted_raw = counted, raw
-        self.ratio = min(4.0, max(0.25, counted / raw))
+        self._look_for_ceiling(counted, raw)
+        if not self._believable(counted, raw):
+            self.told = (*self.told[-DOUBTS_MAX + 1 :], (counted, raw))
+            if not self._insists():
+                return
+            self.learned = Learned()
+        else:
+            self._learn(counted, raw)
+        self.counted, self.counted_raw, self.told = counted, raw, ()
+        self.ratio = min(FACTOR_MAX, max(FACTOR_MIN, counted / raw))
+        self.fresh = NO_MIX
+
+    def _learn(self, counted: int, raw: int) -> None:
+        grown = raw - self.counted_raw
+        if abs(grown - sum(self.fresh)) <= 1:  # else something came or went without its classes
+            self.learned = learn(self.learned, self.fresh, counted - self.counted)
+
+    def _believable(self, counted: int, raw: int) -> bool:
+        if not FACTOR_MIN <= counted / raw <= FACTOR_MAX:
+            return False
+        if not self.counted:
+            return True
+        slack = 0.1 * self.counted + 50
+        grown = raw - self.counted_raw
+        most, least = (FACTOR_MAX, FACTOR_MIN) if grown >= 0 else (FACTOR_MIN, FACTOR_MAX)
+        return grown * least - slack <= counted - self.counted <= grown * most + slack
+
+    def _insists(self) -> bool:
+        """Whether the last counts, none of them believed, agree with each other on what text costs."""
+        if len(self.told) < DOUBTS_MAX or not all(FACTOR_MIN <= c / r <= FACTOR_MAX for c, r in self.told):
+            return False
+        (first, first_raw), (last, last_raw) = self.told[0], self.told[-1]
+        grown = last_raw - first_raw
+        return abs(grown) >= 20 and FACTOR_MIN <= (last - first) / grown <= FACTOR_MAX
+
+    def _look_for_ceiling(self, counted: int, raw: int) -> None:
+        count, since, times = self.flat
+        if abs(counted - count) > 0.01 * count:
+            self.flat = (counted, raw, 1)
+            return
+        self.flat = (count, since, times + 1)
+        if times + 1 >= CEILING_COUNTS and raw > CEILING_GROWTH * since:
+            self.ceiling = min(self.ceiling or count, count)
