@@ -85,7 +85,7 @@ def _fact(
     blob = blobs.put_blob(data)
     if digest == known.hash:
         return FileChanged(path, digest, by, blob, expected, note="it is again as you know it")
-    old = b"" if not known.seq else _content(blobs, known.blob)
+    old = _content(blobs, known.blob) if known.hash and known.seq else b""
     diff, note = change_of(old, data if blob == digest else blobs.read_blob(blob))
     if known.changes + 1 >= CHANGES_MAX:
         note = f"{note}; {BUSY}" if note else BUSY

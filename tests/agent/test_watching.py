@@ -1,0 +1,368 @@
+"""Files that the model knows and somebody else changes: noticed before the next request, told once, with the change."""
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from longrein.agent import GoOn, Rewind, Said
+from longrein.agent.changes import change_of
+from longrein.agent.watching import CHANGES_MAX, Watch, watched
+from longrein.context import Request, Seen, State
+from longrein.events import FileChanged, PrefixSet, Reminded, SourceFile, Text
+from longrein.models import Failure, Reply
+from longrein.tools import ToolOptions
+from longrein.workspace import PlainSpawner, open_workspace
+from tests.agent.house import House, Script, call, results, said, says
+
+pytestmark = pytest.mark.anyio
+
+FILES = (
+    "files you know were changed on disk, not by your Edit or Write. Take it as intended: do not put it back, and "
+    "mention it only where it matters. What is shown below you need not read again"
+)
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> House:
+    return House(tmp_path)
+
+
+def notes(request: Request) -> list[str]:
+    """The reminders in a request, nonce and head left out."""
+    texts = [item.part.text for item in request.items if item.kind == "reminder" and isinstance(item.part, Text)]
+    return [text.replace("[longrein:n0nce ", "[").replace(FILES, "…") for text in texts]
+
+
+def then(act: Callable[[], object], reply: Reply) -> Callable[[Request], Reply]:
+    """A model during whose answer somebody does `act`."""
+
+    def step(_: Request) -> Reply:
+        act()
+        return reply
+
+    return step
+
+
+def read(name: str = "a.txt") -> Reply:
+    return says(call("Read", file_path=name))
+
+
+async def test_E4_a_file_edited_by_somebody_else_while_a_tool_runs_is_in_the_very_next_request(house: House) -> None:
+    path = house.tree / "a.txt"
+    path.write_text("one\ntwo\nthree\n")
+    (house.tree / "b.txt").write_text("b\n")
+    edit = lambda: path.write_text("one\n2\nthree\n")  # noqa: E731
+    model = Script(read(), then(edit, read("b.txt")), says("done"), says("bye"))
+    await house.play(model, "go", "and?")
+    assert [notes(request) for request in model.requests[:2]] == [[], []]
+    told = [f"[file_changed: …]\n* {path}: by somebody else\n 1\tone\n-2\ttwo\n+2\t2\n 3\tthree"]
+    assert notes(model.requests[2]) == told
+    assert model.requests[2].items[-1].kind == "reminder"
+    assert model.requests[2].items[-2].kind == "result"
+    assert notes(model.requests[3]) == told
+    assert model.requests[3].items[: len(model.requests[2].items)] == model.requests[2].items
+
+
+async def test_E22_after_the_reminder_an_edit_works_and_before_it_or_without_the_whole_change_it_does_not(
+    house: House,
+) -> None:
+    path, large = house.tree / "a.txt", house.tree / "large.txt"
+    path.write_text("one\ntwo\n")
+    large.write_text("".join(f"line {n} of many\n" for n in range(900)))
+
+    def edit() -> None:
+        path.write_text("one\n2\n")
+        large.write_text("".join(f"row {n} of many\n" for n in range(900)))
+
+    both = says(call("Edit", file_path="a.txt", old_string="two", new_string="x"))
+    again = says(
+        call("Edit", file_path="a.txt", old_string="2", new_string="II"),
+        call("Edit", file_path="large.txt", old_string="row 7 of", new_string="x"),
+    )
+    model = Script(says(*(call("Read", file_path=n) for n in ("a.txt", "large.txt"))), then(edit, both), again, says())
+    await house.play(model, "go")
+    before, after, unread = results(model.requests[-1])[2:]
+    assert before.startswith("Edit failed: [changed]")
+    assert after.startswith("Edit ok: Edited")
+    assert unread.startswith("Edit failed: [changed]")
+    assert path.read_text() == "one\nII\n"
+    (note,) = notes(model.requests[2])
+    assert note.endswith("large.txt: by somebody else, changed in lines 1-900 of 900; Read it before you rely on it")
+
+
+async def test_rule_5_what_the_agent_does_itself_is_never_told(house: House) -> None:
+    (house.tree / "a.txt").write_text("one\n")
+    model = Script(
+        read(),
+        says(call("Edit", file_path="a.txt", old_string="one", new_string="two")),
+        says(call("Write", file_path="b.txt", content="new\n")),
+        says("done"),
+    )
+    await house.play(model, "go")
+    assert [notes(request) for request in model.requests] == [[], [], [], []]
+
+
+async def test_rule_5_what_a_command_of_the_agent_did_is_told_once_with_the_change(house: House) -> None:
+    path = house.tree / "a.txt"
+    path.write_text("one\ntwo\n")
+    model = Script(
+        read(), says(call("Bash", command="sed -i s/two/2/ a.txt")), says(call("Bash", command="true")), says()
+    )
+    await house.play(model, "go")
+    told = [f"[file_changed: …]\n* {path}: while your command ran\n 1\tone\n-2\ttwo\n+2\t2"]
+    assert [notes(request) for request in model.requests] == [[], [], told, told]
+    facts = [entry.event for entry in house.entries() if isinstance(entry.event, FileChanged)]
+    assert [fact.by for fact in facts] == ["command"]
+
+
+async def test_a_touch_or_the_same_bytes_again_is_nothing(house: House) -> None:
+    path = house.tree / "a.txt"
+    path.write_text("one\n")
+
+    def touch() -> None:
+        os.utime(path, (1, 1))
+        (house.tree / "new").write_text("one\n")
+        os.replace(house.tree / "new", path)
+
+    model = Script(read(), then(touch, says(call("Bash", command="touch a.txt"))), says("done"))
+    await house.play(model, "go")
+    assert notes(model.requests[2]) == []
+    assert not [entry for entry in house.entries() if isinstance(entry.event, FileChanged | Reminded)]
+
+
+async def test_gone_there_again_and_put_back(house: House) -> None:
+    path = house.tree / "a.txt"
+    path.write_text("one\n")
+    write = lambda text: lambda: path.write_text(text)  # noqa: E731
+    steps = (path.unlink, write("one\n"), write("two\n"), write("one\n"))
+    model = Script(read(), *(then(act, says(call("Glob", pattern="x"))) for act in steps), says("done"))
+    await house.play(model, "go")
+    busy = "it keeps changing, so that you will not be told again before you Read it"
+    assert [note.split("\n* ")[1].replace(str(path), "a.txt") for note in notes(model.requests[-1])] == [
+        "a.txt: it is gone, by somebody else",
+        "a.txt: by somebody else\n+1\tone",
+        "a.txt: by somebody else\n-1\tone\n+1\ttwo",
+        f"a.txt: by somebody else, {busy}\n-1\ttwo\n+1\tone",
+    ]
+
+
+async def test_a_file_that_grows_for_ever_stops_nobody_and_is_told_a_few_times(house: House) -> None:
+    path = house.tree / "a.log"
+    path.write_text("0\n")
+
+    def grow() -> None:
+        with path.open("a") as file:
+            file.write("more\n")
+
+    steps = [then(grow, says(call("Glob", pattern="x"))) for _ in range(CHANGES_MAX + 3)]
+    model = Script(read("a.log"), *steps, says("done"))
+    await house.play(model, "go")
+    assert len(notes(model.requests[-1])) == CHANGES_MAX
+    assert "it keeps changing" in notes(model.requests[-1])[-1]
+
+
+async def test_E13_after_a_resume_what_changed_meanwhile_is_told_in_one_reminder(house: House) -> None:
+    for name in ("a.txt", "b.txt", "c.txt"):
+        (house.tree / name).write_text("one\n")
+    reads = says(*(call("Read", file_path=name) for name in ("a.txt", "b.txt", "c.txt")))
+    model = Script(reads, says("read"), says("seen"), says("again"))
+    await house.play(model, "go")
+    (house.tree / "a.txt").write_text("two\n")
+    (house.tree / "b.txt").unlink()
+    house.clock.now += 50 * 60 * 1_000_000
+    await house.play(model, "what now?", create=False)
+    head = "[session_resumed: the session goes on after 50 min; meanwhile …]"
+    first = f"* {house.tree}/a.txt: by somebody else\n-1\tone\n+1\ttwo"
+    assert notes(model.requests[2]) == [f"{head}\n{first}\n* {house.tree}/b.txt: it is gone, by somebody else"]
+    await house.play(model, "and now?", create=False)
+    assert len(notes(model.requests[3])) == 1
+
+
+async def test_law_10_a_resume_without_changes_tells_nothing(house: House) -> None:
+    (house.tree / "a.txt").write_text("one\n")
+    model = Script(read(), says("read"), says("again"))
+    await house.play(model, "go")
+    before = model.requests[1].items
+    await house.play(model, "on", create=False)
+    assert model.requests[2].items[: len(before)] == before
+    assert notes(model.requests[2]) == []
+
+
+async def test_rule_10_a_failed_request_is_made_again_with_the_same_reminder_and_a_later_change(house: House) -> None:
+    path = house.tree / "a.txt"
+    path.write_text("one\n")
+
+    def fails(_: Request) -> Failure:
+        path.write_text("three\n")
+        return Failure("server", "no", 500)
+
+    model = Script(read(), then(lambda: path.write_text("two\n"), says(call("Glob", pattern="x"))), fails, says("done"))
+    await house.play(model, "go")
+    first, second = notes(model.requests[3])
+    assert notes(model.requests[2]) == [first]
+    assert first.endswith("-1\tone\n+1\ttwo")
+    assert second.endswith("-1\ttwo\n+1\tthree")
+
+
+async def test_what_is_secret_in_a_changed_file_enters_neither_the_log_nor_the_request(house: House) -> None:
+    path = house.tree / "a.txt"
+    path.write_text("one\n")
+    edit = lambda: path.write_text("one\nkey = hunter2hunter2\n")  # noqa: E731
+    model = Script(read(), then(edit, says(call("Glob", pattern="x"))), says("done"))
+    redact = lambda text: text.replace("hunter2hunter2", "[secret]")  # noqa: E731
+    await house.play(model, "go", redact=redact, secrets=("hunter2hunter2",))
+    assert notes(model.requests[2])[0].endswith("+2\tkey = [secret]")
+    assert not [p for p in house.state.rglob("*") if p.is_file() and b"hunter2hunter2" in p.read_bytes()]
+
+
+async def test_D11_after_a_rewind_the_model_hears_what_stands_on_disk(house: House) -> None:
+    (house.tree / "a.txt").write_text("one\n")
+    write = says(call("Edit", file_path="a.txt", old_string="one", new_string="two"))
+    edit = says(call("Edit", file_path="a.txt", old_string="two", new_string="three"))
+    model = Script(read(), says("read"), write, says("written"), edit, says("done"))
+    async with house.session(model) as session:
+        for prompt in ("read it", "change it"):
+            session.tell(Said((Text(prompt),)))
+            await session.run(once=True)
+        to = next(entry.seq for entry in house.entries() if type(entry.event).__name__ == "TurnEnded")
+        session.tell(Rewind(to))
+        session.tell(Said((Text("again"),)))
+        await session.run(once=True)
+    (note,) = notes(model.requests[4])
+    assert note.endswith(f"* {house.tree}/a.txt: as you left it in what was taken back")
+    assert results(model.requests[5])[-1].startswith("Edit failed: [changed]")
+
+
+async def test_a_turn_that_a_crash_cut_looks_again_when_it_goes_on(house: House) -> None:
+    (house.tree / "a.txt").write_text("one\n")
+    model = Script(read(), Failure("auth", "no key", 401))
+    await house.play(model, "go")
+    (house.tree / "a.txt").write_text("two\n")
+    more = Script(says("done"))
+    async with house.session(more, create=False) as session:
+        session.tell(GoOn())
+        session.tell(Said((Text("on"),)))
+        await session.run(once=True)
+    assert notes(more.requests[0])[0].startswith("[session_resumed: the session goes on after 0 s; meanwhile …]")
+    assert said(more.requests[0])[-1] != "on"
+
+
+# --- the watch alone ---------------------------------------------------------------------------------------------
+
+
+class Blobs(dict[str, bytes]):
+    def put_blob(self, data: bytes) -> str:
+        name = f"b{len(self)}"
+        self[name] = data
+        return name
+
+    def read_blob(self, blob: str) -> bytes:
+        return self[blob]
+
+
+def look(watch: Watch, state: State, tree: Path) -> list[FileChanged]:
+    workspace = open_workspace((str(tree),), spawner=PlainSpawner(), environment={})
+    keep = ToolOptions().keep_bytes_max
+    return list(watch.changes(state, workspace, Blobs(), str, by="user", keep=keep))
+
+
+def known(tree: Path, name: str, text: str, **more: object) -> dict[str, Seen]:
+    (tree / name).write_text(text)
+    place = open_workspace((str(tree),), spawner=PlainSpawner(), environment={})
+    return {str(tree / name): Seen(place.hash(str(tree / name)), True, "", False, 5, **more)}  # type: ignore[arg-type]
+
+
+def test_a_look_at_a_hundred_files_that_nobody_touched_takes_less_than_a_millisecond(tmp_path: Path) -> None:
+    state, watch = State(), Watch()
+    for n in range(100):
+        state.files |= known(tmp_path, f"f{n}.py", f"x = {n}\n")
+    assert look(watch, state, tmp_path) == []
+    workspace = open_workspace((str(tmp_path),), spawner=PlainSpawner(), environment={})
+    took = []
+    for _ in range(30):
+        begun = time.perf_counter()
+        assert not list(watch.changes(state, workspace, Blobs(), str, by="user", keep=0))
+        took.append(time.perf_counter() - begun)
+    assert min(took) < 0.001
+
+
+def test_of_many_known_files_those_used_last_are_watched() -> None:
+    state = State(files={f"/w/{n}": Seen("h", True, "", False, n) for n in range(1_000)})
+    assert set(watched(state)) == {f"/w/{n}" for n in range(800, 1_000)}
+
+
+def test_an_instruction_file_of_the_static_context_is_watched_and_told_whole(tmp_path: Path) -> None:
+    (tmp_path / "AGENTS.md").write_text("Be kind.\n")
+    source = SourceFile(str(tmp_path / "AGENTS.md"), "0" * 64)
+    state = State(prefix=PrefixSet("start", "p", "m", "scripted", "", sources=(source,)))
+    (fact,) = look(Watch(), state, tmp_path)
+    assert (fact.path, fact.by, fact.before, fact.diff) == (source.path, "user", source.hash, "+1\tBe kind.")
+
+
+def test_a_file_that_is_too_large_to_keep_or_no_text_is_told_without_its_content(tmp_path: Path) -> None:
+    state = State(files=known(tmp_path, "a", "x") | known(tmp_path, "b", "y"))
+    (tmp_path / "a").write_bytes(b"x" * (ToolOptions().keep_bytes_max + 1))
+    (tmp_path / "b").write_bytes(b"\0\1")
+    facts = look(Watch(), state, tmp_path)
+    assert [(fact.diff, fact.blob, fact.note) for fact in facts] == [
+        ("", "", "now 5242881 bytes"),
+        ("", "b0", "its old content was not kept"),
+    ]
+
+
+def test_a_file_that_cannot_be_read_or_became_a_folder_is_left_to_the_next_read(tmp_path: Path) -> None:
+    state = State(files=known(tmp_path, "a", "x"))
+    (tmp_path / "a").unlink()
+    (tmp_path / "a").mkdir()
+    assert look(Watch(), state, tmp_path) == []
+
+
+# --- what is said of a change ------------------------------------------------------------------------------------
+
+
+def numbered(diff: str, signs: str) -> dict[int, str]:
+    lines = [line[1:].partition("\t") for line in diff.split("\n") if line[:1] in signs and "\t" in line]
+    return {int(number): text for number, _, text in lines}
+
+
+_TEXTS = st.lists(st.sampled_from(["a", "b", "c", "d", "", "\tx"]), max_size=30)
+
+
+@settings(max_examples=300, deadline=None)
+@given(_TEXTS, _TEXTS)
+def test_what_is_shown_and_what_was_known_give_the_new_content(old: list[str], new: list[str]) -> None:
+    was, now = "".join(f"{line}\n" for line in old), "".join(f"{line}\n" for line in new)
+    diff, note = change_of(was.encode(), now.encode())
+    if was == now:
+        assert (diff, note) == ("", "only its line ends changed")
+        return
+    assert diff
+    shown = numbered(diff, " +")
+    assert all(new[number - 1] == text for number, text in shown.items())
+    assert all(old[number - 1] == text for number, text in numbered(diff, "-").items())
+    added, removed = numbered(diff, "+"), numbered(diff, "-")
+    blocks = sum(int(line[2:].split()[0]) for line in diff.split("\n") if line.startswith("-("))
+    assert len(new) - len(added) == len(old) - len(removed) - blocks
+    kept = [text for number, text in enumerate(new, 1) if number not in added]
+    if not blocks:
+        assert kept == [text for number, text in enumerate(old, 1) if number not in removed]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "note"),
+    [
+        (b"a\r\nb\r\n", b"a\nb", "only its line ends changed"),
+        (b"a", b"\xff\xfe", "its content is not plain text, now 2 bytes"),
+        (b"a", b"a\x1b[31m", "its content is not plain text, now 6 bytes"),
+        (None, b"a", "its old content was not kept"),
+        (b"", b"x" * 6_000, "changed in lines 1-1 of 1"),
+        (b"a\n" * 5_000, b"b\n" * 4_000, "changed in lines 1-4000 of 4000"),
+    ],
+)
+def test_what_cannot_be_shown_is_said(old: bytes | None, new: bytes, note: str) -> None:
+    assert change_of(old, new) == ("", note)
