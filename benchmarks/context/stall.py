@@ -48,7 +48,7 @@ class RealClock:
 
 
 def provider_of(steps: int, turn_s: float, summary_s: float) -> Provider:
-    """A model that writes and reads so much that clearing alone does not do; without `turn_s` the window fills at once."""
+    """A model that writes so much that clearing alone does not do; without `turn_s` the window fills at once."""
     random, left = Random(7), [steps]
 
     def turn(_: Request) -> Reply:
