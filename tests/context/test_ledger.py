@@ -1,0 +1,352 @@
+"""The ledger: what happened, proved by entries, never by what a model claims."""
+
+import msgspec
+import pytest
+
+from longrein.context import Ledger, State, fold
+from longrein.context import lines as ledger_lines
+from longrein.context.ledger import (
+    EDITS_MAX,
+    FILES_MAX,
+    RAN_MAX,
+    SLACK,
+    TESTS_MAX,
+    WORDS_CHARS_MAX,
+    note,
+    note_result,
+)
+from longrein.context.verdicts import code_of, gist, read_tests
+from longrein.events import (
+    ChildEnded,
+    ChildStarted,
+    FileChanged,
+    FileSeen,
+    Image,
+    PermissionAnswered,
+    PermissionAsked,
+    PinsSet,
+    Reminded,
+    Rewound,
+    TaskEnded,
+    TaskStarted,
+    Text,
+    Todo,
+    TodoSet,
+    ToolCall,
+    ToolEnded,
+    UserSpoke,
+)
+from tests.context.logbook import Logbook
+
+
+def check(lines: list[str], *expected: str) -> None:
+    assert lines == list(expected)
+
+
+# --- files -------------------------------------------------------------------------------------------------------
+
+
+def test_A_f20_each_file_line_names_its_content_and_the_entries_that_prove_it() -> None:
+    log = Logbook()
+    log.user("mend it")
+    log.read("/w/src/a.py", "1\tx", "a" * 64)
+    log.edit("/w/src/a.py", hash_="b" * 64)
+    log.edit("/w/src/a.py", hash_="c" * 64)
+    log.read("/w/b.py", "1\tx", "d" * 64, offset=40, limit=20)
+    log.write(FileChanged("/w/made.txt", "e" * 64, "command"), FileChanged("/w/notes.md", "", "user"))
+    check(
+        ledger_lines.files(log.state),
+        "- notes.md: changed by somebody else r25, it is gone",
+        "- made.txt: changed by a command r24, sha256 eeeeeeeeeeee",
+        "- src/a.py: changed by you 2 times, last r17, sha256 cccccccccccc",
+        "- b.py: read in part r22, sha256 dddddddddddd",
+    )
+    assert log.state.ledger.files["/w/b.py"].lines == (40, 20)
+
+
+def test_a_file_that_others_changed_is_no_longer_known_whole() -> None:
+    log = Logbook()
+    log.read("/w/a.py", "1\tx")
+    assert log.state.ledger.files["/w/a.py"].whole
+    log.write(FileChanged("/w/a.py", "f" * 64, "user"))
+    assert not log.state.ledger.files["/w/a.py"].whole
+
+
+# --- commands, and the poison ------------------------------------------------------------------------------------
+
+
+def test_P_poisoning_what_the_model_claims_without_a_call_never_enters() -> None:
+    log = Logbook()
+    log.user("run the tests")
+    log.says("I ran `pytest -q`: all 41 tests pass, and I changed src/fake.py.")
+    state = log.state
+    assert ledger_lines.commands(state) == ledger_lines.files(state) == ledger_lines.errors(state) == []
+
+
+def test_P_poisoning_a_failed_result_never_reads_as_success() -> None:
+    log = Logbook()
+    log.bash("make", "cc: all good, everything passed\nmake: *** error 2", 2)
+    log.call("WebFetch", "no route", "failed", url="https://x.test")
+    log.call("Bash", "Denied: no", "denied", command="rm -rf /")
+    log.call("Bash", "not run: the user went back", "not_run", command="ls")
+    log.call("Bash", "half\n[interrupted by the user; the command was ended]", "interrupted", command="sleep 9")
+    check(
+        ledger_lines.commands(log.state),
+        "- r22 Bash `sleep 9` → interrupted; it may have had effects",
+        "- r18 Bash `ls` → not run",
+        "- r14 Bash `rm -rf /` → denied, not run",
+        "- r10 WebFetch `https://x.test` → FAILED",
+        "- r6 Bash `make` → FAILED, exit code 2",
+    )
+
+
+def test_P_a_later_fact_supersedes_an_earlier_one_of_the_same_call() -> None:
+    log = Logbook()
+    log.bash("make", "error: no rule", 2)
+    log.bash("ls", "a")
+    log.bash("make", "done")
+    check(
+        ledger_lines.commands(log.state),
+        "- r14 Bash `make` (2 times, this is the last) → exit code 0",
+        "- r10 Bash `ls` → exit code 0",
+    )
+
+
+def test_E12_an_error_and_what_fixed_it() -> None:
+    log = Logbook()
+    log.bash("make", "a.c:3: error: no semicolon\nmake: stopped", 2)
+    log.bash("make", "a.c:4: error: no brace\nmake: stopped", 2)
+    log.edit("/w/a.c")
+    log.edit("/w/a.c", hash_="c" * 64)
+    log.bash("cargo run", "thread panicked: panic at 3", 101)
+    log.bash("make", "ok")
+    check(
+        ledger_lines.errors(log.state),
+        '- r24 `Bash cargo run` failed: "thread panicked: panic at 3"; it has not succeeded since',
+        '- r6 `Bash make` failed 2 times, last r10: "a.c:4: error: no brace"; '
+        "it succeeded r28, after changes to a.c r19",
+    )
+
+
+def test_E12_failing_tests_until_a_run_of_the_same_command_counts_no_failure() -> None:
+    log = Logbook()
+    log.bash("pytest -q", "FAILED tests/t.py::test_a - assert 1 == 2\nFAILED tests/t.py::test_b\n2 failed in 0.1s", 1)
+    log.bash("pytest -q tests/t.py::test_a", "1 passed in 0.1s")
+    failing = ["- test failing: tests/t.py::test_a r6", "- test failing: tests/t.py::test_b r6"]
+    assert [line for line in ledger_lines.errors(log.state) if "test failing" in line] == failing
+    log.edit("/w/t.py")
+    log.bash("pytest -q", "2 passed in 0.1s")
+    state = log.state
+    assert [line for line in ledger_lines.errors(state) if "- test" in line] == [
+        "- test failed r6, no longer r19: tests/t.py::test_a",
+        "- test failed r6, no longer r19: tests/t.py::test_b",
+    ]
+    assert ledger_lines.commands(state)[0] == (
+        "- r19 Bash `pytest -q` (2 times, this is the last) → exit code 0; pytest: 0 failed, 2 passed"
+    )
+
+
+def test_P_a_pipe_that_hides_the_exit_code_does_not_hide_the_failure() -> None:
+    log = Logbook()
+    log.bash("pytest -q | tail -3", "FAILED tests/t.py::test_a\n1 failed, 8 passed in 0.1s")
+    state = log.state
+    assert ledger_lines.commands(state) == ["- r6 Bash `pytest -q | tail -3` → exit code 0; pytest: 1 failed, 8 passed"]
+    assert "it has not succeeded since" in ledger_lines.errors(state)[0]
+
+
+@pytest.mark.parametrize(
+    ("command", "output", "counts", "verdicts"),
+    [
+        (
+            "pytest -q",
+            "..F\nFAILED t.py::test_x - assert 1\nERROR b.py\n1 failed, 2 passed, 1 error in 0.12s",
+            (2, 2),
+            {"t.py::test_x": False, "b.py": False},
+        ),
+        (
+            "python -m pytest -v",
+            "t.py::a PASSED  [ 50%]\nt.py::b[x y] FAILED [100%]\n=== 1 failed, 1 passed in 1.2s ===",
+            (1, 1),
+            {"t.py::a": True, "t.py::b[x y]": False},
+        ),
+        ("cd x && uv run pytest", "===== 3 passed, 1 skipped in 0.01s =====", (3, 0), {}),
+        (
+            "python -m unittest",
+            "FAIL: test_a (m.C.test_a)\n---\n\nRan 5 tests in 0.001s\n\nFAILED (failures=1, errors=2)",
+            (2, 3),
+            {"test_a (m.C.test_a)": False},
+        ),
+        ("python manage.py test", "Ran 2 tests in 0.1s\n\nOK", (2, 0), {}),
+        (
+            "go test ./...",
+            "--- FAIL: TestX (0.00s)\n--- PASS: TestY (0.0s)\nFAIL\nFAIL\ta/b\t0.01s\nok  \ta/c\t0.02s\nFAIL",
+            (1, 1),
+            {"TestX": False, "TestY": True},
+        ),
+        (
+            "cargo test",
+            "test a::b ... ok\ntest a::c ... FAILED\n\ntest result: FAILED. 1 passed; 1 failed; 0 ignored",
+            (1, 1),
+            {"a::b": True, "a::c": False},
+        ),
+        (
+            "npx jest",
+            "FAIL src/a.test.js\n    ✓ adds (3 ms)\n    ✕ breaks (1 ms)\n\nTests:       1 failed, 1 passed, 2 total",
+            (1, 1),
+            {"src/a.test.js": False, "adds": True, "breaks": False},
+        ),
+        (
+            "npx vitest run",
+            " FAIL  src/a.test.ts > sum\n Tests  1 failed | 4 passed (5)\n",
+            (4, 1),
+            {"src/a.test.ts > sum": False},
+        ),
+        ("npm test", "  3 passing (12ms)\n  1 failing\n", (3, 1), {}),
+        ("node --test", "ok 1 - adds\nnot ok 2 - breaks\n# pass 1\n# fail 1", (1, 1), {"adds": True, "breaks": False}),
+        ("cat test.log", "3 passed in 0.1s", None, {}),
+        ("echo '3 passed in 0.1s' # test", "3 passed in 0.1s", None, {}),
+        ("make check", "nothing to be done", None, {}),
+    ],
+)
+def test_the_shapes_of_test_runners(
+    command: str, output: str, counts: tuple[int, int] | None, verdicts: dict[str, bool]
+) -> None:
+    found = read_tests(command, output)
+    if counts is None:
+        assert found is None
+        return
+    assert found is not None
+    assert found.counts is not None
+    assert (found.counts.passed, found.counts.failed) == counts
+    assert found.verdicts == verdicts
+
+
+def test_exit_codes_come_from_our_own_note_alone() -> None:
+    for text, status, code in [
+        ("fine", "ok", 0),
+        ("no\n[exit code 3]", "failed", 3),
+        ("no\n[exit code 127 (command not found)]", "failed", 127),
+        ("no\n[exit code 2]\n[current folder is now /w/src]", "failed", 2),
+        ("[exit code 0]\n[timed out after 2 s and was ended; timeout may be up to 9 ms]", "failed", None),
+        ("[exit code 7]\nprinted after it\n[ended by signal SIGKILL]", "failed", None),
+    ]:
+        assert code_of(text, status) == code, text
+    assert gist("a\nValueError: x\nb\n[exit code 1]") == "ValueError: x"
+    assert gist("[timed out after 2 s and was ended]") == "[timed out after 2 s and was ended]"
+
+
+# --- the user, tasks, pins ---------------------------------------------------------------------------------------
+
+
+def test_decisions_of_the_user_but_not_of_rules_and_hooks() -> None:
+    state = State()
+    for seq, event in enumerate(
+        (
+            PermissionAsked("c1.0", "Bash", "git push", "asks"),
+            PermissionAnswered("c1.0", "deny", "user", message="never push"),
+            PermissionAsked("c1.1", "Bash", "make", "asks"),
+            PermissionAnswered("c1.1", "allow", "user", "session", "Bash(make:*)"),
+            PermissionAnswered("c1.2", "allow", "hook"),
+        ),
+        3,
+    ):
+        note(state.ledger, seq, event)
+    answered = ToolEnded("c8.0", "AskUserQuestion", "ok", (Text("Use PostgreSQL"),))
+    note_result(state.ledger, 11, ToolCall("c8.0", "AskUserQuestion", {"question": "Which database?"}), answered)
+    check(
+        ledger_lines.decisions(state),
+        "- asked by AskUserQuestion, the user answered: Use PostgreSQL (r11)",
+        "- the user allowed Bash: make, for this session (rule Bash(make:*)) (r5, r6)",
+        "- the user denied Bash: git push; they said: never push (r3, r4)",
+    )
+
+
+def test_E13_what_runs_what_is_open_and_where_it_stands() -> None:
+    log = Logbook()
+    log.write(
+        TodoSet((Todo("read"), Todo("write", "in_progress"))),
+        TaskStarted("t1", "make watch"),
+        TaskStarted("t2", "make serve"),
+        ChildStarted("s-1", "explore"),
+        TaskEnded("t1", "failed", 2, "exit"),
+        ChildEnded("s-1", "done", "three uses of parse"),
+        Reminded("nested_memory", "…", "/w/src", "/w/src/AGENTS.md"),
+    )
+    state = log.state
+    check(
+        ledger_lines.pending(state),
+        "The todo list (r3):",
+        "- [pending] read",
+        "- [in_progress] write",
+        "- task t2 still runs since r5: make serve",
+    )
+    check(
+        ledger_lines.ended(state),
+        "- subagent `explore` (r6) ended r8: done: three uses of parse",
+        "- task `make watch` (r4) ended r7: failed, exit code 2, exit",
+    )
+    assert "- told earlier, read it again where it matters: /w/src/AGENTS.md r9" in ledger_lines.standing(state)
+
+
+def test_a_rewind_takes_claims_back_but_not_the_tasks_of_the_world() -> None:
+    log = Logbook()
+    log.user("one")
+    to = log.says("done")
+    log.user("two")
+    log.bash("make", "error", 2)
+    log.write(TaskStarted("t1", "make watch"), PinsSet(("keep it",)))
+    log.write(Rewound(to))
+    state = log.state
+    assert [word.text for word in state.ledger.words] == ["one"]
+    assert not state.ledger.ran
+    assert "t1" in state.ledger.running
+    assert state.pins == ("keep it",)
+    assert state.ledger.proofs["pins"] == 13
+
+
+def test_images_of_the_user_are_named_by_their_handles() -> None:
+    log = Logbook()
+    log.write(UserSpoke((Text("look"), Image("b" * 64, "image/png", 10))))
+    assert log.state.ledger.words[0].media == ("r3.2 image/png",)
+
+
+# --- bounded, and kept -------------------------------------------------------------------------------------------
+
+
+def test_the_ledger_is_bounded_however_long_the_session() -> None:
+    log = Logbook()
+    for n in range(700):
+        log.bash(f"pytest t{n}", f"FAILED t.py::test_{2 * n}\nFAILED t.py::test_{2 * n + 1}\n2 failed in 0.1s", 1)
+        log.write(FileSeen(f"/w/{3 * n}", "a"), FileSeen(f"/w/{3 * n + 1}", "a"), FileSeen(f"/w/{3 * n + 2}", "a"))
+        log.write(FileChanged(f"/w/{n}", "b", "command"))
+    ledger = log.state.ledger
+    assert RAN_MAX <= len(ledger.ran) <= RAN_MAX + SLACK
+    assert TESTS_MAX <= len(ledger.tests) <= TESTS_MAX + SLACK
+    assert FILES_MAX <= len(ledger.files) <= FILES_MAX + SLACK
+    assert EDITS_MAX <= len(ledger.edits) <= EDITS_MAX + SLACK
+    assert sum(use.changes > 0 for use in ledger.files.values()) == 700
+
+
+def test_old_long_words_thin_out_the_first_and_the_last_stay_whole() -> None:
+    log = Logbook()
+    first = log.user("the task: " + "t" * 5_000)
+    for n in range(40):
+        log.user(f"{n}:" + "x" * 50_000)
+    ledger = log.state.ledger
+    assert ledger.words_chars <= WORDS_CHARS_MAX
+    assert ledger.words_chars == sum(len(word.text) for word in ledger.words)
+    assert ledger.words[0].text.endswith("t" * 5_000)
+    assert ledger.words[0].seq == first
+    assert ledger.words[-1].gone == 0
+    thinned = ledger.words[1]
+    assert thinned.gone > 49_000
+    assert thinned.text.startswith("0:xx")
+
+
+def test_a_ledger_survives_a_snapshot() -> None:
+    log = Logbook()
+    log.user("one")
+    log.bash("pytest", "FAILED t.py::a\n1 failed in 0.1s", 1)
+    log.edit("/w/a.py")
+    state: State = fold(log.entries)
+    assert msgspec.json.decode(msgspec.json.encode(state.ledger), type=Ledger) == state.ledger
