@@ -1,4 +1,4 @@
-"""Any caller: whatever is said, called, answered, taken back or edited, what is sent stays paired, fits and is stable."""
+"""Any caller: whatever is said, called, taken back or edited, what is sent stays paired, fits and is stable."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st

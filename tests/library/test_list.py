@@ -109,7 +109,7 @@ CHANGES: dict[str, tuple[Any, str]] = {
     "cut at the end": (lambda chat: chat[:-4], "message 47 of the list is not the one seen before"),
     "the first words edited": (
         lambda chat: [chat[0], {"role": "user", "content": "Read only one."}, *chat[2:]],
-        "message 2 of the list is not the one seen before (edited, cut or reordered); the engine went back to message 1",
+        "is not the one seen before (edited, cut or reordered); the engine went back to message 1",
     ),
     "another list": (lambda chat: [{"role": "user", "content": "Hello."}], "began anew with the whole list"),
     "cut at the front": (lambda chat: chat[20:], "began anew with the whole list"),
@@ -332,7 +332,7 @@ def test_usage_is_understood_in_every_spelling_and_calibrates(case: tuple[Any, t
 
 RECALLS = [
     ("r9", "", "[r9: lines 1-60 of 60]\ndef file0_0("),
-    ("r9", "10-11", "[r9: lines 10-11 of 60; next: lines=\"12-\"]\ndef file0_9("),
+    ("r9", "10-11", '[r9: lines 10-11 of 60; next: lines="12-"]\ndef file0_9('),
     ('"r9"', "60", '["r9": lines 60-60 of 60]\ndef file0_59('),
     ("r9", "61-", "[bad-range] there are lines 1 to 60; '61-' is none of them."),
     ("r9", "all", '[bad-range] lines must look like "100-200" or "100-", not \'all\'.'),
