@@ -1,0 +1,70 @@
+"""The summariser reads what the provider has cached: its share of the request, as a provider on loopback counts it.
+
+`python -m benchmarks.context.cached`. Real HTTP, a real wire, the provider's own rules for marks and prefixes.
+"""
+
+import asyncio
+import sys
+from random import Random
+
+from benchmarks.context.material import text
+from benchmarks.context.playing import PRICE, small_tools
+from benchmarks.context.stall import RealClock
+from benchmarks.context.table import Row, told
+
+from longrein.agent import Said
+from longrein.context import Budget
+from longrein.events import Asked, Entry, Replied, Text
+from longrein.models import ModelOptions, open_model
+from longrein.testing.house import memory_crew, open_test_session
+from longrein.testing.loopback import Call, Limits, LoopbackProvider, Received, Turn
+from longrein.testing.store import MemoryDisk
+
+WINDOW = 64_000
+STEPS = 120
+REACH = 0.97
+PROSE = "1. Request and intent\nGo through all of it.\n8. Current work\nReading on.\n9. Next step\nRead on."
+
+
+async def play(wire: str) -> list[Entry]:
+    """A long turn over real HTTP; gives the log."""
+    random, left = Random(3), [STEPS]
+
+    def answer(request: Received) -> Turn:
+        if b"nine" in request.body[-3_000:]:
+            return Turn(text=PROSE)
+        left[0] -= 1
+        said = text("prose", 1_200, random)
+        calls = (Call("Feed", {"kind": "code", "chars": 600}),)
+        return Turn(text=said, calls=calls) if left[0] > 0 else Turn(text="ok")
+
+    async with LoopbackProvider(answer, limits=Limits(window_tokens=WINDOW)) as server:
+        budget = Budget(WINDOW, 8_000, PRICE)
+        options = ModelOptions("loopback", "small", wire, server.url, "key", budget)
+        disk, clock = MemoryDisk(), RealClock()
+        model = open_model(options, lambda blob: disk.blobs()[blob], clock)
+        crew = memory_crew(model, disk, clock=clock, tools=small_tools())
+        session = open_test_session(model, disk=disk, crew=crew, mode="bypassPermissions")
+        session.tell(Said((Text("work through all of it"),)))
+        await session.run(once=True)
+        await session.close()
+        return list(disk.history(1, session.state.seq))
+
+
+def share(log: list[Entry]) -> tuple[float, int]:
+    """(cached share of all input of summary requests, how many there were)."""
+    asked = {e.seq for e in log if isinstance(e.event, Asked) and e.event.purpose == "summary"}
+    usages = [e.event.usage for e in log if isinstance(e.event, Replied) and e.event.asked in asked]
+    carried = sum(usage.context_tokens for usage in usages)
+    return sum(usage.cache_read_tokens for usage in usages) / max(1, carried), len(usages)
+
+
+def measured() -> list[Row]:
+    """One row."""
+    got, many = share(asyncio.run(play("anthropic")))
+    note = f"{many} summaries in a window of {WINDOW:,}, prepared beside the work"
+    return [Row("compaction request read from the cache", f"{got:.3f}", f">= {REACH}", got >= REACH and many > 0, note)]
+
+
+if __name__ == "__main__":
+    sys.exit(told(measured()))
