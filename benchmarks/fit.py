@@ -1,0 +1,195 @@
+"""Fits the tables of `longrein.context.worth_tables` on recorded sessions.
+
+    python benchmarks/fit.py --sessions DIR [--only REGEX | --except REGEX] [--out FILE]
+
+Every session is replayed through the policy's own memory, without clearing anything. At sampled requests each line and
+identifier whose newest copy stands in an item gives one row: its codes, and whether the item is needed for it later. An
+additive logistic model is fitted to the rows by Newton steps, one table after the other, with a ridge.
+"""
+
+import argparse
+import re
+import sys
+from collections.abc import Iterable, Sequence
+from multiprocessing import Pool
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from replay.driving import pieces
+from replay.recorded import read, recordings
+
+from longrein.context.codes import ITEM_CODES, LINE_CODES, WORD_CODES, item_codes, line_codes, sheet_of, word_codes
+from longrein.context.features import call_content, features
+from longrein.context.worth import USER, Worth
+
+LINE_TERMS = (
+    *("cls*idle", "cls*state", "age", "activity", "refs", "size"),
+    *("near", "around", "kind", "mention", "length", "cls*place", "origin"),
+)
+WORD_TERMS = (
+    *("cls*idle", "cls*state", "age", "activity", "refs", "size"),
+    *("before", "mention", "count", "declared", "path", "length"),
+)
+EVERY = 6
+"""Requests between two samples of a session; the first is drawn from its name."""
+ITEMS_OLD_SHARE = 3
+"""Of items idle for long every third is taken."""
+RIDGE = 4.0
+SWEEPS = 25
+
+
+class Rows(NamedTuple):
+    """Codes and outcomes; one line each."""
+
+    codes: "np.ndarray[Any, Any]"
+    needed: "np.ndarray[Any, Any]"
+    weight: "np.ndarray[Any, Any]"
+
+
+def last_needs(todo: Sequence[Any]) -> dict[tuple[int, str], int]:
+    """(item, feature) -> last request whose output needed the feature while the item was its newest source."""
+    newest: dict[str, int] = {}
+    found: dict[tuple[int, str], int] = {}
+    pending: list[int] = []
+    names = [features(call_content(p.arguments) if p.kind == "call" else p.content) for p in todo]
+    for n, piece in enumerate(todo):
+        if pending and (not piece.output or todo[pending[0]].request != piece.request):
+            for earlier in pending:
+                newest.update(dict.fromkeys(names[earlier], earlier))
+            pending.clear()
+        if not piece.output:
+            newest.update(dict.fromkeys(names[n], n))
+            continue
+        pending.append(n)
+        if piece.kind != "thinking":
+            for feature in names[n]:
+                if feature in newest:
+                    found[newest[feature], feature] = piece.request
+    return found
+
+
+def sample(path: Path) -> tuple[Rows, Rows]:
+    """Rows of lines and rows of identifiers of one session."""
+    session = read(path)
+    todo = pieces(session)
+    needs = last_needs(todo)
+    worth, at = Worth(), 0
+    lines: list[tuple[int, ...]] = []
+    words: list[tuple[int, ...]] = []
+    first = 3 + sum(map(ord, session.name)) % EVERY
+    for request in range(session.requests):
+        while at < len(todo) and (todo[at].request < request or (todo[at].request == request and not todo[at].output)):
+            worth.arrive(todo[at])
+            at += 1
+        worth.begin(request)
+        worth.dirty.clear()
+        if request >= first and (request - first) % EVERY == 0:
+            _sample_now(worth, needs, lines, words)
+        worth.was_sent()
+    return _rows(lines), _rows(words)
+
+
+def _sample_now(worth: Worth, needs: dict[tuple[int, str], int], lines: list[Any], words: list[Any]) -> None:
+    guard = worth.results[-2] if len(worth.results) > 1 else 0
+    for held in worth.items[: min(guard, worth.sent)]:
+        idle = worth.now - held.last
+        share = 1 if idle < 16 else ITEMS_OLD_SHARE
+        if held.cls == USER or (held.n + worth.now) % share:
+            continue
+        codes, sheet = item_codes(worth, held), sheet_of(held)
+        for row, code in line_codes(worth, held, sheet, held.rows):
+            key = sheet.keys[row]
+            if key and worth.newest.get(key) == held.n:
+                lines.append((*codes, *code, needs.get((held.n, key), -1) >= worth.now, share))
+        for name, code in word_codes(worth, held, sheet, held.names):
+            if worth.newest.get(name) == held.n:
+                words.append((*codes, *code, needs.get((held.n, name), -1) >= worth.now, share))
+
+
+def _rows(found: list[tuple[int, ...]]) -> Rows:
+    table = np.array(found, dtype=np.int16) if found else np.zeros((0, 2), dtype=np.int16)
+    return Rows(table[:, :-2].astype(np.uint8), table[:, -2].astype(np.uint8), table[:, -1].astype(np.float32))
+
+
+def joined(parts: Iterable[Rows]) -> Rows:
+    """All rows of several sessions, equal ones counted together."""
+    have = [p for p in parts if len(p.needed)]
+    return Rows(*(np.concatenate([p[k] for p in have]) for k in range(3)))
+
+
+def fit(rows: Rows, codes: dict[str, int], terms: Sequence[str]) -> dict[str, list[float]]:
+    """The weights of an additive logistic model."""
+    names = [*ITEM_CODES, *codes]
+    sizes = {**ITEM_CODES, **codes}
+    index, length = [], []
+    for term in terms:
+        at = np.zeros(len(rows.needed), dtype=np.int64)
+        size = 1
+        for name in term.split("*"):
+            at = at * sizes[name] + rows.codes[:, names.index(name)]
+            size *= sizes[name]
+        index.append(at)
+        length.append(size)
+    y, n = rows.needed.astype(np.float64), rows.weight.astype(np.float64)
+    rate = float((y * n).sum() / n.sum())
+    bias = float(np.log(rate / (1 - rate)))
+    tables = [np.zeros(size) for size in length]
+    odds = np.full(len(y), bias)
+    for _ in range(SWEEPS):
+        for k, at in enumerate(index):
+            p = 1 / (1 + np.exp(-odds))
+            slope = np.bincount(at, n * (y - p), length[k]) - RIDGE * tables[k]
+            bend = np.bincount(at, n * p * (1 - p), length[k]) + RIDGE
+            step = np.clip(slope / bend, -1, 1)
+            tables[k] += step
+            odds += step[at]
+        p = 1 / (1 + np.exp(-odds))
+        step = float((n * (y - p)).sum() / (n * p * (1 - p)).sum())
+        bias += step
+        odds += step
+    return {"bias": [bias], **{term: [float(w) for w in table] for term, table in zip(terms, tables, strict=True)}}
+
+
+def written(tables: dict[str, dict[str, list[float]]], about: str) -> str:
+    """The tables as a Python module."""
+    out = [f'"""{about}"""\n']
+    for name, table in tables.items():
+        out.append(f"{name.upper()}: dict[str, tuple[float, ...]] = {{")
+        for term, weights in table.items():
+            numbers = [f"{w:.2f}".replace("-0.00", "0.00") for w in weights]
+            out.append(f'    "{term}": (')
+            out += ["        " + ", ".join(numbers[k : k + 16]) + "," for k in range(0, len(numbers), 16)]
+            out.append("    ),")
+        out.append("}\n")
+    out.append('TABLES = {"line": LINE, "word": WORD}\n')
+    return "\n".join(out)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sessions", type=Path, required=True)
+    parser.add_argument("--only", default="")
+    parser.add_argument("--except", dest="but", default="^$")
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--about", default="Fitted weights.")
+    args = parser.parse_args(argv)
+    files = [p for p in recordings(args.sessions) if re.search(args.only, p.name) and not re.search(args.but, p.name)]
+    with Pool(args.jobs) as pool:
+        parts = list(pool.imap_unordered(sample, files))
+    tables = {
+        "line": fit(joined(p[0] for p in parts), LINE_CODES, LINE_TERMS),
+        "word": fit(joined(p[1] for p in parts), WORD_CODES, WORD_TERMS),
+    }
+    text = written(tables, args.about)
+    if args.out:
+        args.out.write_text(text)
+    else:
+        print(text)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Recorded sessions driven through a context policy, request by request."""

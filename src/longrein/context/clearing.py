@@ -1,0 +1,159 @@
+"""Between the live state and the clearing policy: items become pieces, a plan becomes a `Cleared`.
+
+What the policy remembers hangs on the state (`state.worth`) and is caught up when it is asked. It is a memo: what it
+would change counts only once the log says so, and where the view is not what it expects (a resume, a rewind, a summary,
+something restored) it is made anew from the items that stand there.
+"""
+
+from bisect import bisect_left
+
+import msgspec
+
+from longrein.context.bodies import Measure, Values
+from longrein.context.rental import Rates, Rental, Tolerates
+from longrein.context.rental import decide as rent
+from longrein.context.rental import squeeze as press
+from longrein.context.request import Budget, Item
+from longrein.context.shaping import Plan
+from longrein.context.state import State
+from longrein.context.tokens import CHARS_PER_TOKEN_CODE, ITEM_TOKENS, arguments_text
+from longrein.context.worth import Piece, Worth
+from longrein.context.worth_tables import TABLES
+from longrein.events import Cleared, Form, Image, ToolCall, ToolResult, text_of
+
+_values: list[Values] = []
+"""The fitted models, made at first use."""
+
+
+class Memo(msgspec.Struct):
+    """What hangs on the state between two decisions."""
+
+    worth: Worth
+    known: list[Item]
+    """The items that `worth` has taken in, as they stood."""
+    plans: tuple[Plan, ...] = ()
+    """What was proposed and may have become a fact."""
+    recalls: int = 0
+    """Recalls that were taken in."""
+
+
+def clear(state: State, budget: Budget, *, cold: bool) -> Cleared | None:
+    """What is probably dead and has paid for being cleared; for nothing while the cache is cold."""
+    memo, rental = caught_up(state), rental_for(state, budget)
+    memo.worth.kept = state.held
+    return _proposed(memo, rent(memo.worth, rental, cold=cold), "cold" if cold else "rent")
+
+
+def squeeze(state: State, budget: Budget, goal_tokens: int, reason: str) -> Cleared | None:
+    """Clear until the view has `goal_tokens`, the least valuable first, or all that can be."""
+    memo, rental = caught_up(state), rental_for(state, budget)
+    memo.worth.kept = frozenset()
+    return _proposed(memo, press(memo.worth, rental, state.view_tokens - goal_tokens), reason)
+
+
+def _proposed(memo: Memo, plan: Plan | None, reason: str) -> Cleared | None:
+    if plan is None:
+        return None
+    memo.plans = (*memo.plans[-1:], plan)
+    forms = tuple(Form(change.handle, change.form, change.text) for change in plan.changes)
+    return Cleared(forms, reason, max(0, round(plan.gain)))
+
+
+def rental_for(state: State, budget: Budget) -> Rental:
+    """The policy with the prices of this model and the sizes of this session."""
+    if not _values:
+        _values.append(Values(TABLES))
+    ratio = state.gauge.ratio
+    chars = CHARS_PER_TOKEN_CODE / ratio
+    around = ITEM_TOKENS * ratio
+    return Rental(
+        _values[0],
+        rates_of(budget),
+        measure=Measure(chars, chars, chars, around, around),
+        tolerates=Tolerates(budget.clears),
+        nonce=state.nonce,
+    )
+
+
+def rates_of(budget: Budget) -> Rates:
+    """Prices in units of one uncached input token; those of a common provider when they are unknown."""
+    price = budget.price
+    if price is None or price.input <= 0:
+        return Rates()
+    read = price.cache_read if price.cache_read >= 0 else price.input
+    write = price.cache_write if price.cache_write >= 0 else price.input
+    return Rates(read / price.input, write / price.input, price.output / price.input)
+
+
+# --- catching up ---------------------------------------------------------------------------------------------------
+
+
+def caught_up(state: State) -> Memo:
+    """The memory of the view as it stands now."""
+    memo = state.worth if isinstance(state.worth, Memo) else None
+    items = _closed(state)
+    if memo is None or not (_same(memo.known, items) or _taken(memo, items)):
+        memo = Memo(Worth(), [], recalls=0 if memo is None else memo.recalls)
+        state.worth = memo
+    for item in items[len(memo.known) :]:
+        memo.worth.arrive(piece_of(item, state))
+    memo.known = items
+    memo.worth.begin(len(state.asked_seqs))
+    memo.worth.sent = _sent(state, items)
+    for handle, _ in state.recalled[memo.recalls :]:
+        memo.worth.recalled(handle)
+    memo.recalls = len(state.recalled)
+    return memo
+
+
+def _closed(state: State) -> list[Item]:
+    """The items up to the first open result, without the static context."""
+    stop = min((call.slot for call in state.calls.values()), default=len(state.items))
+    return state.items[state.context_items : stop]
+
+
+def _same(known: list[Item], items: list[Item]) -> bool:
+    return len(known) <= len(items) and all(a is b for a, b in zip(known, items, strict=False))
+
+
+def _taken(memo: Memo, items: list[Item]) -> bool:
+    """Whether the view is what it was before, but for one of the plans; then that is remembered as done."""
+    for plan in memo.plans:
+        changed = {change.handle: change for change in plan.changes}
+        expected = [item for item in memo.known if item.handle not in changed or changed[item.handle].form != "folded"]
+        if len(expected) <= len(items) and all(
+            a is b or (a.handle == b.handle and a.handle in changed and _text(b) == changed[a.handle].text)
+            for a, b in zip(expected, items, strict=False)
+        ):
+            plan.take(memo.worth)
+            memo.known, memo.plans = items[: len(expected)], ()
+            return True
+    return False
+
+
+def _sent(state: State, items: list[Item]) -> int:
+    """How many of the items the model has answered to."""
+    at = len(items)
+    while at and not 0 < items[at - 1].seqs[1] <= state.seen_reach:
+        at -= 1
+    return at
+
+
+def _text(item: Item) -> str:
+    return arguments_text(item.part) if isinstance(item.part, ToolCall) else text_of((item.part,))
+
+
+def piece_of(item: Item, state: State) -> Piece:
+    """One item of the view, neutral."""
+    part, kind = item.part, item.kind
+    mine = kind in ("text", "thinking", "call")
+    name = kind if mine or kind == "result" else "user"
+    request = max(0, bisect_left(state.asked_seqs, item.seqs[0]) - mine)
+    handle = item.handle or f"?{item.key[0]}.{item.key[1]}"
+    tokens = item.tokens * state.gauge.ratio
+    if isinstance(part, ToolCall):
+        return Piece(handle, name, "", tokens, request, part.name, arguments_text(part), part.id)
+    if isinstance(part, ToolResult):
+        images = any(isinstance(p, Image) for p in part.parts)
+        return Piece(handle, name, text_of((part,)), tokens, request, part.name, "", part.call, part.status, images)
+    return Piece(handle, name, text_of((part,)), tokens, request)

@@ -1,0 +1,179 @@
+"""What a later step may need of a text: its identifiers, its paths and its exact lines.
+
+The same few rules serve the engine and whoever measures it: an identifier is a word that looks like code, a line is
+compared without its line number and a trailing comma. Pure functions of text; the word table is only a cache.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+WORD_CHARS_MIN, WORD_CHARS_MAX = 6, 120
+"""A shorter word says too little to be looked for, a longer one is data."""
+LINE_CHARS_MIN, LINE_CHARS_MAX = 20, 300
+"""A shorter line stands everywhere, a longer one is never repeated exactly."""
+WORDS_CACHED_MAX = 200_000
+"""Entries of the word table; about 30 MB."""
+
+WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:[./-][A-Za-z0-9_]+)*")
+_MIXED = re.compile(r"[a-z][A-Z]|[A-Za-z]\d|\d[A-Za-z]")
+_SUFFIX = re.compile(r"\.[A-Za-z]{1,5}$")
+_NUMBER = re.compile(r"\s*\d+\s*(?:→|\t|\||:|- )\s?")
+_known: dict[str, tuple[str, ...]] = {}
+
+
+def code_like(word: str) -> bool:
+    """Whether a word is an identifier or a path rather than prose."""
+    if not WORD_CHARS_MIN <= len(word) <= WORD_CHARS_MAX:
+        return False
+    if "/" in word or "_" in word.strip("_"):
+        return True
+    return _MIXED.search(word) is not None or _SUFFIX.search(word) is not None
+
+
+def parts_of(word: str) -> tuple[str, ...]:
+    """The identifiers in one word: itself and, of a path or dotted name, its parts."""
+    found = _known.get(word)
+    if found is None:
+        if len(word) > WORD_CHARS_MAX:
+            found = ()
+        else:
+            parts = re.split(r"[./]", word) if "." in word or "/" in word else []
+            found = tuple(w for w in dict.fromkeys((word, *parts)) if code_like(w))
+        if len(_known) > WORDS_CACHED_MAX:
+            _known.clear()
+        _known[word] = found
+    return found
+
+
+def identifiers(text: str) -> tuple[str, ...]:
+    """The identifiers of a text, each once, in the order in which they come."""
+    known = _known
+    found: dict[str, None] = {}
+    for word in dict.fromkeys(WORD.findall(text)):
+        for part in known[word] if word in known else parts_of(word):
+            found[part] = None
+    return tuple(found)
+
+
+def line_key(line: str) -> str:
+    """What two equal lines have in common, or nothing when a line is too short or too long to be compared."""
+    if len(line) < LINE_CHARS_MIN:
+        return ""
+    match = _NUMBER.match(line)
+    line = (line[match.end() :] if match else line).strip().rstrip(",")
+    return "\n" + line if LINE_CHARS_MIN <= len(line) <= LINE_CHARS_MAX else ""
+
+
+def features(text: str) -> dict[str, None]:
+    """Identifiers and line keys (these begin with a newline) of a text; an ordered set."""
+    found = dict.fromkeys(identifiers(text))
+    for line in text.split("\n"):
+        if len(line) >= LINE_CHARS_MIN and (key := line_key(line)):
+            found[key] = None
+    return found
+
+
+def strings_in(value: Any) -> Iterator[str]:
+    """Every text inside a JSON value, in order."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for inner in value.values():
+            yield from strings_in(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from strings_in(inner)
+
+
+def arguments_of(text: str) -> dict[str, Any] | None:
+    """The arguments of a call, or None when they are not a JSON object."""
+    try:
+        value = msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def call_content(text: str) -> str:
+    """The texts in a call's arguments, one after the other; the arguments themselves when they are no JSON."""
+    try:
+        value = msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeError):
+        return text
+    return "\n".join(strings_in(value))
+
+
+# --- what a call does ----------------------------------------------------------------------------------------------
+
+RESULT_CLASSES = ("read", "shell", "search", "edit", "agent", "other")
+_TOOLS = {
+    "read": "read view read_file readfile open cat notebookread str_replace_editor recall",
+    "edit": "edit write multiedit apply_patch str_replace create notebookedit write_file replace",
+    "search": "grep glob ls list find search search_dir search_file find_file toolsearch rg",
+    "shell": "bash exec_command shell local_shell_call execute powershell write_stdin run python",
+    "agent": "task agent webfetch websearch web_search_call",
+}
+_CLASS_OF = {tool: kind for kind, tools in _TOOLS.items() for tool in tools.split()}
+_PATH_KEYS = ("file_path", "filePath", "path", "filename", "notebook_path")
+_LOOKS = re.compile(r"(?:cd [^&;]*&& )?(cat|sed -n|head|tail|nl|rg|grep|find|ls|git grep|fd) ")
+_LOOKED_AT = re.compile(r"(?:cat|sed -n \S+|head \S*|tail \S*|nl -ba) +([\w./-]+\.\w+)")
+_PATCHED = re.compile(r"\*\*\* (?:Update|Add|Delete) File: (\S+)")
+_READERS = ("cat", "sed -n", "head", "tail", "nl")
+_PART_WORDS = ("offset", "limit", "sed -n", "view_range", "head ", "tail ")
+
+
+def tool_class(tool: str, arguments: dict[str, Any] | None) -> str:
+    """One of `RESULT_CLASSES`. A shell command that only looks counts as what it looks with."""
+    kind = _CLASS_OF.get(tool.lower(), "other")
+    if kind == "shell" and (found := _LOOKS.match(_command(arguments))):
+        return "read" if found[1] in _READERS else "search"
+    return kind
+
+
+def _command(arguments: dict[str, Any] | None) -> str:
+    value = (arguments or {}).get("command") or (arguments or {}).get("cmd") or (arguments or {}).get("input") or ""
+    return value if isinstance(value, str) else ""
+
+
+def touched(arguments: dict[str, Any] | None) -> tuple[str, ...]:
+    """The files that a call reads or changes, as it names them."""
+    for key in _PATH_KEYS:
+        if isinstance(value := (arguments or {}).get(key), str):
+            return (value,)
+    command = _command(arguments)
+    if not command:
+        return ()
+    return tuple(_PATCHED.findall(command)[:8] or _LOOKED_AT.findall(command)[:2])
+
+
+def is_part(arguments_text: str) -> bool:
+    """Whether a reading call asks for a part of the file only."""
+    return any(word in arguments_text for word in _PART_WORDS)
+
+
+# --- what a line is ------------------------------------------------------------------------------------------------
+
+LINE_KINDS = ("plain", "declaration", "error", "comment", "path")
+_DECLARES = re.compile(
+    r"\b(?:func(?:tion)?|def|class|type|interface|struct|enum|const|export|trait|impl|fn|module|package|public|private"
+    r"|var|let)\b"
+)
+_FAILS = re.compile(r"\b(?:error|Error|ERROR|FAIL(?:ED)?|panic|warning|Traceback|assert\w*|exception)\b")
+_COMMENTS = ("//", "#", "*", "/*", "--", '"""')
+
+
+def line_kind(line: str) -> int:
+    """Index into `LINE_KINDS`."""
+    bare = line.lstrip()
+    if bare[:1].isdigit() and (match := _NUMBER.match(line)):
+        bare = line[match.end() :].lstrip()
+    if bare.startswith(_COMMENTS):
+        return 3
+    if _DECLARES.search(line):
+        return 1
+    if _FAILS.search(line):
+        return 2
+    return 4 if "/" in line else 0

@@ -1,0 +1,360 @@
+"""What the clearing policy remembers of a conversation, kept up as items arrive; work is proportional to the new item.
+
+For every identifier, path and exact line: the newest item that has it, the request that last mentioned it, and in how
+many items it is shown now. For every item: when it was last needed, what of it was needed, and whether something
+newer has taken its place. Nothing here decides; `bodies` values lines from it and `rental` chooses the moment.
+"""
+
+import msgspec
+
+from longrein.context.features import (
+    RESULT_CLASSES,
+    arguments_of,
+    call_content,
+    features,
+    is_part,
+    line_key,
+    tool_class,
+    touched,
+)
+
+CLASSES = (*RESULT_CLASSES, "edit call", "write call", "call", "text", "thinking", "part read", "user")
+"""Every item is of one of these; the first six are results, a `part read` too."""
+READ, SHELL, SEARCH, EDIT, AGENT, OTHER, EDIT_CALL, WRITE_CALL, CALL, TEXT, THINKING, PART_READ, USER = range(13)
+IDLE_STEPS = (1, 2, 3, 5, 8, 13, 21, 34, 55, 90, 150)
+"""Requests without need after which an item is looked at again."""
+CLEARED = "[longrein:"
+"""How a marker begins; what it is followed by only the harness can write."""
+REGRET_REQUESTS = 20
+"""A re-read or re-run within so many requests of a clearing counts as a clearing regretted."""
+
+
+class Piece(msgspec.Struct, frozen=True):
+    """One item of the conversation, neutral: all that the policy knows of it."""
+
+    handle: str
+    """Brings it back; unique."""
+    kind: str
+    """`user`, `text`, `thinking`, `call` or `result`."""
+    content: str
+    """Text of it; empty for a call."""
+    tokens: float
+    """Its size in a request."""
+    request: int
+    """Outputs: the request that produced it; inputs: the first request that can carry it. From 0."""
+    tool: str = ""
+    """Tool name of a call or result."""
+    arguments: str = ""
+    """Arguments of a call as JSON text."""
+    call: str = ""
+    """Joins a call and its result."""
+    status: str = "ok"
+    """Of a result: `ok failed denied interrupted not_run`."""
+    images: bool = False
+    """Whether a result holds pictures."""
+
+    @property
+    def output(self) -> bool:
+        """Whether the model wrote it."""
+        return self.kind in ("text", "thinking", "call")
+
+
+class Held(msgspec.Struct):
+    """One item as the policy holds it; changes as the session goes on."""
+
+    n: int
+    """Its place in the conversation."""
+    piece: Piece
+    cls: int
+    """Index into `CLASSES`."""
+    tokens: float
+    """Size of what is shown of it now."""
+    last: int
+    """Last request that needed something of it, or its birth."""
+    shown: tuple[str, ...] = ()
+    """Features shown of it now."""
+    arguments: dict[str, object] | None = None
+    """Of a call, parsed."""
+    paths: tuple[str, ...] = ()
+    """Files it touches."""
+    refs: int = 0
+    """Requests that needed it."""
+    referred: dict[str, int] = {}
+    """What was needed of it, with the last request that did."""
+    superseded: bool = False
+    edited: bool = False
+    """Whether its file was changed after it was read."""
+    partner: int = -1
+    """Place of the call of a result, or of the result of a call."""
+    host: int = -1
+    """Place of the result whose ledger it stands in; -1 when it stands for itself."""
+    members: tuple[int, ...] = ()
+    """Places of the calls and results that stand in its ledger."""
+    form: str = "full"
+    """`full`, `trimmed`, `folded` (in a ledger) or `gone`."""
+    cleared_at: int = -1
+    """Request before which it was last made shorter."""
+    gain: float = 0.0
+    """Tokens that its ideal form would save; kept by `rental`."""
+    sheet: "object | None" = None
+    """Its lines, once they were looked at; kept by `bodies`."""
+    rows: list[int] = []
+    """Which lines of the sheet are still shown."""
+    names: dict[str, None] = {}
+    """Identifiers that are still shown or may still be."""
+    header: str = ""
+    """The marker it arrived with, when it had been cleared before."""
+
+    @property
+    def born(self) -> int:
+        """First request that can carry it."""
+        return self.piece.request + self.piece.output
+
+
+class Stand(msgspec.Struct, frozen=True):
+    """How an item stands in the view, so that it can be put so again."""
+
+    shown: tuple[str, ...]
+    tokens: float
+    form: str
+    host: int
+    members: tuple[int, ...]
+    cleared_at: int
+    rows: list[int]
+    names: dict[str, None]
+
+
+class Worth:
+    """The memory. `arrive` takes items in order; `begin` says that a request is about to be made."""
+
+    def __init__(self) -> None:
+        self.items: list[Held] = []
+        self.by_handle: dict[str, int] = {}
+        self.now = 0
+        """The request that is about to be made."""
+        self.sent = 0
+        """Items that the previous request carried."""
+        self.visible: dict[str, int] = {}
+        """Feature -> number of items that show it."""
+        self.newest: dict[str, int] = {}
+        """Feature -> place of the newest item that has it."""
+        self.mentioned: dict[str, int] = {}
+        """Identifier -> last request in which the model or the user named it."""
+        self.touched_at: dict[str, int] = {}
+        """Path -> last request in which a call touched it."""
+        self.dropped: dict[str, int] = {}
+        """Line that an edit took out of its file -> the request that did."""
+        self.results: list[int] = []
+        self.dirty: dict[int, None] = {}
+        """Items to be looked at again."""
+        self.wake: dict[int, list[int]] = {}
+        """Request -> items to be looked at again then."""
+        self.regret: dict[int, float] = {}
+        """Class -> clearings of it that were regretted, fading."""
+        self.paying: dict[int, None] = {}
+        """Items that would be shorter in their ideal form."""
+        self.kept: frozenset[str] = frozenset()
+        """Handles that stay whole whatever they cost."""
+        self.last_user = 0
+        """Place of the newest message of the user."""
+        self._calls: dict[str, int] = {}
+        self._same: dict[tuple[str, str], int] = {}
+        self._reads: dict[str, list[int]] = {}
+        self._fresh: list[int] = []
+
+    # --- items come ---
+
+    def arrive(self, piece: Piece) -> Held:
+        """Take in the next item. A resumed view may hand in items in the form in which they already stand."""
+        n = len(self.items)
+        if self._fresh and (not piece.output or self.items[self._fresh[0]].piece.request != piece.request):
+            self._settle()
+        arguments = arguments_of(piece.arguments) if piece.kind == "call" else None
+        held = Held(n, piece, _class_of(piece, arguments), piece.tokens, piece.request + piece.output)
+        held.arguments = arguments
+        if CLEARED in piece.content[:40] or CLEARED in piece.arguments:
+            held.form = "trimmed"  # a view that was taken up again
+        found = features(call_content(piece.arguments) if piece.kind == "call" else piece.content)
+        held.shown = tuple(found)
+        self.items.append(held)
+        self.by_handle[piece.handle] = n
+        for feature in held.shown:
+            self.visible[feature] = self.visible.get(feature, 0) + 1
+        self._heard(held)
+        if piece.output:
+            self._fresh.append(n)
+        else:
+            self.newest.update(dict.fromkeys(held.shown, n))
+        if piece.kind == "call":
+            self._called(held)
+        elif piece.kind == "result":
+            self._answered(held)
+        elif piece.kind == "user":
+            self.last_user = n
+        self._sleep(held)
+        return held
+
+    def _heard(self, held: Held) -> None:
+        """What the model or the user names was needed and is on the mind."""
+        kind = held.piece.kind
+        if kind == "result":
+            return
+        now = held.piece.request
+        for feature in held.shown:
+            if feature[0] != "\n":
+                self.mentioned[feature] = now
+            if kind in ("text", "call") and (source := self.newest.get(feature)) is not None:
+                self._refer(self.items[source], feature, now)
+
+    def _refer(self, source: Held, feature: str, now: int) -> None:
+        if source.last != now or not source.referred:
+            source.refs += 1
+            source.last = now
+            self._sleep(source)
+        source.referred[feature] = now
+        self.dirty[source.n] = None
+        if source.host >= 0:
+            self.dirty[source.host] = None
+
+    def _settle(self) -> None:
+        """A reply is complete: from now on it is the newest source of what it says."""
+        for n in self._fresh:
+            self.newest.update(dict.fromkeys(self.items[n].shown, n))
+        self._fresh.clear()
+
+    def _sleep(self, held: Held) -> None:
+        for step in IDLE_STEPS:
+            self.wake.setdefault(held.last + step, []).append(held.n)
+
+    def begin(self, request: int) -> None:
+        """Request number `request` is about to be made with everything that has arrived."""
+        self._settle()
+        for due in range(self.now + 1, request + 1):
+            for n in self.wake.pop(due, ()):
+                if due - self.items[n].last in IDLE_STEPS:
+                    self.dirty[n] = None
+        self.now = request
+
+    def was_sent(self) -> None:
+        """The request was made: what has arrived has now been seen."""
+        self.sent = len(self.items)
+
+    # --- what calls do ---
+
+    def _called(self, held: Held) -> None:
+        piece = held.piece
+        self._calls[piece.call] = held.n
+        held.paths = touched(held.arguments)
+        for path in held.paths:
+            self.touched_at[path] = piece.request
+        same = self._same.get((piece.tool, piece.arguments))
+        if same is not None:
+            self.items[same].superseded = True
+            self.dirty[same] = None
+            self._regretted(self.items[same])
+        if held.cls == EDIT_CALL:
+            self._edited_lines(held)
+
+    def _edited_lines(self, held: Held) -> None:
+        values = held.arguments or {}
+        old, new = values.get("old_string"), values.get("new_string")
+        if isinstance(old, str) and isinstance(new, str):
+            after = {line_key(line) for line in new.split("\n")}
+            for line in old.split("\n"):
+                if (key := line_key(line)) and key not in after:
+                    self.dropped[key] = held.piece.request
+            for key in after:
+                self.dropped.pop(key, None)
+
+    def _answered(self, held: Held) -> None:
+        self.results.append(held.n)
+        call = self._calls.get(held.piece.call)
+        if call is None:
+            return
+        asked = self.items[call]
+        held.partner, asked.partner, held.paths = call, held.n, asked.paths
+        kind = tool_class(asked.piece.tool, asked.arguments)
+        part = is_part(asked.piece.arguments)
+        held.cls = PART_READ if kind == "read" and part else RESULT_CLASSES.index(kind)
+        self._same[asked.piece.tool, asked.piece.arguments] = held.n
+        for path in asked.paths:
+            if kind == "read":
+                self._read_again(path, held.n, part)
+            elif kind == "edit":
+                for n in self._reads.get(path, ()):
+                    self.items[n].edited = True
+                    self.dirty[n] = None
+
+    def _read_again(self, path: str, n: int, part: bool) -> None:
+        before = self._reads.setdefault(path, [])
+        for earlier in before:
+            self._regretted(self.items[earlier])
+            if not part:
+                self.items[earlier].superseded = True
+                self.dirty[earlier] = None
+        if not part:
+            before.clear()
+        before.append(n)
+
+    # --- regret ---
+
+    def _regretted(self, held: Held) -> None:
+        if held.cleared_at >= 0 and self.now - held.cleared_at <= REGRET_REQUESTS:
+            self.regret[held.cls] = self.regret.get(held.cls, 0.0) + 1.0
+            held.cleared_at = -1
+
+    def recalled(self, handle: str) -> None:
+        """The model asked for something that was cleared: its class was valued too low."""
+        n = self.by_handle.get(handle)
+        if n is not None:
+            held = self.items[n]
+            self.regret[held.cls] = self.regret.get(held.cls, 0.0) + 1.0
+            held.last, held.refs = self.now, held.refs + 1
+            self.dirty[n] = None
+
+    # --- what is shown changes ---
+
+    def show(self, held: Held, text: str, tokens: float, form: str) -> None:
+        """From now on `text` stands for the item, in `tokens` tokens."""
+        self._seen(held, tuple(features(text)))
+        held.tokens, held.form, held.cleared_at = tokens, form, self.now
+
+    def _seen(self, held: Held, shown: tuple[str, ...]) -> None:
+        visible = self.visible
+        for feature in held.shown:
+            left = visible[feature] - 1
+            if left:
+                visible[feature] = left
+            else:
+                del visible[feature]
+        held.shown = shown
+        for feature in shown:
+            visible[feature] = visible.get(feature, 0) + 1
+
+    def put(self, n: int, stand: Stand) -> None:
+        """Let item `n` stand as it stood, or will stand."""
+        held = self.items[n]
+        self._seen(held, stand.shown)
+        held.tokens, held.form, held.cleared_at = stand.tokens, stand.form, stand.cleared_at
+        held.host, held.members, held.rows, held.names = stand.host, stand.members, stand.rows, stand.names
+
+
+def stand_of(held: Held) -> Stand:
+    """How an item stands now."""
+    return Stand(held.shown, held.tokens, held.form, held.host, held.members, held.cleared_at, held.rows, held.names)
+
+
+def _class_of(piece: Piece, arguments: dict[str, object] | None) -> int:
+    match piece.kind:
+        case "text":
+            return TEXT
+        case "thinking":
+            return THINKING
+        case "user":
+            return USER
+        case "call":
+            if tool_class(piece.tool, arguments) != "edit":
+                return CALL
+            return WRITE_CALL if piece.tool.lower() in ("write", "write_file", "create") else EDIT_CALL
+        case _:
+            return RESULT_CLASSES.index(tool_class(piece.tool, None))

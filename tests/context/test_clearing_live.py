@@ -1,0 +1,195 @@
+"""Clearing over a live state: what is proposed, that it counts only once the log says so, and what it never touches."""
+
+import json
+
+import msgspec
+
+from longrein.context import Budget, Price, State, advance, fold
+from longrein.context.clearing import caught_up, clear, squeeze
+from longrein.events import (
+    SCHEMA_VERSION,
+    AnyEvent,
+    Asked,
+    Cleared,
+    Entry,
+    Opened,
+    PrefixSet,
+    Replied,
+    Rewound,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolEnded,
+    ToolResult,
+    ToolStarted,
+    UserSpoke,
+    text_of,
+)
+
+SESSION = "00000000-0000-4000-8000-000000000001"
+BUDGET = Budget(200_000, 8_000, Price(3, 15, 0.3, 3.75))
+
+
+class Talk:
+    """A session that is written by hand."""
+
+    def __init__(self) -> None:
+        self.entries: list[Entry] = []
+        self.state = State()
+        self.add(Opened(SCHEMA_VERSION, SESSION, "a1b2c3", ("/w",), "/w"))
+        self.add(PrefixSet("start", "mock", "small", "anthropic", "Be good."))
+        self.say("Rename the parser, and mind src/app_main.py.")
+
+    def add(self, *events: AnyEvent) -> None:
+        for event in events:
+            entry = Entry(self.state.seq + 1, 1_000_000 * len(self.entries), event)
+            self.state = advance(self.state, entry, lambda to: self.entries[:to])
+            self.entries.append(entry)
+
+    def say(self, text: str) -> None:
+        self.add(UserSpoke((Text(text),), "prompt"))
+
+    def step(self, tool: str, arguments: dict[str, object], result: str, thought: str = "", status: str = "ok") -> None:
+        self.add(Asked("turn", self.state.seq, self.state.prefix_seq))
+        call = ToolCall(f"c{self.state.seq}.0", tool, arguments)
+        parts = (Thinking(thought), call) if thought else (call,)
+        self.add(Replied(self.state.asked_seq, parts, stop="calls"))
+        self.add(ToolStarted(call.id, tool, arguments))
+        self.add(ToolEnded(call.id, tool, status, (Text(result),)))
+
+    def work(self, steps: int) -> None:
+        for n in range(steps):
+            body = "\n".join(f"def handle_part_{n}_{k}(value_{k}: int) -> str:  # {k * n}" for k in range(60))
+            self.step("Read", {"file_path": f"src/mod_{n}.py"}, body, f"Let me look at mod_{n} for the handle_part.")
+
+
+def check_whole(state: State) -> None:
+    """Each call has one result right after the calls; a call stays a JSON object."""
+    calls = [i.part.id for i in state.items if isinstance(i.part, ToolCall)]
+    results = [i.part.call for i in state.items if isinstance(i.part, ToolResult)]
+    assert sorted(calls) == sorted(results)
+
+
+def test_what_is_dead_goes_once_its_rent_is_paid() -> None:
+    talk = Talk()
+    proposed = None
+    for _ in range(60):
+        talk.work(1)
+        proposed = clear(talk.state, BUDGET, cold=False)
+        if proposed:
+            break
+    assert proposed is not None
+    assert proposed.reason == "rent"
+    assert proposed.gain_tokens > 0
+    first = next(form for form in proposed.forms if "cleared: ok, 60 lines" in form.text)
+    assert first.text.startswith(f'[longrein:a1b2c3 cleared: ok, 60 lines, Recall("{first.handle}")]')
+    before = talk.state.view_tokens
+    talk.add(proposed)
+    check_whole(talk.state)
+    assert before - talk.state.view_tokens > 0.8 * proposed.gain_tokens
+    newest = [i for i in talk.state.items if i.kind == "result"][-2:]
+    assert all(item.form == "full" for item in newest)
+    assert any(text_of((i.part,)).startswith("Rename the parser") for i in talk.state.items)
+
+
+def test_cold_is_for_nothing() -> None:
+    talk = Talk()
+    talk.work(70)
+    assert clear(talk.state, BUDGET, cold=False) is None
+    proposed = clear(talk.state, BUDGET, cold=True)
+    assert proposed is not None
+    assert proposed.reason == "cold"
+
+
+def test_a_proposal_that_never_becomes_a_fact_changes_nothing() -> None:
+    talk = Talk()
+    talk.work(70)
+    first = clear(talk.state, BUDGET, cold=True)
+    assert clear(talk.state, BUDGET, cold=True) == first
+    assert squeeze(talk.state, BUDGET, 100, "watermark") is not None
+    assert clear(talk.state, BUDGET, cold=True) == first
+
+
+def test_the_memory_follows_the_log_and_is_not_made_anew_for_it() -> None:
+    talk = Talk()
+    talk.work(70)
+    proposed = clear(talk.state, BUDGET, cold=True)
+    assert proposed is not None
+    worth = caught_up(talk.state).worth
+    talk.add(proposed)
+    talk.work(2)
+    memo = caught_up(talk.state)
+    assert memo.worth is worth
+    assert memo.known == talk.state.items[talk.state.context_items :]
+    shown = sum(held.tokens for held in memo.worth.items)
+    real = sum(item.tokens for item in memo.known)
+    assert abs(shown - real) < 0.1 * real
+
+
+def test_after_a_resume_or_a_rewind_it_is_made_anew() -> None:
+    talk = Talk()
+    talk.work(70)
+    end = talk.state.seq
+    proposed = clear(talk.state, BUDGET, cold=True)
+    assert proposed is not None
+    talk.add(proposed)
+    talk.work(6)
+    resumed = fold(talk.entries)
+    again, same = clear(resumed, BUDGET, cold=True), clear(talk.state, BUDGET, cold=True)
+    assert (again is None) == (same is None)
+    if again and same:
+        assert abs(again.gain_tokens - same.gain_tokens) < 0.35 * same.gain_tokens
+    talk.add(Rewound(end))
+    back = clear(talk.state, BUDGET, cold=True)
+    assert back is not None
+    assert {form.handle for form in back.forms} >= {form.handle for form in proposed.forms if form.form != "folded"}
+
+
+def test_squeezing_reaches_a_goal_or_all_that_can_go() -> None:
+    talk = Talk()
+    talk.work(70)
+    view = talk.state.view_tokens
+    proposed = squeeze(talk.state, BUDGET, view // 2, "watermark")
+    assert proposed is not None
+    talk.add(proposed)
+    check_whole(talk.state)
+    assert talk.state.view_tokens <= view // 2 * 1.05
+    assert talk.state.settled
+
+
+def test_a_failed_call_says_failed_and_a_call_keeps_its_keys() -> None:
+    talk = Talk()
+    talk.step(
+        "Bash", {"command": "make all"}, "error: boom in boom_table\n" + "noise of the build\n" * 200, "", "failed"
+    )
+    old = "\n".join(f"    total_{k} = compute_total_{k}(ledger, {k})" for k in range(40))
+    talk.step("Edit", {"file_path": "src/a.py", "old_string": old, "new_string": old.upper()}, "done")
+    talk.work(6)
+    proposed = squeeze(talk.state, BUDGET, 0, "watermark")
+    assert proposed is not None
+    assert any("failed" in form.text for form in proposed.forms)
+    for form in proposed.forms:
+        if form.text.startswith("{"):
+            assert list(json.loads(form.text)) == ["file_path", "old_string", "new_string"]
+
+
+def test_kinds_that_are_not_tolerated_stay() -> None:
+    talk = Talk()
+    talk.work(70)
+    only = msgspec.structs.replace(BUDGET, clears=("result",))
+    proposed = clear(talk.state, only, cold=True)
+    assert isinstance(proposed, Cleared)
+    kinds = {talk.state.items[talk.state.index[form.handle]].kind for form in proposed.forms}
+    assert kinds == {"result"}
+    assert all(form.form != "folded" for form in proposed.forms)
+
+
+def test_what_the_user_brought_back_stays() -> None:
+    talk = Talk()
+    talk.work(70)
+    proposed = clear(talk.state, BUDGET, cold=True)
+    assert proposed is not None
+    talk.state.held = frozenset({proposed.forms[0].handle})
+    again = clear(talk.state, BUDGET, cold=True)
+    assert again is not None
+    assert proposed.forms[0].handle not in {form.handle for form in again.forms}
