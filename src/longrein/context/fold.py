@@ -49,6 +49,7 @@ from longrein.events import (
     ToolStarted,
     TurnEnded,
     UserSpoke,
+    unwrapped,
 )
 
 RECALLED_MAX = 100
@@ -264,7 +265,7 @@ def _open_slots(state: State, event: Replied) -> None:
     state.barren_steps += bool(calls)
     for n, call in enumerate(calls):
         cut = event.stop == "length" and event.parts[-1] is call
-        state.calls[call.id] = OpenCall(call, len(state.items), cut)
+        state.calls[call.id] = OpenCall(unwrapped(call), len(state.items), cut)
         add(state, item_of(0, n, "result", ToolResult(call.id, call.name, "not_run", ())))
 
 
@@ -292,7 +293,9 @@ def _answered(state: State, event: PermissionAnswered) -> None:
 
 def _tool_ended(state: State, seq: int, event: ToolEnded) -> None:
     open_call = state.calls.pop(event.call)
-    result = ToolResult(event.call, event.name, event.status, event.parts)
+    slot = state.items[open_call.slot].part  # it has the name that the model called, which some wires compare
+    name = slot.name if isinstance(slot, ToolResult) else event.name
+    result = ToolResult(event.call, name, event.status, event.parts)
     item = item_of(seq, 0, "result", result, handle=f"r{seq}")
     put(state, open_call.slot, item)
     state.index[item.handle] = open_call.slot

@@ -72,8 +72,10 @@ from longrein.events.parts import (
 )
 from longrein.events.redact import redact, redactor
 from longrein.events.usage import RETRYABLE, FailureKind, Usage
+from longrein.events.wrapped import CALL_TOOL, unwrapped
 
 __all__ = [
+    "CALL_TOOL",
     "RETRYABLE",
     "SCHEMA_VERSION",
     "AnyEvent",
@@ -151,4 +153,5 @@ __all__ = [
     "redact",
     "redactor",
     "text_of",
+    "unwrapped",
 ]

@@ -163,6 +163,8 @@ class PrefixSet(Event, frozen=True):
     """Static context, one text a source: instruction files, environment. Sent before the first message."""
     sources: tuple[SourceFile, ...] = ()
     """Files the static context was read from."""
+    deferred: tuple[ToolSpec, ...] = ()
+    """Tools the model can look up and call, but is not told of in full."""
 
 
 class UserSpoke(Event, frozen=True):

@@ -18,6 +18,7 @@ from longrein.events import (
     ToolResult,
     Usage,
     entry_uuid,
+    unwrapped,
 )
 
 Line = dict[str, Any]
@@ -98,7 +99,8 @@ def reply_blocks(parts: Sequence[AnyPart]) -> list[Line]:
             case Thinking(text):
                 blocks.append({"type": "thinking", "thinking": text, "signature": ""})
             case ToolCall():
-                blocks.append({"type": "tool_use", "id": part.id, "name": part.name, "input": tool_input(part)})
+                call = unwrapped(part)
+                blocks.append({"type": "tool_use", "id": call.id, "name": call.name, "input": tool_input(call)})
             case Image() | Document() | ToolResult():
                 blocks.append({"type": "text", "text": part_text(part)})
     return blocks

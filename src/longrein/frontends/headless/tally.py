@@ -14,6 +14,7 @@ from longrein.events import (
     ToolEnded,
     TurnEnded,
     Usage,
+    unwrapped,
 )
 
 
@@ -105,7 +106,7 @@ class Tally:
             self.reply = reply
             self.replies += 1
             self.failure = None
-            self.calls.update((part.id, part) for part in reply.parts if isinstance(part, ToolCall))
+            self.calls.update((part.id, unwrapped(part)) for part in reply.parts if isinstance(part, ToolCall))
         self._answered(reply.asked, at)
         self._spend(reply.usage, reply.cost_usd)
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 
 from longrein.agent import Heard, Noticed, Pausing, Streaming
-from longrein.events import Asked, AskFailed, Entry, PermissionAsked, Replied, TaskEnded, ToolCall, ToolEnded
+from longrein.events import Asked, AskFailed, Entry, PermissionAsked, Replied, TaskEnded, ToolCall, ToolEnded, unwrapped
 from longrein.frontends.headless.draw import draw, draw_init
 from longrein.frontends.headless.facts import SessionFacts, Style
 from longrein.frontends.headless.lines import ERRORS, Line, encode, tail
@@ -95,7 +95,8 @@ def progress(heard: Heard) -> list[str]:
     """Lines for stderr that say what goes on."""
     match heard:
         case Entry(event=Replied() as reply):
-            return [f"calls {part.name} {_one_line(part)}" for part in reply.parts if isinstance(part, ToolCall)]
+            calls = [unwrapped(part) for part in reply.parts if isinstance(part, ToolCall)]
+            return [f"calls {call.name} {_one_line(call)}" for call in calls]
         case Entry(event=PermissionAsked() as question):
             return [f"denied, for nobody is here to ask: {question.name} ({question.reason})"]
         case Entry(event=ToolEnded() as end):

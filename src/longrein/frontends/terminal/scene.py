@@ -33,6 +33,7 @@ from longrein.events import (
     TurnEnded,
     UserSpoke,
     text_of,
+    unwrapped,
 )
 from longrein.frontends.terminal import drawing
 from longrein.frontends.terminal.blocks import Block, Splitter
@@ -223,8 +224,9 @@ class Scene:
             return rows
         for part in reply.parts:
             if isinstance(part, ToolCall):
-                change = change_lines(part.name, part.arguments, self._file_text if self.live else None)
-                self.calls[part.id] = CallRow(part.name, drawing.key_argument(part.arguments), part.arguments, change)
+                call = unwrapped(part)
+                change = change_lines(call.name, call.arguments, self._file_text if self.live else None)
+                self.calls[part.id] = CallRow(call.name, drawing.key_argument(call.arguments), call.arguments, change)
         if self.calls:
             self._enter("running", now_s)
         if reply.stop in ("length", "refusal"):
