@@ -9,7 +9,6 @@ from longrein.events import (
     Entry,
     Image,
     Interrupted,
-    Reminded,
     Replied,
     Text,
     Thinking,
@@ -27,7 +26,8 @@ Turn = dict[str, Any]
 def chat_lines(entries: Iterable[Entry]) -> Iterator[Turn]:
     """Chat turns in the order they happened. Results stand in one turn after their calls, in the order of the calls.
 
-    Everything that was said is there, also what was later cleared, summarised or rewound.
+    Everything that was said is there, also what was later cleared, summarised or rewound; reminders of the harness are
+    nobody's words and stay in the log.
     """
     order: list[str] = []
     results: dict[str, Turn] = {}
@@ -53,8 +53,6 @@ def _turn(entry: Entry) -> Turn | None:
     match entry.event:
         case UserSpoke() as event:
             return {"role": "user", "content": _content(event.parts)}
-        case Reminded() as event:
-            return {"role": "user", "content": event.text}
         case Interrupted() as event:
             return {"role": "user", "content": event.text}
         case Replied() as event:
