@@ -122,8 +122,8 @@ def test_E12_an_error_and_what_fixed_it() -> None:
     log.bash("make", "ok")
     check(
         ledger_lines.errors(log.state),
-        '- r24 `Bash cargo run` failed: "thread panicked: panic at 3"; it has not succeeded since',
-        '- r6 `Bash make` failed 2 times, last r10: "a.c:4: error: no brace"; '
+        '- r24 Bash `cargo run` failed: "thread panicked: panic at 3"; it has not succeeded since',
+        '- r6 Bash `make` failed 2 times, last r10: "a.c:4: error: no brace"; '
         "it succeeded r28, after changes to a.c r19",
     )
 

@@ -51,9 +51,10 @@ def errors(state: State) -> list[str]:
 
 
 def _trouble(state: State, trouble: Trouble) -> str:
-    line = clip(trouble.line, COMMAND_CHARS)
+    name, _, argument = trouble.line.partition(" ")
+    line = f"{name} `{clip(argument, COMMAND_CHARS)}`" if argument else name
     times = f" {trouble.times} times, last r{trouble.last}" if trouble.times > 1 else ""
-    told = f'- r{trouble.seq} `{line}` failed{times}: "{trouble.error}"'
+    told = f'- r{trouble.seq} {line} failed{times}: "{trouble.error}"'
     if not trouble.fixed:
         return f"{told}; it has not succeeded since"
     between = ", ".join(f"{relative(state, path)} r{seq}" for seq, path in trouble.between)
