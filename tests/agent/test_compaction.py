@@ -234,3 +234,22 @@ async def test_E13_after_a_compaction_files_stand_as_on_disk_and_an_edit_needs_n
     assert "mend a.py" in shown
     assert "look at a.py, never touch b.py" in shown
     assert (house.tree / "a.py").read_text() == "first = 1\nsecond = 3\n"
+
+
+async def test_a_summariser_with_a_smaller_window_gets_the_view_in_parts_and_then_the_parts(house: House) -> None:
+    model = Talker(6, words=600)
+    model.gate.set()
+    other = Talker(1)
+    other.name, other.model, other.budget = "test/cheap", "cheap", Budget(4_000, 500)
+    other.gate.set()
+    async with house.session(model, compact_model="test/cheap") as session:
+        session.crew.open_model = lambda _name: other
+        session.tell(Said((Text("hello"),)))
+        await session.run(once=True)
+        session.tell(Compact("the tests"))
+        await session.run(once=True)
+    assert len(other.requests) >= 3, "parts, and one that joins them"
+    assert all(sum(item.tokens for item in request.items) < 4_000 for request in other.requests)
+    assert not other.requests[0].prefix.tools
+    assert "the tests" in said(other.requests[-1])[-1]
+    assert [e for e in of(house.entries(), Summarized) if e.event.prose]

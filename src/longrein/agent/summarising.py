@@ -12,6 +12,9 @@ from longrein.context import (
     Summarise,
     Swap,
     births,
+    chunk_requests,
+    fits_whole,
+    merge_request,
     prose_problem,
     reexpanded,
     render_seed_summary,
@@ -21,7 +24,19 @@ from longrein.context import (
     summarized,
     window_of,
 )
-from longrein.events import AnyPart, Asked, AskFailed, LongreinError, Reminded, Replied, Text, ToolCall, marker, text_of
+from longrein.events import (
+    AnyPart,
+    Asked,
+    AskFailed,
+    LongreinError,
+    Reminded,
+    Replied,
+    Text,
+    ToolCall,
+    Usage,
+    marker,
+    text_of,
+)
 from longrein.models import Model
 
 REEXPANDED_SHARE_MAX = 0.05
@@ -70,25 +85,57 @@ def _asked(session: Session, wish: Summarise) -> tuple[int, float]:
 async def _attempt(session: Session, wish: Summarise, seq: int, reserved: float) -> Replied | AskFailed:
     """Ask; what is no summary counts as a failed attempt, and the next move decides what then."""
     state, budget = session.state, window_of(session.state, session.crew.model.budget)
-    seed = state.profile.startswith("seed")
-    request = render_seed_summary(state) if seed else render_summary(state, budget, wish)
-    chosen = None if seed else _chosen(session)
+    if state.profile == "seed":
+        outcome = await answer(session, render_seed_summary(state), seq, reserved)
+        return _taken(outcome) if isinstance(outcome, Replied) else outcome
+    chosen = _chosen(session)
     if chosen is None:
-        outcome = await answer(session, request, seq, reserved)
-    else:
-        prefix = msgspec.structs.replace(request.prefix, provider=chosen.provider, model=chosen.model, wire=chosen.wire)
-        other = msgspec.structs.replace(request, prefix=prefix, max_output_tokens=chosen.budget.max_output_tokens)
-        try:
-            outcome = await answer(session, other, seq, reserved, chosen)
-        finally:
-            await chosen.aclose()
+        return _held_to(session, await answer(session, render_summary(state, budget, wish), seq, reserved))
+    try:
+        return await _elsewhere(session, wish, seq, reserved, chosen)
+    finally:
+        await chosen.aclose()
+
+
+def _held_to(session: Session, outcome: Replied | AskFailed) -> Replied | AskFailed:
+    """`outcome` when it is a summary, else the failure that it is."""
     if isinstance(outcome, AskFailed):
         return outcome
     prose, calls = text_of(_texts(outcome.parts)), sum(isinstance(p, ToolCall) for p in outcome.parts)
-    problem = "" if seed and prose.strip() else prose_problem(session.state, budget, prose, outcome.stop, calls)
+    budget = window_of(session.state, session.crew.model.budget)
+    problem = prose_problem(session.state, budget, prose, outcome.stop, calls)
     if problem:
-        return AskFailed(seq, "invalid", f"no summary: {problem}", assumed_usd=outcome.cost_usd)
+        return AskFailed(outcome.asked, "invalid", f"no summary: {problem}", assumed_usd=outcome.cost_usd)
+    return _taken(outcome)
+
+
+def _taken(outcome: Replied) -> Replied:
     return msgspec.structs.replace(outcome, parts=_texts(outcome.parts), blocks=())
+
+
+async def _elsewhere(
+    session: Session, wish: Summarise, seq: int, reserved: float, chosen: Model
+) -> Replied | AskFailed:
+    """A summary by another model: of the live view where that fits its window, else part by part and then as one."""
+    state, budget, prefix = session.state, chosen.budget, session.state.prefix
+    assert prefix is not None
+    other = msgspec.structs.replace(prefix, provider=chosen.provider, model=chosen.model, wire=chosen.wire)
+    if fits_whole(state, budget):
+        live = render_summary(state, window_of(state, session.crew.model.budget), wish)
+        whole = msgspec.structs.replace(live, prefix=other, max_output_tokens=budget.max_output_tokens)
+        return _held_to(session, await answer(session, whole, seq, reserved, chosen))
+    bare = msgspec.structs.replace(other, system="", tools=(), context=())
+    usage, cost, texts = Usage(), 0.0, list[str]()
+    requests = chunk_requests(state, budget, bare, wish.focus)
+    while requests:
+        outcome = _held_to(session, await answer(session, requests.pop(0), seq, reserved, chosen))
+        if isinstance(outcome, AskFailed):
+            return msgspec.structs.replace(outcome, assumed_usd=outcome.assumed_usd + cost)
+        usage, cost = usage + outcome.usage, cost + outcome.cost_usd
+        texts.append(text_of(outcome.parts))
+        if not requests and len(texts) > 1:
+            requests, texts = [merge_request(state, budget, bare, texts, wish.focus)], []
+    return msgspec.structs.replace(outcome, usage=usage, cost_usd=cost)
 
 
 def _chosen(session: Session) -> Model | None:

@@ -70,7 +70,7 @@ def render_summary(state: State, budget: Budget, wish: Summarise) -> Request:
     """The live request, or beside the work the last one again, plus one instruction: the summariser reads the cache."""
     live = render(state, budget)
     carried = live.items[: state.sent_items] if wish.beside else live.items
-    text = instruction(wish.focus)
+    text = instruction(wish.focus, window_of(state, budget))
     tokens = estimate_text(text) + ITEM_TOKENS
     ask = Item((state.seq, 0, -1), "reminder", (state.seq, state.seq), "", Text(text), "full", tokens)
     tail = tuple(at for at in live.marks if at < len(carried))
