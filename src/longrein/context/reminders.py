@@ -93,10 +93,8 @@ def room_tokens(budget: Budget) -> int:
 
 def _happened(state: State) -> Iterator[Draft]:
     waiting: dict[str, list[Notice]] = {}
-    for one in state.notices:
-        kind = _told_as(state, one)
-        if one.seq > _reach(state, one.kind):
-            waiting.setdefault(kind, []).append(one)
+    for one in untold(state):
+        waiting.setdefault(_told_as(state, one), []).append(one)
     for kind, notices in waiting.items():
         row = KINDS[kind]
         news = _latest(state, notices) if row.nature == "state" else [n for n in notices if _stands(state, n)]
@@ -104,16 +102,18 @@ def _happened(state: State) -> Iterator[Draft]:
             yield _draft(state, row, news)
 
 
-def _reach(state: State, kind: str) -> int:
-    """Up to which entry notices of `kind` were told: a reminder tells all that wait."""
-    told = [state.reminded[k].seq for k in (kind, "session_resumed" * (kind == "file_changed")) if k in state.reminded]
-    return max(told, default=0)
+def untold(state: State) -> list[Notice]:
+    """Notices after the last reminder of their kind, oldest first: a reminder tells all that wait."""
+    told = {kind: last.seq for kind, last in state.reminded.items()}
+    told["file_changed"] = max(told.get("file_changed", 0), told.get("session_resumed", 0))
+    return [one for one in state.notices if one.seq > told.get(one.kind, 0)]
 
 
 def _told_as(state: State, one: Notice) -> str:
     """What changed while longrein was away is told as one: the session was resumed."""
-    away = one.kind == "file_changed" and one.seq > state.resumed_seq > _reach(state, "session_resumed")
-    return "session_resumed" if away and state.resumed_seq else one.kind
+    away = one.kind == "file_changed" and 0 < state.resumed_seq < one.seq
+    told = state.reminded.get("session_resumed")
+    return "session_resumed" if away and (told is None or told.seq < state.resumed_seq) else one.kind
 
 
 def _latest(state: State, notices: Sequence[Notice]) -> list[Notice]:
