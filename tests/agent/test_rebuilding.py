@@ -1,0 +1,147 @@
+"""E13, E22: after a compaction the files that matter stand in the conversation as they are on disk now."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from longrein.agent import Compact, Said
+from longrein.agent.rebuilding import FILES_MAX, ranked, rebuild
+from longrein.context import Budget, FileUse, State, summarized
+from longrein.context.ledger import Ledger
+from longrein.events import FileChanged, FileSeen, Summarized, Text, Todo
+from tests.agent.house import House, Script, call, said, says
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> House:
+    return House(tmp_path)
+
+
+def used(**uses: FileUse) -> State:
+    state = State()
+    state.ledger = Ledger(files={f"/w/{name}.py": use for name, use in uses.items()})
+    return state
+
+
+def names(state: State, last: int = 1_000) -> list[str]:
+    return [path[3:-3] for path, _ in ranked(state, last)]
+
+
+def test_what_was_changed_lately_and_often_comes_first() -> None:
+    state = used(
+        old=FileUse("a", 10, reads=1),
+        late=FileUse("a", 90, reads=1),
+        edited=FileUse("a", 80, "agent", 80, 3, 1),
+        other=FileUse("a", 80, "user", 80, 3, 1),
+        after=FileUse("a", 500, reads=1),
+    )
+    assert names(state, 100) == ["edited", "late", "other", "old"]
+    state.todos = (Todo("finish other.py"),)
+    assert names(state, 100) == ["edited", "other", "late", "old"]
+
+
+async def test_E13_E22_an_edit_works_after_a_compaction_without_a_new_read(house: House) -> None:
+    (house.tree / "a.py").write_text("one = 1\ntwo = 2\n")
+    model = Script(
+        says(call("Read", file_path="a.py")),
+        says("read"),
+        says("1. Request and intent\nMend a.py."),
+        says(call("Edit", file_path="a.py", old_string="two = 2", new_string="two = 3")),
+        says("done"),
+    )
+    async with house.session(model) as session:
+        session.tell(Said((Text("look at a.py"),)))
+        await session.run(once=True)
+        session.tell(Compact())
+        await session.run(once=True)
+        session.tell(Said((Text("now mend it"),)))
+        await session.run(once=True)
+    shown = said(model.requests[3])[1]
+    assert f"### {house.tree}/a.py\n1\tone = 1\n2\ttwo = 2\n" in shown
+    assert (house.tree / "a.py").read_text() == "one = 1\ntwo = 3\n"
+    event = next(e.event for e in house.entries() if isinstance(e.event, Summarized))
+    assert event.files == (f"{house.tree}/a.py",)
+
+
+async def test_A_f20_what_changed_or_vanished_meanwhile_is_said(house: House) -> None:
+    for name in ("same.py", "changed.py", "gone.py", "locked.py", "link.py"):
+        (house.tree / name).write_text(f"# {name}\n")
+    reads = [call("Read", file_path=name) for name in ("same.py", "changed.py", "gone.py", "locked.py", "link.py")]
+    model = Script(says(*reads), says("read"))
+    async with house.session(model) as session:
+        session.tell(Said((Text("look"),)))
+        await session.run(once=True)
+        (house.tree / "changed.py").write_text("# by somebody else\n")
+        (house.tree / "gone.py").unlink()
+        (house.tree / "locked.py").unlink()
+        (house.tree / "locked.py").mkdir()
+        (house.tree / "link.py").unlink()
+        os.symlink("/etc/hostname", house.tree / "link.py")
+        state = session.state
+        rebuilt = rebuild(session, state.seq)
+        notes = {block.path.rpartition("/")[2]: (block.text, block.note) for block in rebuilt.blocks}
+        assert notes == {
+            "same.py": ("1\t# same.py", ""),
+            "changed.py": ("1\t# by somebody else", "changed since you saw it"),
+            "gone.py": ("", "it is gone from disk"),
+            "locked.py": ("", "it is no plain file any more; not read again"),
+            "link.py": ("", "it is no plain file any more; not read again"),
+        }
+        event = summarized(state, session.outlook.budget, (3, state.seq), "request", "", (), rebuilt.blocks)
+        facts = rebuilt.facts_of(event.files)
+        told = sorted((type(fact).__name__, fact.path.rpartition("/")[2]) for fact in facts)  # type: ignore[union-attr]
+        assert told == [
+            ("FileChanged", "changed.py"),
+            ("FileChanged", "gone.py"),
+            ("FileSeen", "changed.py"),
+            ("FileSeen", "same.py"),
+        ]
+        gone = next(fact for fact in facts if isinstance(fact, FileChanged) and fact.path.endswith("gone.py"))
+        assert (gone.hash, gone.by) == ("", "user")
+        assert gone.before
+        session.append(event, *facts)
+        assert session.state.files[f"{house.tree}/changed.py"].hash == session.crew.workspace.hash(
+            f"{house.tree}/changed.py"
+        )
+
+
+async def test_a_large_file_is_shown_where_it_was_read_last_and_within_its_share(house: House) -> None:
+    (house.tree / "big.py").write_text("".join(f"line_{n} = {n}\n" for n in range(1, 5_001)))
+    (house.tree / "data.bin").write_bytes(b"\0" * 100)
+    (house.tree / "min.js").write_text("x" * 5_000)
+    model = Script(
+        says(call("Read", file_path="big.py", offset=3000, limit=20), call("Read", file_path="min.js")), says("read")
+    )
+    async with house.session(model) as session:
+        session.tell(Said((Text("look"),)))
+        await session.run(once=True)
+        rebuilt = rebuild(session, session.state.seq)
+        (block,) = rebuilt.blocks
+        assert block.text.startswith("3000\tline_3000 = 3000\n")
+        assert block.note.startswith("lines 3000 to ")
+        assert block.note.endswith(" of 5000")
+        budget = session.outlook.budget
+        assert session.state.gauge.scale(len(block.text) // 3) <= budget.usable_tokens * 0.05
+        (seen,) = rebuilt.facts_of((block.path,))
+        assert isinstance(seen, FileSeen)
+        assert not seen.whole
+
+
+async def test_many_files_stay_within_a_tenth_of_the_window(house: House) -> None:
+    reads = []
+    for n in range(30):
+        (house.tree / f"f{n}.py").write_text("value = 1\n" * 60)
+        reads.append(call("Read", file_path=f"f{n}.py"))
+    model = Script(says(*reads), says("read"), budget=Budget(30_000, 4_000))
+    async with house.session(model) as session:
+        session.tell(Said((Text("look"),)))
+        await session.run(once=True)
+        blocks = rebuild(session, session.state.seq).blocks
+        budget = session.outlook.budget
+        assert 1 <= len(blocks) <= FILES_MAX
+        event = summarized(session.state, budget, (3, session.state.seq), "request", "", (), blocks)
+        assert len(event.files) == len(blocks)
+        assert sum(len(block.text) for block in blocks) / 3 <= budget.usable_tokens * 0.10

@@ -1,0 +1,82 @@
+"""E10: what `/compact --dry-run` says before anything happens. Its numbers add up."""
+
+import pytest
+
+from longrein.context import Analysis, Budget, analyse, analysis_lines
+from longrein.context.analysis import RUNGS
+from tests.context.logbook import Logbook
+from tests.context.walk import Walk
+
+LONG = "\n".join(f"{n}\tsome line of text {n}" for n in range(1, 120))
+
+
+def adds_up(analysis: Analysis, view_tokens: int) -> None:
+    assert analysis.total_tokens == view_tokens
+    assert sum(row.tokens for row in analysis.kinds) == analysis.total_tokens
+    assert sum(row.tokens for row in analysis.modules) == analysis.total_tokens
+    assert sum(row.tokens for row in analysis.time) == analysis.conversation_tokens
+    by_kind = {row.name: row.tokens for row in analysis.kinds}
+    assert sum(row.tokens for row in analysis.tools) == by_kind.get("call", 0) + by_kind.get("result", 0)
+    assert analysis.floor_tokens + sum(row.tokens for row in analysis.rungs) == analysis.total_tokens
+    assert all(row.tokens > 0 for row in analysis.rungs)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_E10_every_table_adds_up_in_any_session(seed: int) -> None:
+    walk = Walk(seed, window=(4_000, 20_000, 200_000)[seed % 3]).run(60)
+    adds_up(analyse(walk.state, walk.budget), walk.state.view_tokens)
+
+
+def test_E10_what_could_go_is_told_by_the_cheapest_loss() -> None:
+    log = Logbook()
+    log.user("mend it")
+    log.read("/w/a.py", LONG)
+    log.read("/w/a.py", LONG + "\nchanged", "b" * 64)
+    log.bash("cat b.py", LONG)
+    log.bash("cat c.py", LONG)
+    log.bash("make", LONG + "\nerror", 2)
+    log.call("Write", "Created", file_path="/w/d.py", content=LONG)
+    log.says("I looked. " * 400)
+    log.user("and now?")
+    log.says("more")
+    analysis = analyse(log.state, Budget(20_000, 4_000))
+    adds_up(analysis, log.state.view_tokens)
+    assert {row.name: row.count for row in analysis.rungs} == {
+        "superseded: read or run again later": 1,
+        "repeated word for word": 1,
+        "failed attempts": 1,
+        "other results": 2,
+        "arguments of calls": 1,
+        "answers": 1,
+    }
+    assert [row.name for row in analysis.rungs] == [name for name in RUNGS if name != "thinking"]
+    bash = next(row for row in analysis.tools if row.name == "Bash")
+    assert (bash.calls, bash.failed) == (3, 1)
+    assert (analysis.files[0].path, analysis.files[0].reads) == ("/w/a.py", 2)
+
+
+def test_E10_the_report_as_lines() -> None:
+    log = Logbook()
+    log.user("mend it")
+    log.read("/w/a.py", LONG)
+    log.says("done")
+    shown = analysis_lines(analyse(log.state, Budget(20_000, 4_000)))
+    titles = [line for line in shown if not line.startswith("  ")]
+    assert [title.split(" would take")[0].split(" at least")[0] for title in titles[1:]] == [
+        "by kind",
+        "by module",
+        "by tool: calls, failed, tokens",
+        "over time: blocks, tokens",
+        "files: reads, changes, tokens",
+        "could be freed, cheapest loss first",
+        "the next compaction",
+        "without a summary",
+    ]
+    assert any(line.split() == ["Read", "1", "0", "1,008"] for line in shown), shown
+
+
+def test_E10_an_empty_session_has_a_report_too() -> None:
+    analysis = analyse(Logbook().state, Budget(20_000, 4_000))
+    assert analysis.conversation_tokens == 0
+    assert analysis.next_count == 0
+    assert analysis_lines(analysis)
