@@ -104,7 +104,7 @@ def test_law_5_every_word_of_the_user_stands_or_is_elided_with_its_handle(defaul
     for walk in default:
         for sent in turns(walk):
             shown = "\n".join(i.part.text for i in sent.request.items if isinstance(i.part, Text))
-            for word in refold(walk, sent.at).words:
+            for word in sent.words:
                 assert word.text in shown or f'Recall(handle="r{word.seq}")' in shown, f"seed {walk.seed} r{word.seq}"
 
 

@@ -34,7 +34,7 @@ def test_E1_the_rows_add_up_to_the_view_and_the_modules_to_the_rows(seed: int) -
 def test_E1_each_module_stands_there_iff_it_has_content() -> None:
     walk = Walk(3, window=20_000)
     assert [name for name, _ in report(walk.state, walk.budget).modules()] == ["system", "environment"]
-    state, page = next(pair for pair in map(told, range(3, 60)) if pair[0].ledger_text)
+    _, page = next(pair for pair in map(told, range(3, 60)) if pair[0].ledger_text)
     assert [name for name, _ in page.modules()] == list(MODULES)
 
 

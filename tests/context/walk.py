@@ -27,6 +27,7 @@ from longrein.context import (
     summarized,
     window_of,
 )
+from longrein.context.ledger import Word
 from longrein.events import (
     SCHEMA_VERSION,
     AnyEvent,
@@ -67,6 +68,8 @@ class Sent:
     at: int
     breaks: int
     tokens: int
+    words: tuple[Word, ...] = ()
+    """What the user had said by then."""
 
 
 @dataclass
@@ -166,7 +169,7 @@ class Walk:
     def send(self, request: Request) -> None:
         carried = sum(item.tokens for item in request.items) - sum(item.tokens for item in self.state.items)
         tokens = self.state.view_tokens + self.state.gauge.scale(carried)
-        self.sent.append(Sent(request, len(self.entries), self.state.breaks, tokens))
+        self.sent.append(Sent(request, len(self.entries), self.state.breaks, tokens, tuple(self.state.words)))
 
     def ask(self) -> None:
         forms = births(self.state, window_of(self.state, self.budget))
