@@ -2,6 +2,8 @@
 
 import base64
 from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
 from random import Random
 
 _TABLES: Mapping[str, str] = {
@@ -16,7 +18,7 @@ _TABLES: Mapping[str, str] = {
     "accents": "die größte Änderung täglich für später geprüft déjà vu là-bas où l'été était très agréable mañana",
     "emoji": "🙂 🚀 ✅ ❌ 🔥 done ok 🎉 👍 look ⚠️ here",
 }
-KINDS = (*_TABLES, "base64", "log", "json")
+KINDS = (*_TABLES, "base64", "log", "json", "files")
 """What can be asked for."""
 
 
@@ -27,11 +29,22 @@ def text(kind: str, chars: int, random: Random) -> str:
         return base64.b64encode(random.randbytes(chars * 3 // 4 + 1)).decode()[:chars]
     if kind in ("log", "json"):
         return _rows(kind, chars, random)
+    if kind == "files":
+        files = _files()
+        return _long(files[random.randrange(len(files))], chars)
     if kind in ("cjk", "thai"):
         table = _TABLES[kind].replace(" ", "")
         return _long("".join(random.choice(table) for _ in range(min(chars, 4_000))), chars)
     words = _TABLES[kind].split("|") if kind == "code" else _TABLES[kind].split(" ")
     return _long(" ".join(random.choice(words) for _ in range(min(chars // 3 + 1, 2_000))), chars)
+
+
+@cache
+def _files() -> tuple[str, ...]:
+    """This project's own sources and pages."""
+    root = Path(__file__).parents[2]
+    found = sorted((*root.glob("src/longrein/*/*.py"), *root.glob("*.md"), *root.glob("docs/*.md")))
+    return tuple(path.read_text(encoding="utf-8") for path in found if path.stat().st_size > 2_000)
 
 
 def _rows(kind: str, chars: int, random: Random) -> str:

@@ -1,6 +1,6 @@
 """What a provider charges for each class of text, learned from what it counted: a small Kalman filter, folded.
 
-Each answered request tells how many tokens a known mix of classes cost. Seven factors start at 1 and move no further
+Each answered request tells how many tokens a known mix of classes cost. The factors start at 1 and move no further
 than the evidence: a tokenizer that is dear with English is expected to be dear with everything, and what a session has
 never held keeps its guess. A count that cannot be true moves nothing.
 """
@@ -11,8 +11,8 @@ from longrein.context.mix import Mix
 
 SHARED_VARIANCE = 0.04
 """How far tokenizers differ as a whole (standard deviation 20 %) …"""
-OWN_VARIANCES = (0.01, 0.04, 0.04, 0.09, 0.12, 0.25, 0.25)
-"""… and in each class beside that: words the least, pictures and brackets the most."""
+OWN_VARIANCES = (0.01, 0.04, 0.06, 0.25, 0.25, 0.09, 0.09, 0.09, 0.12, 0.12, 0.12, 0.12)
+"""… and in each class of `mix.CLASSES` beside that: words the least, pictures and brackets the most."""
 NOISE_SHARE = 0.03
 NOISE_TOKENS = 4.0
 """How far a count may be from the sum of its classes."""

@@ -7,11 +7,26 @@ all at the speed of the C library; of a long text evenly spaced pieces stand for
 
 from collections.abc import Sequence
 
-CLASSES = ("words", "marks", "dense", "cjk", "other", "media", "blocks")
+CLASSES = (
+    "words",
+    "marks",
+    "dense",
+    "media",
+    "blocks",
+    "cjk",
+    "accents",
+    "cyrillic",
+    "arabic",
+    "thai",
+    "symbols",
+    "emoji",
+)
 """What tokenizers charge differently; calibration learns one factor for each."""
-WORDS, MARKS, DENSE, CJK, OTHER, MEDIA, BLOCKS = range(7)
+MEDIA, BLOCKS = 3, 4
 Mix = tuple[float, ...]
 """Guessed tokens for each of `CLASSES`."""
+NO_MIX: Mix = (0.0,) * len(CLASSES)
+NO_WIDE: Mix = (0.0,) * 7
 
 TOKENS_PER_WORD = 0.85
 TOKENS_PER_LETTER = 0.075
@@ -24,10 +39,9 @@ TOKENS_PER_LINE = 0.8
 """The end of a line and the blanks that begin the next are mostly one token."""
 TOKENS_PER_DENSE_CHAR = 0.62
 """Base64: hardly a pair of letters that is a word."""
-TOKENS_PER_CJK_CHAR = 1.0
-"""Between 0.7 (vocabularies of 200k) and 1.3 (100k)."""
-TOKENS_PER_OTHER_CHAR = ((b"l", 0.6), (b"y", 0.45), (b"h", 0.55), (b"t", 0.7), (b"s", 0.8), (b"e", 2.0))
-"""Letters with accents (each cuts a word), Greek and Cyrillic, Hebrew and Arabic, Thai and Indic, symbols, emoji."""
+TOKENS_PER_WIDE_CHAR = ((b"c", 1.0), (b"l", 0.6), (b"y", 0.45), (b"h", 0.55), (b"t", 0.7), (b"s", 0.8), (b"e", 2.0))
+"""CJK (between 0.7 with vocabularies of 200k and 1.3 with 100k), letters with accents (each cuts a word), Greek and
+Cyrillic, Hebrew and Arabic, Thai and Indic, symbols, emoji: the last seven classes."""
 PIECE_CHARS = 2_048
 PIECES_MAX = 8
 """Of a text longer than so many pieces of that length, as many evenly spaced ones are looked at."""
@@ -77,32 +91,27 @@ def _mix_of_piece(text: str) -> Mix:
     rest = shape.translate(None, b"aAx")  # few are left, and counting costs by the match
     letters = len(shape) - len(rest)
     digits, blanks, lines, marks = map(rest.count, (b"0", b" ", b"\n", b"."))
-    cjk = other = 0.0
+    wide = NO_WIDE
     if not text.isascii():
         letters -= shape.count(b"x")
-        cjk = rest.count(b"c") * TOKENS_PER_CJK_CHAR
-        other = sum([rest.count(kind) * tokens for kind, tokens in TOKENS_PER_OTHER_CHAR])
+        wide = tuple([rest.count(kind) * tokens for kind, tokens in TOKENS_PER_WIDE_CHAR])
     narrow, changes = letters + digits + marks, shape.count(b"aA") if letters else 0
     if (
         narrow >= DENSE_CHARS_MIN
         and changes > DENSE_CHANGES_MIN * narrow
         and blanks + lines < DENSE_BLANKS_MAX * narrow
     ):
-        return (0.0, 0.0, narrow * TOKENS_PER_DENSE_CHAR, cjk, other, 0.0, 0.0)
+        return (0.0, 0.0, narrow * TOKENS_PER_DENSE_CHAR, 0.0, 0.0, *wide)
     runs = shape.translate(_LETTERS)
     words = runs.count(b".a") + (runs[0] == 97) + changes if letters else 0
     return (
         words * TOKENS_PER_WORD + letters * TOKENS_PER_LETTER,
         marks * TOKENS_PER_MARK + digits * TOKENS_PER_DIGIT + lines * TOKENS_PER_LINE,
         0.0,
-        cjk,
-        other,
         0.0,
         0.0,
+        *wide,
     )
-
-
-NO_MIX: Mix = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
 
 
 def added(mixes: Sequence[Mix]) -> Mix:

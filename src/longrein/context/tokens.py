@@ -99,6 +99,10 @@ class Gauge(msgspec.Struct):
         """Calibrated tokens of one part and its brackets."""
         return round(self.learned.tokens(added([mix_of_part(part), only(BLOCKS, ITEM_TOKENS)])))
 
+    def tokens_of_text(self, text: str) -> int:
+        """Calibrated tokens of a text without brackets."""
+        return round(self.learned.tokens(mix_of(text)))
+
     def grow(self, part: AnyPart, tokens: int, sign: int = 1) -> None:
         """`part`, whose guess is `tokens` with its brackets, came into the view or, with `sign` -1, left it."""
         self.raw += sign * tokens

@@ -1,0 +1,171 @@
+"""How far the estimate is from what the provider counts, once five calls were answered.
+
+For each script and each stand-in tokenizer a session of fifteen calls; from the sixth on three figures are compared
+with the count of a tokenizer that the engine does not know: the next request's size as `Asked` estimates it, what
+came since the last count (all that a session ever has to guess), and the factor that `/context` shows. Then the same with sessions
+that mix scripts and change them, and with providers that leave usage out, say zero or say nonsense.
+"""
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from random import Random
+
+from benchmarks.context.counting import DIALECTS, WIDE, Dialect
+from benchmarks.context.material import KINDS
+from benchmarks.context.playing import FEED, Provider, budget_of, feed, played, reply
+from benchmarks.context.table import Row, told
+
+from longrein.context import State, fold
+from longrein.events import Asked, Entry, Replied, Usage
+from longrein.testing.clock import VirtualClock, run_virtual
+from longrein.testing.store import MemoryDisk
+from longrein.tools import builtin_tools
+
+CALLS = 15
+LEARNED = 5
+"""Calls after which the estimate must be right."""
+REACH = 0.10
+REACH_FRESH = 0.30
+"""For one step's results alone: a single file may be unlike all before."""
+Lie = Callable[[Usage], Usage]
+
+
+@dataclass
+class Checked:
+    """The worst errors of one session, as shares; from the sixth call on."""
+
+    name: str
+    view: float = 0.0
+    """Of the whole request."""
+    fresh: float = 0.0
+    """Of what came since the last count, where that is 500 tokens or more."""
+    factor: float = 0.0
+    """How far the shown factor is from 1."""
+
+
+def session(
+    kinds: Sequence[str], dialect: Dialect, *, lie: Lie = lambda usage: usage, seed: int = 0, calls: int = CALLS
+) -> tuple[list[Entry], dict[int, int]]:
+    """The log of a session whose results are of `kinds`, in turn; and the true count of each request, by its number."""
+    random, disk, made = Random(seed), MemoryDisk(), [0]
+
+    def turn(_: object) -> object:
+        made[0] += 1
+        if made[0] >= calls:
+            return reply("done")
+        return reply("I look.", feed(kinds[made[0] % len(kinds)], random.randrange(2_000, 9_000)))
+
+    provider = Provider(budget_of(1_000_000), turn, dialect=dialect, said_usage=lie)  # type: ignore[arg-type]
+    true: dict[int, int] = {}
+    count = provider.counter.request
+
+    def counting(request: object) -> int:
+        true[len(true)] = tokens = count(request)  # type: ignore[arg-type]
+        return tokens
+
+    provider.counter.request = counting  # type: ignore[method-assign, assignment]
+    run_virtual(played(provider, ["go on"], disk=disk, tools=(*builtin_tools(), FEED)), clock=VirtualClock())
+    return disk.entries(), true
+
+
+def checked(name: str, played: tuple[list[Entry], dict[int, int]], learned: int = LEARNED) -> Checked:
+    """Compare what the log estimated after `learned` calls with what was true."""
+    entries, true = played
+    found, number, before = Checked(name), -1, 0
+    for entry in entries:
+        if isinstance(entry.event, Asked):
+            number += 1
+            if number >= learned:
+                tokens, estimate = true[number], entry.event.estimate_tokens
+                found.view = max(found.view, abs(estimate / tokens - 1))
+                if tokens - before >= 500:
+                    known = fold(entries[: entry.seq - 1]).gauge.counted
+                    found.fresh = max(found.fresh, abs((estimate - known) / (tokens - before) - 1))
+            before = true[number]
+        elif isinstance(entry.event, Replied) and number >= learned:
+            found.factor = max(found.factor, abs(factor(fold(entries[: entry.seq - 1])) / true[number] - 1))
+    return found
+
+
+def factor(state: State) -> float:
+    """The sum of all that the view holds, each item estimated by itself: what the shown factor is the count over."""
+    gauge = state.gauge
+    parts = sum(gauge.tokens_of(item.part) for item in state.items)
+    prefix = state.prefix
+    assert prefix is not None
+    told = [prefix.system, *(tool.name + tool.description + str(tool.schema) for tool in prefix.tools)]
+    return parts + sum(gauge.tokens_of_text(text) for text in told)
+
+
+def worst(rows: Sequence[Checked], what: str) -> tuple[float, str]:
+    """The largest figure of that name and whose it is."""
+    row = max(rows, key=lambda row: float(getattr(row, what)))
+    return float(getattr(row, what)), row.name
+
+
+def homogeneous() -> list[Checked]:
+    """One script a session, each tokenizer."""
+    return [checked(f"{kind}, {d.name}", session([kind], d)) for kind in KINDS for d in DIALECTS]
+
+
+def mixed() -> list[Checked]:
+    """Several scripts in turn, so that what is fresh is never like the view; measured once each was seen."""
+    sets = [
+        ("prose", "cjk"),
+        ("code", "base64"),
+        ("json", "cyrillic", "prose"),
+        ("code", "log", "cjk", "base64"),
+        KINDS,
+    ]
+    return [
+        checked(
+            f"{'+'.join(kinds) if len(kinds) < 5 else 'all'}, {d.name}",
+            session(kinds, d, calls=len(kinds) + CALLS),
+            max(LEARNED, len(kinds) + 1),
+        )
+        for kinds in sets
+        for d in DIALECTS
+    ]
+
+
+LIES: dict[str, Lie] = {
+    "missing": lambda _: Usage(),
+    "zero input": lambda usage: Usage(0, 0, 0, usage.output_tokens),
+    "a seventh": lambda usage: Usage(0, 0, usage.context_tokens // 7, 1),
+    "ten million": lambda _: Usage(10_000_000, 0, 0, 1),
+    "the uncached part only": lambda usage: Usage(min(300, usage.context_tokens), 0, 0, 1),
+    "now and then nonsense": lambda usage: usage if usage.output_tokens % 3 else Usage(17, 0, 0, 1),
+}
+"""What a provider may say was used."""
+
+
+def lied_to() -> list[Checked]:
+    """The estimate under each lie; without any true count it must only stay near the guess."""
+    return [checked(f"usage {name}", session(["code", "prose"], WIDE, lie=lie)) for name, lie in LIES.items()]
+
+
+def measure() -> list[Row]:
+    """For the table of all measures."""
+    plain, several, lies = homogeneous(), mixed(), lied_to()
+    rows = []
+    for what, of in (("view", "next request"), ("fresh", "what came since the last count"), ("factor", "sum of items")):
+        for rows_of, name in ((plain, f"{len(KINDS)} scripts × {len(DIALECTS)} tokenizers"), (several, "mixtures")):
+            error, whose = worst(rows_of, what)
+            reach = REACH_FRESH if what == "fresh" else REACH
+            rows.append(
+                Row(f"estimate after {LEARNED} calls, {of}, {name}: worst error", f"{error:.1%}", f"≤ {reach:.0%}",
+                    error <= reach, whose)
+            )  # fmt: skip
+    error, whose = worst(lies, "view")
+    rows.append(
+        Row("estimate, usage missing, zero or wrong: worst error", f"{error:.1%}", "≤ 35 %", error <= 0.35, whose)
+    )
+    return rows
+
+
+if __name__ == "__main__":
+    if "-v" in sys.argv:
+        for row in (*homogeneous(), *mixed(), *lied_to()):
+            print(f"{row.name:<70} view {row.view:6.1%}  fresh {row.fresh:6.1%}  items {row.factor:6.1%}")
+    sys.exit(told(measure()))
