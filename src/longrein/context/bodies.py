@@ -25,6 +25,8 @@ from longrein.context.codes import (
 from longrein.context.features import parts_of
 from longrein.context.worth import EDIT_CALL, TEXT, WRITE_CALL, Held, Worth
 
+BOUND_MAX = 4000
+"""Kinds of items for which a model's sums are kept."""
 WORDS_TOKENS_MAX = 600
 """Identifiers that stand alone take at most this."""
 
@@ -58,6 +60,7 @@ class Model:
 
     def __init__(self, tables: Mapping[str, Sequence[float]], codes: Mapping[str, int]) -> None:
         self.bias = tables["bias"][0]
+        self._bound: dict[tuple[int, ...], Bound] = {}
         item, inner = list(ITEM_CODES), list(codes)
         self._outer: list[tuple[tuple[tuple[int, int], ...], Sequence[float]]] = []
         self._inner: list[tuple[tuple[tuple[int, int], ...], tuple[tuple[int, int], ...], Sequence[float]]] = []
@@ -78,8 +81,16 @@ class Model:
             else:
                 self._outer.append((tuple(outside), table))
 
-    def bind(self, item: Sequence[int]) -> "Bound":
-        """The model for the lines of one item."""
+    def bind(self, item: tuple[int, ...]) -> "Bound":
+        """The model for the lines of an item with these codes."""
+        found = self._bound.get(item)
+        if found is None:
+            if len(self._bound) > BOUND_MAX:
+                self._bound.clear()
+            found = self._bound[item] = self._made(item)
+        return found
+
+    def _made(self, item: tuple[int, ...]) -> "Bound":
         base = self.bias + sum(table[sum(item[at] * stride for at, stride in where)] for where, table in self._outer)
         return Bound(
             base,
@@ -164,22 +175,20 @@ def dearer(cls: int) -> float:
 def ideal(worth: Worth, held: Held, values: Values, price: Price, measure: Measure, *, folded: bool = False) -> Shape:
     """What is worth showing of an item now. Only ever less than what it shows."""
     sheet = sheet_of(held)
-    codes = item_codes(worth, held)
     per_token = measure.per_token("result" if folded else held.piece.kind)
     rent = price.rent * price.horizon / per_token
     weight = dearer(held.cls)
-    rows = _rows_worth(worth, held, sheet, values.lines.bind(codes), Thresholds(rent, price.line * weight), folded)
+    rows = _rows_worth(worth, held, values.lines, Thresholds(rent, price.line * weight), folded)
     rows = fill_gaps(rows, held.rows)
     kept: dict[str, None] = {}
     for row in rows:
         kept.update(dict.fromkeys(sheet.names[row]))
-    words = _words_worth(
-        worth, held, sheet, values.words.bind(codes), Thresholds(rent, price.word * weight), kept, per_token
-    )
+    words = _words_worth(worth, held, values.words, Thresholds(rent, price.word * weight), kept, per_token)
     return Shape(rows, words, body_chars(sheet, rows, words))
 
 
-def _rows_worth(worth: Worth, held: Held, sheet: Sheet, odds: Bound, enough: Thresholds, folded: bool) -> list[int]:
+def _rows_worth(worth: Worth, held: Held, model: Model, enough: Thresholds, folded: bool) -> list[int]:
+    sheet, newest = sheet_of(held), worth.newest
     visible, keys, texts, fixed = worth.visible, sheet.keys, sheet.texts, sheet.fixed
     seen: set[str] = set()
     rows, asked = [], []
@@ -190,8 +199,25 @@ def _rows_worth(worth: Worth, held: Held, sheet: Sheet, odds: Bound, enough: Thr
         elif key and key not in seen and visible.get(key, 0) < 2:
             seen.add(key)
             asked.append(row)
-    rows += [row for row, codes in line_codes(worth, held, sheet, asked) if odds[codes] > enough[len(texts[row]) + 1]]
+    own = [row for row in asked if newest.get(keys[row], held.n) == held.n]
+    odds = model.bind(item_codes(worth, held))
+    rows += [row for row, codes in line_codes(worth, held, sheet, own) if odds[codes] > enough[len(texts[row]) + 1]]
+    if len(own) < len(asked):
+        others = (row for row in asked if newest.get(keys[row], held.n) != held.n)
+        rows += [
+            row for row in others if _newer_odds(worth, keys[row], model) > enough[len(texts[row]) + 1]
+        ]
     return sorted(rows)
+
+
+def _newer_odds(worth: Worth, key: str, model: Model) -> float:
+    """The log-odds of a line whose newest copy stood elsewhere: it is worth what it was worth there."""
+    holder = worth.items[worth.newest[key]]
+    sheet = sheet_of(holder)
+    row = sheet.row_of.get(key)
+    if row is None:
+        return -99.0
+    return max(model.bind(item_codes(worth, holder))[codes] for _, codes in line_codes(worth, holder, sheet, (row,)))
 
 
 def fill_gaps(rows: list[int], alive: list[int]) -> list[int]:
@@ -209,17 +235,18 @@ def fill_gaps(rows: list[int], alive: list[int]) -> list[int]:
 def _words_worth(
     worth: Worth,
     held: Held,
-    sheet: Sheet,
-    odds: Bound,
+    model: Model,
     enough: Thresholds,
     kept: Mapping[str, None],
     per_token: float,
 ) -> list[str]:
-    visible = worth.visible
+    visible, newest, sheet = worth.visible, worth.newest, sheet_of(held)
     names = [name for name in held.names if name not in kept and visible.get(name, 0) < 2]
+    odds = model.bind(item_codes(worth, held))
     found: list[tuple[float, str]] = []
     for name, codes in word_codes(worth, held, sheet, names):
-        surplus = odds[codes] - enough[len(name) + 1]
+        chance = odds[codes] if newest.get(name, held.n) == held.n else _newer_word_odds(worth, name, model)
+        surplus = chance - enough[len(name) + 1]
         if surplus > 0:
             found.append((-surplus, name))
     left, chosen = WORDS_TOKENS_MAX * per_token, []
@@ -233,6 +260,14 @@ def _words_worth(
         chosen.append(name)
         covered.update(parts_of(name))
     return [name for name in chosen if not _inside(name, chosen)]
+
+
+def _newer_word_odds(worth: Worth, name: str, model: Model) -> float:
+    holder = worth.items[worth.newest[name]]
+    sheet = sheet_of(holder)
+    if name not in sheet.word_static:
+        return -99.0
+    return max(model.bind(item_codes(worth, holder))[codes] for _, codes in word_codes(worth, holder, sheet, (name,)))
 
 
 def _inside(name: str, chosen: list[str]) -> bool:

@@ -39,12 +39,13 @@ _NEVER = 6
 class Sheet:
     """The lines of one item, with what never changes about them."""
 
-    __slots__ = ("_near", "fixed", "keys", "names", "static", "texts", "word_static")
+    __slots__ = ("_near", "fixed", "keys", "names", "row_of", "static", "texts", "word_static")
 
     def __init__(self, held: Held) -> None:
         self.texts, self.fixed, origins = _rows(held)
         self.keys = [line_key(text) for text in self.texts]
         self.names = [identifiers(text) for text in self.texts]
+        self.row_of = {key: row for row, key in enumerate(self.keys) if key}
         count = max(1, len(self.texts) - 1)
         self.static: list[tuple[int, int, int, int]] = []
         declared: dict[str, bool] = {}

@@ -118,7 +118,7 @@ def decide(worth: Worth, rental: Rental, *, cold: bool = False) -> Plan | None:
     if cut < 0:
         return None
     desk = rental.desk(worth)
-    flush(desk, rental, [n for n in sorted(worth.paying) if _place(worth.items[n]) >= cut], cut, guard)
+    flush(desk, rental, [n for n in sorted(worth.paying) if _place(worth.items[n]) >= cut and may_clear(worth, rental, worth.items[n])], cut, guard)
     return desk.plan()
 
 
