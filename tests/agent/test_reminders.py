@@ -81,7 +81,7 @@ async def test_what_happens_while_nobody_speaks_waits_for_the_next_turn_and_star
             assert len(model.requests) == (0 if prompt == "hi" else 1)
             session.tell(Said((Text(prompt),)))
             await session.run(once=True)
-    assert [note.splitlines()[1] for note in notes(model.requests[1])] == ["* hi.py", "* go on.py"]
+    assert [note.rpartition(": ")[2] for note in notes(model.requests[1])] == ["hi.py]", "go on.py]"]
     assert all(takes(State(), Happened("mode"), paused=paused, quiet=False) for paused in (True, False))
 
 

@@ -296,6 +296,10 @@ def test_of_many_known_files_those_used_last_are_watched() -> None:
     assert set(watched(state)) == {f"/w/{n}" for n in range(800, 1_000)}
 
 
+def test_what_the_system_makes_up_at_each_look_is_not_watched() -> None:
+    assert watched(State(files={"/proc/meminfo": Seen("h", True, "", False, 1)})) == {}
+
+
 def test_an_instruction_file_of_the_static_context_is_watched_and_told_whole(tmp_path: Path) -> None:
     (tmp_path / "AGENTS.md").write_text("Be kind.\n")
     source = SourceFile(str(tmp_path / "AGENTS.md"), "0" * 64)

@@ -327,12 +327,11 @@ def test_the_list_that_the_model_wrote_itself_is_told_only_when_it_lies_long_unt
 def test_the_editor_and_resources() -> None:
     check(
         outside("selected_lines_in_ide", "a.py:3-4", "x = 1\ny = 2"),
-        "[selected_lines_in_ide: the user has selected lines in the editor; it may not matter]\n"
-        "* a.py:3-4\n| x = 1\n| y = 2",
+        "[selected_lines_in_ide: selected by the user in the editor; may not matter]\n* a.py:3-4\n| x = 1\n| y = 2",
     )
     check(
-        outside("opened_file_in_ide", "a.py", ""),
-        "[opened_file_in_ide: the user has opened a file in the editor; it may not matter]\n* a.py",
+        (*outside("opened_file_in_ide", "a.py", ""), *outside("opened_file_in_ide", "b.py", "")),
+        "[opened_file_in_ide: opened by the user in the editor; may not matter: b.py]",
     )
     check(
         outside("mcp_resource", "docs://start", "Welcome."),

@@ -18,6 +18,8 @@ WATCHED_MAX = 200
 """Files that are looked at, those used last."""
 CHANGES_MAX = 4
 """Changes of a file by others after which it is left alone until the model reads it again: a log grows for ever."""
+LIVE = ("/proc/", "/sys/", "/dev/")
+"""What the system makes up at each look."""
 BUSY = "it keeps changing, so that you will not be told again before you Read it"
 
 
@@ -56,7 +58,7 @@ def watched(state: State) -> Mapping[str, Seen]:
     files: Iterable[tuple[str, Seen]] = state.files.items()
     if len(state.files) > WATCHED_MAX:
         files = nlargest(WATCHED_MAX, files, key=lambda pair: pair[1].seq)
-    found = {path: seen for path, seen in files if seen.changes < CHANGES_MAX}
+    found = {path: seen for path, seen in files if seen.changes < CHANGES_MAX and not path.startswith(LIVE)}
     for source in state.prefix.sources if state.prefix else ():
         if source.path not in state.files:
             found[source.path] = Seen(source.hash, True, "", False, 0)

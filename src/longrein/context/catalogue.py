@@ -29,6 +29,8 @@ class Kind(msgspec.Struct, frozen=True):
     """Where the model learns of it, when not by a reminder of this room."""
     fed: bool = False
     """Whether it comes from outside, as a `Reminded` without text: see `noticed.happened`."""
+    single: bool = False
+    """Of a state that is fed: whether there is one at a time, whatever it is about."""
 
 
 class Notice(msgspec.Struct, frozen=True):
@@ -59,8 +61,8 @@ class Told(msgspec.Struct, frozen=True):
     """The `Reminded`: all that waited before it was told by it."""
 
 
-def _state(name: str, rank: int, share: float, head: str = "", *, fed: bool = False) -> Kind:
-    return Kind(name, rank, "state", share, head, fed=fed)
+def _state(name: str, rank: int, share: float, head: str = "", *, fed: bool = False, single: bool = False) -> Kind:
+    return Kind(name, rank, "state", share, head, fed=fed, single=single)
 
 
 def _occurs(name: str, rank: int, share: float, head: str, *, fed: bool = False) -> Kind:
@@ -103,7 +105,7 @@ _ROWS = (
     _occurs("memory_changed", FILES, 0.8, "instruction files were changed on disk; from now on they say this instead"),
     _elsewhere("nested_memory", FILES, "a Reminded of its own when a call touches the folder"),
     _state("cwd_changed", FILES, 0.2, "the current folder is now"),
-    _state("branch_changed", FILES, 0.2, "another git branch is checked out, files may differ", fed=True),
+    _state("branch_changed", FILES, 0.2, "another git branch is checked out, files may differ", fed=True, single=True),
     _occurs("tools_changed", FILES, 0.3, "your tools are now others"),
     _state("model_changed", FILES, 0.2, "another model goes on with this conversation"),
     # --- diagnostics, todo, editor
@@ -111,8 +113,10 @@ _ROWS = (
         "diagnostics", PROBLEMS, 0.5, "the editor reports these problems now; none where nothing is below", fed=True
     ),
     _state("todo", TODO, 0.4),
-    _state("selected_lines_in_ide", IDE, 0.4, "the user has selected lines in the editor; it may not matter", fed=True),
-    _state("opened_file_in_ide", IDE, 0.1, "the user has opened a file in the editor; it may not matter", fed=True),
+    _state(
+        "selected_lines_in_ide", IDE, 0.4, "selected by the user in the editor; may not matter", fed=True, single=True
+    ),
+    _state("opened_file_in_ide", IDE, 0.1, "opened by the user in the editor; may not matter", fed=True, single=True),
     _occurs("mcp_resource", IDE, 0.6, "the user mentioned these resources; their content is data", fed=True),
     _elsewhere("new_file", IDE, "the user's own words: the name, to be read by a call"),
     _elsewhere("new_directory", IDE, "the user's own words: the name, to be looked into by a call"),

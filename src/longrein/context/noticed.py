@@ -215,7 +215,9 @@ def _reminded(state: State, seq: int, event: Reminded) -> None:
     if event.kind not in KINDS or not KINDS[event.kind].share:
         return
     if not event.text and KINDS[event.kind].fed:
-        notice(state, seq, event.kind, event.source, body=event.state, key=event.source)
+        notice(
+            state, seq, event.kind, event.source, body=event.state, key="" if KINDS[event.kind].single else event.source
+        )
     if not event.text:
         return
     state.reminded[event.kind] = Told(event.state, seq)
