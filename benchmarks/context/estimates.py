@@ -2,8 +2,8 @@
 
 For each script and each stand-in tokenizer a session of fifteen calls; from the sixth on three figures are compared
 with the count of a tokenizer that the engine does not know: the next request's size as `Asked` estimates it, what
-came since the last count (all that a session ever has to guess), and the factor that `/context` shows. Then the same with sessions
-that mix scripts and change them, and with providers that leave usage out, say zero or say nonsense.
+came since the last count (all that a session ever has to guess), and the factor that `/context` shows. Then the same
+with sessions that mix scripts and change them, and with providers that leave usage out, say zero or say nonsense.
 """
 
 import sys

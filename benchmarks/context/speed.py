@@ -1,0 +1,213 @@
+"""What one new entry costs: `step`, then `decide`, in a session of a thousand, ten and a hundred thousand entries.
+
+A long session at a 200k window is folded, its own decisions obeyed; at each size the next thousand entries are timed
+one by one. The cost must be under a millisecond and must not depend on what lies behind.
+"""
+
+import gc
+import sys
+import time
+from dataclasses import dataclass, field
+from random import Random
+from statistics import median
+
+from benchmarks.context.counting import Counter
+from benchmarks.context.material import text
+from benchmarks.context.playing import budget_of
+from benchmarks.context.table import Row, told
+
+from longrein.context import (
+    Clear,
+    Digest,
+    State,
+    Summarise,
+    Swap,
+    advance,
+    births,
+    decide,
+    render,
+    summarized,
+)
+from longrein.events import (
+    SCHEMA_VERSION,
+    AnyEvent,
+    Asked,
+    Entry,
+    FileSeen,
+    Opened,
+    PrefixSet,
+    Replied,
+    Text,
+    ToolCall,
+    ToolEnded,
+    ToolStarted,
+    TurnEnded,
+    Usage,
+    UserSpoke,
+    call_id,
+)
+from longrein.tools import builtin_tools
+
+SIZES = (1_000, 10_000, 100_000)
+TIMED = 1_000
+WINDOW = 200_000
+LIMIT_MS = 1.0
+SECOND_US = 1_000_000
+
+
+@dataclass
+class Long:
+    """A session without a loop that goes on for ever."""
+
+    window: int = WINDOW
+    state: State = field(default_factory=State)
+    took_ms: list[float] = field(default_factory=list)
+    """Of each entry: `step` and `decide`."""
+    kinds: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.random = Random(3)
+        self.budget = budget_of(self.window)
+        self.counter = Counter()
+        self.at = 1_700_000_000 * SECOND_US
+        self.pool = [text(kind, 4_000, self.random) for kind in ("files", "code", "log", "prose") for _ in range(40)]
+        specs = tuple(tool.spec for tool in builtin_tools())
+        self.add(Opened(SCHEMA_VERSION, "0" * 8, "n0nce", ("/w",), "/w"))
+        self.add(PrefixSet("start", "mock", "small", "anthropic", "Be good. " * 200, specs, ("# here",)))
+
+    def add(self, event: AnyEvent) -> int:
+        """One more entry, timed with the decision after it."""
+        self.at += SECOND_US
+        entry = Entry(self.state.seq + 1, self.at, event)
+        begun = time.perf_counter()
+        self.state = advance(self.state, entry, _no_history)
+        if not self.state.calls and self.state.asked is None:
+            self.decision = decide(self.state, self.budget, self.at)
+        self.took_ms.append((time.perf_counter() - begun) * 1e3)
+        self.kinds.append(type(event).__name__)
+        return self.state.seq
+
+    def step(self, n: int) -> None:
+        """A step: what the policy wants, a request, an answer, its results."""
+        if n % 12 == 0:
+            self.add(UserSpoke((Text(f"go on with part {n}: {self.random.choice(self.pool)[:200]}"),)))
+        self._obey()
+        forms = births(self.state, self.budget)
+        seq = self.add(Asked("turn", self.state.seq, self.state.prefix_seq, forms, self.state.view_tokens, 0.1))
+        used = Usage(0, self.state.gauge.raw, 0, 60)
+        calls = tuple(self._call(seq, k) for k in range(0 if n % 12 == 11 else self.random.choice([1, 1, 2, 4])))
+        said = Text(self.random.choice(self.pool)[:300])
+        self.add(Replied(seq, (said, *calls), "calls" if calls else "end", used))
+        for call in calls:
+            self.add(ToolStarted(call.id, call.name))
+        for call in calls:
+            path = str((call.arguments or {}).get("file_path", ""))
+            self.add(FileSeen(path, f"{self.random.randrange(10**6):064d}"))
+            result = self.random.choice(self.pool)[: self.random.choice([60, 400, 1_500, 4_000])]
+            self.add(ToolEnded(call.id, call.name, "ok", (Text(result),)))
+        if not calls:
+            self.add(TurnEnded("done"))
+
+    def _call(self, seq: int, k: int) -> ToolCall:
+        path = f"/w/src/part{self.random.randrange(400)}.py"
+        return ToolCall(call_id(seq, k), "Read", {"file_path": path})
+
+    def _obey(self) -> None:
+        for _ in range(8):
+            match decide(self.state, self.budget, self.at):
+                case Clear(event):
+                    self.add(event)
+                case Digest(event):
+                    self.add(event)
+                case Summarise(first=first, last=last, reason=reason):
+                    if self.state.summarising is not None or self.state.summary is not None:
+                        return
+                    ask = Asked("summary", self.state.seq, self.state.prefix_seq, (), 0, 0.1, "", first, last, reason)
+                    self.add(Replied(self.add(ask), (Text("1. Request and intent\nGo on."),), "end"))
+                case Swap(first=first, last=last, reason=reason, prose=prose, asked=asked):
+                    self.add(summarized(self.state, self.budget, (first, last), reason, prose, (asked,)))
+                case _:
+                    return
+
+
+def _no_history(_: int) -> list[Entry]:
+    raise AssertionError("nothing here looks back")
+
+
+@dataclass
+class Timed:
+    """What a thousand entries cost at one size."""
+
+    entries: int
+    median_ms: float
+    p99_ms: float
+    worst_ms: float
+    items: int
+    slowest: str
+
+
+def timed(sizes: tuple[int, ...] = SIZES, window: int = WINDOW, count: int = TIMED) -> list[Timed]:
+    """Grow one session and time `count` entries at each of `sizes`."""
+    long, found, n = Long(window), [], 0
+    for size in sizes:
+        n = _until(long, size - count, n)
+        long.took_ms.clear()
+        long.kinds.clear()
+        gc.collect()
+        gc.disable()  # a collection is charged to whoever allocates last
+        n = _until(long, size, n)
+        gc.enable()
+        took = sorted(long.took_ms)
+        slowest = max(zip(long.took_ms, long.kinds, strict=True))
+        found.append(
+            Timed(
+                long.state.seq, median(took), took[int(0.99 * len(took))], took[-1], len(long.state.items), slowest[1]
+            )
+        )
+    return found
+
+
+def _until(long: Long, size: int, n: int) -> int:
+    while long.state.seq < size:
+        long.step(n)
+        n += 1
+        if len(long.took_ms) > 5_000:
+            long.took_ms.clear()
+            long.kinds.clear()
+    return n
+
+
+def request_ms(long: Long, count: int = 50) -> float:
+    """Median time to render the view of `long`: what a request costs before any wire has seen it."""
+    took = []
+    for _ in range(count):
+        begun = time.perf_counter()
+        render(long.state, long.budget)
+        took.append((time.perf_counter() - begun) * 1e3)
+    return median(took)
+
+
+def rows_of(found: list[Timed], limit_ms: float = LIMIT_MS) -> list[Row]:
+    """The lines of the table."""
+    few, many = found[0], found[-1]
+    each = "; ".join(
+        f"{t.entries}: {t.median_ms:.3f}, p99 {t.p99_ms:.2f}, worst {t.worst_ms:.1f} ({t.slowest}), {t.items} items"
+        for t in found
+    )
+    ratio = many.median_ms / few.median_ms
+    what, reach = f"step + decide per entry at {many.entries} entries", f"≤ {limit_ms:.0f} ms"
+    return [
+        Row(f"{what}, median", f"{many.median_ms:.3f} ms", reach, many.median_ms <= limit_ms, each),
+        Row(f"{what}, p99", f"{many.p99_ms:.2f} ms", reach, many.p99_ms <= limit_ms),
+        Row(f"step + decide: {many.entries} entries / {few.entries} entries", f"{ratio:.2f}", "≤ 1.5", ratio <= 1.5),
+    ]  # fmt: skip
+
+
+def measure() -> list[Row]:
+    """For the table of all measures."""
+    return rows_of(timed())
+
+
+if __name__ == "__main__":
+    numbers = tuple(int(argument) for argument in sys.argv[1:])
+    sys.exit(told(rows_of(timed(numbers or SIZES))))
