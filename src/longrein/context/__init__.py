@@ -3,8 +3,6 @@
 import importlib
 from typing import Any
 
-from longrein.context.analysis import Analysis, analyse
-from longrein.context.analysis import lines as analysis_lines
 from longrein.context.audit import Claim, Covered
 from longrein.context.catalogue import KINDS
 from longrein.context.chunks import chunk_requests, fits_whole, merge_request, summary_chunks
@@ -33,6 +31,7 @@ from longrein.context.reminders import due
 from longrein.context.render import output_limit, render, render_summary, reserve_usd
 from longrein.context.report import Report, Shown, report
 from longrein.context.request import Budget, Item, Price, Request
+from longrein.context.schemas import by_server, schema_diagnosis, spec_tokens
 from longrein.context.seed import decide_seed, render_seed_summary, seed_summarized
 from longrein.context.state import OpenCall, Seen, State
 from longrein.context.tokens import arguments_text, estimate_text
@@ -69,6 +68,7 @@ __all__ = [
     "analysis_lines",
     "arguments_text",
     "births",
+    "by_server",
     "call_content",
     "chunk_requests",
     "covering",
@@ -92,7 +92,9 @@ __all__ = [
     "render_summary",
     "report",
     "reserve_usd",
+    "schema_diagnosis",
     "seed_summarized",
+    "spec_tokens",
     "step",
     "summarized",
     "summary_chunks",
@@ -100,8 +102,18 @@ __all__ = [
 ]
 
 
+_LATER = {
+    "Analysis": ("analysis", "Analysis"),
+    "Engine": ("listed", "Engine"),
+    "analyse": ("analysis", "analyse"),
+    "analysis_lines": ("analysis", "lines"),
+}
+"""Public name -> where it stands, for what no turn of longrein's own loop needs."""
+
+
 def __getattr__(name: str) -> Any:
-    """`Engine`, imported at first use: no part of longrein's own loop needs it."""
-    if name == "Engine":
-        return importlib.import_module("longrein.context.listed").Engine
+    """Names of `_LATER`, imported at first use."""
+    if name in _LATER:
+        module, there = _LATER[name]
+        return getattr(importlib.import_module(f"longrein.context.{module}"), there)
     raise AttributeError(f"longrein.context has no public name {name!r}")
