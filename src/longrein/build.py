@@ -42,7 +42,7 @@ from longrein.events import (
 from longrein.frontends.options import Options
 from longrein.models import Model, ModelOptions, known_provider, look_up, offered_models, open_model
 from longrein.store import Reader, SessionLog, find_session, fork_log, is_open, latest_session, open_log
-from longrein.tools import Tool, ToolOptions, builtin_tools
+from longrein.tools import Tool, ToolOptions, builtin_tools, by_name, offer
 from longrein.workspace import PlainSpawner, Workspace, open_workspace, sweep, sweep_halves
 
 VERSION = "0.1.0"
@@ -149,14 +149,15 @@ def _around(place: Place, log: SessionLog, ended: list[str], given: Model | None
     if state.seq:
         sweep_halves(dict.fromkeys((*roots, *(os.path.dirname(path) for path in state.files))))
     context, sources, notes = _static_context(place, workspace, state)
-    tools = {tool.spec.name: tool for tool in (*builtin_tools(), *more)}
+    tools = (*builtin_tools(), *more)
     system = compose_system(replaced=place.options.system_prompt, appended=place.options.append_system_prompt)
-    specs = tuple(tool.spec for tool in tools.values())
     opened = None if state.seq else _opened(place, log.session)
     nonce = opened.nonce if opened else state.nonce
 
     def prefix(model: Model, reason: str) -> PrefixSet:
-        return PrefixSet(reason, model.provider, model.model, model.wire, system, specs, context, sources)
+        told = offer(tools, model.budget.usable_tokens)
+        names = model.provider, model.model, model.wire
+        return PrefixSet(reason, *names, system, told.listed, context, sources, told.deferred)
 
     settings = place.settings
     secrets = known_secrets(place.environ, settings)
@@ -164,7 +165,7 @@ def _around(place: Place, log: SessionLog, ended: list[str], given: Model | None
         clock=CLOCK,
         jitter=random.random,
         workspace=workspace,
-        tools=tools,
+        tools=by_name(tools),
         model=model,
         open_model=lambda name: open_model(chosen_model(place, name), log.read_blob, CLOCK),
         prefix=prefix,

@@ -7,7 +7,7 @@ from longrein.agent.session import Session
 from longrein.context import OpenCall
 from longrein.events import PermissionAsked
 from longrein.permissions import Call, Rules, Touched, judge
-from longrein.tools import Tool, fit_arguments, malformed_arguments, unknown_tool
+from longrein.tools import Tool, fit_arguments, malformed_arguments, misfit_call, unknown_call
 
 CUT = "not run: the answer was cut by the output limit inside this call; send it again in smaller pieces"
 
@@ -20,17 +20,18 @@ def judged(session: Session) -> dict[str, Judgement]:
 def _judge(session: Session, open_call: OpenCall) -> Judgement:
     call = open_call.call
     tool = session.crew.tools.get(call.name)
+    deferred = session.state.prefix.deferred if session.state.prefix else ()
     if open_call.cut:
         return Judgement("not_run", CUT)
     if open_call.started:
         return Judgement("run")
     if tool is None:
-        return Judgement("refuse", unknown_tool(call.name, tuple(session.crew.tools)))
+        return Judgement("refuse", unknown_call(call.name, tuple(session.crew.tools), deferred))
     if call.arguments is None:
         return Judgement("refuse", malformed_arguments(call.name, call.received))
     arguments, problem = fit_arguments(tool, call.arguments)
     if problem:
-        return Judgement("refuse", problem)
+        return Judgement("refuse", misfit_call(tool, problem, deferred))
     return _permitted(session, open_call, tool, arguments)
 
 

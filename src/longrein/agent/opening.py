@@ -57,6 +57,6 @@ def _renew(session: Session, stored: PrefixSet) -> None:
 def _difference(stored: PrefixSet, wanted: PrefixSet) -> str:
     if (stored.provider, stored.model, stored.wire) != (wanted.provider, wanted.model, wanted.wire):
         return "model"
-    if stored.tools != wanted.tools:
+    if (stored.tools, stored.deferred) != (wanted.tools, wanted.deferred):
         return "tools"
     return "upgrade" if stored.system != wanted.system else ""

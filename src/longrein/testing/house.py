@@ -21,7 +21,7 @@ from longrein.permissions import Rules
 from longrein.testing.clock import VirtualClock
 from longrein.testing.store import MemoryDisk
 from longrein.testing.workspace import MemoryWorkspace
-from longrein.tools import Tool, builtin_tools
+from longrein.tools import Tool, builtin_tools, by_name, offer
 from longrein.workspace import Workspace
 
 NONCE = "n0nce"
@@ -44,7 +44,7 @@ def memory_crew(
     `Glob`, which search a real tree.
     """
     space = MemoryWorkspace() if workspace is None else workspace
-    by_name = {tool.spec.name: tool for tool in (memory_tools() if tools is None else tools)}
+    every = memory_tools() if tools is None else tuple(tools)
     known = {other.name: other for other in (model, *models)}
 
     def open_model(name: str) -> Model:
@@ -56,10 +56,10 @@ def memory_crew(
         clock=clock or VirtualClock(),
         jitter=lambda: 0.5,
         workspace=space,
-        tools=by_name,
+        tools=by_name(every),
         model=model,
         open_model=open_model,
-        prefix=_prefix_of(by_name, space),
+        prefix=_prefix_of(every, space),
         history=disk.history,
         rules=Rules(base=space.roots[0]) if rules is None else rules,
     )
@@ -70,12 +70,13 @@ def memory_tools() -> tuple[Tool, ...]:
     return tuple(tool for tool in builtin_tools() if tool.spec.name not in ("Grep", "Glob"))
 
 
-def _prefix_of(tools: dict[str, Tool], workspace: Workspace) -> Callable[[Model, str], PrefixSet]:
-    specs = tuple(tool.spec for tool in tools.values())
+def _prefix_of(tools: Sequence[Tool], workspace: Workspace) -> Callable[[Model, str], PrefixSet]:
     system = "You are a coding agent in a test."
 
     def prefix(model: Model, reason: str) -> PrefixSet:
-        return PrefixSet(reason, model.provider, model.model, model.wire, system, specs, (f"# {workspace.roots[0]}",))
+        told, root = offer(tools, model.budget.usable_tokens), f"# {workspace.roots[0]}"
+        names = model.provider, model.model, model.wire
+        return PrefixSet(reason, *names, system, told.listed, (root,), (), told.deferred)
 
     return prefix
 

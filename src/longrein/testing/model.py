@@ -25,7 +25,7 @@ Step = Reply | Failure | Callable[[Request], Reply | Failure]
 """What a model does with one request: say so, or decide it from the request."""
 
 
-def call(name: str, **arguments: Any) -> ToolCall:
+def call(name: str, /, **arguments: Any) -> ToolCall:
     """A call of tool `name`, to be given to `says`. The session gives it its id."""
     return ToolCall("", name, arguments)
 

@@ -2,6 +2,7 @@
 
 from longrein.tools.arguments import check_arguments, fit_arguments, malformed_arguments, unknown_tool
 from longrein.tools.builtin import builtin_tools
+from longrein.tools.deferred import Deferral, Offer, by_name, misfit_call, offer, unknown_call
 from longrein.tools.port import Access, Blobs, FileVersion, Hands, Outcome, Tool, ToolOptions
 from longrein.tools.registry import make_tool, tool
 from longrein.tools.text import clean
@@ -9,17 +10,23 @@ from longrein.tools.text import clean
 __all__ = [
     "Access",
     "Blobs",
+    "Deferral",
     "FileVersion",
     "Hands",
+    "Offer",
     "Outcome",
     "Tool",
     "ToolOptions",
     "builtin_tools",
+    "by_name",
     "check_arguments",
     "clean",
     "fit_arguments",
     "make_tool",
     "malformed_arguments",
+    "misfit_call",
+    "offer",
     "tool",
+    "unknown_call",
     "unknown_tool",
 ]

@@ -112,3 +112,5 @@ class Tool(msgspec.Struct, frozen=True):
     """Whether this call may run beside other such calls."""
     paths: Callable[[Mapping[str, Any]], tuple[tuple[str, bool], ...]]
     """(path, writes) pairs a call touches, for permission."""
+    deferred: bool = False
+    """Whether the model may have to look it up (see `tools.deferred`); so may all whose name begins with `mcp__`."""

@@ -32,12 +32,14 @@ def make_tool(
     together: Together = False,
     paths: Paths = (),
     names: Mapping[str, str] | None = None,
+    deferred: bool = False,
 ) -> Tool:
     """The tool that `function` is.
 
     `together`: whether calls may run beside others, or a function of the arguments that says so. `paths`: pairs of a
     parameter that names a path and whether it is written, or a function of the arguments that gives (path, writes)
-    pairs. `names`: parameters the model calls by another name. Raises TypeError for a hint that has no JSON schema.
+    pairs. `names`: parameters the model calls by another name. `deferred`: whether the model may have to look it up.
+    Raises TypeError for a hint that has no JSON schema.
     """
     renamed = names or {}
     return Tool(
@@ -46,6 +48,7 @@ def make_tool(
         runner(function, {wire: name for name, wire in renamed.items()}),
         together if callable(together) else (lambda _: together),
         paths if callable(paths) else (lambda arguments: named_paths(paths, arguments)),
+        deferred,
     )
 
 

@@ -1,0 +1,289 @@
+"""E5: sixty foreign tools in a session: looked up, called through one frozen tool, judged and seen by their names."""
+
+import asyncio
+import json
+from collections.abc import Sequence
+from itertools import pairwise
+
+import msgspec
+import pytest
+
+from longrein.agent import Answer, GoOn, OpenSession, Said
+from longrein.context import Budget, Price, Request, estimate_text
+from longrein.events import (
+    Entry,
+    PermissionAsked,
+    PrefixSet,
+    Replied,
+    Text,
+    ToolCall,
+    ToolEnded,
+    ToolStarted,
+)
+from longrein.frontends.headless.draw import draw
+from longrein.frontends.headless.tally import Tally
+from longrein.frontends.headless.voice import progress
+from longrein.frontends.terminal.scene import Scene
+from longrein.permissions import Rules
+from longrein.testing.house import memory_crew, memory_tools, open_test_session, results, story
+from longrein.testing.model import ScriptedModel, call, says
+from longrein.testing.store import MemoryDisk
+from longrein.tools import Tool
+from tests.tools.servers import server_tools
+
+pytestmark = pytest.mark.anyio
+
+BUDGET = Budget(200_000, 8_000, Price(3, 15, 0.3, 3.75))
+FIND = "mcp__crm__find_customer"
+
+
+def finds(**more: object) -> ToolCall:
+    """The call that the stories are about, as a model writes it."""
+    return call("CallTool", name=FIND, args={"query": "Ada", **more})
+
+
+def opened(
+    model: ScriptedModel, disk: MemoryDisk, *, rules: Rules | None = None, tools: Sequence[Tool] | None = None
+) -> OpenSession:
+    crew = memory_crew(model, disk, tools=(*memory_tools(), *(server_tools() if tools is None else tools)), rules=rules)
+    return open_test_session(model, disk=disk, crew=crew, mode="default" if rules else "bypassPermissions")
+
+
+async def played(
+    model: ScriptedModel, disk: MemoryDisk | None = None, *, words: str = "go", **more: object
+) -> MemoryDisk:
+    """Say `words` and let the turn end."""
+    disk = disk or MemoryDisk()
+    session = opened(model, disk, **more)  # type: ignore[arg-type]
+    session.tell(Said((Text(words),)))
+    await session.run(once=True)
+    await session.close()
+    model.check_done()
+    return disk
+
+
+def model_of(*steps: object) -> ScriptedModel:
+    return ScriptedModel(*steps, budget=BUDGET)  # type: ignore[arg-type]
+
+
+def bytes_of(request: Request) -> list[bytes]:
+    """Prefix and items as bytes that show any change."""
+    prefix = request.prefix
+    return [msgspec.json.encode((prefix.system, prefix.tools)), *(msgspec.json.encode(i.part) for i in request.items)]
+
+
+# --- the prefix --------------------------------------------------------------------------------------------------
+
+
+async def test_E5_sixty_tools_cost_two_thousand_tokens_until_they_are_used() -> None:
+    bare, full = model_of(says("hi")), model_of(says("hi"))
+    await played(bare, tools=())
+    disk = await played(full)
+    sizes = [sum(estimate_text(str(tool)) for tool in model.requests[0].prefix.tools) for model in (bare, full)]
+    assert sizes[1] - sizes[0] <= 2_000
+    prefix = next(e.event for e in disk.entries() if isinstance(e.event, PrefixSet))
+    assert len(prefix.deferred) == 60, "the log has them all"
+    assert [tool.name for tool in prefix.tools][-2:] == ["ToolSearch", "CallTool"]
+
+
+async def test_E5_law_2_looking_up_and_calling_changes_no_earlier_byte() -> None:
+    model = model_of(says(call("ToolSearch", query="find customer")), says(finds()), says(finds(count=3)), says("done"))
+    await played(model)
+    sent = [bytes_of(request) for request in model.requests]
+    for before, after in pairwise(sent):
+        assert after[: len(before)] == before
+    looked, first, second = results(model.requests[-1])
+    assert f"## {FIND}\nFind customer of the crm server." in looked
+    assert '"required":["query"]' in looked
+    assert first == "CallTool ok: crm.find_customer('Ada', 10)"
+    assert second == "CallTool ok: crm.find_customer('Ada', 3)"
+
+
+async def test_E5_the_call_stands_in_the_view_as_the_model_wrote_it() -> None:
+    model = model_of(says(finds()), says("done"))
+    disk = await played(model)
+    item = next(item for item in model.requests[1].items if item.kind == "call")
+    assert isinstance(item.part, ToolCall)
+    assert (item.part.name, item.part.arguments) == ("CallTool", {"name": FIND, "args": {"query": "Ada"}})
+    result = next(item.part for item in model.requests[1].items if item.kind == "result")
+    assert result.name == "CallTool", "some wires compare the names of call and result"  # type: ignore[union-attr]
+    reply = next(e.event for e in disk.entries() if isinstance(e.event, Replied))
+    assert reply.parts[0].name == "CallTool"  # type: ignore[union-attr]
+
+
+# --- who sees the real name --------------------------------------------------------------------------------------
+
+
+async def test_E5_the_log_says_which_tool_ran() -> None:
+    disk = await played(model_of(says(finds()), says("done")))
+    started = next(e.event for e in disk.entries() if isinstance(e.event, ToolStarted))
+    ended = next(e.event for e in disk.entries() if isinstance(e.event, ToolEnded))
+    assert (started.name, ended.name, started.call) == (FIND, FIND, ended.call)
+
+
+@pytest.mark.parametrize(
+    ("rules", "status", "told"),
+    [
+        (Rules(allow=(FIND,)), "ok", "crm.find_customer"),
+        (Rules(allow=("mcp__crm",)), "ok", "crm.find_customer"),
+        (Rules(allow=("mcp__crm__*",)), "ok", "crm.find_customer"),
+        (Rules(deny=(FIND,), allow=("mcp__crm",)), "denied", f"Denied: the user's rule {FIND} forbids this"),
+        (Rules(deny=("mcp__crm",), allow=("CallTool",)), "denied", "Denied: the user's rule mcp__crm forbids this"),
+    ],
+)
+async def test_E5_permission_rules_speak_of_the_real_tool(rules: Rules, status: str, told: str) -> None:
+    model = model_of(says(finds()), says("done"))
+    disk = await played(model, rules=rules)
+    ended = next(e.event for e in disk.entries() if isinstance(e.event, ToolEnded))
+    assert (ended.name, ended.status) == (FIND, status)
+    assert told in results(model.requests[1])[0]
+
+
+async def test_E5_allowing_CallTool_allows_no_tool_behind_it() -> None:
+    disk, model = MemoryDisk(), model_of(says(finds()), says("I may not"))
+    session = opened(model, disk, rules=Rules(allow=("CallTool", "ToolSearch")))
+    session.tell(Said((Text("go"),)))
+    question = None
+    task = asyncio.ensure_future(session.run(once=True))
+    async for heard in session.follow():
+        if isinstance(heard, Entry) and isinstance(heard.event, PermissionAsked):
+            question = heard.event
+            session.tell(Answer(heard.event.call, "deny"))
+            break
+    await task
+    await session.close()
+    assert question is not None
+    assert question.name == FIND
+    assert "Ada" in question.shown
+    assert "CallTool" not in question.shown
+
+
+async def test_E5_stream_json_and_progress_show_the_real_name() -> None:
+    model = model_of(says(finds()), says("done"))
+    disk = await played(model)
+    tally, blocks, told = Tally(disk.session, model.name), [], []
+    for entry in disk.entries():
+        tally.step(entry)
+        blocks += [b for line in draw(entry, tally) if line["type"] == "assistant" for b in line["message"]["content"]]
+        told += progress(entry)
+    (use,) = [block for block in blocks if block["type"] == "tool_use"]
+    assert (use["name"], use["input"]) == (FIND, {"query": "Ada"})
+    assert told[0] == f"calls {FIND} Ada"
+
+
+async def test_E5_the_terminal_shows_the_real_name_and_its_argument() -> None:
+    disk = await played(model_of(says(finds()), says("done")))
+    scene = Scene()
+    drawn = "\n".join(str(piece) for entry in disk.entries() for piece in scene.hear(entry, 0.0))
+    assert FIND in drawn
+    assert "Ada" in drawn
+    assert "CallTool" not in drawn
+
+
+# --- what does not fit -------------------------------------------------------------------------------------------
+
+
+async def test_E5_an_unknown_name_is_answered_with_the_nearest_one() -> None:
+    model = model_of(says(call("CallTool", name="mcp__crm__find_custmer", args={})), says("sorry"))
+    await played(model)
+    (told,) = results(model.requests[1])
+    assert told.startswith('CallTool failed: [unknown-tool] There is no tool "mcp__crm__find_custmer".')
+    assert f"Did you mean {FIND}?" in told
+
+
+async def test_E5_arguments_that_do_not_fit_bring_the_schema() -> None:
+    model = model_of(says(call("CallTool", name=FIND, args={"qwery": "Ada"})), says("sorry"))
+    disk = await played(model)
+    (told,) = results(model.requests[1])
+    assert f'[bad-arguments] {FIND}: unknown argument "qwery" (did you mean "query"?)' in told
+    schema = json.loads(told.split(f"The arguments of {FIND}: ")[1])
+    assert schema["required"] == ["query"]
+    assert not [e for e in disk.entries() if isinstance(e.event, ToolStarted)]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ({"name": FIND, "query": "Ada"}, '[bad-arguments] CallTool: unknown argument "query"'),
+        ({"args": {}}, '[bad-arguments] CallTool: missing "name" (a string)'),
+        ({"name": FIND, "args": 3}, '[bad-arguments] CallTool: "args" must be an object'),
+        ({"name": ""}, '[unknown-tool] There is no tool ""; find one with ToolSearch.'),
+    ],
+)
+async def test_E5_a_wrapping_that_does_not_fit_is_refused(arguments: dict[str, object], told: str) -> None:
+    model = model_of(says(call("CallTool", **arguments)), says("sorry"))
+    await played(model)
+    assert told in results(model.requests[1])[0]
+
+
+async def test_E5_a_built_in_tool_called_that_way_is_judged_as_itself() -> None:
+    model = model_of(says(call("CallTool", name="Read", args={"file_path": "gone.txt"})), says("sorry"))
+    disk = await played(model)
+    ended = next(e.event for e in disk.entries() if isinstance(e.event, ToolEnded))
+    assert (ended.name, ended.status) == ("Read", "failed")
+
+
+async def test_E5_calls_side_by_side_keep_their_order() -> None:
+    locks = call("CallTool", name="mcp__db__list_locks", args='{"query": "x"}')
+    batch = says(finds(), call("Read", file_path="gone.txt"), locks)
+    model = model_of(batch, says("done"))
+    await played(model)
+    assert [line.split(":")[0] for line in results(model.requests[1])] == ["CallTool ok", "Read failed", "CallTool ok"]
+
+
+# --- later -------------------------------------------------------------------------------------------------------
+
+
+async def test_E5_a_resumed_session_sends_the_same_bytes_and_calls_go_on() -> None:
+    first = model_of(says(call("ToolSearch", query="customer")), says(finds()), says("found"))
+    disk = await played(first)
+    second = model_of(says(finds(count=1)), says("again"))
+    await played(second, disk, words="once more")
+    before, after = bytes_of(first.requests[-1]), bytes_of(second.requests[0])
+    assert after[: len(before)] == before
+    assert story(disk.entries()).count("PrefixSet") == 1
+    assert results(second.requests[1])[-1] == "CallTool ok: crm.find_customer('Ada', 1)"
+
+
+async def test_E5_a_session_that_was_cut_before_the_call_ran_runs_it_once() -> None:
+    disk = MemoryDisk()
+    await played(model_of(says(finds()), says("done")), disk)
+    replied = next(e.seq for e in disk.entries() if isinstance(e.event, Replied))
+    disk.reopen(replied, whole=False)
+    disk.kill()
+    model = model_of(says("found"))
+    session = opened(model, disk)
+    session.tell(GoOn())
+    await session.run(once=True)
+    await session.close()
+    assert [e.event.name for e in disk.entries() if isinstance(e.event, ToolStarted)] == [FIND]
+    assert results(model.requests[0]) == ["CallTool ok: crm.find_customer('Ada', 10)"]
+
+
+async def test_E5_a_server_that_is_gone_at_resume_is_one_break_and_its_calls_still_stand() -> None:
+    disk = await played(model_of(says(finds()), says("done")))
+    model = model_of(says(finds()), says("gone"))
+    await played(model, disk, words="again", tools=())
+    assert [e.event.reason for e in disk.entries() if isinstance(e.event, PrefixSet)] == ["start", "tools"]
+    assert "ToolSearch" not in [tool.name for tool in model.requests[0].prefix.tools]
+    assert f'There is no tool "{FIND}"' in results(model.requests[1])[1]
+
+
+async def test_E5_another_schema_behind_the_same_name_is_in_the_log() -> None:
+    disk = await played(model_of(says("hi")))
+    tools = list(server_tools())
+    tools[0] = msgspec.structs.replace(tools[0], spec=msgspec.structs.replace(tools[0].spec, description="New."))
+    await played(model_of(says("hi")), disk, words="again", tools=tools)
+    prefixes = [e.event for e in disk.entries() if isinstance(e.event, PrefixSet)]
+    assert prefixes[-1].deferred[0].description == "New."
+    assert prefixes[0].tools == prefixes[1].tools
+
+
+async def test_E5_a_small_window_lists_none_and_a_large_one_lists_few_tools_in_full() -> None:
+    few = server_tools()[:4]
+    roomy = model_of(says("hi"))
+    await played(roomy, tools=few)
+    assert [tool.name for tool in roomy.requests[0].prefix.tools][-4:] == [tool.spec.name for tool in few]
+    narrow = ScriptedModel(says("hi"), budget=Budget(8_000, 1_000))
+    await played(narrow, tools=few)
+    assert [tool.name for tool in narrow.requests[0].prefix.tools][-1] == "CallTool"
