@@ -1,5 +1,6 @@
 """C1, C2, C4, C5: the engine under a plain list of messages."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -261,11 +262,43 @@ async def test_a_summariser_may_be_awaited() -> None:
     async def summarise(chat: Chat) -> str:
         return "Awaited."
 
-    engine = Engine(WINDOW, OUTPUT)
+    engine = Engine(WINDOW, OUTPUT, summarise=summarise)
     chat = [{"role": "user", "content": "Hi."}, {"role": "assistant", "content": "Hello."}]
     await engine.aprepare(chat)
     engine.compact()
-    assert "Awaited." in (await engine.aprepare(chat, summarise=summarise))[0]["content"]
+    assert "Awaited." in (await engine.aprepare(chat))[0]["content"]
+
+
+@pytest.mark.anyio
+async def test_a_summary_that_is_cancelled_is_a_failed_attempt_and_the_engine_goes_on() -> None:
+    begun = asyncio.Event()
+
+    async def summarise(chat: Chat) -> str:
+        begun.set()
+        await asyncio.Event().wait()
+        return ""
+
+    engine = Engine(WINDOW, OUTPUT, summarise=summarise)
+    chat = [{"role": "user", "content": "Hi."}, {"role": "assistant", "content": "Hello."}]
+    await engine.aprepare(chat)
+    engine.compact()
+    work = asyncio.ensure_future(engine.aprepare(chat))
+    await begun.wait()
+    work.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await work
+    assert engine.state.summarising is None
+    engine._summarise = None
+    assert "summary: entries" in (await engine.aprepare(chat))[0]["content"]
+
+
+def test_an_awaitable_needs_the_async_call() -> None:
+    engine = Engine(WINDOW, OUTPUT, summarise=lambda chat: asyncio.Future(loop=asyncio.new_event_loop()))
+    chat = [{"role": "user", "content": "Hi."}, {"role": "assistant", "content": "Hello."}]
+    engine.prepare(chat)
+    engine.compact()
+    with pytest.raises(UsageError, match=r"call `await engine.aprepare\(\.\.\.\)`"):
+        engine.prepare(chat)
 
 
 # --- the provider speaks back --------------------------------------------------------------------------------------

@@ -9,8 +9,7 @@ import uuid
 from collections.abc import Sequence
 
 from longrein.context import Price
-from longrein.context.listed import DICTS, Engine, Outside, Shape
-from longrein.context.listed.engine import Summariser
+from longrein.context.listed import DICTS, Engine, Outside, Shape, Summariser
 from longrein.library.kept import Kept, session_of
 
 __all__ = ["Engine", "KeptEngine", "engine"]

@@ -2,7 +2,7 @@
 
 from longrein.context.listed.chat import Said, Shape
 from longrein.context.listed.dicts import DICTS, Dicts
-from longrein.context.listed.engine import RECALL, RECALL_SAYS, RECALL_TAKES, Engine, Outside
+from longrein.context.listed.engine import RECALL, RECALL_SAYS, RECALL_TAKES, Engine, Outside, Summariser
 from longrein.context.listed.spending import usage_of
 
 __all__ = [
@@ -15,5 +15,6 @@ __all__ = [
     "Outside",
     "Said",
     "Shape",
+    "Summariser",
     "usage_of",
 ]

@@ -18,7 +18,7 @@ from longrein.context.listed.chat import Shape
 from longrein.context.listed.dicts import DICTS
 from longrein.context.listed.intake import Intake, digest_of
 from longrein.context.listed.pages import original, page
-from longrein.context.listed.showing import Showing, View
+from longrein.context.listed.showing import Letter, Showing
 from longrein.context.listed.spending import usage_of
 from longrein.context.request import Budget, Price
 from longrein.context.state import State
@@ -36,6 +36,7 @@ from longrein.events import (
     Text,
     ToolError,
     ToolSpec,
+    UsageError,
 )
 
 ROUNDS_MAX = 8
@@ -57,8 +58,8 @@ RECALL_TAKES: Mapping[str, Any] = {
     "required": ["handle"],
 }
 
-Summariser = Callable[[list[Any]], str]
-"""Gets the list to be sent plus one message with the instruction; gives the model's prose, without tools."""
+Summariser = Callable[[list[Any]], str | Awaitable[str]]
+"""Gets the list to be sent plus one message with the instruction; gives a model's prose, or an awaitable of it."""
 
 
 class Outside(msgspec.Struct, frozen=True):
@@ -104,8 +105,12 @@ class Engine:
         """What the log folds to."""
         self._intake = Intake(shape, self._append, lambda: self.state)
         self._intake.recover(self.entries)
+        if self.state.summarising is not None:
+            self._append(AskFailed(self.state.summarising_seq, "lost", "the process ended while a summary was written"))
         self._showing = Showing(shape)
         self._tools: tuple[ToolSpec, ...] = ()
+        self._prose = ""
+        self._sent: list[Any] = []
         self.why = ""
         """Why the context was left as it is, or changed, at the last `prepare`."""
 
@@ -115,32 +120,26 @@ class Engine:
         """The list to be sent in place of `chat`, the caller's whole and ever growing list.
 
         Between two breaks each answer begins with all of the one before. `tools`: their schemas as they are sent, so
-        that they are counted. Raises `UsageError` for a message that cannot be read; a `summarise` that raises is a
+        that they are counted. Raises `UsageError` for a message that cannot be read; a summariser that raises is a
         failed attempt.
         """
         work = self._work(chat, tools)
         try:
-            wish = next(work)
-            while True:
-                wish = work.send(self._asked_of(wish))
-        except StopIteration as done:
-            return done.value.chat  # type: ignore[no-any-return]
+            for request in work:
+                self._prose = self._written(request)
+        finally:
+            work.close()
+        return self._sent
 
-    async def aprepare(
-        self,
-        chat: Sequence[Any],
-        tools: Sequence[Any] = (),
-        *,
-        summarise: Callable[[list[Any]], Awaitable[str]] | None = None,
-    ) -> list[Any]:
-        """`prepare` with a summariser that is awaited."""
-        work = self._work(chat, tools, able=summarise is not None)
+    async def aprepare(self, chat: Sequence[Any], tools: Sequence[Any] = ()) -> list[Any]:
+        """`prepare` for an async loop: a summariser that gives an awaitable is awaited."""
+        work = self._work(chat, tools)
         try:
-            wish = next(work)
-            while True:
-                wish = work.send(await summarise(wish) if summarise is not None else self._asked_of(wish))
-        except StopIteration as done:
-            return done.value.chat  # type: ignore[no-any-return]
+            for request in work:
+                self._prose = await self._awaited(request)
+        finally:
+            work.close()  # when this is cancelled, the attempt at a summary ends here
+        return self._sent
 
     def observe(self, reply: Any) -> None:
         """What the provider counted, once an answer has come: its usage, or the whole answer that holds it.
@@ -218,22 +217,20 @@ class Engine:
         self._outside.keep(entry)
         return entry.seq
 
-    def _work(
-        self, chat: Sequence[Any], tools: Sequence[Any], *, able: bool = False
-    ) -> Generator[list[Any], str, View]:
-        """Take in, make room, ask. Yields what a summariser is to be sent, is sent its prose."""
+    def _work(self, chat: Sequence[Any], tools: Sequence[Any]) -> Generator[list[Any], None, None]:
+        """Take in, make room, ask. Yields what a summariser is to be sent and finds its prose in `_prose`."""
         before = self.state.seq
         self._intake.take(chat, lambda system: self._begin(chat, system, tools))
         if self.state.seq > before or self.state.asked is None or self.state.compact_wanted is not None:
             self._intake.settle("it was not sent")
-            yield from self._make_room(chat, able=able or self._summarise is not None)
+            yield from self._make_room(chat)
             self._intake.ask(whole=False)
             state = self.state
             forms = births(state, window_of(state, self.budget))
             self._append(Asked("turn", state.seq, state.prefix_seq, forms, state.view_tokens))
         view = self._view(chat)
-        self._intake.given, self._intake.given_said = view.taken, view.said
-        return view
+        self._intake.given, self._intake.given_said = [one.taken for one in view], [one.said for one in view]
+        self._sent = [one.one for one in view]
 
     def _begin(self, chat: Sequence[Any], system: str, tools: Sequence[Any]) -> None:
         """What stands before the conversation, when it is new or another."""
@@ -246,9 +243,11 @@ class Engine:
         if prefix is None or (prefix.system, prefix.tools) != (system, specs):
             self._append(PrefixSet("start" if prefix is None else "tools", "", "", "listed", system, specs))
 
-    def _make_room(self, chat: Sequence[Any], *, able: bool) -> Generator[list[Any], str, None]:
+    def _make_room(self, chat: Sequence[Any]) -> Generator[list[Any], None, None]:
+        able = self._summarise is not None
         for _ in range(ROUNDS_MAX):
             wish = _decision(self.state, self.budget, self._outside.now_us())
+            self.why = type(wish).__name__.lower()
             match wish:
                 case Clear(event) | Digest(event):
                     self._append(event)
@@ -258,46 +257,57 @@ class Engine:
                     yield from self._ask_for_summary(chat, wish)
                 case Summarise(reason="request"):
                     self._swap(Swap(wish.first, wish.last, wish.reason, "", 0))
+                case Summarise():
+                    self.why = "a summary would be prepared now, but there is nobody to write one"
+                    return
                 case Full(message):
                     self.notes.append(message)
                     return
                 case Nothing(why):
                     self.why = why
                     return
-                case Summarise():
-                    self.why = "a summary would be prepared now, but there is nobody to write one"
-                    return
-            self.why = type(wish).__name__.lower()
 
-    def _ask_for_summary(self, chat: Sequence[Any], wish: Summarise) -> Generator[list[Any], str, None]:
+    def _ask_for_summary(self, chat: Sequence[Any], wish: Summarise) -> Generator[list[Any], None, None]:
         state = self.state
         asked = Asked("summary", state.seq, state.prefix_seq, (), state.view_tokens)
         seq = self._append(
             msgspec.structs.replace(asked, focus=wish.focus, first=wish.first, last=wish.last, reason=wish.reason)
         )
-        prose = yield [*self._view(chat).chat, self._shape.tell(instruction(wish.focus))]
-        problem = prose_problem(self.state, self.budget, prose, "end", 0)
-        if problem:
-            self._append(AskFailed(seq, "invalid", f"no summary: {problem}"))
-        else:
-            self._append(Replied(seq, (Text(prose),), "end"))
-
-    def _asked_of(self, request: list[Any]) -> str:
-        """The caller's summariser; whatever it raises is a failed attempt, for the session has to go on."""
-        if self._summarise is None:
-            return ""
+        self._prose = ""
         try:
-            return self._summarise(request)
+            yield [*(one.one for one in self._view(chat)), self._shape.tell(instruction(wish.focus))]
+        finally:
+            problem = prose_problem(self.state, self.budget, self._prose, "end", 0)
+            failed = AskFailed(seq, "invalid", f"no summary: {problem}")
+            self._append(failed if problem else Replied(seq, (Text(self._prose),), "end"))
+
+    def _written(self, request: list[Any]) -> str:
+        """The caller's summariser; whatever it raises is a failed attempt, for the session has to go on."""
+        try:
+            prose = self._summarise(request) if self._summarise is not None else ""
         except Exception as error:
-            self.notes.append(f"no summary: {type(error).__name__}: {error}")
-            return ""
+            return self._unwritten(error)
+        if isinstance(prose, str):
+            return prose
+        raise UsageError("the summariser of this engine gives an awaitable; call `await engine.aprepare(...)`")
+
+    async def _awaited(self, request: list[Any]) -> str:
+        try:
+            prose = self._summarise(request) if self._summarise is not None else ""
+            return prose if isinstance(prose, str) else await prose
+        except Exception as error:
+            return self._unwritten(error)
+
+    def _unwritten(self, error: Exception) -> str:
+        self.notes.append(f"no summary: {type(error).__name__}: {error}")
+        return ""
 
     def _swap(self, ready: Swap) -> None:
         asks = (ready.asked,) if ready.asked else ()
         span = (ready.first, ready.last)
         self._append(summarized(self.state, self.budget, span, ready.reason, ready.prose, asks))
 
-    def _view(self, chat: Sequence[Any]) -> View:
+    def _view(self, chat: Sequence[Any]) -> list[Letter]:
         said = [one if one is not None else self._shape.read(chat[n]) for n, one in enumerate(self._intake.said)]
         return self._showing.show(self.state, chat, self._intake.taken, said)
 

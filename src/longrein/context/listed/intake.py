@@ -75,6 +75,7 @@ class Intake:
         self.notes: list[str] = []
         """What a person should know, a line each."""
         self._calls: dict[str, str] = {}  # provider's id -> ours
+        self._seen: list[tuple[Any, Said]] = []  # what was read last, so that a message is read once
 
     # --- after a restart -----------------------------------------------------------------------------------------
 
@@ -108,7 +109,7 @@ class Intake:
 
     def take(self, chat: Sequence[Any], begin: Callable[[str], None]) -> None:
         """Take in what is new in `chat`; `begin` is told the system text of the whole list before that."""
-        read = [self._shape.read(one) for one in chat]
+        read = self._read(chat)
         begin("\n\n".join(text for n, one in enumerate(read) if (text := _system_of(one, read, n))))
         known = self._known(read)
         if known < len(self.taken):
@@ -116,6 +117,16 @@ class Intake:
         at = len(self.taken)
         while at < len(read):
             at = self._take_replies(read, at) if read[at].side == "assistant" else self._take_one(read, at)
+
+    def _read(self, chat: Sequence[Any]) -> list[Said]:
+        """Every message read; comparing a dict with a copy that shares its strings is much cheaper than reading it."""
+        pairs = self._seen
+        del pairs[len(chat) :]
+        for n, one in enumerate(chat):
+            if n < len(pairs) and type(one) is dict and pairs[n][0] == one:
+                continue
+            pairs[n : n + 1] = [(copied(one), self._shape.read(one))]
+        return [said for _, said in pairs]
 
     def _known(self, read: Sequence[Said]) -> int:
         """How many messages of the list are the ones already taken in."""
@@ -253,6 +264,13 @@ def _system_of(one: Said, read: Sequence[Said], at: int) -> str:
     if one.side == "system" and any(before.side != "system" for before in read[:at]):
         return ""
     return one.system
+
+
+def copied(one: Any) -> Any:
+    """A copy of dicts and lists that shares all else."""
+    if isinstance(one, dict):
+        return {key: copied(value) for key, value in one.items()}
+    return [copied(value) for value in one] if isinstance(one, list) else one
 
 
 def digest_of(said: Said) -> str:

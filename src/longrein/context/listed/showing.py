@@ -6,78 +6,82 @@ The order is the caller's. A summary stands where the first message was that it 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from longrein.context.listed.chat import Said, Shape
 from longrein.context.listed.intake import Taken
 from longrein.context.request import Item
 from longrein.context.state import State
 from longrein.events import AnyPart, Text, ToolCall, ToolResult, text_of
 
+Now = tuple[Item | None, ...]
+"""The items of a message's parts as they are now; None for one that is not in the view."""
+
+
+class Letter(msgspec.Struct, frozen=True):
+    """One message to be sent."""
+
+    one: Any
+    """Itself; None when nothing of it is left."""
+    taken: Taken
+    """What it stands for."""
+    said: Said
+    """Its reading."""
+
 
 class Showing:
-    """What was given out, so that the same message is the same object the next time."""
+    """Makes views; remembers each message it wrote, so that the same message is the same object the next time."""
 
     def __init__(self, shape: Shape) -> None:
         self._shape = shape
-        self._copies: dict[tuple[tuple[str, tuple[int, int, int]], ...], Any] = {}
+        self._made: dict[tuple[str, ...], tuple[Now, Any, Letter]] = {}
+        self._summaries: dict[str, Letter] = {}
 
-    def show(self, state: State, chat: Sequence[Any], taken: Sequence[Taken], said: Sequence[Said]) -> "View":
-        """The list as it is now to be sent, with what each of its messages stands for."""
-        view = View()
-        told: dict[str, bool] = {}
-        spans = [item for item in state.items if item.kind == "summary"]
+    def show(self, state: State, chat: Sequence[Any], taken: Sequence[Taken], said: Sequence[Said]) -> list[Letter]:
+        """The list as it is now to be sent."""
+        view: list[Letter] = []
+        waiting = [item for item in state.items if item.kind == "summary"]
         for one, what, reading in zip(chat, taken, said, strict=True):
-            for summary in (s for s in spans if s.handle not in told and _starts(s, what)):
-                told[summary.handle] = True
+            for summary in [item for item in waiting if _starts(item, what)]:
+                waiting.remove(summary)
                 if summary.handle not in what.handles:
-                    self._tell(view, summary)
-            shown, changed = self._message(state, one, what, reading)
-            if shown is not None:
-                view.add(shown, what if not changed else _kept(state, what), reading if not changed else None)
-        view.read(self._shape)
+                    view.append(self._told(summary))
+            letter = self._letter(state, one, what, reading)
+            if letter.one is not None:
+                view.append(letter)
         return view
 
-    def _tell(self, view: "View", summary: Item) -> None:
-        text = text_of((summary.part,))
-        key = ((summary.handle, summary.key),)
-        message = self._copies.setdefault(key, self._shape.tell(text))
-        view.add(message, Taken("", (summary.handle,), (summary.seqs[0],), summary.key[0], calm=True), None)
+    def _told(self, summary: Item) -> Letter:
+        letter = self._summaries.get(summary.handle)
+        if letter is None:
+            one = self._shape.tell(text_of((summary.part,)))
+            taken = Taken("", (summary.handle,), (summary.seqs[0],), summary.key[0], calm=True)
+            letter = self._summaries[summary.handle] = Letter(one, taken, self._shape.read(one))
+        return letter
 
-    def _message(self, state: State, one: Any, what: Taken, reading: Said) -> tuple[Any, bool]:
-        """The message to be sent, and whether it differs from `one`; None when nothing of it is left."""
+    def _letter(self, state: State, one: Any, what: Taken, reading: Said) -> Letter:
         if what.fixed or not what.handles:
-            return one, False
+            return Letter(one, what, reading)
+        index, items = state.index, state.items
+        now = tuple(items[index[handle]] if handle in index else None for handle in what.handles)
+        known = self._made.get(what.handles)
+        if known is not None and known[0] == now and known[1] is one and "" not in what.handles:
+            return known[2]
+        letter = self._written(state, one, what, reading)
+        self._made[what.handles] = (now, one, letter)
+        return letter
+
+    def _written(self, state: State, one: Any, what: Taken, reading: Said) -> Letter:
         changes = changes_of(state, what, reading)
         if not changes:
-            return one, False
-        if len(changes) == len(what.handles) and not reading.system and all(to is None for to in changes.values()):
-            return None, True
-        items = (state.items[at] for handle in what.handles if (at := state.index.get(handle)) is not None)
-        key = (("", (what.seq, len(changes), 0)), *((item.handle, item.key) for item in items))
-        if key not in self._copies:
-            self._copies[key] = self._shape.rewrite(one, changes)
-        return self._copies[key], True
-
-
-class View:
-    """A list to be sent."""
-
-    def __init__(self) -> None:
-        self.chat: list[Any] = []
-        """The messages."""
-        self.taken: list[Taken] = []
-        """What each stands for."""
-        self.said: list[Any] = []
-        """Their readings."""
-
-    def add(self, one: Any, taken: Taken, said: Said | None) -> None:
-        """One more message."""
-        self.chat.append(one)
-        self.taken.append(taken)
-        self.said.append(said)
-
-    def read(self, shape: Shape) -> None:
-        """Read what was written anew, as it would be read if it came back."""
-        self.said = [shape.read(one) if said is None else said for one, said in zip(self.chat, self.said, strict=True)]
+            return Letter(one, what, reading)
+        gone = len(changes) == len(what.handles) and all(to is None for to in changes.values())
+        if gone and not reading.system:
+            return Letter(None, what, reading)
+        written = self._shape.rewrite(one, changes)
+        if written is None:
+            return Letter(None, what, reading)
+        return Letter(written, _kept(what, changes), self._shape.read(written))
 
 
 def _starts(summary: Item, what: Taken) -> bool:
@@ -86,10 +90,11 @@ def _starts(summary: Item, what: Taken) -> bool:
     return summary.handle in what.handles or any(first <= seq <= last for seq in what.seqs)
 
 
-def _kept(state: State, what: Taken) -> Taken:
+def _kept(what: Taken, changes: Mapping[int, AnyPart | None]) -> Taken:
     """What a rewritten message stands for: the parts that are still there."""
-    pairs = [(h, s) for h, s in zip(what.handles, what.seqs, strict=True) if not h or h in state.index]
-    return Taken("", tuple(h for h, _ in pairs), tuple(s for _, s in pairs), what.seq, what.calm)
+    left = [n for n in range(len(what.handles)) if changes.get(n, what) is not None]
+    handles, seqs = tuple(what.handles[n] for n in left), tuple(what.seqs[n] for n in left)
+    return Taken("", handles, seqs, what.seq, what.calm)
 
 
 def changes_of(state: State, what: Taken, said: Said) -> Mapping[int, AnyPart | None]:
@@ -98,8 +103,7 @@ def changes_of(state: State, what: Taken, said: Said) -> Mapping[int, AnyPart | 
     for n, (handle, seq, part) in enumerate(zip(what.handles, what.seqs, said.parts, strict=True)):
         at = state.index.get(handle)
         if at is None:
-            gone = handle or any(i.seqs[0] <= seq <= i.seqs[1] for i in state.items if i.kind == "summary")
-            if gone:
+            if handle or any(i.seqs[0] <= seq <= i.seqs[1] for i in state.items if i.kind == "summary"):
                 changes[n] = None
         elif (item := state.items[at]).kind != "summary" and not _same(item.part, part):
             changes[n] = item.part
@@ -110,10 +114,10 @@ def _same(item: AnyPart, part: AnyPart) -> bool:
     """Whether the view shows what stands in the list; ids and names differ on purpose."""
     match item, part:
         case ToolResult(parts=shown), ToolResult(parts=stands):
-            return shown is stands or shown == stands
+            return shown == stands
         case ToolCall(arguments=shown), ToolCall(arguments=stands):
-            return shown is stands or shown == stands
+            return shown == stands
         case Text(shown), Text(stands):
             return shown == stands
         case _:
-            return item is part or item == part
+            return item == part
