@@ -85,7 +85,7 @@ def _asked(session: Session, wish: Summarise) -> tuple[int, float]:
 async def _attempt(session: Session, wish: Summarise, seq: int, reserved: float) -> Replied | AskFailed:
     """Ask; what is no summary counts as a failed attempt, and the next move decides what then."""
     state, budget = session.state, window_of(session.state, session.crew.model.budget)
-    if state.profile == "seed":
+    if state.profile.startswith("seed"):
         outcome = await answer(session, render_seed_summary(state), seq, reserved)
         return _taken(outcome) if isinstance(outcome, Replied) else outcome
     chosen = _chosen(session)
