@@ -1,5 +1,6 @@
 """The hall's workshop: every part is built here, once, by hand, and handed to those who need it."""
 
+import gc
 import os
 import random
 import time
@@ -26,7 +27,7 @@ from longrein.config import (
     remember_rule,
     state_dir,
 )
-from longrein.context import Budget, State, fold
+from longrein.context import Budget, State, fold, schema_diagnosis
 from longrein.events import (
     SCHEMA_VERSION,
     BudgetError,
@@ -43,9 +44,10 @@ from longrein.frontends.options import Options
 from longrein.models import Model, ModelOptions, known_provider, look_up, offered_models, open_model
 from longrein.store import Reader, SessionLog, find_session, fork_log, is_open, latest_session, open_log
 from longrein.tools import Tool, ToolOptions, builtin_tools, by_name, offer
-from longrein.workspace import PlainSpawner, Workspace, open_workspace, sweep, sweep_halves
+from longrein.workspace import PlainSpawner, Workspace, give_back, memory_use, open_workspace, sweep, sweep_halves
 
 VERSION = "0.1.0"
+MIB = 1024 * 1024
 
 
 class SystemClock:
@@ -179,13 +181,26 @@ def _around(place: Place, log: SessionLog, ended: list[str], given: Model | None
         remember_rule=lambda rule: _remember(place, rule),
         fallback=settings.fallback_model,
         compact_model=settings.compact_model,
+        memory=lambda: memory_use(settings.memory_mb * MIB),
     )
+    crew.ease = lambda: _ease(crew, log)
     _check_money(crew)
     mode = place.settings.permission_mode if not state.seq or place.options.permission_mode else ""
     session = open_session(log, crew, state=state, opened=opened, mode=mode)
     left = [f"ended what a crash had left running: {', '.join(ended)}"] if ended else []
-    every = (*place.settings.notes, *log.notes, *notes, *left)
+    fills = schema_diagnosis(session.state.prefix, model.budget.window_tokens) if session.state.prefix else ""
+    every = (*place.settings.notes, *log.notes, *notes, *left, *filter(None, [fills]))
     return Built(place, session, crew, log, key_source, every)
+
+
+def _ease(crew: Crew, log: SessionLog) -> None:
+    """Drop what can be made again: encoded items, the reader's pages, garbage; what that frees goes to the system."""
+    forget = getattr(crew.model, "forget", None)  # a model may hold nothing
+    if forget is not None:
+        forget()
+    log.reader.close()
+    gc.collect()
+    give_back()
 
 
 def chosen_model(place: Place, name: str = "") -> ModelOptions:

@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from longrein.agent.memory import spilled
 from longrein.agent.nested import tell_nested
 from longrein.agent.port import Output
 from longrein.agent.session import Session
@@ -82,7 +83,8 @@ async def _run(session: Session, call: ToolCall, arguments: dict[str, Any]) -> N
     except Exception as error:
         outcome = Outcome.fail(f"the tool {call.name} failed inside: {type(error).__name__}: {error}")
     elapsed = round((session.crew.clock.mono_s() - begun) * 1000)
-    session.append(*outcome.facts, ToolEnded(call.id, call.name, outcome.status, outcome.parts, elapsed))
+    parts = spilled(outcome.parts, call.name, session.blobs)
+    session.append(*outcome.facts, ToolEnded(call.id, call.name, outcome.status, parts, elapsed))
 
 
 def _hands(session: Session, call: str) -> Hands:

@@ -10,7 +10,7 @@ from longrein.events import Entry, PrefixSet
 from longrein.models import Model
 from longrein.permissions import Rules
 from longrein.tools import Tool, ToolOptions
-from longrein.workspace import Workspace
+from longrein.workspace import MemoryUse, Workspace
 
 
 class Clock(Protocol):
@@ -75,6 +75,10 @@ class Crew(msgspec.Struct):
     """(folder, paths told already) -> (path, text) of further instruction files that govern it."""
     fallback: str = ""
     """Model to change to after three overloads in a row."""
+    memory: Callable[[], MemoryUse | None] = lambda: None
+    """Memory of the process against its nearest limit; None when nobody looks."""
+    ease: Callable[[], None] = lambda: None
+    """Drops what can be made again and gives memory back."""
     compact_model: str = ""
     """Model that writes summaries; '' for the session's own, which reads the conversation from the cache."""
 

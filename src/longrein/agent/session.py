@@ -12,6 +12,7 @@ from typing import Any
 from longrein.agent.beside import Beside
 from longrein.agent.blobs import CleanBlobs
 from longrein.agent.inbox import Inbox
+from longrein.agent.memory import Pressure
 from longrein.agent.port import Heard, Noticed, Pending, Word
 from longrein.agent.ports import Crew, Outlook
 from longrein.agent.readers import Readers
@@ -38,6 +39,7 @@ class Session:
         self.blobs = CleanBlobs(log, crew.redact, crew.secrets)
         self.inbox = Inbox(log)
         self.readers = Readers(crew.history, self.state.seq)
+        self.memory = Pressure(crew.memory, crew.ease, self.notice, crew.clock.mono_s)
         self.beside = Beside()
         self.paused = self.state.turn_open
         """Whether a turn that a crash cut waits for the user to say go on."""
@@ -176,6 +178,7 @@ class Session:
             seed=self.state.profile.startswith("seed"),
             now_us=crew.clock.wall_us(),
             summarising=self.beside.running,
+            pressed=self.memory.pressed,
         )
 
     async def perform(self, act: Coroutine[Any, Any, None]) -> None:

@@ -11,6 +11,7 @@ from longrein.models import ATTEMPTS_MAX
 async def drain(session: Session) -> None:
     """Take every word whose time has come into the log; it leaves the inbox in the same transaction."""
     await session.inbox.look()
+    session.memory.look()
     session.beside.collect(session)
     session.settle_interrupt()
     while session.inbox.waiting and not session.closed:

@@ -44,6 +44,7 @@ KEYS: Mapping[str, tuple[str, str]] = {
     "limits.max_turns": ("count", "narrow"),
     "limits.max_budget_usd": ("number", "narrow"),
     "limits.parallel_max": ("size", "narrow"),
+    "limits.memory_mb": ("count", "narrow"),
     "context.files": ("names", "free"),
     "context.bytes_max": ("count", "free"),
     "env.keep": ("names", "no"),

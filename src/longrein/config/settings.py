@@ -93,6 +93,8 @@ class Settings(msgspec.Struct, frozen=True):
     """Money for a session; 0 for no limit."""
     parallel_max: int = 32
     """Calls that run at once."""
+    memory_mb: int = 0
+    """Memory that longrein itself should stay below, MB; 0: only the system's limits count."""
     instruction_files: tuple[str, ...] = INSTRUCTION_FILES
     """Names looked for in each folder, in this order."""
     instruction_bytes_max: int = INSTRUCTION_BYTES_MAX
@@ -228,6 +230,7 @@ class _Merged:
             turns_max=value("limits.max_turns", 0),
             usd_max=float(value("limits.max_budget_usd", 0.0)),
             parallel_max=value("limits.parallel_max", 1),
+            memory_mb=value("limits.memory_mb", 0),
             instruction_files=value("context.files", ()),
             instruction_bytes_max=value("context.bytes_max", 0),
             env_keep=value("env.keep", ()),

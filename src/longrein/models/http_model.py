@@ -57,6 +57,10 @@ class HttpModel:
         if client is not None:
             await client.aclose()
 
+    def forget(self) -> None:
+        """Drop what was encoded; the next request makes it again."""
+        self._memos = Memos(self._wire.grammar)
+
     def blocks(self, request: Request) -> list[bytes]:
         """The items of `request` as this wire encodes them, one fragment each: what law 2 compares."""
         memo = self._memo(request)

@@ -3,6 +3,7 @@
 from longrein.workspace.files import sweep_halves
 from longrein.workspace.git import run_git
 from longrein.workspace.globs import split_glob
+from longrein.workspace.memory import MemoryUse, give_back, memory_use
 from longrein.workspace.orphans import sweep
 from longrein.workspace.plain import open_workspace
 from longrein.workspace.port import Ended, Place, Sink, Spawner, Stamp, Workspace
@@ -14,6 +15,7 @@ __all__ = [
     "Ended",
     "Found",
     "Line",
+    "MemoryUse",
     "Place",
     "PlainSpawner",
     "Query",
@@ -22,8 +24,10 @@ __all__ = [
     "Stamp",
     "Workspace",
     "differs",
+    "give_back",
     "glob",
     "grep",
+    "memory_use",
     "open_workspace",
     "run_git",
     "split_glob",

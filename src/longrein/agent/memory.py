@@ -1,0 +1,97 @@
+"""What happens when the process runs short of memory (E9): caches go first, then the conversation is compacted harder.
+
+Memory is bounded by design: the log and large content are on disk, the view is bounded by the window. So this is for
+limits that are lower than that: it looks between moves, drops what can be made again, and only when that was not
+enough says so to the policy. The session goes on, and the user is told once.
+"""
+
+from collections.abc import Callable
+
+from longrein.events import AnyPart, Document, Text
+from longrein.tools import Blobs
+from longrein.workspace import MemoryUse
+
+LOOK_EVERY_S = 1.0
+"""At most so often."""
+EASE_EVERY_S = 10.0
+"""Dropping caches again sooner would cost more than it brings."""
+PRESSED_SHARE = 0.85
+"""Share of the limit above which memory is short …"""
+CALM_SHARE = 0.75
+"""… and below which it is no more."""
+SPILL_CHARS_MIN = 256 * 1024
+"""A longer text of a result lies in a blob; no request would show it whole."""
+SPILL_HEAD_CHARS = 48_000
+SPILL_TAIL_CHARS = 72_000
+"""Its two ends, which stay; errors stand at the end."""
+MIB = 1024 * 1024
+
+
+class Pressure:
+    """Whether memory is short. `use` reads it, `ease` drops what can be made again, `notice` tells the user."""
+
+    def __init__(
+        self,
+        use: Callable[[], MemoryUse | None],
+        ease: Callable[[], None],
+        notice: Callable[[str], None],
+        mono_s: Callable[[], float],
+    ) -> None:
+        self.pressed = False
+        """Whether it still is after caches were dropped: the view must shrink."""
+        self._use = use
+        self._ease = ease
+        self._notice = notice
+        self._mono_s = mono_s
+        self._look_s = self._ease_s = float("-inf")
+        self._told = False
+
+    def look(self) -> None:
+        """Read, at most once a second, and do what is to be done."""
+        now = self._mono_s()
+        if now - self._look_s < LOOK_EVERY_S:
+            return
+        self._look_s = now
+        use = self._use()
+        if use is None or use.share < (CALM_SHARE if self.pressed else PRESSED_SHARE):
+            self.pressed = False
+            self._told = self._told and use is not None and use.share >= CALM_SHARE
+            return
+        if now - self._ease_s >= EASE_EVERY_S:
+            self._ease_s = now
+            use = self._eased(use)
+        self.pressed = use.share >= PRESSED_SHARE
+
+    def _eased(self, use: MemoryUse) -> MemoryUse:
+        self._ease()
+        after = self._use() or use
+        if not self._told:
+            self._told = True
+            self._notice(_line(use, after))
+        return after
+
+
+def _line(before: MemoryUse, after: MemoryUse) -> str:
+    short = f"memory is short: {before.used_bytes // MIB} of {before.limit_bytes // MIB} MB ({before.limit})"
+    if after.share < PRESSED_SHARE:
+        return f"{short}; caches were dropped, {after.used_bytes // MIB} MB now"
+    return f"{short}; caches were dropped and the conversation is compacted harder; raise the limit if you can"
+
+
+def spilled(parts: tuple[AnyPart, ...], name: str, blobs: Blobs) -> tuple[AnyPart, ...]:
+    """`parts` of a result with every very long text in a blob, its two ends kept."""
+    if all(not isinstance(part, Text) or len(part.text) < SPILL_CHARS_MIN for part in parts):
+        return parts
+    return tuple(_spilled(part, name, blobs) if isinstance(part, Text) else part for part in parts)
+
+
+def _spilled(part: Text, name: str, blobs: Blobs) -> AnyPart:
+    text = part.text
+    if len(text) < SPILL_CHARS_MIN:
+        return part
+    data = text.encode("utf-8", "surrogatepass")
+    head = text[: text.rfind("\n", SPILL_HEAD_CHARS // 2, SPILL_HEAD_CHARS) + 1 or SPILL_HEAD_CHARS]
+    start = len(text) - SPILL_TAIL_CHARS
+    tail = text[text.find("\n", start, start + SPILL_TAIL_CHARS // 2) + 1 or start :]
+    lines = text.count("\n") + (not text.endswith("\n"))
+    return Document(blobs.put_blob(data), "text/plain", len(data), name, lines, head, tail)

@@ -1,0 +1,115 @@
+"""How much memory this process uses, and the nearest limit: its control group's, its own, or one that was set.
+
+Read from `/proc` in some microseconds; where there is none, psutil says it.
+"""
+
+import os
+import sys
+from collections.abc import Iterator
+
+import msgspec
+
+MIB = 1024 * 1024
+UNLIMITED_BYTES = 1 << 60
+"""What some systems write for no limit."""
+CGROUP = "/sys/fs/cgroup"
+
+
+class MemoryUse(msgspec.Struct, frozen=True):
+    """Memory at one moment, against the limit that is nearest."""
+
+    used_bytes: int
+    """What counts against that limit."""
+    limit_bytes: int
+    """The limit; 0 when there is none."""
+    limit: str = ""
+    """Whose it is: `setting`, `control group`, `RLIMIT_AS` or `RLIMIT_DATA`."""
+
+    @property
+    def share(self) -> float:
+        """Used of the limit; 0 without one."""
+        return self.used_bytes / self.limit_bytes if self.limit_bytes else 0.0
+
+
+def memory_use(limit_bytes: int = 0) -> MemoryUse:
+    """The use that is nearest to its limit; `limit_bytes` is what the user set for resident memory, 0 for nothing."""
+    resident, virtual, data = _process_bytes()
+    uses = [*_own_limits(virtual, data), *_group_limits(resident)]
+    if limit_bytes:
+        uses.append(MemoryUse(resident, limit_bytes, "setting"))
+    return max(uses, key=lambda use: use.share, default=MemoryUse(resident, 0))
+
+
+def give_back() -> None:
+    """Hand freed memory back to the system where the C library can."""
+    if not sys.platform.startswith("linux"):
+        return
+    import ctypes
+
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc; others give back by themselves
+    if trim is not None:
+        trim(0)
+
+
+def _process_bytes() -> tuple[int, int, int]:
+    """Resident, virtual and data bytes of this process."""
+    try:
+        with open("/proc/self/statm", encoding="ascii") as file:
+            pages = [int(number) for number in file.read().split()]
+    except OSError:
+        import psutil  # type: ignore[import-untyped]  # it has no stubs of its own
+
+        found = psutil.Process().memory_info()
+        return found.rss, found.vms, found.rss
+    size = os.sysconf("SC_PAGE_SIZE")
+    return pages[1] * size, pages[0] * size, pages[5] * size
+
+
+def _own_limits(virtual: int, data: int) -> Iterator[MemoryUse]:
+    import resource
+
+    for name, used in (("RLIMIT_AS", virtual), ("RLIMIT_DATA", data)):
+        limit = resource.getrlimit(getattr(resource, name))[0]
+        if 0 < limit < UNLIMITED_BYTES:
+            yield MemoryUse(used, limit, name)
+
+
+def _group_limits(resident: int) -> Iterator[MemoryUse]:
+    """Limits of the control groups above this process. Page cache does not count: the system takes it back."""
+    for folder in _groups():
+        limit = _number(os.path.join(folder, "memory.max"))
+        if 0 < limit < UNLIMITED_BYTES:
+            yield MemoryUse(max(resident, _anonymous(folder)), limit, "control group")
+
+
+def _groups() -> Iterator[str]:
+    try:
+        with open("/proc/self/cgroup", encoding="utf-8", errors="surrogateescape") as file:
+            lines = file.read().splitlines()
+    except OSError:
+        return
+    path = next((line.split(":", 2)[2] for line in lines if line.startswith("0::")), "")
+    while path not in ("", "/"):
+        yield CGROUP + path
+        path = os.path.dirname(path)
+    if path:
+        yield CGROUP  # inside a container its own group is the root
+
+
+def _number(path: str) -> int:
+    """The number in a file; 0 when there is none."""
+    try:
+        with open(path, encoding="ascii") as file:
+            text = file.read().strip()
+    except OSError:
+        return 0
+    return int(text) if text.isdigit() else 0
+
+
+def _anonymous(folder: str) -> int:
+    try:
+        with open(os.path.join(folder, "memory.stat"), encoding="ascii") as file:
+            line = file.readline().split()
+    except OSError:
+        return 0
+    return int(line[1]) if len(line) == 2 and line[0] == "anon" else 0
