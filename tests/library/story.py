@@ -50,6 +50,17 @@ def next_file(request: Received) -> int:
     return max(map(int, found), default=-1) + 1
 
 
+SMALLER = Limits(window_tokens=9_000)
+"""A model whose window is smaller than the engine was told."""
+
+
+def check_learned(server: LoopbackProvider, engine: Engine, final: str) -> None:
+    """It went through, with one refusal, and the engine has learned the window from the words of the error."""
+    assert "is back" in final
+    assert len(server.refused) == 1
+    assert engine.state.window_learned == SMALLER.window_tokens
+
+
 def check(server: LoopbackProvider, engine: Engine, final: str) -> None:
     """It went through, no request was refused, and the cache was broken only where the engine meant to."""
     assert not server.refused

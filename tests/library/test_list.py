@@ -8,6 +8,7 @@ import pytest
 import longrein
 from longrein.context import Engine
 from longrein.events import Cleared, ToolError, UsageError
+from longrein.library import did_not_fit
 from tests.library.lists import WIRES, Chat, Wire, big, check_paired, tokens
 
 WINDOW, OUTPUT = 12_000, 1_000
@@ -313,6 +314,28 @@ def test_a_list_that_the_provider_refuses_is_shorter_the_next_time() -> None:
     view = engine.prepare(chat)
     assert tokens(view) <= 7_000
     assert engine.budget.window_tokens == 200_000, "what was learned is in the log, not in the options"
+
+
+class StatusError(Exception):
+    def __init__(self, status_code: int, text: str) -> None:
+        super().__init__(text)
+        self.status_code = status_code
+
+
+ERRORS = [
+    (StatusError(400, "This model's maximum context length is 8192 tokens. However, you requested 9000"), True, 8_192),
+    (StatusError(413, "Request Entity Too Large"), True, 0),
+    (StatusError(429, "rate limit: maximum context length"), False, 0),
+    (ValueError("no such model"), False, 0),
+]
+
+
+@pytest.mark.parametrize(("error", "overflow", "window"), ERRORS)
+def test_errors_of_any_library_are_read(error: Exception, overflow: bool, window: int) -> None:
+    engine = Engine(200_000, OUTPUT)
+    engine.prepare([{"role": "user", "content": "Hi."}])
+    assert did_not_fit(engine, error) is overflow
+    assert engine.state.window_learned == window
 
 
 USAGES: dict[str, tuple[Any, tuple[int, int, int, int]]] = {

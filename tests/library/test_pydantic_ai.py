@@ -3,7 +3,7 @@
 import pytest
 
 from longrein.testing.loopback import LoopbackProvider
-from tests.library.story import LIMITS, OUTPUT, WINDOW, answer, check, read_file
+from tests.library.story import LIMITS, OUTPUT, SMALLER, WINDOW, answer, check, check_learned, read_file
 
 pytest.importorskip("pydantic_ai", reason="needs `make library` (pip install longrein[pydantic-ai])")
 
@@ -52,3 +52,11 @@ async def test_C1_thirty_calls_as_a_history_processor() -> None:
         done = await agent.run("Read all.", event_stream_handler=drain, usage_limits=UsageLimits(request_limit=100))
     check(server, mine, done.output)
     assert not mine.notes, "it knows its own list again"
+
+
+async def test_a_window_smaller_than_said_is_learned_from_the_refusal() -> None:
+    mine = engine(WINDOW, OUTPUT)
+    async with LoopbackProvider(answer, limits=SMALLER) as server, client(server) as provider:
+        agent = Agent(model(provider), tools=[read_file], capabilities=[EngineCapability(mine)])
+        done = await agent.run("Read all.", event_stream_handler=drain, usage_limits=UsageLimits(request_limit=100))
+    check_learned(server, mine, done.output)

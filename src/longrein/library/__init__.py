@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from longrein.context import Price
 from longrein.context.listed import DICTS, Engine, Outside, Shape, Summariser
 from longrein.library.kept import Kept, session_of
+from longrein.models import kind_of, limit_tokens
 
-__all__ = ["Engine", "KeptEngine", "engine"]
+__all__ = ["Engine", "KeptEngine", "did_not_fit", "engine"]
 
 
 class KeptEngine(Engine):
@@ -59,6 +60,19 @@ def engine(
     made = KeptEngine(window, max_output, price=price, clears=clears, summarise=summarise, shape=shape, outside=outside)
     made.kept = kept
     return made
+
+
+def did_not_fit(engine: Engine, error: BaseException) -> bool:
+    """Whether `error`, of any provider's library, says that the list was too long; `engine` is told then.
+
+    Prepare the same list again when it was, and raise `error` on when it was not.
+    """
+    body = getattr(error, "body", None)
+    text = f"{error} {body}" if body else str(error)
+    if kind_of(getattr(error, "status_code", None) or 400, text) != "overflow":
+        return False
+    engine.refused(str(error)[:400], limit_tokens(text))
+    return True
 
 
 def _now_us() -> int:

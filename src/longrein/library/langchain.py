@@ -12,12 +12,12 @@ from typing import Any
 
 import msgspec
 from langchain.agents.middleware import AgentMiddleware
-from langchain_core.exceptions import ContextOverflowError
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.tools import StructuredTool
 
 from longrein.context.listed import DICTS, RECALL, RECALL_SAYS, RECALL_TAKES, Engine, Said, usage_of
 from longrein.events import AnyPart, ToolCall, ToolResult, text_of
+from longrein.library import did_not_fit
 from longrein.library import engine as _engine
 
 THEIRS = "messages"
@@ -107,8 +107,9 @@ class ContextMiddleware(AgentMiddleware[Any, Any, Any]):
         engine = self._of(request)
         try:
             return handler(_with(request, engine.prepare(_whole(request))))
-        except ContextOverflowError as error:
-            engine.refused(str(error))
+        except Exception as error:  # each provider's library has its own; all others are raised on
+            if not did_not_fit(engine, error):
+                raise
             return handler(_with(request, engine.prepare(_whole(request))))
 
     async def awrap_model_call(self, request: Any, handler: Callable[[Any], Awaitable[Any]]) -> Any:
@@ -116,8 +117,9 @@ class ContextMiddleware(AgentMiddleware[Any, Any, Any]):
         engine = self._of(request)
         try:
             return await handler(_with(request, await engine.aprepare(_whole(request))))
-        except ContextOverflowError as error:
-            engine.refused(str(error))
+        except Exception as error:  # each provider's library has its own; all others are raised on
+            if not did_not_fit(engine, error):
+                raise
             return await handler(_with(request, await engine.aprepare(_whole(request))))
 
     def _of(self, request: Any) -> Engine:

@@ -15,13 +15,15 @@ from typing import Any
 
 import msgspec
 import pydantic_ai.messages as theirs
-from pydantic_ai import Tool
+from pydantic_ai import RetryModelRequest, Tool
 from pydantic_ai.capabilities import AbstractCapability
+from pydantic_ai.exceptions import ModelContextWindowExceededError
 from pydantic_ai.toolsets import FunctionToolset
 
 from longrein.context.listed import RECALL, RECALL_SAYS, RECALL_TAKES, Engine, Said, usage_of
 from longrein.context.listed.dicts import json_of, parsed
 from longrein.events import AnyPart, Document, Text, Thinking, ToolCall, ToolResult, UsageError, text_of
+from longrein.library import did_not_fit
 from longrein.library import engine as _engine
 
 THEIRS = "messages"
@@ -133,10 +135,17 @@ class EngineCapability(AbstractCapability[Any]):
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
 
-    async def before_model_request(self, _ctx: Any, request_context: Any) -> Any:
-        """One request."""
+    async def prepare_model_request(self, _ctx: Any, request_context: Any) -> Any:
+        """One attempt at a request; what is changed here is not kept in the history."""
         view = await self.engine.aprepare(list(getattr(request_context, THEIRS)))
         return replace(request_context, **{THEIRS: view})
+
+    async def on_model_request_error(self, _ctx: Any, *, request_context: Any, error: Exception) -> Any:
+        """A request that did not fit after all is made once more, and shorter."""
+        if request_context.attempt == 1 and isinstance(error, ModelContextWindowExceededError):
+            did_not_fit(self.engine, error)
+            raise RetryModelRequest from error
+        raise error
 
     def get_toolset(self) -> FunctionToolset[Any]:
         """The tool `Recall`."""

@@ -2,6 +2,7 @@
 
 from longrein.models.catalog import Provider, known_models, known_provider, known_providers, look_up
 from longrein.models.cost import cost_usd
+from longrein.models.failures import kind_of, limit_tokens
 from longrein.models.naming import family, wire_call_id
 from longrein.models.opening import open_model
 from longrein.models.port import (
@@ -38,9 +39,11 @@ __all__ = [
     "ThinkingDelta",
     "cost_usd",
     "family",
+    "kind_of",
     "known_models",
     "known_provider",
     "known_providers",
+    "limit_tokens",
     "look_up",
     "offered_models",
     "open_model",
