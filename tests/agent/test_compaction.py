@@ -14,7 +14,8 @@ from tests.agent.house import House, Script, call, said, says
 
 pytestmark = pytest.mark.anyio
 
-WINDOW = Budget(12_000, 1_000, Price(3, 15, 0.3, 3.75))
+WINDOW = Budget(12_000, 1_000, Price(3, 15, 0.3, 3.75), clears=())
+"""Nothing may be cleared, so that summaries are what is left."""
 PROSE = "1. Request and intent\nread the notes\n5. Problems solved\nnone\n9. Next step\ngo on"
 
 

@@ -15,6 +15,7 @@ from longrein.events import (
     ToolResult,
     UserSpoke,
     parse_handle,
+    text_of,
 )
 from tests.context.walk import Sent, Walk, content, refold
 
@@ -96,8 +97,9 @@ def test_law_4_whatever_is_not_shown_whole_names_the_entry_that_holds_it(default
                 assert handle is not None
                 assert handle.seq <= len(walk.entries)
                 if item.form in ("trimmed", "placeholder"):
-                    shown = item.part.parts[0].text if isinstance(item.part, ToolResult) else ""
-                    assert f'Recall(handle="{item.handle}"' in shown
+                    part = item.part
+                    shown = str(part.arguments) if isinstance(part, ToolCall) else text_of((part,))
+                    assert item.handle in shown
 
 
 def test_law_5_every_word_of_the_user_stands_or_is_elided_with_its_handle(default: list[Walk]) -> None:

@@ -36,6 +36,12 @@ class Memo(msgspec.Struct):
     recalls: int = 0
     """Recalls that were taken in."""
 
+    def __eq__(self, other: object) -> bool:
+        """A memo says nothing about the log, so it makes no difference between two states."""
+        return isinstance(other, Memo | None)
+
+    __hash__ = None  # type: ignore[assignment]
+
 
 def clear(state: State, budget: Budget, *, cold: bool) -> Cleared | None:
     """What is probably dead and has paid for being cleared; for nothing while the cache is cold."""
@@ -44,11 +50,11 @@ def clear(state: State, budget: Budget, *, cold: bool) -> Cleared | None:
     return _proposed(memo, rent(memo.worth, rental, cold=cold), "cold" if cold else "rent")
 
 
-def squeeze(state: State, budget: Budget, goal_tokens: int, reason: str) -> Cleared | None:
-    """Clear until the view has `goal_tokens`, the least valuable first, or all that can be."""
+def squeeze(state: State, budget: Budget, goal_tokens: int, reason: str, least: float = 0.0) -> Cleared | None:
+    """Clear until the view has `goal_tokens`, the least valuable first, or all that can be. `least`: see `rental`."""
     memo, rental = caught_up(state), rental_for(state, budget)
     memo.worth.kept = frozenset()
-    return _proposed(memo, press(memo.worth, rental, state.view_tokens - goal_tokens), reason)
+    return _proposed(memo, press(memo.worth, rental, state.view_tokens - goal_tokens, least), reason)
 
 
 def _proposed(memo: Memo, plan: Plan | None, reason: str) -> Cleared | None:
@@ -99,7 +105,7 @@ def caught_up(state: State) -> Memo:
         memo.worth.arrive(piece_of(item, state))
     memo.known = items
     memo.worth.begin(len(state.asked_seqs))
-    memo.worth.sent = _sent(state, items)
+    memo.worth.sent = len(memo.worth.items) - _unsent(state, items)  # folded ones keep their place there
     for handle, _ in state.recalled[memo.recalls :]:
         memo.worth.recalled(handle)
     memo.recalls = len(state.recalled)
@@ -131,12 +137,12 @@ def _taken(memo: Memo, items: list[Item]) -> bool:
     return False
 
 
-def _sent(state: State, items: list[Item]) -> int:
-    """How many of the items the model has answered to."""
+def _unsent(state: State, items: list[Item]) -> int:
+    """How many of the items, at their end, the model has not answered to."""
     at = len(items)
     while at and not 0 < items[at - 1].seqs[1] <= state.seen_reach:
         at -= 1
-    return at
+    return len(items) - at
 
 
 def _text(item: Item) -> str:

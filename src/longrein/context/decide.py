@@ -9,8 +9,9 @@ they decide is appended, and the view obeys the log alone.
 
 import msgspec
 
+from longrein.context.clearing import clear, squeeze
 from longrein.context.digest import digest
-from longrein.context.forms import births, clearable
+from longrein.context.forms import births
 from longrein.context.request import Budget
 from longrein.context.state import State
 from longrein.context.tokens import ITEM_TOKENS, estimate_text
@@ -24,6 +25,8 @@ GOAL = 0.50
 """Share it is brought down to (law 6)."""
 TAIL = 0.25
 """Share that may stay verbatim after the span of a summary."""
+MILD = 0.03
+"""Clearing grants what may be needed at least this share of its value before a summary is the better loss."""
 REARM = 0.10
 """Share that must be new before the next crossing counts (law 6)."""
 SUMMARY_ATTEMPTS_MAX = 2
@@ -138,9 +141,9 @@ def is_cold(state: State, budget: Budget, now_us: int) -> bool:
 def _shrink(state: State, budget: Budget, view: int, *, must: bool, reason: str) -> Decision:
     """At the watermark: clear, else swap in, else, when nothing else fits, the digest. Nobody waits for a model."""
     goal = round(GOAL * budget.usable_tokens)
-    cleared = squeeze(state, budget, goal, reason)
-    if cleared is not None and view - cleared.gain_tokens <= goal:
-        return Clear(cleared)
+    mild = squeeze(state, budget, goal, reason, MILD)
+    if mild is not None and view - mild.gain_tokens <= goal:
+        return Clear(mild)
     swap = ready(state, reason)
     if swap is not None:
         return _widened(state, budget, swap)
@@ -148,6 +151,9 @@ def _shrink(state: State, budget: Budget, view: int, *, must: bool, reason: str)
         return Nothing("there is room yet")
     if not must:
         return _prepare(state, budget, view)
+    cleared = squeeze(state, budget, goal, reason)
+    if cleared is not None and view - cleared.gain_tokens <= goal:
+        return Clear(cleared)
     first, last = span(state)
     if last < first:
         return Clear(cleared) if cleared is not None else Full(floor_diagnosis(state, budget))
@@ -162,8 +168,8 @@ def _prepare(state: State, budget: Budget, view: int) -> Decision:
     first, last = sent_span(state)
     if last < first or not state.sent_items or state.summary_attempts >= SUMMARY_ATTEMPTS_MAX:
         return Nothing("there is no summary to be had now")
-    cleared = squeeze(state, budget, round(GOAL * budget.usable_tokens), "watermark")
-    if cleared is not None and view - cleared.gain_tokens <= GOAL * budget.usable_tokens:
+    mild = squeeze(state, budget, round(GOAL * budget.usable_tokens), "watermark", MILD)
+    if mild is not None and view - mild.gain_tokens <= GOAL * budget.usable_tokens:
         return Nothing("clearing will do")
     return Summarise(first, last, "ahead", beside=True)
 
@@ -171,7 +177,7 @@ def _prepare(state: State, budget: Budget, view: int) -> Decision:
 def next_to_go(state: State, budget: Budget) -> tuple[str, ...]:
     """Handles that the next compaction would take, were it now."""
     budget = window_of(state, budget)
-    cleared = squeeze(state, budget, round(GOAL * budget.usable_tokens), "watermark")
+    cleared = squeeze(state, budget, round(GOAL * budget.usable_tokens), "watermark", MILD)
     if cleared is not None and state.view_tokens - cleared.gain_tokens <= GOAL * budget.usable_tokens:
         return tuple(form.handle for form in cleared.forms)
     first, last = span(state)
@@ -231,24 +237,6 @@ def _armed(state: State, usable: int) -> bool:
     if len(missed) >= FAILED_CROSSINGS_MAX and state.asks - state.settled[-1].asks < PAUSE_STEPS:
         return False
     return new >= REARM * usable
-
-
-def clear(state: State, budget: Budget, *, cold: bool) -> Cleared | None:
-    """What is probably dead and has paid for being cleared."""
-    return None
-
-
-def squeeze(state: State, budget: Budget, goal_tokens: int, reason: str) -> Cleared | None:
-    """Clear the oldest until the view has `goal_tokens`, or all that can be."""
-    forms, gain_raw, excess_raw = [], 0, (state.view_tokens - goal_tokens) / state.gauge.ratio
-    for at in range(state.context_items, len(state.items)):
-        if gain_raw >= excess_raw:
-            break
-        found = clearable(state, at)
-        if found is not None:
-            forms.append(found.form)
-            gain_raw += found.gain_raw
-    return Cleared(tuple(forms), reason, state.gauge.scale(gain_raw)) if forms else None
 
 
 def floor_diagnosis(state: State, budget: Budget) -> str:

@@ -166,12 +166,15 @@ def flush(desk: Desk, rental: Rental, chosen: list[int], cut: int, guard: int) -
         fold_runs(desk, cut, guard, rental.knobs.fold_idle)
 
 
-def squeeze(worth: Worth, rental: Rental, excess: float) -> Plan | None:
-    """Make the view smaller by `excess` tokens, or by as much as can be, valuing losses less and less."""
+def squeeze(worth: Worth, rental: Rental, excess: float, least: float = 0.0) -> Plan | None:
+    """Make the view smaller by `excess` tokens, or by as much as can be, valuing losses less and less.
+
+    `least`: the smallest share of its value that a line is still granted.
+    """
     guard = guard_of(worth, rental)
     target = view_tokens(worth) - excess
     desk = rental.desk(worth)
-    for factor in SQUEEZE_FACTORS:
+    for factor in [factor for factor in SQUEEZE_FACTORS if factor >= least]:
         desk.price = rental.price(worth).times(factor)
         flush(desk, rental, [n for n in range(guard) if may_clear(worth, rental, worth.items[n])], 0, guard)
         if view_tokens(worth) <= target:
