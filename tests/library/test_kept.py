@@ -33,7 +33,7 @@ def played(mine: KeptEngine, chat: Chat, numbers: range) -> Iterator[Chat]:
 
 def test_a_restart_at_any_request_changes_no_byte(tmp_path: Path) -> None:
     chat: Chat = [{"role": "system", "content": "Be brief."}, *WIRE.user("Read all.")]
-    for number in range(40):
+    for number in range(24):
         with opened(tmp_path) as mine:
             view = mine.prepare(chat)
         with opened(tmp_path) as again:
@@ -69,7 +69,7 @@ def test_a_list_cut_while_nobody_looked(tmp_path: Path) -> None:
 
 def test_a_caller_that_keeps_what_it_was_given_may_restart(tmp_path: Path) -> None:
     chat: Chat = [*WIRE.user("Read all.")]
-    for number in range(60):
+    for number in range(30):
         with opened(tmp_path) as mine:
             chat = mine.prepare(chat)
             grow(chat, number)

@@ -185,6 +185,17 @@ def test_pictures_are_counted_and_stay_in_the_list() -> None:
     assert "AAAA" * 100 not in str(engine.entries)
 
 
+def test_a_shortened_result_keeps_its_picture() -> None:
+    picture = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}}
+    result = [{"type": "text", "text": big("shot", 5_000)}, picture]
+    block = {"type": "tool_result", "tool_use_id": "t1", "content": result}
+    chat = [*WIRES[1].user("Look."), *WIRES[1].calls(("t1", "a.png")), {"role": "user", "content": [block]}]
+    shown = Engine(WINDOW, OUTPUT).prepare(chat)[-1]["content"][0]["content"]
+    assert shown[1] is picture
+    assert "shot_0(" in shown[0]["text"]
+    assert len(shown[0]["text"]) < 20_000
+
+
 def test_a_result_without_a_call_is_left_and_said() -> None:
     engine = Engine(WINDOW, OUTPUT)
     chat = [{"role": "user", "content": "Hi."}, {"role": "tool", "tool_call_id": "x", "content": "lost"}]

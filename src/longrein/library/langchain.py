@@ -16,6 +16,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, System
 from langchain_core.tools import StructuredTool
 
 from longrein.context.listed import DICTS, RECALL, RECALL_SAYS, RECALL_TAKES, Engine, Said, usage_of
+from longrein.context.listed.dicts import result_content
 from longrein.events import AnyPart, ToolCall, ToolResult, text_of
 from longrein.library import did_not_fit
 from longrein.library import engine as _engine
@@ -47,7 +48,7 @@ class LangChainShape:
         """See `Shape.rewrite`."""
         if isinstance(one, ToolMessage):
             change = changes[0]
-            return None if change is None else one.model_copy(update={"content": text_of((change,))})
+            return None if change is None else one.model_copy(update={"content": result_content(change, one.content)})
         spoken = len(_spoken(one) if isinstance(one, AIMessage) else _contents(one))
         fields: dict[str, Any] = {"content": one.content}
         if texts := {n: change for n, change in changes.items() if n < spoken}:

@@ -41,7 +41,7 @@ class Dicts:
             return _rewrite_item(fields, changes[0])
         if fields.get("role") == "tool":
             change = changes[0]
-            return None if change is None else {**fields, "content": text_of((change,))}
+            return None if change is None else {**fields, "content": result_content(change, fields.get("content"))}
         return _rewrite_spoken(fields, changes)
 
     def tell(self, text: str) -> Any:
@@ -155,7 +155,7 @@ def _rewrite_item(fields: dict[str, Any], change: AnyPart | None) -> Any:
         case ToolCall():
             return {**fields, ("arguments" if "arguments" in fields else "input"): json_of(change)}
         case ToolResult():
-            return {**fields, "output": text_of((change,))}
+            return {**fields, "output": result_content(change, fields.get("output"), "input_text")}
         case _:  # what is left of a thinking is plain text
             return {"role": "assistant", "content": text_of((change,))}
 
@@ -163,6 +163,16 @@ def _rewrite_item(fields: dict[str, Any], change: AnyPart | None) -> Any:
 def json_of(call: ToolCall) -> str:
     """The arguments of `call` as JSON text."""
     return call.received or msgspec.json.encode(call.arguments).decode()
+
+
+def result_content(change: AnyPart, content: Any, kind: str = "text") -> Any:
+    """What a result says now: a text, and the pictures of `content` where `change` keeps them."""
+    text = text_of((change,))
+    keeps = isinstance(change, ToolResult) and any(not isinstance(part, Text) for part in change.parts)
+    if not keeps or not isinstance(content, list):
+        return text
+    rest = [block for block in content if not isinstance(block, str) and fields_of(block).get("type") not in _TEXTS]
+    return [{"type": kind, "text": text}, *rest]
 
 
 def _rewrite_spoken(fields: dict[str, Any], changes: Mapping[int, AnyPart | None]) -> Any:
@@ -197,7 +207,7 @@ def _rewrite_block(block: Any, change: AnyPart | None) -> Any:
         case ToolCall():
             return {**fields, "input": msgspec.json.decode(json_of(change))}
         case ToolResult():
-            return {**fields, "content": text_of((change,))}
+            return {**fields, "content": result_content(change, fields.get("content"))}
         case _ if fields.get("type") in _TEXTS:
             return {**fields, "text": text_of((change,))}
         case _:
