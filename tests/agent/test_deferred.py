@@ -24,8 +24,11 @@ from longrein.frontends.headless.draw import draw
 from longrein.frontends.headless.tally import Tally
 from longrein.frontends.headless.voice import progress
 from longrein.frontends.terminal.scene import Scene
+from longrein.models import ModelOptions, open_model
 from longrein.permissions import Rules
+from longrein.testing.clock import VirtualClock
 from longrein.testing.house import memory_crew, memory_tools, open_test_session, results, story
+from longrein.testing.loopback import Call, LoopbackProvider, Play, Turn, common_blocks
 from longrein.testing.model import ScriptedModel, call, says
 from longrein.testing.store import MemoryDisk
 from longrein.tools import Tool
@@ -287,3 +290,22 @@ async def test_E5_a_small_window_lists_none_and_a_large_one_lists_few_tools_in_f
     narrow = ScriptedModel(says("hi"), budget=Budget(8_000, 1_000))
     await played(narrow, tools=few)
     assert [tool.name for tool in narrow.requests[0].prefix.tools][-1] == "CallTool"
+
+
+@pytest.mark.parametrize("wire", ["anthropic", "openai-chat", "openai-responses", "gemini"])
+async def test_E5_every_wire_takes_it_and_no_earlier_byte_changes(wire: str) -> None:
+    calls = (Call("ToolSearch", {"query": "customer"}), Call("CallTool", {"name": FIND, "args": {"query": "Ada"}}))
+    play = Play(turns=(*(Turn(calls=(one,)) for one in calls), Turn(text="done")))
+    async with LoopbackProvider(play) as server:
+        options = ModelOptions("served", "m-1", wire, server.url, "key", BUDGET)
+        model, disk = open_model(options, lambda _: b"", VirtualClock()), MemoryDisk()
+        crew = memory_crew(model, disk, tools=(*memory_tools(), *server_tools()))
+        session = open_test_session(model, disk=disk, crew=crew, mode="bypassPermissions")
+        session.tell(Said((Text("go"),)))
+        await session.run(once=True)
+        await session.close()
+        assert not server.refused
+        assert not server.unused()
+        for before, after in pairwise(server.requests):
+            assert common_blocks(before, after) == len(before.blocks)
+    assert [e.event.name for e in disk.entries() if isinstance(e.event, ToolEnded)] == ["ToolSearch", FIND]
