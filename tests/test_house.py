@@ -57,6 +57,7 @@ LAZY = {
 }
 """Packages too dear to import before they are needed, and the parts of the standard library that are."""
 LAZY_STDLIB = {
+    "ctypes",  # six milliseconds, for one call when memory is short
     "difflib",
     "fcntl",
     "fnmatch",

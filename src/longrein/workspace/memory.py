@@ -4,6 +4,7 @@ Read from `/proc` in some microseconds; where there is none, psutil says it.
 """
 
 import os
+import resource
 import sys
 from collections.abc import Iterator
 
@@ -66,8 +67,6 @@ def _process_bytes() -> tuple[int, int, int]:
 
 
 def _own_limits(virtual: int, data: int) -> Iterator[MemoryUse]:
-    import resource
-
     for name, used in (("RLIMIT_AS", virtual), ("RLIMIT_DATA", data)):
         limit = resource.getrlimit(getattr(resource, name))[0]
         if 0 < limit < UNLIMITED_BYTES:
