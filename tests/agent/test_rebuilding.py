@@ -8,7 +8,7 @@ import pytest
 from longrein.agent import Compact, Said
 from longrein.agent.rebuilding import FILES_MAX, ranked, rebuild
 from longrein.context import Budget, FileUse, State, summarized
-from longrein.context.ledger import Ledger
+from longrein.context.records import Ledger
 from longrein.events import FileChanged, FileSeen, Summarized, Text, Todo
 from tests.agent.house import House, Script, call, said, says
 

@@ -24,8 +24,8 @@ from longrein.context.digest import FileBlock, covering, part_texts, prose_probl
 from longrein.context.features import call_content, features
 from longrein.context.fold import History, advance, fold, step
 from longrein.context.forms import births
-from longrein.context.ledger import FileUse, Ledger
 from longrein.context.noticed import happened
+from longrein.context.records import FileUse, Ledger
 from longrein.context.reexpand import reexpanded
 from longrein.context.reminders import due
 from longrein.context.render import output_limit, render, render_summary, reserve_usd

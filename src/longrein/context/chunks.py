@@ -6,8 +6,8 @@ begins with what the work is about and ends with what is asked for now.
 
 from collections.abc import Sequence
 
-from longrein.context.ledger import Word
 from longrein.context.prose import instruction
+from longrein.context.records import Word
 from longrein.context.request import Budget, Item, Request
 from longrein.context.state import State
 from longrein.context.tokens import ITEM_TOKENS, arguments_text, estimate_text

@@ -10,8 +10,8 @@ import msgspec
 
 from longrein.context import lines
 from longrein.context.audit import Claim, Covered, audit
-from longrein.context.ledger import Word
 from longrein.context.prose import HEADINGS, WRITTEN, clean_prose, instruction, prose_problem, proseless
+from longrein.context.records import Word
 from longrein.context.request import Budget, Item
 from longrein.context.state import State
 from longrein.context.words import Cost, cost_of, said, within

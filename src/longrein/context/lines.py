@@ -1,6 +1,6 @@
 """The ledger as lines, best first: each with the entries that prove it, none that an earlier claim could poison."""
 
-from longrein.context.ledger import FileUse, Ledger, Ran, Running, Trouble, Verdict
+from longrein.context.records import FileUse, Ledger, Ran, Running, Trouble, Verdict
 from longrein.context.state import State
 from longrein.context.verdicts import Counts, clip
 

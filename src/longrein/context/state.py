@@ -9,7 +9,8 @@ from copy import copy
 import msgspec
 
 from longrein.context.catalogue import Notice, Told
-from longrein.context.ledger import Ledger, Word, rejoined
+from longrein.context.ledger import rejoined
+from longrein.context.records import Ledger, Word
 from longrein.context.request import Item
 from longrein.context.tokens import Gauge
 from longrein.events import (

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from longrein.context.ledger import Word
+from longrein.context.records import Word
 from longrein.context.tokens import CHARS_PER_TOKEN_CODE, Gauge, estimate_text
 from longrein.events import marker
 
