@@ -81,7 +81,7 @@ class Drive:
         self.tokens = [item.tokens for item in recording.items]
         """Of each item as it is shown."""
         self.gone: set[int] = set()
-        self.summary_tokens = 0
+        self.summary_tokens = self._owed = 0
         self._place: dict[str, int] = {}
         self._calls: dict[str, str] = {}
         self._at = 0
@@ -105,6 +105,8 @@ class Drive:
                 self._at += 1
             change = Change(t, {})
             self._decide(change, outputs)
+            if t == self.recording.requests - 1:  # one that was prepared and never needed is paid for too
+                change.asked_tokens, self._owed = change.asked_tokens + self._owed, 0
             yield change
             self._answer(outputs, self._at)
 
@@ -182,9 +184,10 @@ class Drive:
         span = {"first": wish.first, "last": wish.last, "reason": wish.reason}
         asked = self._tell(Asked("summary", self.state.sent_reach, 2, **span))  # type: ignore[arg-type]
         self._tell(Replied(asked, (Text(PROSE),), "end"))
-        change.asked_tokens += SUMMARY_TOKENS
+        self._owed += SUMMARY_TOKENS
 
     def _swap(self, ready: Swap, change: Change) -> None:
+        change.asked_tokens, self._owed = change.asked_tokens + self._owed, 0
         if self.policy is POLICIES["seed"]:
             self._summed(seed_summarized(self.budget, ready), change)
             return
