@@ -48,6 +48,8 @@ def whole(wire: Wire, chat: Chat) -> Chat:
     """Without calls at the end that are not answered: no caller sends those."""
     while chat and (wire.asked(chat[-1]) or chat[-1].get("type") == "reasoning"):
         chat = chat[:-1]
+    if not chat:
+        return chat
     return chat if not wire.answered(chat[-1]) or unpaired(wire, chat) == 0 else whole(wire, chat[:-1])
 
 
@@ -63,10 +65,12 @@ def sane(wire: Wire, chat: Chat) -> bool:
     return True
 
 
-@settings(max_examples=60, deadline=None)
-@given(st.sampled_from(WIRES), ACTS)
-def test_what_is_sent_is_paired_fits_and_begins_with_what_was_sent(wire: Wire, acts: list[tuple[str, int]]) -> None:
-    engine, chat, before = Engine(WINDOW, OUTPUT), wire.user("Begin."), Chat()
+@settings(max_examples=40, deadline=None)
+@given(st.sampled_from(WIRES), ACTS, st.sampled_from([("result",), ("result", "call", "text", "thinking")]))
+def test_what_is_sent_is_paired_fits_and_begins_with_what_was_sent(
+    wire: Wire, acts: list[tuple[str, int]], clears: tuple[str, ...]
+) -> None:
+    engine, chat, before = Engine(WINDOW, OUTPUT, clears=clears), wire.user("Begin."), Chat()
     for n, (what, size) in enumerate(acts):
         changed = act(wire, engine, chat, what, size, n)
         if not changed or not sane(wire, changed):
