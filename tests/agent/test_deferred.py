@@ -4,11 +4,13 @@ import asyncio
 import json
 from collections.abc import Sequence
 from itertools import pairwise
+from pathlib import Path
 
 import msgspec
 import pytest
 
 from longrein.agent import Answer, GoOn, OpenSession, Said
+from longrein.build import build, survey
 from longrein.context import Budget, Price, Request, estimate_text
 from longrein.events import (
     Entry,
@@ -23,6 +25,7 @@ from longrein.events import (
 from longrein.frontends.headless.draw import draw
 from longrein.frontends.headless.tally import Tally
 from longrein.frontends.headless.voice import progress
+from longrein.frontends.options import Options
 from longrein.frontends.terminal.scene import Scene
 from longrein.models import ModelOptions, open_model
 from longrein.permissions import Rules
@@ -309,3 +312,18 @@ async def test_E5_every_wire_takes_it_and_no_earlier_byte_changes(wire: str) -> 
         for before, after in pairwise(server.requests):
             assert common_blocks(before, after) == len(before.blocks)
     assert [e.event.name for e in disk.entries() if isinstance(e.event, ToolEnded)] == ["ToolSearch", FIND]
+
+
+@pytest.mark.parametrize("window", [20_000, 200_000])
+async def test_E5_the_user_is_told_once_at_the_start_when_a_server_would_fill_the_window(
+    window: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "tree").mkdir()
+    place = survey(Options(state_dir=str(tmp_path / "state")), folder=str(tmp_path / "tree"))
+    model = ScriptedModel(budget=Budget(window, 2_000))
+    built = await build(place, fresh=True, model=model, tools=server_tools())
+    await built.session.close()
+    told = [note for note in built.notes if "schemas fill" in note]
+    assert bool(told) is (window < 30_000)
+    assert not told or told[0].endswith("of your 20k window; these are deferred now")

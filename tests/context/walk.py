@@ -118,7 +118,7 @@ class Walk:
                 window_of(self.state, self.budget),
                 Limits(),
                 rested=self.rested,
-                seed=self.profile == "seed",
+                seed=self.profile.startswith("seed"),
                 now_us=1_000_000 * len(self.entries),
                 summarising=self.beside is not None,
             )
@@ -228,14 +228,14 @@ class Walk:
         self.add(ToolEnded(call.id, call.name, "failed" if luck > 0.9 else "ok", (part,)))
 
     def summarise(self, wish: Summarise) -> None:
-        plain = wish.beside or self.profile == "seed"
+        plain = wish.beside or self.profile.startswith("seed")
         forms = () if plain else births(self.state, self.budget)
         reach = self.state.sent_reach if wish.beside else self.state.seq
         span = {"first": wish.first, "last": wish.last, "reason": wish.reason, "focus": wish.focus}
         seq = self.add(
             Asked("summary", reach, self.state.prefix_seq, forms, self.state.view_tokens, 0.1, **span)  # type: ignore[arg-type]
         )
-        seed = self.profile == "seed"
+        seed = self.profile.startswith("seed")
         self.send(render_seed_summary(self.state) if seed else render_summary(self.state, self.budget, wish))
         if wish.beside:
             self.beside = seq
@@ -254,11 +254,11 @@ class Walk:
             self.add(AskFailed(seq, self.rng.choice(["invalid", "server", "truncated"]), "no summary"))
             return
         prose = "1. Request\n" + self.text(300)
-        assert not prose_problem(self.state, self.budget, prose, "end", 0) or self.profile == "seed"
+        assert not prose_problem(self.state, self.budget, prose, "end", 0) or self.profile.startswith("seed")
         self.add(Replied(seq, (Text(prose),), "end"))
 
     def swap(self, ready: Swap) -> None:
-        if self.profile == "seed":
+        if self.profile.startswith("seed"):
             self.add(seed_summarized(self.budget, ready))
         else:
             span = (ready.first, ready.last)
