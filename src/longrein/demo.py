@@ -34,6 +34,8 @@ class _Line(msgspec.Struct):
     num_turns: int = 0
     usage: dict[str, object] = {}
     content: str = ""
+    session_id: str = ""
+    compact_metadata: dict[str, object] = {}
 
 
 class _Block(msgspec.Struct):
@@ -71,6 +73,7 @@ class _Demo:
         self.test = f"{shlex.quote(sys.executable)} -m unittest -q"
         self.totals = {"input_tokens": 0, "cache_read_input_tokens": 0, "cache_creation_input_tokens": 0}
         self.requests = 0
+        self.session = ""
 
     def play(self) -> int:
         self._say("longrein demo: the model's part is played from a script, offline. Files, commands, the log,")
@@ -83,6 +86,7 @@ class _Demo:
             self._say("\n  *** kill -9: longrein dies in the middle of that command ***\n")
             self._say("$ longrein -p -c\n")
             self._run(["-p", "-c"])
+        self._show_context()
         return self._verdict()
 
     def _say(self, line: str) -> None:
@@ -141,8 +145,13 @@ class _Demo:
             case "user", _:
                 for block in _blocks(line):
                     self._tell_result(block)
+            case "system", "init":
+                self.session = line.session_id
+            case "system", "compact_boundary" if line.compact_metadata.get("trigger") == "manual":
+                self._say("  --- summed up: the user's words and the records by code, the prose by the model ---")
             case "system", "compact_boundary":
-                self._say("  --- the window is nearly full: old results were cleared, each with a handle ---")
+                self._say("  --- the window is nearly full: what is probably dead was cleared; the lines worth")
+                self._say("      keeping and a handle stand in its place ---")
             case "result", _:
                 for key in self.totals:
                     self.totals[key] += int(str(line.usage.get(key, 0)))
@@ -164,6 +173,12 @@ class _Demo:
         lines = [line for line in text.splitlines() if line.strip()]
         shown = lines[-1][:96] if lines else "(nothing)"
         self._say(f"      {'failed' if block.is_error else 'ok'}, {len(lines)} lines, the last: {shown}")
+
+    def _show_context(self) -> None:
+        self._say(f"\n$ longrein context {self.session[:8]}\n")
+        command = [sys.executable, "-m", "longrein", "context", self.session]
+        page = subprocess.run(command, cwd=self.project, env=self._environment(), capture_output=True, check=True)
+        self._say(page.stdout.decode().rstrip())
 
     # --- the end ---------------------------------------------------------------------------------------------
 

@@ -51,6 +51,17 @@ RECEIPTS = "".join(
 
 FILES = {"ledger.py": LEDGER, "test_ledger.py": TESTS, "README.md": README, "receipts.txt": RECEIPTS}
 
+SUMMARY = """1. Request and intent
+Mend the failing test of the ledger; NOTES.md decides about amounts.
+2. Key concepts
+An amount in parentheses is a refund.
+5. Problems solved
+`parse_amount` in `ledger.py` dropped the parentheses and with them the sign.
+8. Current work
+The edit is made and the tests pass.
+9. Next step
+Report to the user."""
+
 TOPICS = ("rounding", "bread prices", "the shop's till", "the yearly report", "opening hours", "coins", "old receipts")
 
 
@@ -100,7 +111,7 @@ def script(test: str, window_tokens: int) -> dict[str, Any]:
             {
                 "text": "The first reading of the notes was put away to make room. The log still has it; I bring back "
                 "the lines about refunds.",
-                "find": {"handle": r"cleared: Read NOTES\.md ok[^\]]*?Recall\(handle=\"(r\d+)\""},
+                "find": {"handle": r"cleared: ok, 1\d\d lines, Recall\(\"(r\d+)\"\)"},
                 "calls": [{"name": "Recall", "arguments": {"handle": "{{handle}}", "lines": "97-101"}}],
             },
             {
@@ -109,11 +120,19 @@ def script(test: str, window_tokens: int) -> dict[str, Any]:
             },
             {"calls": [_run(test)]},
             {
+                "text": "It passes. I sum up what was done, to have room for whatever comes next.",
+                "calls": [{"name": "Compact", "arguments": {"focus": "what was decided about refunds"}}],
+            },
+            {
+                "text": "One more look at the words of that decision, which stand in the log and nowhere else now.",
+                "calls": [{"name": "Recall", "arguments": {"query": "DECIDED amount in parentheses"}}],
+            },
+            {
                 "text": "Mended: `parse_amount` in `ledger.py:4` takes an amount in parentheses as a refund, as "
                 "decided on day 97 of the notes. All four tests pass."
             },
         ],
-        "summaries": [{"text": "1. Mend the failing test of the ledger.\n8. The code is read; the edit is next."}],
+        "summaries": [{"text": SUMMARY}],
     }
 
 

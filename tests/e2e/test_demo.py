@@ -16,13 +16,18 @@ TOLD = (
     "the model's part is played from a script, offline",
     "*** kill -9: longrein dies in the middle of that command ***",
     "$ longrein -p -c",
-    "old results were cleared",
+    "what is probably dead was cleared",
     "> Recall",
+    "> Compact what was decided about refunds",
+    "--- summed up",
+    "> Recall DECIDED amount in parentheses",
+    "$ longrein context",
+    "verified milestones",
     "the test now    passes",
 )
 
 
-def test_the_demo_tells_of_kill_clearing_and_recall(stage: Stage) -> None:
+def test_the_demo_tells_of_kill_clearing_recall_summary_and_context(stage: Stage) -> None:
     stage.config.unlink()
     ran = stage.run("demo", env={"TMPDIR": str(stage.folder)}, limit_s=40)
     assert (ran.code, ran.err) == (0, "")
