@@ -9,7 +9,7 @@ from functools import cache
 
 import msgspec
 
-TEXT_CHARS_MAX = 120_000
+TEXT_CHARS_MAX = 60_000
 """Of longer output the two ends are looked at: runners count at the end."""
 NAMES_MAX = 500
 """Named tests that are taken from one output."""
@@ -66,19 +66,29 @@ def code_of(text: str, status: str) -> int | None:
     return None
 
 
-@cache
-def _telling() -> re.Pattern[str]:
-    return re.compile(
-        r"\b[A-Za-z]*(?:Error|Exception|Failure)\b|\b(?:error|fatal|panic|FAILED|denied)\b|not found|No such|cannot "
-    )
+_TELLING = (
+    "Error",
+    "error",
+    "Exception",
+    "Failure",
+    "FAILED",
+    "fatal",
+    "panic",
+    "denied",
+    "not found",
+    "No such",
+    "cannot ",
+)
+GIST_CHARS_MAX = 8_000
+"""Of a failed output's end, in which its most telling line is looked for."""
 
 
 def gist(text: str) -> str:
     """The line of a failed output that says most, quoted as printed: the last that names an error, else the last."""
-    lines = [line for line in text[-20_000:].split("\n") if line.strip()]
+    lines = [line for line in text[-GIST_CHARS_MAX:].split("\n") if line.strip()]
     ended = next((line for line in reversed(lines[-2:]) if re.match(_ENDED, line)), "")
-    body = [line for line in lines if not re.match(_ENDED, line) and not re.match(_NOTE, line)]
-    said = next((line for line in reversed(body) if _telling().search(line)), body[-1] if body else "")
+    body = [line for line in lines if not (line[0] == "[" and (re.match(_ENDED, line) or re.match(_NOTE, line)))]
+    said = next((line for line in reversed(body) if any(word in line for word in _TELLING)), body[-1] if body else "")
     return clip(said or ended, 200)
 
 
@@ -107,6 +117,8 @@ class _Shape(msgspec.Struct, frozen=True):
     """How one runner names tests and counts them."""
 
     runner: str
+    sign: str
+    """Text without which nothing was counted: saves looking further."""
     names: str
     """Pattern of a line that names a test: groups `bad` or `good` (the words that judge) and `name`."""
     counts: str
@@ -118,6 +130,7 @@ class _Shape(msgspec.Struct, frozen=True):
 _SHAPES = (
     _Shape(
         "pytest",
+        " in ",
         r"^(?:(?P<word>FAILED|ERROR|PASSED) (?P<name>\S+\.py(?:::[^\n]*?)?)(?: - .*)?"
         r"|(?P<name2>\S+\.py::\S+(?: \S+\])?) (?P<word2>PASSED|FAILED|ERROR)\b.*)$",
         r"^=*(?: |)(?=\d+ (?:failed|passed|error))(?:(?P<failed>\d+) failed,? ?)?(?:(?P<passed>\d+) passed,? ?)?"
@@ -126,27 +139,36 @@ _SHAPES = (
     ),
     _Shape(
         "unittest",
+        "Ran ",
         r"^(?:(?P<word>FAIL|ERROR): (?P<name>\w+ \([\w.]+\)).*|(?P<name2>\w+ \([\w.]+\))(?:\n.*?)? \.\.\. "
         r"(?P<word2>ok|FAIL|ERROR))$",
         r"^Ran (?P<ran>\d+) tests? in [\d.]+s\n+(?:OK\b|FAILED \((?:failures=(?P<failed>\d+))?(?:, )?"
         r"(?:errors=(?P<errors>\d+))?)",
     ),
-    _Shape("go", r"^\s*--- (?P<word>FAIL|PASS): (?P<name>\S+) \(", r"^(?:(?P<ok1>ok)  ?\t|(?P<bad1>FAIL)\t)\S+"),
+    _Shape("go", "\t", r"^\s*--- (?P<word>FAIL|PASS): (?P<name>\S+) \(", r"^(?:(?P<ok1>ok)  ?\t|(?P<bad1>FAIL)\t)\S+"),
     _Shape(
         "cargo",
+        "test result:",
         r"^test (?P<name>\S+)(?: - should panic)? \.\.\. (?P<word>ok|FAILED)$",
         r"^test result: (?:ok|FAILED)\. (?P<passed>\d+) passed; (?P<failed>\d+) failed",
     ),
     _Shape(
         "jest",
+        "Tests",
         r"^ *(?P<word>✓|✔|√|✕|✖|×|FAIL|PASS|❯)\s+(?P<name>\S[^\n]*?)(?: \(?\d+ ?m?s\)?)?$",
         r"^ *Tests:? +(?:(?P<failed>\d+) failed(?:,| \|)? *)?(?:\d+ \w+(?:,| \|) *)*?(?:(?P<passed>\d+) passed)?"
         r"(?:(?:,| \|) *\d+ \w+)*(?:, \d+ total| \(\d+\))",
         ("✕", "✖", "×", "FAIL"),
     ),
-    _Shape("mocha", "", r"^  (?P<passed>\d+) passing\b[^\n]*(?:\n  \d+ pending)?(?:\n  (?P<failed>\d+) failing)?"),
+    _Shape(
+        "mocha",
+        " passing",
+        "",
+        r"^  (?P<passed>\d+) passing\b[^\n]*(?:\n  \d+ pending)?(?:\n  (?P<failed>\d+) failing)?",
+    ),
     _Shape(
         "tap",
+        "# ",
         r"^ *(?P<word>ok|not ok) \d+ (?:- )?(?P<name>[^\n#]+?)(?: #.*)?$",
         r"^(?:# pass (?P<passed>\d+)|# fail (?P<failed>\d+))$",
         ("not ok",),
@@ -170,6 +192,8 @@ def read_tests(line: str, text: str) -> Found | None:
     if len(text) > TEXT_CHARS_MAX:
         text = text[: TEXT_CHARS_MAX // 4] + "\n" + text[-TEXT_CHARS_MAX * 3 // 4 :]
     for shape in _SHAPES:
+        if shape.sign not in text:
+            continue
         names, counts = _compiled(shape.runner)
         counted = _counted(shape.runner, counts, text)
         if counted is not None:
