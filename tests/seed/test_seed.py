@@ -11,14 +11,17 @@ import msgspec
 import pytest
 
 from longrein.agent import Compact
+from longrein.build import build, survey
 from longrein.context import Budget, fold
 from longrein.context.seed import INSTRUCTION, course_of, estimate
 from longrein.context.seed_talk import as_json, talk
-from longrein.events import AskFailed, Cleared, Summarized, ToolEnded, TurnEnded, text_of
+from longrein.events import Asked, AskFailed, Cleared, Summarized, ToolEnded, TurnEnded, text_of
+from longrein.frontends.options import Options
 from longrein.frontends.terminal.drawing import compaction_lines
 from longrein.models import Failure
 from longrein.store import write_transcript
-from tests.seed.house import ROOMY, Played, call, gone, play, prints, results, said, says, shown, sizes
+from longrein.testing.model import ScriptedModel
+from tests.seed.house import ROOMY, Answers, Played, call, gone, play, prints, results, said, says, shown, sizes
 
 pytestmark = pytest.mark.anyio
 
@@ -333,3 +336,38 @@ async def test_A19_use_compact() -> None:
         prints(300), says(call("Compact")), says("A SUMMARY"), says("compacted"), words=("use compact",)
     )
     assert said(played.last)[1:] == ["[Compressed]\n\nA SUMMARY\n\nUnderstood. Continuing."]
+
+
+# --- document D, which asks for the same -------------------------------------------------------------------------
+
+
+async def test_D8_the_conversation_does_not_grow_without_bound() -> None:
+    steps = [says("a thought. " * 800, call("Print", chars=8_000)) for _ in range(50)]
+    played = await play(model=Answers(lambda n, _: steps[n] if n < 50 else says("done"), ROOMY, says("A SUMMARY")))
+    peaks = [event.estimate_tokens for event in played.events(Asked) if isinstance(event, Asked)]
+    assert max(peaks[:25]) < 110_000
+    assert max(peaks[25:]) <= 1.05 * max(peaks[:25]), "as high as before and no higher"
+    assert played.summaries
+
+
+async def test_D10_a_summary_is_shown_and_the_whole_stays_on_disk(tmp_path: Path) -> None:
+    decided = "1) a.txt was written 2) tests pass 3) decided to keep tabs"
+    write = says(call("Write", file_path="a.txt", content="x\n" * 80))
+    played = await play(write, says("hi"), says(decided), says("ok"), words=("go", Compact(), "on"))
+    assert decided in said(played.last)[1]
+    assert not [item for item in played.last.items if item.kind == "call"]
+    whole = Path(write_transcript(str(tmp_path), played.disk.entries())).read_text()
+    assert json.dumps("x\n" * 80)[1:-1] in whole
+
+
+@pytest.mark.parametrize("profile", ["seed", "seed-later", "seed-new"])
+async def test_the_profile_is_chosen_by_its_name(profile: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "tree").mkdir()
+    options = Options(state_dir=str(tmp_path / "state"), profile=profile)
+    place = survey(options, folder=str(tmp_path / "tree"))
+    built = await build(place, fresh=True, model=ScriptedModel(budget=ROOMY))
+    await built.session.close()
+    assert built.session.state.profile == profile
+    assert built.session.outlook.seed
+    assert place.settings.parallel_max == 10
