@@ -64,7 +64,7 @@ def session(
         true[len(true)] = tokens = count(request)  # type: ignore[arg-type]
         return tokens
 
-    provider.counter.request = counting  # type: ignore[method-assign, assignment]
+    provider.counter.request = counting  # type: ignore[method-assign]
     run_virtual(played(provider, ["go on"], disk=disk, tools=(*builtin_tools(), FEED)), clock=VirtualClock())
     return disk.entries(), true
 

@@ -12,8 +12,8 @@ from longrein.tools import Blobs
 from longrein.workspace import MemoryUse
 
 LOOK_EVERY_S = 1.0
-"""At most so often."""
-EASE_EVERY_S = 10.0
+"""At most so often while there is enough."""
+EASE_EVERY_S = 1.0
 """Dropping caches again sooner would cost more than it brings."""
 PRESSED_SHARE = 0.85
 """Share of the limit above which memory is short …"""
@@ -47,9 +47,9 @@ class Pressure:
         self._told = False
 
     def look(self) -> None:
-        """Read, at most once a second, and do what is to be done."""
+        """Read, at most once a second while there is enough, and do what is to be done."""
         now = self._mono_s()
-        if now - self._look_s < LOOK_EVERY_S:
+        if not self.pressed and now - self._look_s < LOOK_EVERY_S:
             return
         self._look_s = now
         use = self._use()
