@@ -15,9 +15,7 @@ WIRE = WIRES[0]
 
 
 def opened(folder: Path, session: str = "customer 17") -> KeptEngine:
-    made = engine(12_000, 1_000, state_dir=str(folder), session=session)
-    assert isinstance(made, KeptEngine)
-    return made
+    return engine(5_000, 500, state_dir=str(folder), session=session)
 
 
 def grow(chat: Chat, number: int) -> None:
@@ -33,7 +31,7 @@ def played(mine: KeptEngine, chat: Chat, numbers: range) -> Iterator[Chat]:
 
 def test_a_restart_at_any_request_changes_no_byte(tmp_path: Path) -> None:
     chat: Chat = [{"role": "system", "content": "Be brief."}, *WIRE.user("Read all.")]
-    for number in range(24):
+    for number in range(10):
         with opened(tmp_path) as mine:
             view = mine.prepare(chat)
         with opened(tmp_path) as again:
@@ -69,7 +67,7 @@ def test_a_list_cut_while_nobody_looked(tmp_path: Path) -> None:
 
 def test_a_caller_that_keeps_what_it_was_given_may_restart(tmp_path: Path) -> None:
     chat: Chat = [*WIRE.user("Read all.")]
-    for number in range(30):
+    for number in range(10):
         with opened(tmp_path) as mine:
             chat = mine.prepare(chat)
             grow(chat, number)
@@ -94,6 +92,11 @@ def test_one_conversation_has_one_engine(tmp_path: Path) -> None:
         opened(tmp_path)
     with opened(tmp_path), opened(tmp_path, "customer 18"):
         pass
+
+
+def test_an_engine_in_memory_is_closed_like_any_other() -> None:
+    with engine(5_000, 500) as mine:
+        assert mine.prepare(WIRE.user("Hello.")) == WIRE.user("Hello.")
 
 
 def test_a_closed_engine_says_so(tmp_path: Path) -> None:

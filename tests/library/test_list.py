@@ -150,7 +150,7 @@ def test_an_answer_that_is_asked_for_again_keeps_the_cache() -> None:
 def test_a_caller_that_keeps_what_it_was_given_is_understood() -> None:
     wire, engine = WIRES[0], Engine(WINDOW, OUTPUT)
     chat = opening(wire)
-    for number in range(60):
+    for number in range(30):
         chat = engine.prepare(chat)
         assert tokens(chat) <= USABLE
         check_paired(wire, chat)
@@ -338,12 +338,14 @@ ERRORS = [
     (StatusError(413, "Request Entity Too Large"), True, 0),
     (StatusError(429, "rate limit: maximum context length"), False, 0),
     (ValueError("no such model"), False, 0),
+    (TimeoutError(), False, 0),
+    (ValueError("prompt is too long: 210000 tokens > 200000 maximum"), True, 200_000),
 ]
 
 
 @pytest.mark.parametrize(("error", "overflow", "window"), ERRORS)
 def test_errors_of_any_library_are_read(error: Exception, overflow: bool, window: int) -> None:
-    engine = Engine(200_000, OUTPUT)
+    engine = Engine(300_000, OUTPUT)
     engine.prepare([{"role": "user", "content": "Hi."}])
     assert did_not_fit(engine, error) is overflow
     assert engine.state.window_learned == window

@@ -8,6 +8,8 @@ import time
 import uuid
 from collections.abc import Sequence
 
+import msgspec
+
 from longrein.context import Price
 from longrein.context.listed import DICTS, Engine, Outside, Shape, Summariser
 from longrein.library.kept import Kept, session_of
@@ -17,14 +19,15 @@ __all__ = ["Engine", "KeptEngine", "did_not_fit", "engine"]
 
 
 class KeptEngine(Engine):
-    """An engine whose log is on disk, a session like any other. Close it, or use it with `with`."""
+    """An engine that may have a place on disk, where its log is a session like any other. Close it, or use `with`."""
 
-    kept: Kept
-    """Where the log is."""
+    kept: Kept | None = None
+    """Where the log is; None in memory."""
 
     def close(self) -> None:
         """Put on disk what is not there yet and release the session. Idempotent. Raises `StoreFull`."""
-        self.kept.close()
+        if self.kept is not None:
+            self.kept.close()
 
     def __enter__(self) -> "KeptEngine":
         return self
@@ -43,20 +46,18 @@ def engine(
     shape: Shape = DICTS,
     state_dir: str = "",
     session: str = "",
-) -> Engine:
+) -> KeptEngine:
     """An engine for one conversation.
 
     `window`, `max_output`: tokens. `clears`: kinds of content that may be cleared, of `result`, `call`, `text` and
-    `thinking`. `summarise`: gets a list of messages, gives a model's prose. With `state_dir` the log is kept there and
-    a `KeptEngine` comes back; `session` (a UUID, or any name) then goes on with a conversation after a restart. Raises
-    `SessionBusy` when another process has that session, `StoreDamaged`, `StoreFull`.
+    `thinking`. `summarise`: gets a list of messages, gives a model's prose. With `state_dir` the log is kept there, and
+    `session` (a UUID, or any name) goes on with a conversation after a restart. Raises `SessionBusy` when another
+    process has that session, `StoreDamaged`, `StoreFull`.
     """
-    nonce = uuid.uuid4().hex[:8]
-    if not state_dir:
-        outside = Outside(session=session_of(session), nonce=nonce, now_us=_now_us)
-        return Engine(window, max_output, price=price, clears=clears, summarise=summarise, shape=shape, outside=outside)
-    kept = Kept(state_dir, session_of(session), _now_us)
-    outside = Outside(kept.session, nonce, _now_us, kept.entries, kept.keep)
+    outside = Outside(session_of(session), uuid.uuid4().hex[:8], _now_us)
+    kept = Kept(state_dir, outside.session, _now_us) if state_dir else None
+    if kept is not None:
+        outside = msgspec.structs.replace(outside, entries=kept.entries, keep=kept.keep)
     made = KeptEngine(window, max_output, price=price, clears=clears, summarise=summarise, shape=shape, outside=outside)
     made.kept = kept
     return made
@@ -69,7 +70,9 @@ def did_not_fit(engine: Engine, error: BaseException) -> bool:
     """
     body = getattr(error, "body", None)
     text = f"{error} {body}" if body else str(error)
-    if kind_of(getattr(error, "status_code", None) or 400, text) != "overflow":
+    status = getattr(error, "status_code", None)
+    kind = kind_of(status, text) if status else kind_of(400, text or "an error without words")
+    if kind != "overflow":
         return False
     engine.refused(str(error)[:400], limit_tokens(text))
     return True
