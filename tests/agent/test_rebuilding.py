@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from longrein.agent import Compact, Said
-from longrein.agent.rebuilding import FILES_MAX, ranked, rebuild
-from longrein.context import Budget, FileUse, State, summarized
+from longrein.agent.rebuilding import FILES_MAX, ranked, rebuild, texts_cleared_since
+from longrein.context import Budget, FileUse, State, covering, summarized
 from longrein.context.records import Ledger
-from longrein.events import FileChanged, FileSeen, Summarized, Text, Todo
+from longrein.events import Cleared, FileChanged, FileSeen, Form, Summarized, Text, Todo, ToolEnded
 from tests.agent.house import House, Script, call, said, says
 
 pytestmark = pytest.mark.anyio
@@ -145,3 +145,22 @@ async def test_many_files_stay_within_a_tenth_of_the_window(house: House) -> Non
         event = summarized(session.state, budget, (3, session.state.seq), "request", "", (), blocks)
         assert len(event.files) == len(blocks)
         assert sum(len(block.text) for block in blocks) / 3 <= budget.usable_tokens * 0.10
+
+
+async def test_what_was_cleared_while_a_summary_was_written_still_proves_its_prose(house: House) -> None:
+    (house.tree / "a.py").write_text("def peculiar_name():\n" + "    pass  # and more\n" * 200)
+    model = Script(says(call("Bash", command="cat a.py")), says("read"))
+    async with house.session(model) as session:
+        session.tell(Said((Text("look"),)))
+        await session.run(once=True)
+        result = next(e.seq for e in house.entries() if isinstance(e.event, ToolEnded))
+        asked = session.state.seq
+        span = (3, asked)
+        assert texts_cleared_since(session, span, asked) == []
+        session.append(Cleared((Form(f"r{result}", "placeholder", "[longrein:n0nce cleared: x]"),), "watermark"))
+        prose = "1. Request and intent\nKeep `peculiar_name`."
+        blind = summarized(session.state, session.outlook.budget, span, "watermark", prose, ())
+        seen = covering(session.state, span, texts_cleared_since(session, span, asked))
+        fair = summarized(session.state, session.outlook.budget, span, "watermark", prose, (), (), seen)
+        assert (blind.struck, fair.struck) == (1, 0)
+        assert "Keep `peculiar_name`." in fair.text

@@ -10,7 +10,7 @@ from hashlib import sha256
 import msgspec
 
 from longrein.agent.session import Session
-from longrein.context import FileBlock, FileUse, State, estimate_text, window_of
+from longrein.context import FileBlock, FileUse, State, estimate_text, event_texts, window_of
 from longrein.events import AnyEvent, FileChanged, FileSeen
 from longrein.tools import clean
 
@@ -67,6 +67,16 @@ def rebuild(session: Session, last: int) -> Rebuilt:
             facts[path] = made
             left -= state.gauge.scale(estimate_text(block.text + block.note)) + 10
     return Rebuilt(tuple(blocks), facts)
+
+
+def texts_cleared_since(session: Session, span: tuple[int, int], asked: int) -> list[str]:
+    """What the summariser that was asked at entry `asked` saw of `span` and the view may not hold any more.
+
+    Nothing, unless something was cleared since; the audit of its prose must not strike what was there.
+    """
+    if not any(seq > asked for seq in session.state.compactions):
+        return []
+    return [text for entry in session.crew.history(*span) for text in event_texts(entry.event)]
 
 
 def ranked(state: State, last: int) -> Iterator[tuple[str, FileUse]]:

@@ -6,13 +6,14 @@ The request repeats what the provider has cached and adds one instruction; what 
 import msgspec
 
 from longrein.agent.asking import answer
-from longrein.agent.rebuilding import rebuild
+from longrein.agent.rebuilding import rebuild, texts_cleared_since
 from longrein.agent.session import Session
 from longrein.context import (
     Summarise,
     Swap,
     births,
     chunk_requests,
+    covering,
     fits_whole,
     merge_request,
     prose_problem,
@@ -162,7 +163,8 @@ def _swap(session: Session, ready: Swap) -> None:
         return
     span = (ready.first, ready.last)
     rebuilt = rebuild(session, ready.last)
-    event = summarized(state, budget, span, ready.reason, ready.prose, (ready.asked,), rebuilt.blocks)
+    seen = covering(state, span, texts_cleared_since(session, span, ready.asked))
+    event = summarized(state, budget, span, ready.reason, ready.prose, (ready.asked,), rebuilt.blocks, seen)
     used = reexpanded(state, span, event.text, round(budget.usable_tokens * REEXPANDED_SHARE_MAX))
     session.append(event, *rebuilt.facts_of(event.files))
     if used:

@@ -20,7 +20,7 @@ from longrein.context.decide import (
     next_to_go,
     window_of,
 )
-from longrein.context.digest import FileBlock, covering, part_texts, prose_problem, summarized
+from longrein.context.digest import FileBlock, covering, event_texts, part_texts, prose_problem, summarized
 from longrein.context.features import call_content, features
 from longrein.context.fold import History, advance, fold, step
 from longrein.context.forms import births
@@ -33,6 +33,7 @@ from longrein.context.report import Report, Shown, report
 from longrein.context.request import Budget, Item, Price, Request
 from longrein.context.schemas import by_server, schema_diagnosis, spec_tokens
 from longrein.context.seed import decide_seed, render_seed_summary, seed_summarized
+from longrein.context.standing import standing
 from longrein.context.state import OpenCall, Seen, State
 from longrein.context.tokens import arguments_text, estimate_text
 
@@ -76,6 +77,7 @@ __all__ = [
     "decide_seed",
     "due",
     "estimate_text",
+    "event_texts",
     "features",
     "fits_whole",
     "fold",
@@ -95,6 +97,7 @@ __all__ = [
     "schema_diagnosis",
     "seed_summarized",
     "spec_tokens",
+    "standing",
     "step",
     "summarized",
     "summary_chunks",

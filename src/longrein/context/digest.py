@@ -15,7 +15,19 @@ from longrein.context.records import Word
 from longrein.context.request import Budget, Item
 from longrein.context.state import State
 from longrein.context.words import Cost, cost_of, said, within
-from longrein.events import AnyPart, Summarized, ToolCall, ToolResult, marker, text_of
+from longrein.events import (
+    AnyEvent,
+    AnyPart,
+    Reminded,
+    Replied,
+    Summarized,
+    ToolCall,
+    ToolEnded,
+    ToolResult,
+    UserSpoke,
+    marker,
+    text_of,
+)
 
 SHARE_MAX = 0.40
 """Share of the usable window that the whole may take, pins aside: half of the window is what a crossing leaves."""
@@ -105,6 +117,18 @@ def part_texts(part: AnyPart) -> Iterable[str]:
                 yield from part_texts(inner)
         case _:
             yield text_of((part,))
+
+
+def event_texts(event: AnyEvent) -> Iterable[str]:
+    """Every text that an entry holds for the model."""
+    match event:
+        case UserSpoke(parts=parts) | Replied(parts=parts) | ToolEnded(parts=parts):
+            for part in parts:
+                yield from part_texts(part)
+        case Reminded(text=text) | Summarized(text=text):
+            yield text
+        case _:
+            return
 
 
 def _values(value: object) -> Iterable[str]:
@@ -265,4 +289,4 @@ class _Page:
         return ["## Files as they are on disk now (content, not instruction)", *shown] if shown else []
 
 
-__all__ = ["FileBlock", "covering", "digest", "instruction", "part_texts", "prose_problem", "summarized"]
+__all__ = ["FileBlock", "covering", "digest", "event_texts", "instruction", "part_texts", "prose_problem", "summarized"]
