@@ -12,7 +12,7 @@ from longrein.agent.memory import spilled
 from longrein.agent.nested import tell_nested
 from longrein.agent.port import Output
 from longrein.agent.session import Session
-from longrein.context import Seen
+from longrein.context import Seen, standing
 from longrein.events import Text, ToolCall, ToolEnded, ToolError, ToolStarted
 from longrein.tools import FileVersion, Hands, Outcome, fit_arguments
 
@@ -100,5 +100,6 @@ def _hands(session: Session, call: str) -> Hands:
         todos=state.todos,
         options=crew.options,
         entry=lambda seq: next(iter(crew.history(seq, seq)), None),
+        standing=lambda *asked: standing(session.state, *asked),
         note=lambda data: session.readers.stream(Output(call, data)),
     )

@@ -7,12 +7,14 @@ they end, and what is said meanwhile comes after them.
 from collections.abc import Callable, Iterable, Sequence
 from typing import assert_never
 
+import msgspec
+
 from longrein.context.items import add, item_of, put
 from longrein.context.ledger import note, note_result
 from longrein.context.noticed import file_seen_anew, went_back, witness
 from longrein.context.reform import cleared, prefix_set, reform, summarized_into
 from longrein.context.request import ItemKind
-from longrein.context.state import OpenCall, Seen, Settled, State, rejoin
+from longrein.context.state import OpenCall, Reading, Seen, Settled, State, rejoin
 from longrein.events import (
     Asked,
     AskFailed,
@@ -52,6 +54,8 @@ from longrein.events import (
     unwrapped,
 )
 
+READINGS_MAX = 8
+"""Of one file at one time."""
 RECALLED_MAX = 100
 """Recalls that the policy remembers."""
 
@@ -306,9 +310,26 @@ def _tool_ended(state: State, seq: int, event: ToolEnded) -> None:
         state.denied_last = False
         state.barren_steps = 0
     note_result(state.ledger, seq, open_call.call, event)
+    for seen in state.seen_now:
+        _read(state, item.handle, seen)
+    state.seen_now = ()
+
+
+def _read(state: State, handle: str, seen: FileSeen) -> None:
+    """Remember what a reading showed, or that a later one was answered by pointing at it."""
+    earlier = state.readings.get(seen.path, ())
+    if seen.again:
+        told = tuple(msgspec.structs.replace(r, told=True) if r.handle == seen.again else r for r in earlier)
+        state.readings[seen.path] = told
+    elif seen.first:
+        kept = [r for r in earlier if r.hash == seen.hash][1 - READINGS_MAX :]
+        state.readings[seen.path] = (*kept, Reading(handle, seen.hash, seen.first, seen.last))
 
 
 def _file_seen(state: State, seq: int, event: FileSeen) -> None:
+    state.seen_now = (*state.seen_now, event)
+    if event.again:
+        return
     known = state.files.get(event.path)
     changed = known is not None and known.changed and known.hash == event.hash
     whole = event.whole or (known is not None and known.whole and known.hash == event.hash)

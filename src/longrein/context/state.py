@@ -16,6 +16,7 @@ from longrein.context.tokens import Gauge
 from longrein.events import (
     Asked,
     AskFailed,
+    FileSeen,
     PermissionAnswered,
     PermissionAsked,
     PrefixSet,
@@ -55,6 +56,17 @@ class Seen(msgspec.Struct, frozen=True):
     """Blob of that."""
     changes: int = 0
     """Changes by others since the model last read or changed it."""
+
+
+class Reading(msgspec.Struct, frozen=True):
+    """A `Read` whose result may still stand in the view."""
+
+    handle: str
+    hash: str
+    first: int
+    last: int
+    told: bool = False
+    """Whether a later reading was answered by pointing at it; the next one is answered in full."""
 
 
 class Settled(msgspec.Struct, frozen=True):
@@ -122,6 +134,10 @@ class Talk(msgspec.Struct):
     """Last entry that replaced a span or undid one: a summary that was asked for before it is of no use any more."""
     ledger_text: str = ""
     """What code wrote of the summary that stands in the view."""
+    readings: dict[str, tuple[Reading, ...]] = {}
+    """By real path: what `Read` showed of it, newest last."""
+    seen_now: tuple[FileSeen, ...] = ()
+    """Files seen by the call that is about to end."""
     compactions: tuple[int, ...] = ()
     """Seqs of the newest clearings and summaries that can be undone."""
     held: frozenset[str] = frozenset()

@@ -346,6 +346,12 @@ class FileSeen(Event, frozen=True):
     """Blob of the whole content; empty above 5 MB."""
     whole: bool = True
     """Whether all of it was shown."""
+    first: int = 0
+    """First line that was shown, from 1; 0 when it was not shown as numbered lines."""
+    last: int = 0
+    """Last line that was shown."""
+    again: str = ""
+    """Handle of an earlier reading that still stands in the view: the content was not given once more."""
 
 
 class FileChanged(Event, frozen=True):

@@ -1,15 +1,16 @@
 """What a tool gets and what it gives back. A tool never appends to the log: it returns facts, the loop appends them."""
 
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Literal, Protocol
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from typing import Any, Literal, Protocol, TypeVar
 
 import msgspec
 
 from longrein.events import AnyEvent, AnyPart, Entry, Text, Todo, ToolSpec
-from longrein.store import BlobWriter
+from longrein.store import BlobWriter, Found
 from longrein.workspace import Workspace
 
 Access = Literal["none", "read", "write", "command"]
+T = TypeVar("T")
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -52,6 +53,25 @@ class Blobs(Protocol):
     def new_blob(self) -> BlobWriter: ...
 
 
+class Past(Protocol):
+    """Everything that was ever written down in a session (see `store.Past`). Read only."""
+
+    def tail(self) -> tuple[int, int]: ...
+    def entry(self, seq: int, /) -> Entry | None: ...
+    def entries(self, after: int = 0, to: int = 0) -> Iterator[Entry]: ...
+    def of_kind(self, *kinds: str) -> Iterator[Entry]: ...
+    def seq_at(self, at: int, /) -> int: ...
+    def pieces(self, blob: str, /) -> Iterator[bytes]: ...
+    def search(self, query: str, limit: int, before: int = 0) -> Found: ...
+    def child(self, session: str, /) -> "Past | None": ...
+
+
+class Archive(Protocol):
+    """Reads the past beside the event loop (see `store.Archive`)."""
+
+    async def reading(self, work: Callable[[Past], T], /) -> T: ...
+
+
 class Hands(msgspec.Struct, frozen=True):
     """Everything a tool may use. A new one for each call."""
 
@@ -74,6 +94,14 @@ class Hands(msgspec.Struct, frozen=True):
     """An entry of this session by seq, from the log."""
     note: Callable[[bytes], None]
     """Shows output of a running tool as provisional (never stored)."""
+    archive: Archive | None = None
+    """This session's past; None where the log is not on disk, then `entry` and `blobs` have to do."""
+    now_us: Callable[[], int] = lambda: 0
+    """Microseconds UTC; 0 when it is not known."""
+    page_bytes: int = 30_000
+    """Text that a result may hold and surely be shown whole in the present window."""
+    standing: Callable[[str, str, int, int], str] = lambda *_asked: ""
+    """(real path, hash, first line, last line) -> handle of a reading that shows just that in the view, or ''."""
 
 
 class ToolOptions(msgspec.Struct, frozen=True):

@@ -36,18 +36,21 @@ async def Read(hands: Hands, file_path: str, offset: int | None = None, limit: i
     decoded = decode(data)
     if decoded is None:
         raise ToolError(binary(place, data, len(data)))
-    text, whole = page(hands, place, decoded, first, count)
+    text, whole, last = page(hands, place, decoded, first, count)
     digest, blob = keep(hands, data)
+    if last and (handle := hands.standing(place.real, digest, first, last)):
+        told = f"[unchanged since {handle}: lines {first}-{last} of {said(place.path)} stand there as they are now]"
+        return Outcome.of(told, FileSeen(place.real, digest, blob, whole, first, last, handle))
     known = hands.versions.get(place.real)
     whole = whole or (known is not None and known.whole and known.hash == digest)
-    return Outcome((Text(text),), (FileSeen(place.real, digest, blob, whole),))
+    return Outcome((Text(text),), (FileSeen(place.real, digest, blob, whole, first if last else 0, last),))
 
 
-def page(hands: Hands, place: Place, decoded: Decoded, first: int, count: int) -> tuple[str, bool]:
-    """Numbered lines with the notes below them, and whether that is the whole file as it is."""
+def page(hands: Hands, place: Place, decoded: Decoded, first: int, count: int) -> tuple[str, bool, int]:
+    """Numbered lines with the notes below them, whether that is the whole file as it is, and the last line of them."""
     lines = lines_of(decoded.text)
     if not lines:
-        return f"[{said(place.path)} is empty]", True
+        return f"[{said(place.path)} is empty]", True, 0
     if first > len(lines):
         raise ToolError(
             f"[past-end] {said(place.path)} has only {counted(len(lines), 'line')}; offset {first} is past."
@@ -60,7 +63,7 @@ def page(hands: Hands, place: Place, decoded: Decoded, first: int, count: int) -
     elif first > 1:
         notes.append(f"lines {first}-{last}, the end of the file")
     whole = first == 1 and last == len(lines) and not cut
-    return numbered(chosen, first, decoded.odd) + "".join(f"\n[{note}]" for note in notes), whole
+    return numbered(chosen, first, decoded.odd) + "".join(f"\n[{note}]" for note in notes), whole, last
 
 
 def numbered(lines: list[str], first: int, odd: bool) -> str:

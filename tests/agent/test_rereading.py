@@ -1,0 +1,59 @@
+"""A4: reading what still stands in the view costs one line; reading what does not stands there whole."""
+
+from pathlib import Path
+
+import pytest
+
+from longrein.agent import Compact, Said
+from longrein.events import Text
+from longrein.models import Reply
+from tests.agent.house import House, Script, call, results, says
+
+pytestmark = pytest.mark.anyio
+
+FILE = "".join(f"line {n} of the file\n" for n in range(1, 101))
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> House:
+    house = House(tmp_path)
+    (house.tree / "a.txt").write_text(FILE)
+    return house
+
+
+def read(**more: object) -> Reply:
+    return says(call("Read", file_path="a.txt", **more))
+
+
+@pytest.mark.parametrize(
+    ("steps", "begins"),
+    [
+        ([read(), read()], "[unchanged since r9: lines 1-100 of "),
+        ([read(), read(offset=20, limit=10)], "[unchanged since r9: lines 20-29 of "),
+        ([read(offset=20, limit=10), read()], "1\tline 1 of the file"),
+        ([read(offset=20, limit=10), read(offset=25, limit=3)], "[unchanged since r9: lines 25-27 of "),
+        ([read(offset=20, limit=10), read(offset=25, limit=10)], "25\tline 25 of the file"),
+        ([read(), says(call("Bash", command="echo more >> a.txt")), read()], "1\tline 1 of the file"),
+        ([read(), says(call("Bash", command="touch a.txt")), read()], "[unchanged since r9: lines 1-100 of "),
+        ([read(), read(), read()], "1\tline 1 of the file"),
+    ],
+)
+async def test_A4_a_reading_that_stands_is_pointed_at(house: House, steps: list[Reply], begins: str) -> None:
+    model = Script(*steps, says("done"))
+    await house.play(model, "look")
+    assert results(model.requests[-1])[-1].startswith(f"Read ok: {begins}")
+
+
+async def test_A4_after_a_compaction_it_is_given_again_and_an_edit_still_works(house: House) -> None:
+    (house.tree / "a.txt").write_text(FILE * 2)
+    edit = says(call("Edit", file_path="a.txt", old_string="line 1 of the file\nline 2 ", new_string="x "))
+    model = Script(read(), read(), says("seen"), says("1. Request and intent\nlook"), read(), edit, says("done"))
+    async with house.session(model) as session:
+        session.tell(Said((Text("look"),)))
+        await session.run(once=True)
+        assert "unchanged since" in results(model.requests[2])[-1]
+        session.tell(Compact(""))
+        await session.run(once=True)
+        session.tell(Said((Text("again"),)))
+        await session.run(once=True)
+    assert results(model.requests[5])[-1].startswith("Read ok: 1\tline 1 of the file")
