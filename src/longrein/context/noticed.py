@@ -222,7 +222,7 @@ def _reminded(state: State, seq: int, event: Reminded) -> None:
         return
     state.reminded[event.kind] = Told(event.state, seq)
     if event.kind in ("file_changed", "memory_changed", "session_resumed"):
-        _now_known(state, [int(word) for word in event.state.split()])
+        _now_known(state, [int(word) for word in event.state.split() if word.isdigit()])
 
 
 def _summarized(state: State, seq: int, event: Summarized) -> None:
