@@ -42,7 +42,7 @@ from longrein.events import (
 )
 from longrein.frontends.options import Options
 from longrein.models import Model, ModelOptions, known_provider, look_up, offered_models, open_model
-from longrein.store import Reader, SessionLog, find_session, fork_log, is_open, latest_session, open_log
+from longrein.store import Archive, Reader, SessionLog, find_session, fork_log, is_open, latest_session, open_log
 from longrein.tools import Tool, ToolOptions, builtin_tools, by_name, offer
 from longrein.workspace import PlainSpawner, Workspace, give_back, memory_use, open_workspace, sweep, sweep_halves
 
@@ -181,6 +181,7 @@ def _around(place: Place, log: SessionLog, ended: list[str], given: Model | None
         remember_rule=lambda rule: _remember(place, rule),
         fallback=settings.fallback_model,
         compact_model=settings.compact_model,
+        archive=Archive(place.state_dir, log.session),
         memory=lambda: memory_use(settings.memory_mb * MIB),
     )
     crew.ease = lambda: _ease(crew, log)

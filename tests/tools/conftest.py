@@ -74,6 +74,9 @@ class Desk:
         self.versions: dict[str, FileVersion] = {}
         self.todos: tuple[Any, ...] = ()
         self.entries: dict[int, Entry] = {}
+        self.archive: Any = None
+        self.now_us = 0
+        self.page_bytes = 30_000
         self.noted = bytearray()
         self.printed = asyncio.Event()
         self.tools = {tool.spec.name: tool for tool in builtin_tools()}
@@ -82,7 +85,7 @@ class Desk:
     def hands(self) -> Hands:
         return Hands(
             "c1.0", "s", NONCE, self.cwd, self.workspace, self.blobs, self.versions, self.todos, self.options,
-            self.entries.get, self.note,
+            self.entries.get, self.note, archive=self.archive, now_us=lambda: self.now_us, page_bytes=self.page_bytes,
         )  # fmt: skip
 
     async def call(self, name: str, **arguments: Any) -> str:

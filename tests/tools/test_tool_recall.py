@@ -4,7 +4,7 @@ import re
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from longrein.events import (
@@ -23,8 +23,12 @@ from longrein.events import (
     ToolEnded,
     UserSpoke,
 )
-from longrein.tools.recall import page, read_range
+from longrein.store import Content
+from longrein.tools.recall_pages import page, read_range
 
+LOOKS = "handles look like r412, r412.2 (its second part) or a398/r412 (in the log of the subagent of r398)"
+TAKE = "Take handles from markers or from Recall(query=…), do not guess them"
+LAST = "the last all of it as stored"
 pytestmark = pytest.mark.anyio
 
 
@@ -41,7 +45,7 @@ async def test_results_words_arguments_summaries(desk: Any) -> None:
     desk.add(Cleared((Form("r2", "placeholder", "[cleared]"),), "watermark"))
     desk.add(ModeSet("plan"))
     await recalls(desk, "r1", "[r1: the user's words, all of it: 1 line]\nBitte 修复 it")
-    await recalls(desk, "[r2]", "[[r2]: result of Bash, failed, all of it: 3 lines]\na\nb\n[exit code 1]")
+    await recalls(desk, "[r2]", "[r2: result of Bash, failed, all of it: 3 lines]\na\nb\n[exit code 1]")
     written = "file_path: a.py\ncontent:\nx = '中'\ny = 2\n\nn: [1]"
     await recalls(desk, "r3.2", f"[r3.2: your reply, call Write, all of it: 6 lines]\n{written}")
     await recalls(desk, "r3.3", '[r3.3: your reply, call Read, all of it: 1 line]\n{"file_path": ')
@@ -50,9 +54,9 @@ async def test_results_words_arguments_summaries(desk: Any) -> None:
         f"[r3: your reply, all of it: 18 lines]\n--- text ---\nI write.\n--- call Write ---\n{written}\n"
         f'--- call Read ---\n{{"file_path": \n--- call Write ---\n{written}',
     )  # fmt: skip
-    await recalls(desk, "r4", "[r4: Summarized, all of it: 1 line]\nThe user wants it fixed.")
-    await recalls(desk, "r5", "[r5: Cleared, all of it: 1 line]\n[cleared]")
-    await recalls(desk, "r6", '[r6: ModeSet, all of it: 4 lines]\n{\n "type": "ModeSet",\n "mode": "plan"\n}')
+    await recalls(desk, "r4", "[r4: summarized, all of it: 1 line]\nThe user wants it fixed.")
+    await recalls(desk, "r5", "[r5: cleared, all of it: 1 line]\n[cleared]")
+    await recalls(desk, "r6", "[r6: mode set, all of it: 2 lines]\nModeSet\nmode: plan")
 
 
 async def test_pages(desk: Any) -> None:
@@ -63,24 +67,35 @@ async def test_pages(desk: Any) -> None:
         page_text = await desk.call("Recall", handle="r1", lines=lines)
         header, body = desk.last.parts[0].text, desk.last.parts[1].text
         assert page_text == f"{header}\n{body}"
-        assert len(body.encode()) <= 16_000
+        assert len(body.encode()) <= 30_000
+        assert body.count("\n") < 2_000
         seen.append(header)
         text += body + "\n"
-        following = re.search(r'next: lines="(.+)"', header)
+        following = re.search(r'next: Recall\(handle="r1", lines="(.+)"\)', header)
         if not following:
             break
         lines = following[1]
     assert text == "".join(f"{n}\n" for n in range(1, 20001)) + "中文\n"
-    assert seen[0] == '[r1: result of Bash, lines 1-3421 of 20001; next: lines="3422-"]'
-    assert seen[-1] == "[r1: result of Bash, lines 19201-20001 of 20001; this is the end]" or len(seen) == 7
+    assert seen[0] == '[r1: result of Bash, lines 1-2000 of 20001; next: Recall(handle="r1", lines="2001-")]'
+    assert seen[-1] == "[r1: result of Bash, lines 20001-20001 of 20001; this is the end]"
     assert desk.last.facts[0].handle == "r1"
+
+
+async def test_a_page_fits_the_window(desk: Any) -> None:
+    """In a small window a page is small, so that it is not cut again at birth."""
+    desk.page_bytes = 19
+    desk.add(ToolEnded("c1.0", "Bash", "ok", (Text("".join(f"line {n}\n" for n in range(1, 11))),)))
+    await recalls(
+        desk, "r1", '[r1: result of Bash, lines 1-2 of 10; next: Recall(handle="r1", lines="3-")]\nline 1\nline 2'
+    )
 
 
 async def test_ranges(desk: Any) -> None:
     desk.add(ToolEnded("c1.0", "Bash", "ok", (Text("".join(f"{n}\n" for n in range(1, 11))),)))
-    await recalls(desk, "r1", '[r1: result of Bash, lines 3-4 of 10; next: lines="5-"]\n3\n4', lines="3-4")
+    more = 'next: Recall(handle="r1", lines='
+    await recalls(desk, "r1", f'[r1: result of Bash, lines 3-4 of 10; {more}"5-")]\n3\n4', lines="3-4")
     assert desk.last.facts == (Recalled("c1.0", "r1", lines="3-4", size_bytes=3),)
-    await recalls(desk, "r1", '[r1: result of Bash, lines 3-3 of 10; next: lines="4-"]\n3', lines="3")
+    await recalls(desk, "r1", f'[r1: result of Bash, lines 3-3 of 10; {more}"4-")]\n3', lines="3")
     await recalls(desk, "r1", "[r1: result of Bash, lines 9-10 of 10; this is the end]\n9\n10", lines="9-99")
     await recalls(desk, "r1", "[past-end] r1 has only 10 lines.", lines="11-")
     for bad in ("x", "1:", ":3", "1,2"):
@@ -92,41 +107,53 @@ async def test_ranges(desk: Any) -> None:
 
 
 async def test_one_very_long_line(desk: Any) -> None:
-    """1 MB on one line is reachable too."""
+    """A line longer than a page comes by its characters."""
+    desk.page_bytes = 16_000
     desk.add(ToolEnded("c1.0", "Bash", "ok", (Text("a\n" + "中" * 10_000 + "\nb"),)))
+    more = 'next: Recall(handle="r1", lines='
     text = await desk.call("Recall", handle="r1", lines="2-")
     assert text == (
-        '[r1: result of Bash, characters 1-5333 of 10000 of line 2 (16.0 kB); next: lines="2:5334-"]\n' + "中" * 5333
+        f'[r1: result of Bash, characters 1-5333 of 10000 of line 2 (16.0 kB); {more}"2:5334-")]\n' + "中" * 5333
     )
     text = await desk.call("Recall", handle="r1", lines="2:9999-")
-    assert text == '[r1: result of Bash, characters 9999-10000 of 10000 of line 2 (6 bytes); next: lines="3-"]\n中中'
+    assert text == f'[r1: result of Bash, characters 9999-10000 of 10000 of line 2 (6 bytes); {more}"3-")]\n中中'
     assert await desk.call("Recall", handle="r1", lines="2:10001-") == (
         "[past-end] line 2 of r1 has only 10,000 characters."
     )
+    assert await desk.call("Recall", handle="r1", lines="9:1-") == "[past-end] r1 has only 3 lines."
 
 
-@given(st.text(alphabet=st.sampled_from("ab中é \n😀"), max_size=400), st.integers(4, 40))
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_pages_join_to_the_whole(monkeypatch: Any, text: str, size: int) -> None:
-    monkeypatch.setattr("longrein.tools.recall.PAGE_BYTES_MAX", size)
+class Pieces:
+    """A past that is only blobs, in pieces of awkward sizes."""
+
+    def __init__(self, data: bytes, size: int) -> None:
+        self.data, self.size = data, size
+
+    def pieces(self, blob: str) -> Any:
+        return (self.data[at : at + self.size] for at in range(0, len(self.data), self.size))
+
+
+@given(st.text(alphabet=st.sampled_from("ab中é \n😀"), max_size=400), st.integers(4, 40), st.integers(1, 60))
+@settings(max_examples=150, deadline=None)
+def test_pages_join_to_the_whole(text: str, size: int, piece: int) -> None:
+    """Whatever the page's size and wherever the pieces are cut, inside a character too."""
+    past: Any = Pieces(text.encode(), piece)
     got, lines = "", ""
     for _ in range(2000):
-        body, _, rest = page(text, read_range(lines), "r1")
-        following = re.search(r'next: lines="((\d+)(?::(\d+))?-)"', rest)
-        whole_line = not following or not following[3] or following[3] == "1"
-        got += body + ("\n" if whole_line else "")
-        if not following:
+        one = page(past, [Content("output", blob="x")], read_range(lines), "r1", size)
+        assert len(one.text.encode()) <= size
+        ends = ":" not in one.following or one.following.endswith(":1-")
+        got += one.text + ("\n" if ends else "")
+        if not one.following:
             break
-        lines = following[1]
-        if int(following[2]) > len(text.removesuffix("\n").split("\n")):
-            break
+        lines = one.following
     assert got.rstrip("\n") == text.rstrip("\n")
 
 
 async def test_images_come_back_as_images(desk: Any) -> None:
     image = Image("b" * 64, "image/png", 1200, 4, 3)
     desk.add(UserSpoke((Text("look"), image)))
-    assert await desk.call("Recall", handle="r1.2") == "[r1.2: the user's words, image/png, 1.2 kB]"
+    assert await desk.call("Recall", handle="r1.2") == "[r1.2: the user's words, image/png, 1200 bytes]"
     assert desk.last.parts[1] == image
     assert await desk.call("Recall", handle="r1") == "[r1: the user's words, all of it: 1 line]\nlook"
     assert desk.last.parts[2] == image
@@ -135,10 +162,13 @@ async def test_images_come_back_as_images(desk: Any) -> None:
 @pytest.mark.parametrize(
     ("handle", "expected"),
     [
-        ("r99", "[unknown-handle] There is no entry r99; take the handle from a marker, do not guess one."),
-        ("r1.9", "[unknown-handle] r1 has 1 part; there is no r1.9."),
-        ("a3/r1", "[unknown-handle] a3/r1 is of another session; only handles without a/ can be recalled here."),
-        ("412", "[bad-handle] '412' is no handle; handles look like r412 or r412.2."),
+        ("r99", f"[unknown-handle] There is no entry r99; the newest is r1. {TAKE}."),
+        ("r1.9", f"[unknown-handle] There is no r1.9: r1 has 2 parts, {LAST}; Recall r1 for what it holds."),
+        ("a3/r1", "[unknown-handle] a3 is no subagent; this session has started none."),
+        ("1", f"[bad-handle] '1' is no handle; {LOOKS}. Did you mean r1?"),
+        ("c1.0", f"[bad-handle] 'c1.0' is no handle; {LOOKS}. Did you mean r1?"),
+        ("412", f"[bad-handle] '412' is no handle; {LOOKS}."),
+        ("the log", f"[bad-handle] 'the log' is no handle; {LOOKS}. To look for words: Recall(query=\"the log\")."),
     ],
 )
 async def test_wrong_handles(desk: Any, handle: str, expected: str) -> None:

@@ -12,9 +12,12 @@ from longrein.agent.memory import spilled
 from longrein.agent.nested import tell_nested
 from longrein.agent.port import Output
 from longrein.agent.session import Session
-from longrein.context import Seen, standing
+from longrein.context import Seen, standing, window_of
 from longrein.events import Text, ToolCall, ToolEnded, ToolError, ToolStarted
 from longrein.tools import FileVersion, Hands, Outcome, fit_arguments
+
+PAGE_BYTES_MIN, PAGE_BYTES_MAX = 1_000, 30_000
+"""Text of one page of a recall."""
 
 
 class _Versions(Mapping[str, FileVersion]):
@@ -102,4 +105,12 @@ def _hands(session: Session, call: str) -> Hands:
         entry=lambda seq: next(iter(crew.history(seq, seq)), None),
         standing=lambda *asked: standing(session.state, *asked),
         note=lambda data: session.readers.stream(Output(call, data)),
+        archive=crew.archive,
+        now_us=crew.clock.wall_us,
+        page_bytes=_page_bytes(window_of(state, crew.model.budget).usable_tokens),
     )
+
+
+def _page_bytes(usable_tokens: int) -> int:
+    """Some 22 % of the window at 3 bytes a token: results together are whole up to 30 %."""
+    return max(PAGE_BYTES_MIN, min(PAGE_BYTES_MAX, usable_tokens * 2 // 3))

@@ -9,7 +9,7 @@ from longrein.context import Budget
 from longrein.events import Entry, PrefixSet
 from longrein.models import Model
 from longrein.permissions import Rules
-from longrein.tools import Tool, ToolOptions
+from longrein.tools import Archive, Tool, ToolOptions
 from longrein.workspace import MemoryUse, Workspace
 
 
@@ -81,6 +81,8 @@ class Crew(msgspec.Struct):
     """Drops what can be made again and gives memory back."""
     compact_model: str = ""
     """Model that writes summaries; '' for the session's own, which reads the conversation from the cache."""
+    archive: Archive | None = None
+    """The session's past, for `Recall`; None where the log is not on disk."""
 
 
 class Outlook(msgspec.Struct, frozen=True):

@@ -460,6 +460,10 @@ class Recalled(Event, frozen=True):
     """Range that was given, such as `1-40`."""
     size_bytes: int = 0
     """How much it brought."""
+    path: str = ""
+    """Absolute path of the file whose past was asked for."""
+    when: str = ""
+    """Time that was asked for, as it was written."""
 
 
 # --- tasks, goals, children --------------------------------------------------------------------------------------

@@ -1,30 +1,44 @@
 """The session log on disk: one database per root session, one writer thread, blobs beside it."""
 
+from longrein.store.contents import Content, contents_of, kind_of, title_of
 from longrein.store.export import export_jsonl, import_jsonl, write_transcript
 from longrein.store.fork import fork_log
 from longrein.store.inbox import leave_message
 from longrein.store.log import SessionLog, open_log
+from longrein.store.past import Archive, Past
 from longrein.store.port import BlobWriter, Log, Message, SessionInfo
 from longrein.store.reading import Reader, read_entries
+from longrein.store.search import Found, Hit, Texts, encoding_of, scan
 from longrein.store.sessions import find_session, is_open, latest_session, list_sessions, session_info
 
 __all__ = [
+    "Archive",
     "BlobWriter",
+    "Content",
+    "Found",
+    "Hit",
     "Log",
     "Message",
+    "Past",
     "Reader",
     "SessionInfo",
     "SessionLog",
+    "Texts",
+    "contents_of",
+    "encoding_of",
     "export_jsonl",
     "find_session",
     "fork_log",
     "import_jsonl",
     "is_open",
+    "kind_of",
     "latest_session",
     "leave_message",
     "list_sessions",
     "open_log",
     "read_entries",
+    "scan",
     "session_info",
+    "title_of",
     "write_transcript",
 ]

@@ -25,22 +25,25 @@ class Reader:
     Raises `SessionUnknown` when it is made, `StoreDamaged` and `SessionReadOnly` when what it reads is so.
     """
 
-    def __init__(self, state_dir: str, session: str) -> None:
+    def __init__(self, state_dir: str, session: str, number: int = ROOT) -> None:
+        """`number`: which of the sessions in the database of `session`, as `number_of` gives it."""
         self.session = session
         """Id."""
+        self.number = number
+        """Its number in the database."""
         self.folder = existing_folder(state_dir, session)
         """Its folder."""
         self._connection: sqlite3.Connection | None = None
 
     def tail(self) -> tuple[int, int]:
         """(seq, time) of the last committed entry; zeros when there is none."""
-        query = "SELECT key, at FROM entries WHERE key < ? ORDER BY key DESC LIMIT 1"
-        row = self._one(query, entry_key(ROOT + 1, 0))
+        query = "SELECT key, at FROM entries WHERE key > ? AND key < ? ORDER BY key DESC LIMIT 1"
+        row = self._one(query, entry_key(self.number, 0), entry_key(self.number + 1, 0))
         return (entry_seq(row[0]), row[1]) if row else (0, 0)
 
     def entry(self, seq: int) -> Entry | None:
         """One entry; None when there is none of that seq."""
-        row = self._one("SELECT key, at, version, crc, body FROM entries WHERE key = ?", entry_key(ROOT, seq))
+        row = self._one("SELECT key, at, version, crc, body FROM entries WHERE key = ?", entry_key(self.number, seq))
         return entry_of(self.folder, row) if row else None
 
     def entries(self, after: int = 0, to: int = 0) -> Iterator[Entry]:
@@ -50,7 +53,10 @@ class Reader:
 
     def rows(self, after: int = 0, to: int = 0) -> Iterator[Row]:
         """The same as they are stored."""
-        key, end = entry_key(ROOT, after), entry_key(ROOT, to) if to else entry_key(ROOT + 1, 0) - 1
+        key, end = (
+            entry_key(self.number, after),
+            entry_key(self.number, to) if to else entry_key(self.number + 1, 0) - 1,
+        )
         while True:
             batch = self._all(
                 "SELECT key, at, version, crc, body FROM entries WHERE key > ? AND key <= ? ORDER BY key LIMIT ?",
@@ -62,6 +68,29 @@ class Reader:
             if len(batch) < BATCH_ROWS:
                 return
             key = batch[-1][0]
+
+    def of_kind(self, *kinds: str) -> Iterator[Entry]:
+        """Entries whose events have these names, the newest first."""
+        starts = [b'{"type":"%s"' % kind.encode() for kind in kinds]
+        tests = " OR ".join(["typeof(body) = 'text'", *["substr(body, 1, ?) = ?"] * len(starts)])
+        wanted = [value for start in starts for value in (len(start), start)]
+        first, key = entry_key(self.number, 0), entry_key(self.number + 1, 0)
+        query = f"SELECT key, at, version, crc, body FROM entries WHERE key > ? AND key < ? AND ({tests})"
+        while batch := self._all(f"{query} ORDER BY key DESC LIMIT ?", first, key, *wanted, BATCH_ROWS):
+            found = (entry_of(self.folder, row) for row in batch)
+            yield from (entry for entry in found if type(entry.event).__name__ in kinds)
+            key = batch[-1][0]
+
+    def seq_at(self, at: int) -> int:
+        """The last entry that was written up to time `at`; 0 when there is none."""
+        query = "SELECT key FROM entries WHERE key > ? AND key < ? AND at <= ? ORDER BY key DESC LIMIT 1"
+        row = self._one(query, entry_key(self.number, 0), entry_key(self.number + 1, 0), at)
+        return entry_seq(row[0]) if row else 0
+
+    def number_of(self, session: str) -> int:
+        """Number of another session in this database; 0 when it is not there."""
+        row = self._one("SELECT number FROM sessions WHERE session = ?", session)
+        return int(row[0]) if row else 0
 
     def blob(self, blob: str) -> bytes:
         """Bytes of a blob. `KeyError` when there is none, `StoreDamaged` when they are not what was kept."""
@@ -97,7 +126,7 @@ class Reader:
 
     def about(self) -> tuple[int, str, str]:
         """(created in microseconds UTC, cwd, title); empty values when nothing is known yet."""
-        row = self._one("SELECT created, cwd, title FROM sessions WHERE number = ?", ROOT)
+        row = self._one("SELECT created, cwd, title FROM sessions WHERE number = ?", self.number)
         return (row[0], row[1], row[2]) if row else (0, "", "")
 
     def _one(self, query: str, *values: object) -> tuple[Any, ...] | None:

@@ -3,18 +3,20 @@
 from longrein.tools.arguments import check_arguments, fit_arguments, malformed_arguments, unknown_tool
 from longrein.tools.builtin import builtin_tools
 from longrein.tools.deferred import Deferral, Offer, by_name, misfit_call, offer, unknown_call
-from longrein.tools.port import Access, Blobs, FileVersion, Hands, Outcome, Tool, ToolOptions
+from longrein.tools.port import Access, Archive, Blobs, FileVersion, Hands, Outcome, Past, Tool, ToolOptions
 from longrein.tools.registry import make_tool, tool
 from longrein.tools.text import clean
 
 __all__ = [
     "Access",
+    "Archive",
     "Blobs",
     "Deferral",
     "FileVersion",
     "Hands",
     "Offer",
     "Outcome",
+    "Past",
     "Tool",
     "ToolOptions",
     "builtin_tools",

@@ -1,140 +1,126 @@
-"""`Recall`: any byte that was cleared, cut or summarised, by its handle and page by page (law 4)."""
+"""`Recall`: any byte that was cleared, cut or summarised, by handle, words, file or time, page by page (law 4)."""
 
-import re
+from collections.abc import Sequence
 
 import msgspec
 
-from longrein.events import AnyPart, Recalled, Text, ToolError, parse_handle
-from longrein.tools.contents import Content, contents_of, title_of
-from longrein.tools.port import Hands, Outcome
+from longrein.events import AnyPart, Document, Image, Recalled, Text, ToolError, marker_sign
+from longrein.tools.port import Hands, Outcome, Past
+from longrein.tools.recall_files import history, told, version_at
+from longrein.tools.recall_handles import Named, named
+from longrein.tools.recall_held import HeldPast
+from longrein.tools.recall_pages import Range, page, read_range
+from longrein.tools.recall_times import around, moment
+from longrein.tools.recall_words import found_words
 from longrein.tools.registry import make_tool
-from longrein.tools.text import counted, cut_head, size_words
 
-PAGE_BYTES_MAX = 16_000
-"""Text of one page: four pages are about the largest `Read`."""
-
-
-class Range(msgspec.Struct, frozen=True):
-    """What is asked for: lines, or with `char` set characters of one line. All 1-based and inclusive; 0 is open."""
-
-    first: int = 1
-    last: int = 0
-    char: int = 0
-    char_last: int = 0
+OLD_MARKERS = "markers in it are part of the old text and tell you nothing now"
+"""Said where recalled text holds the harness's own sign."""
 
 
-async def Recall(hands: Hands, handle: str, lines: str = "") -> Outcome:
-    """Bring back the original of something that was shortened, cleared or summarised: results, arguments of your
-    calls, the user's words, images. Markers name handles: r412, or r412.2 for its second part. You get a page of
-    about 16 kB and how to get the next. Use it rather than repeating a call or guessing; but a file as it is now
-    comes from Read.
+class Brought(msgspec.Struct, frozen=True):
+    """What a recall brings."""
 
-    handle: Such as r412 or r412.2.
-    lines: Such as "100-200", "100-" or "7:4001-8000" (characters of line 7); default from the start.
+    head: str
+    """What it is and how to go on."""
+    text: str | None
+    """The page; None when there is only `head`."""
+    fact: Recalled
+    """What is written down of it."""
+    media: Sequence[tuple[AnyPart, bytes | None]] = ()
+    """Images and documents to be shown again."""
+
+
+async def Recall(
+    hands: Hands, handle: str = "", query: str = "", path: str = "", time: str = "", lines: str = ""
+) -> Outcome:
+    """Bring back what you no longer see: the original of anything shortened, cleared or summarised (results, arguments
+    of your calls, the user's words, images), also from before a compaction, a restart or a fork. Give a handle, or
+    find it by query, path or time. You get a page and the call for the next one. Use it rather than repeating a call
+    or guessing; but a file as it is now comes from Read.
+
+    handle: As markers name it: r412, r412.2 (its second part), a398/r412 (in the log of the subagent of r398).
+    query: Words that all occur, in any language, or "words as they stand". Gives places with their handles.
+    path: A file: its versions, read or written in this session, and what the newest held.
+    time: Such as "10:05", "2026-11-21T10:05" or "2h ago": what happened around it. With path: the file as it was then.
+    lines: Of what handle or path bring: "100-200", "100-" or "7:4001-8000" (characters of line 7).
     """
+    given = {"handle": handle, "query": query, "path": path, "time": time}
+    names = [name for name, value in given.items() if value.strip()]
+    if len(names) != 1 and names != ["path", "time"]:
+        what = f"{' and '.join(names)} together say too much" if names else "nothing was asked for"
+        raise ToolError(f"[what] {what}: give one of handle, query, path or time (path and time go together).")
     wanted = read_range(lines)
-    title, contents = found(hands, handle)
-    shown: tuple[AnyPart, ...] = tuple(content.part for content in contents if content.part is not None)
-    body = joined(contents)
-    if not body and shown:
-        size = sum(getattr(part, "size_bytes", 0) for part in shown)
-        return Outcome((Text(f"[{handle}: {title}]"), *shown), (Recalled(hands.call, handle, size_bytes=size),))
-    text, span, rest = page(body, wanted, handle)
-    fact = Recalled(hands.call, handle, lines=span, size_bytes=len(text.encode("utf-8", "replace")))
-    return Outcome((Text(f"[{handle}: {title}, {rest}]"), Text(text or "(empty)"), *shown), (fact,))
+
+    def work(past: Past) -> Brought:
+        if names == ["handle"]:
+            return _by_handle(hands, past, handle, wanted)
+        if names == ["query"]:
+            return _by_query(hands, past, query)
+        if names == ["time"]:
+            return _by_time(hands, past, time)
+        return _by_path(hands, past, path, time, wanted)
+
+    brought = await hands.archive.reading(work) if hands.archive is not None else work(HeldPast(hands))
+    return _outcome(hands, brought)
 
 
-def found(hands: Hands, text: str) -> tuple[str, list[Content]]:
-    """What a handle names, with a title. Refuses handles that name nothing, and says why."""
-    handle = parse_handle(text)
-    if handle is None:
-        raise ToolError(f"[bad-handle] {text[:40]!r} is no handle; handles look like r412 or r412.2.")
-    if handle.child:
-        raise ToolError(
-            f"[unknown-handle] {handle} is of another session; only handles without a/ can be recalled here."
+def _by_handle(hands: Hands, past: Past, handle: str, wanted: Range) -> Brought:
+    found = named(past, handle)
+    if not found.texts:
+        size = sum(getattr(part, "size_bytes", 0) for part, _ in found.media)
+        return Brought(
+            f"{found.handle}: {found.title}", None, Recalled(hands.call, found.handle, size_bytes=size), found.media
         )
-    entry = hands.entry(handle.seq)
-    if entry is None:
-        raise ToolError(
-            f"[unknown-handle] There is no entry {handle}; take the handle from a marker, do not guess one."
-        )
-    contents = contents_of(entry, hands.blobs)
-    if handle.part > len(contents):
-        raise ToolError(f"[unknown-handle] r{handle.seq} has {counted(len(contents), 'part')}; there is no {handle}.")
-    title = title_of(entry)
-    if not handle.part:
-        return title, contents
-    one = contents[handle.part - 1]
-    return f"{title}, {one.title}", [one]
+    return _paged(hands, found, wanted, f'handle="{found.handle}"', Recalled(hands.call, found.handle))
 
 
-def joined(contents: list[Content]) -> str:
-    """The text of several parts, each under its title; one part is itself."""
-    texts = [content for content in contents if content.part is None]
-    if len(texts) == 1:
-        return texts[0].text
-    return "\n".join(f"--- {content.title} ---\n{content.text}" for content in texts)
+def _paged(hands: Hands, found: Named, wanted: Range, again: str, fact: Recalled) -> Brought:
+    one = page(found.past, found.texts, wanted, found.handle, hands.page_bytes)
+    way = f'; next: Recall({again}, lines="{one.following}")' if one.following else ""
+    end = "" if way or one.whole.startswith("all") else "; this is the end"
+    head = f"{found.handle}: {found.title}, {one.whole}{way}{end}"
+    if marker_sign(hands.nonce) in one.text:
+        head += f"; {OLD_MARKERS}"
+    size = len(one.text.encode("utf-8", "replace"))
+    return Brought(head, one.text, msgspec.structs.replace(fact, lines=one.span, size_bytes=size), found.media)
 
 
-def read_range(text: str) -> Range:
-    """`100-200`, `100-`, `100`, `7:4001-8000`; '' is everything from the start."""
-    match = re.fullmatch(r"(?:(\d+):)?(\d+)?(?:-(\d+)?)?", text.strip().replace(" ", ""))
-    if match is None or (match[1] and not match[2]):
-        raise ToolError(f'[bad-range] lines must look like "100-200", "100-" or "7:4001-8000", not {text[:40]!r}.')
-    line, first, last = (int(group or 0) for group in match.groups())
-    if not text.strip():
-        return Range()
-    if "-" not in text:
-        last = first
-    if (last and last < first) or (match[2] and not first):
-        raise ToolError("[bad-range] lines count from 1 and a range goes upwards.")
-    return Range(line, line, first, last) if line else Range(max(first, 1), last)
+def _by_query(hands: Hands, past: Past, query: str) -> Brought:
+    asked = hands.call[1:].partition(".")[0]
+    text = found_words(past, query, int(asked) if asked.isdigit() else 0)
+    return Brought(text, None, Recalled(hands.call, query=query, size_bytes=len(text.encode("utf-8", "replace"))))
 
 
-def page(text: str, wanted: Range, handle: str) -> tuple[str, str, str]:
-    """One page of `text`: itself, its range, and what it is of what, with the way to the next."""
-    lines = text.split("\n")
-    if lines[-1] == "" and len(lines) > 1:
-        lines.pop()
-    total = len(lines)
-    if wanted.first > total:
-        raise ToolError(f"[past-end] {handle} has only {counted(total, 'line')}.")
-    if wanted.char:
-        return page_of_line(lines[wanted.first - 1], wanted, handle)
-    last = min(wanted.last or total, total)
-    chosen = fitting(lines[wanted.first - 1 : last])
-    if not chosen:
-        return page_of_line(lines[wanted.first - 1], Range(wanted.first, wanted.first, 1, 0), handle)
-    end = wanted.first + len(chosen) - 1
-    span = f"{wanted.first}-{end}"
-    if (wanted.first, end) == (1, total):
-        return "\n".join(chosen), span, f"all of it: {counted(total, 'line')}"
-    rest = f"lines {span} of {total}"
-    return "\n".join(chosen), span, rest + (f'; next: lines="{end + 1}-"' if end < total else "; this is the end")
+def _by_time(hands: Hands, past: Past, time: str) -> Brought:
+    text = around(past, moment(time, hands.now_us()))
+    return Brought(text, None, Recalled(hands.call, when=time, size_bytes=len(text.encode("utf-8", "replace"))))
 
 
-def fitting(lines: list[str]) -> list[str]:
-    """As many lines as a page holds; none when the first one alone is too long."""
-    size = 0
-    for i, line in enumerate(lines):
-        size += len(line.encode("utf-8", "replace")) + 1
-        if size > PAGE_BYTES_MAX + 1:
-            return lines[:i]
-    return lines
+def _by_path(hands: Hands, past: Past, path: str, time: str, wanted: Range) -> Brought:
+    real = hands.workspace.look(path, hands.cwd).real if "\0" not in path else path
+    files = history(past, path, real)
+    shown = version_at(files, past.seq_at(moment(time, hands.now_us())) if time.strip() else 0)
+    handle, listed = f"r{shown.seq}", told(files, shown)
+    fact = Recalled(hands.call, handle, path=files.path, when=time)
+    if not shown.hash or not shown.kept:
+        why = "it was gone then" if not shown.hash else "it was too large to be kept; Recall the results of your Reads"
+        return Brought(f"{listed}\n[{handle}: {why}]", None, fact)
+    brought = _paged(hands, named(past, handle), wanted, f'handle="{handle}"', fact)
+    return msgspec.structs.replace(brought, head=f"{listed}\n[{brought.head}]")
 
 
-def page_of_line(line: str, wanted: Range, handle: str) -> tuple[str, str, str]:
-    """One page of a line that is longer than a page."""
-    if wanted.char > len(line):
-        raise ToolError(f"[past-end] line {wanted.first} of {handle} has only {counted(len(line), 'character')}.")
-    last = min(wanted.char_last or len(line), len(line))
-    piece = line[wanted.char - 1 : min(last, wanted.char - 1 + PAGE_BYTES_MAX)]
-    piece = cut_head(piece.encode("utf-8", "surrogatepass"), PAGE_BYTES_MAX).decode("utf-8", "surrogatepass")
-    end = wanted.char + len(piece) - 1
-    span = f"{wanted.first}:{wanted.char}-{end}"
-    whole = f"characters {wanted.char}-{end} of {len(line)} of line {wanted.first} ({size_words(len(piece.encode()))})"
-    following = f"{wanted.first}:{end + 1}-" if end < len(line) else f"{wanted.first + 1}-"
-    return piece, span, f'{whole}; next: lines="{following}"'
+def _outcome(hands: Hands, brought: Brought) -> Outcome:
+    head = brought.head if brought.head.startswith("[") else f"[{brought.head}]"
+    texts = (Text(head),) if brought.text is None else (Text(head), Text(brought.text or "(empty)"))
+    return Outcome((*texts, *(_here(hands, part, data) for part, data in brought.media)), (brought.fact,))
+
+
+def _here(hands: Hands, part: AnyPart, data: bytes | None) -> AnyPart:
+    """`part` with its bytes in this session's folder."""
+    if data is None or not isinstance(part, Image | Document):
+        return part
+    return msgspec.structs.replace(part, blob=hands.blobs.put_blob(data))
 
 
 RECALL = make_tool(Recall, access="none", together=True)

@@ -1,0 +1,200 @@
+"""What an entry of the log holds, part by part: the originals, not what the view made of them.
+
+The 1-based place of a part in `contents_of` is the part of its handle: `r412.2` is the second. Contents come first;
+parts that stand aside (a provider's own bytes, a summary's ledger, last the entry as it is stored) come after them, so
+that every byte of every entry has a handle, and a handle without a part still gives only what one would want to read.
+"""
+
+import re
+from typing import Any
+
+import msgspec
+
+from longrein.events import (
+    AnyEvent,
+    AnyPart,
+    Asked,
+    AskFailed,
+    ChildEnded,
+    Cleared,
+    Document,
+    Entry,
+    FileChanged,
+    FileSeen,
+    HookAnswered,
+    Image,
+    Interrupted,
+    Opened,
+    PermissionAsked,
+    PrefixSet,
+    Recalled,
+    Reminded,
+    Replied,
+    Restored,
+    Summarized,
+    TaskEnded,
+    TaskStarted,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolEnded,
+    ToolResult,
+    ToolStarted,
+    UserSpoke,
+    encode_event,
+)
+
+UNSOUGHT = (Asked, FileChanged, FileSeen, Opened, Recalled, Restored, ToolStarted)
+"""What a search leaves out where it holds nothing to read: it names what others say, or the search itself."""
+
+
+class Content(msgspec.Struct, frozen=True):
+    """One part of an entry."""
+
+    title: str
+    """What it is, such as `call Write`."""
+    text: str = ""
+    """Its text, where that lies in the log."""
+    blob: str = ""
+    """Hash of the text, where that lies in a blob."""
+    part: AnyPart | None = None
+    """What is no text: an image or a binary document, to be shown again."""
+    aside: bool = False
+    """Whether it is given only when it is asked for by its own handle."""
+    sought: bool = True
+    """Whether a search looks into it; repetitions of what stands elsewhere are left out."""
+    tool: str = ""
+    """Tool whose call or result it is."""
+
+
+def contents_of(entry: Entry) -> list[Content]:
+    """Every part of `entry` in order, the one that is the whole entry last. Never empty."""
+    event, found = entry.event, _contents(entry.event)
+    told = not found and not isinstance(event, UNSOUGHT)
+    return [*found, Content(f"{kind_of(event)} as stored", _stored(event), aside=bool(found), sought=told)]
+
+
+def title_of(entry: Entry) -> str:
+    """What an entry is, in words."""
+    event = entry.event
+    match event:
+        case UserSpoke():
+            return "the user's words"
+        case ToolEnded():
+            return f"result of {event.name}" + ("" if event.status == "ok" else f", {event.status}")
+        case Replied():
+            return "your reply"
+        case Reminded():
+            return f"reminder {event.kind}"
+        case FileSeen():
+            return f"{event.path} as it was read"
+        case FileChanged():
+            gone = "removed" if not event.hash else "changed"
+            return f"{event.path} as {'you' if event.by == 'agent' else 'a ' + event.by} {gone} it"
+        case _:
+            return " ".join(re.findall("[A-Z][a-z]*", kind_of(event))).lower()
+
+
+def kind_of(event: AnyEvent) -> str:
+    """The name of an event."""
+    return type(event).__name__
+
+
+def _contents(event: AnyEvent) -> list[Content]:  # noqa: C901, PLR0911, PLR0912 - a line for each event
+    match event:
+        case UserSpoke():
+            return [_content(part) for part in event.parts]
+        case ToolEnded():
+            return [_of_tool(_content(part), event.name) for part in event.parts]
+        case Replied():
+            blocks = [Content(f"provider block of part {b.part + 1}", b.raw, aside=True) for b in event.blocks]
+            return [*map(_content, event.parts), *map(_unsought, blocks)]
+        case Reminded() if event.text:
+            return [Content(f"reminder {event.kind}", event.text)]
+        case Summarized():
+            more = [("prose", event.prose), ("ledger", event.ledger), ("acknowledgement", event.reply)]
+            rest = [Content(name, text, aside=True, sought=False) for name, text in more if text]
+            return [Content("summary", event.text), *rest]
+        case Cleared() if event.forms:
+            return [Content(f"short form of {form.handle}", form.text, sought=False) for form in event.forms]
+        case PrefixSet():
+            tools = msgspec.json.format(msgspec.json.encode((event.tools, event.deferred)), indent=1).decode()
+            context = [Content("static context", text) for text in event.context]
+            system = Content("system text", event.system, sought=False)
+            return [*context, system, Content("tools", tools, aside=True, sought=False)]
+        case ToolStarted() if event.arguments is not None:
+            return [Content(f"call {event.name}", arguments_text(event.arguments), tool=event.name)]
+        case AskFailed() if event.partial:
+            return [Content("partial reply", blob=event.partial), Content("why it failed", event.message)]
+        case FileSeen() if event.blob:
+            return [Content("content", blob=event.blob, sought=False)]
+        case FileChanged() if event.blob or event.diff:
+            content = [Content("content", blob=event.blob, sought=False)] if event.blob else []
+            return content + ([Content("what changed", event.diff, aside=bool(content))] if event.diff else [])
+        case TaskStarted():
+            return [Content("command", event.command)]
+        case TaskEnded() if _is_blob(event.output):
+            return [Content("output", blob=event.output)]
+        case ChildEnded() if event.report:
+            return [Content("report", event.report)]
+        case Interrupted():
+            return [Content("interrupted", event.text, sought=False)]
+        case HookAnswered() if event.text:
+            return [Content(f"hook {event.event}", event.text)]
+        case PermissionAsked():
+            return [Content("what was asked", event.shown, sought=False)]
+        case _:
+            return []
+
+
+def _content(part: AnyPart) -> Content:
+    match part:
+        case Text():
+            return Content("text", part.text)
+        case Thinking():
+            return Content("thinking", part.text)
+        case ToolCall():
+            whole = part.received if part.arguments is None else arguments_text(part.arguments)
+            return Content(f"call {part.name}", whole, tool=part.name)
+        case Document() if part.media.startswith("text/"):
+            return Content(part.name or "output", blob=part.blob)
+        case Document() | Image():
+            return Content(f"{part.media}, {part.size_bytes} bytes", part=part)
+        case ToolResult():
+            return Content(f"result of {part.name}", "\n".join(_content(one).text for one in part.parts))
+
+
+def _of_tool(content: Content, tool: str) -> Content:
+    return msgspec.structs.replace(content, tool=tool)
+
+
+def _unsought(content: Content) -> Content:
+    return msgspec.structs.replace(content, sought=False)
+
+
+def arguments_text(arguments: dict[str, Any]) -> str:
+    """Arguments of a call, long texts as they are and not as JSON, so that they can be paged and copied."""
+    if len(arguments) == 1 and isinstance(only := next(iter(arguments.values())), str):
+        return f"{next(iter(arguments))}: {only}"
+    return "\n".join(
+        f"{name}:\n{value}" if _is_long(value) else f"{name}: {_short(value)}" for name, value in arguments.items()
+    )
+
+
+def _is_long(value: object) -> bool:
+    return isinstance(value, str) and "\n" in value
+
+
+def _short(value: object) -> str:
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+def _stored(event: AnyEvent) -> str:
+    """Any event, a field a line, texts as they are."""
+    fields = msgspec.json.decode(encode_event(event), type=dict[str, Any])
+    del fields["type"]
+    return f"{kind_of(event)}\n{arguments_text(fields)}" if fields else kind_of(event)
+
+
+def _is_blob(text: str) -> bool:
+    return len(text) == 64 and not text.strip("0123456789abcdef")

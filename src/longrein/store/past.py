@@ -1,0 +1,148 @@
+"""The past of one session: every entry and blob that was ever written down, its subagents' and its original's too.
+
+Read only, without the lock, beside whoever writes. Reading a long log takes its time, so `Archive` does it in a thread
+of its own and with a connection of its own.
+"""
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from typing import TypeVar
+
+from longrein.events import Entry, Opened, SessionUnknown
+from longrein.store.reading import Reader
+from longrein.store.search import Found, search
+
+T = TypeVar("T")
+PIECE_BYTES = 1024 * 1024
+"""Of a blob that is read piece by piece."""
+ORIGINALS_MAX = 100
+"""Forks of forks that are followed back to find a subagent."""
+
+
+class Past:
+    """One session as it was written. For one thread at a time. Raises what `Reader` raises."""
+
+    def __init__(self, state_dir: str, session: str, number: int = 0) -> None:
+        """`number`: see `Reader`; 0 for the session that the folder is named after."""
+        self._state_dir = state_dir
+        self._reader = Reader(state_dir, session, number) if number else Reader(state_dir, session)
+        self._others: list[Past] = []
+
+    def tail(self) -> tuple[int, int]:
+        """(seq, time) of the last entry; zeros when there is none."""
+        return self._reader.tail()
+
+    def entry(self, seq: int) -> Entry | None:
+        """One entry; None when there is none of that seq."""
+        return self._reader.entry(seq)
+
+    def entries(self, after: int = 0, to: int = 0) -> Iterator[Entry]:
+        """Entries after seq `after`, up to `to` (0: the last there is), in order."""
+        return self._reader.entries(after, to)
+
+    def of_kind(self, *kinds: str) -> Iterator[Entry]:
+        """Entries whose events have these names, the newest first."""
+        return self._reader.of_kind(*kinds)
+
+    def seq_at(self, at: int) -> int:
+        """The last entry that was written up to time `at`, microseconds UTC; 0 when there is none."""
+        return self._reader.seq_at(at)
+
+    def pieces(self, blob: str) -> Iterator[bytes]:
+        """A blob piece by piece. `KeyError` when there is none; a large one is not checked against its hash."""
+        path = self._reader.blob_path(blob)
+        if not path:
+            yield self._reader.blob(blob)
+            return
+        with open(path, "rb") as file:
+            while piece := file.read(PIECE_BYTES):
+                yield piece
+
+    def search(self, query: str, limit: int, before: int = 0) -> Found:
+        """Where `query` stands in this session, the newest first; only entries before seq `before` when it is not 0.
+
+        See `store.search`.
+        """
+        return search(self._reader, self, query, limit, before)
+
+    def child(self, session: str) -> "Past | None":
+        """The past of the subagent `session`, which this session or the original of this fork has started.
+
+        None when it is gone. It is closed with this one.
+        """
+        found = self._child_here(session)
+        origin = self if found is None else None
+        for _ in range(ORIGINALS_MAX):
+            origin = origin._original() if origin else None
+            if origin is None:
+                break
+            if (found := origin._child_here(session)) is not None:
+                break
+        return found
+
+    def _child_here(self, session: str) -> "Past | None":
+        number = self._reader.number_of(session)
+        if number:
+            return self._other(self._reader.session, number)
+        found = self._other(session)
+        parent = found._parent() if found else None
+        return found if parent is not None and parent[0] == self._reader.session else None
+
+    def _original(self) -> "Past | None":
+        parent = self._parent()
+        return self._other(parent[0]) if parent is not None and not parent[1] else None
+
+    def _parent(self) -> tuple[str, str] | None:
+        """(session, call) that this one comes from."""
+        first = self.entry(1)
+        if first is None or not isinstance(first.event, Opened) or first.event.parent is None:
+            return None
+        return first.event.parent.session, first.event.parent.call
+
+    def _other(self, session: str, number: int = 0) -> "Past | None":
+        try:
+            found = Past(self._state_dir, session, number)
+        except SessionUnknown:
+            return None
+        self._others.append(found)
+        return found
+
+    def close(self) -> None:
+        """Let go of the files. Idempotent."""
+        self._reader.close()
+        for other in self._others:
+            other.close()
+        self._others = []
+
+
+class Archive:
+    """The past of one session, read beside the event loop."""
+
+    def __init__(self, state_dir: str, session: str) -> None:
+        self._state_dir = state_dir
+        self._session = session
+
+    async def reading(self, work: Callable[[Past], T]) -> T:
+        """`work` with the past of the session, in a thread of its own; gives what it gives and raises what it raises.
+
+        Cancelled, it lets the thread finish: nothing it reads does anything.
+        """
+        done: Future[T] = Future()
+        threading.Thread(target=self._read, args=(work, done), name="longrein-recall", daemon=True).start()
+        return await asyncio.wrap_future(done)
+
+    def _read(self, work: "Callable[[Past], T]", done: "Future[T]") -> None:
+        if not done.set_running_or_notify_cancel():
+            return
+        try:
+            past = Past(self._state_dir, self._session)
+            try:
+                result = work(past)
+            finally:
+                past.close()
+        except BaseException as error:  # the thread's end is the caller's news, whatever it is
+            done.set_exception(error)
+        else:
+            done.set_result(result)

@@ -1,0 +1,137 @@
+"""Full-text search over one session's log: an index says where to look, the log itself says what is there.
+
+So a hit is never stale or wrong, whatever state the index is in; and where there is no index (too short a query, a
+folder that cannot be written to, no room) the log is simply read through.
+"""
+
+import codecs
+import itertools
+from collections.abc import Iterable, Iterator
+from typing import Protocol
+
+import msgspec
+
+from longrein.events import Entry
+from longrein.store.contents import Content, contents_of, title_of
+from longrein.store.reading import Reader
+from longrein.store.search_index import IndexTrouble, indexed
+from longrein.store.search_words import Query, line_of, place_of, query_of, small, snippet
+
+BLOB_BYTES_MAX = 8 * 1024 * 1024
+"""Of a text in a blob, so much from its start is searched."""
+
+
+class Hit(msgspec.Struct, frozen=True):
+    """One part of one entry that answers a query."""
+
+    handle: str
+    """What brings it whole."""
+    seq: int
+    """Its entry."""
+    at: int
+    """When it was written, microseconds UTC."""
+    title: str
+    """What it is, in words."""
+    line: int
+    """Line of the snippet, from 1."""
+    count: int
+    """How often the query occurs in it."""
+    snippet: str
+    """That line, cut where it is long."""
+    exact: bool
+    """Whether the query stands there as it was written; else its words do."""
+
+
+class Found(msgspec.Struct, frozen=True):
+    """What came of a search."""
+
+    hits: tuple[Hit, ...]
+    """Newest first, but those where the query stands as it was written before all others."""
+    more: bool = False
+    """Whether there may be more than were asked for."""
+
+
+class Texts(Protocol):
+    """Where entries and blobs are read from."""
+
+    def entry(self, seq: int, /) -> Entry | None: ...
+    def tail(self) -> tuple[int, int]: ...
+    def pieces(self, blob: str, /) -> Iterator[bytes]: ...
+
+
+def search(reader: Reader, texts: Texts, query: str, limit: int, before: int = 0) -> Found:
+    """At most `limit` places where `query` stands, with the help of the index, which is brought up to date first.
+
+    `before`: only in entries before that seq; 0 for all. Raises what `Reader` raises.
+    """
+    wanted = query_of(query)
+    try:
+        seqs: Iterable[int] = indexed(reader, wanted.words, lambda entry: texts_of(entry, texts))
+    except IndexTrouble:
+        return scan(texts, query, limit, before)
+    return _found(texts, wanted, seqs, limit, before)
+
+
+def scan(texts: Texts, query: str, limit: int, before: int = 0) -> Found:
+    """The same without an index: reads every entry, from the newest on."""
+    return _found(texts, query_of(query), range(texts.tail()[0], 0, -1), limit, before)
+
+
+def _found(texts: Texts, query: Query, seqs: Iterable[int], limit: int, before: int) -> Found:
+    entries = (texts.entry(seq) for seq in seqs if not before or seq < before) if query.words else iter(())
+    every = (hit for entry in entries if entry is not None for hit in _hits(entry, texts, query))
+    hits = list(itertools.islice(every, limit + 1))
+    best = sorted(hits[:limit], key=lambda hit: not hit.exact)
+    return Found(tuple(best), len(hits) > limit)
+
+
+def _hits(entry: Entry, texts: Texts, query: Query) -> Iterator[Hit]:
+    for handle, content, text in _sought(entry, texts):
+        place = place_of(small(text), query)
+        if place is not None:
+            title = title_of(entry)
+            title += "" if content.title in title or "." not in handle else f", {content.title}"
+            line, shown = line_of(text, place.start), snippet(text, place)
+            yield Hit(handle, entry.seq, entry.at, title, line, place.count, shown, place.exact)
+
+
+def texts_of(entry: Entry, texts: Texts) -> Iterator[str]:
+    """Every text of an entry that a search looks into, in small letters."""
+    for _, _, text in _sought(entry, texts):
+        yield small(text)
+
+
+def _sought(entry: Entry, texts: Texts) -> Iterator[tuple[str, Content, str]]:
+    """(handle, part, its text). Recalls repeat what stands elsewhere, and their calls hold the query itself."""
+    contents = contents_of(entry)
+    alone = sum(not content.aside for content in contents) == 1
+    for number, content in enumerate(contents, 1):
+        if content.sought and content.tool != "Recall" and not content.part:
+            text = content.text or (blob_text(texts, content.blob) if content.blob else "")
+            if text:
+                yield f"r{entry.seq}" if alone and not content.aside else f"r{entry.seq}.{number}", content, text
+
+
+def blob_text(texts: Texts, blob: str) -> str:
+    """The start of a text in a blob, as far as a search looks; '' when it is gone."""
+    data = bytearray()
+    try:
+        for piece in texts.pieces(blob):
+            data += piece
+            if len(data) >= BLOB_BYTES_MAX:
+                break
+    except KeyError:
+        return ""
+    return bytes(data[:BLOB_BYTES_MAX]).decode(encoding_of(data), "replace")
+
+
+def encoding_of(data: bytes | bytearray) -> str:
+    """Encoding of a text by its first bytes: UTF-16 where a mark or the places of its NULs say so, else UTF-8."""
+    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "utf-16"
+    sample = data[:512]
+    half = len(sample) // 2
+    low, high = sample[0::2].count(0), sample[1::2].count(0)
+    if half >= 4 and high > half * 0.7 and low < half * 0.1:
+        return "utf-16-le"
+    return "utf-16-be" if half >= 4 and low > half * 0.7 and high < half * 0.1 else "utf-8"
