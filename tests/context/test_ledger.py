@@ -232,6 +232,8 @@ def test_exit_codes_come_from_our_own_note_alone() -> None:
     ]:
         assert code_of(text, status) == code, text
     assert gist("a\nValueError: x\nb\n[exit code 1]") == "ValueError: x"
+    assert gist("a.py:12: E501 too long\nmake: *** [lint] Error 1\n[exit code 2]") == "a.py:12: E501 too long"
+    assert gist("make: *** [lint] Error 1\n[exit code 2]") == "make: *** [lint] Error 1"
     assert gist("[timed out after 2 s and was ended]") == "[timed out after 2 s and was ended]"
 
 

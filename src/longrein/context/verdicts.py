@@ -79,6 +79,8 @@ _TELLING = (
     "No such",
     "cannot ",
 )
+_ECHOES = ("make: ***", "npm ERR!", "npm error", "error Command failed", "ERROR: Job failed")
+"""Beginnings of lines by which a runner only says that what it ran has failed."""
 GIST_CHARS_MAX = 8_000
 """Of a failed output's end, in which its most telling line is looked for."""
 
@@ -88,6 +90,7 @@ def gist(text: str) -> str:
     lines = [line for line in text[-GIST_CHARS_MAX:].split("\n") if line.strip()]
     ended = next((line for line in reversed(lines[-2:]) if re.match(_ENDED, line)), "")
     body = [line for line in lines if not (line[0] == "[" and (re.match(_ENDED, line) or re.match(_NOTE, line)))]
+    body = [line for line in body if not line.startswith(_ECHOES)] or body
     said = next((line for line in reversed(body) if any(word in line for word in _TELLING)), body[-1] if body else "")
     return clip(said or ended, 200)
 
