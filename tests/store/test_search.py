@@ -1,0 +1,476 @@
+"""Search: what it finds and where, that the index only makes it quicker, and that nothing can make it fail."""
+
+import asyncio
+import contextlib
+import os
+import sqlite3
+import threading
+from binascii import crc32
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from longrein.events import (
+    AnyEvent,
+    ChildStarted,
+    Cleared,
+    Document,
+    Entry,
+    Form,
+    HookAnswered,
+    Opened,
+    Parent,
+    PrefixSet,
+    Recalled,
+    Reminded,
+    Replied,
+    Summarized,
+    TaskStarted,
+    Text,
+    Thinking,
+    Todo,
+    TodoSet,
+    ToolCall,
+    ToolEnded,
+    UserSpoke,
+    encode_event,
+)
+from longrein.store import Archive, Found, Past, SessionLog, fork_log, scan
+from longrein.store import search_index as index
+from longrein.store.database import entry_key
+from longrein.store.search_words import place_of, query_of, small, snippet
+from tests.store.kit import ID, OTHER, add, crash, ended, folder, fork_off, make, opened, reopen, wall_us
+
+pytestmark = pytest.mark.anyio
+
+
+async def written(state: Path, *events: AnyEvent, session: str = ID) -> SessionLog:
+    """A session of `Opened` and `events`."""
+    log = await make(state, session)
+    await append(log, opened(session), *events)
+    return log
+
+
+async def append(log: SessionLog, *events: AnyEvent) -> None:
+    first = log.reader.tail()[0] + 1
+    await add(log, [Entry(first + n, wall_us(), event) for n, event in enumerate(events)])
+
+
+@contextlib.contextmanager
+def past_of(state: Path, session: str = ID) -> Iterator[Past]:
+    past = Past(str(state), session)
+    try:
+        yield past
+    finally:
+        past.close()
+
+
+def found(state: Path, query: str, limit: int = 20, session: str = ID) -> list[str]:
+    with past_of(state, session) as past:
+        result = past.search(query, limit)
+        assert result == scan(past, query, limit)  # the index changes nothing
+        return [f"{hit.handle}:{hit.line} {hit.title}: {hit.snippet}" for hit in result.hits]
+
+
+def result(text: str, tool: str = "Bash") -> ToolEnded:
+    return ToolEnded("c1.0", tool, "ok", (Text(text),))
+
+
+ASKED = "r2.1:1 the user's words, text: Why does the Parser fail?"
+ERROR = "r4:3 result of Bash: ERROR: parser_of_things failed"
+
+
+async def test_what_is_found_and_where(tmp_path: Path) -> None:
+    log = await written(
+        tmp_path,
+        UserSpoke((Text("Why does the Parser fail?"), Text("see 日志 below"))),
+        Replied(
+            1,
+            (
+                Thinking("maybe the tokenizer"),
+                Text("I look."),
+                ToolCall("c1.0", "Write", {"file_path": "a.py", "content": "x = 1\nneedle = 2\n"}),
+            ),
+            "calls",
+        ),
+        result("one\ntwo\nERROR: parser_of_things failed\nlast"),
+        Reminded("file_changed", "[longrein:n0nce] src/other.py changed"),
+        Summarized(2, 4, "The user wants the parser mended.", "watermark", prose="hidden prose"),
+        Cleared((Form("r4", "placeholder", "ERROR: parser_of_things failed"),), "rent"),
+        HookAnswered("lint", "PostToolUse", "none", text="hook said ruff"),
+        TaskStarted("t1", "make watch"),
+        TodoSet((Todo("修复解析器"),)),
+        PrefixSet("upgrade", "p", "m", "anthropic", "system words", (), ("AGENTS.md: always run mypy",)),
+    )
+    await log.close()
+    for query, expected in [
+        ("parser_of", [ERROR]),
+        ("PARSER fail", [ASKED, ERROR]),
+        ('"parser fail"', [ASKED]),
+        ("fail parser", [ERROR, ASKED]),
+        ("tokenizer", ["r3.1:1 your reply, thinking: maybe the tokenizer"]),
+        ("needle", ["r3.3:4 your reply, call Write: needle = 2"]),
+        ("日志", ["r2.2:1 the user's words, text: see 日志 below"]),
+        ("修复解析器", ["r10:2 todo set: todos: [{\"content\":\"修复解析器\"}]"]),
+        ("解", ["r10:2 todo set: todos: [{\"content\":\"修复解析器\"}]"]),
+        ("other.py", ["r5:1 reminder file_changed: [longrein:n0nce] src/other.py changed"]),
+        ("mended", ["r6:1 summarized: The user wants the parser mended."]),
+        ("ruff", ["r8:1 hook answered: hook said ruff"]),
+        ("make watch", ["r9:1 task started: make watch"]),
+        ("mypy", ["r11.1:1 prefix set, static context: AGENTS.md: always run mypy"]),
+        ("hidden prose", []),
+        ("system words", []),
+        ("nowhere", []),
+        ("", []),
+        ('""', []),
+        ("parser nowhere", []),
+    ]:  # fmt: skip
+        assert found(tmp_path, query) == expected, query
+
+
+async def test_a_search_does_not_find_searches(tmp_path: Path) -> None:
+    recall = ToolCall("c1.0", "Recall", {"query": "needle"})
+    log = await written(
+        tmp_path,
+        result("a needle"),
+        Replied(3, (recall,), "calls"),
+        Recalled("c1.0", query="needle"),
+        ToolEnded("c1.0", "Recall", "ok", (Text("[1 hit for needle]"),)),
+    )
+    await log.close()
+    assert found(tmp_path, "needle") == ["r2:1 result of Bash: a needle"]
+
+
+async def test_texts_in_blobs_are_found_wherever_they_lie(tmp_path: Path) -> None:
+    """Small ones in the database, large ones in files; across the pieces that the index is fed."""
+    log = await written(tmp_path)
+    body = "".join(f"line {n} of the output\n" for n in range(20_000))
+    cut = body[: index.SPAN_CHARS - 5] + "斜め横断の言葉" + body[index.SPAN_CHARS :]
+    for text in (body[:500] + "tiny_needle", cut + "last_needle"):
+        blob = log.put_blob(text.encode())
+        part = Document(blob, "text/plain", len(text), "make", text.count("\n"), "head", "tail")
+        await append(log, ToolEnded("c1.0", "Bash", "ok", (part,)))
+    await append(log, ToolEnded("c1.0", "Bash", "ok", (Document("0" * 64, "text/plain", 5, "gone"),)))
+    wide = log.put_blob("nadel im heuhaufen".encode("utf-16-le"))
+    await append(log, ToolEnded("c1.0", "Bash", "ok", (Document(wide, "text/plain", 5, "wide"),)))
+    await log.close()
+    assert [row.split()[0] for row in found(tmp_path, "tiny_needle")] == [f"r2:{body[:500].count(chr(10)) + 1}"]
+    assert [row.split()[0] for row in found(tmp_path, "last_needle")] == [f"r3:{cut.count(chr(10)) + 1}"]
+    assert [row.split(":")[0] for row in found(tmp_path, "斜め横断の言葉")] == ["r3"]
+    assert [row.split(":")[0] for row in found(tmp_path, "heuhaufen")] == ["r5"]
+
+
+async def test_the_newest_first_and_how_many(tmp_path: Path) -> None:
+    log = await written(tmp_path, *(result(f"needle number {n}") for n in range(10)))
+    await log.close()
+    with past_of(tmp_path) as past:
+        some = past.search("needle", 3)
+        assert ([hit.handle for hit in some.hits], some.more) == (["r11", "r10", "r9"], True)
+        assert [hit.handle for hit in past.search("needle", 3, before=5).hits] == ["r4", "r3", "r2"]
+        assert not past.search("needle", 10).more
+        assert past.search("needle", 1).hits[0].count == 1
+
+
+class Fed:
+    """Counts the entries that go into an index."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.seqs: list[int] = []
+        take = index._take
+
+        def counted(connection: sqlite3.Connection, row: index.Row, texts: Iterator[str]) -> int:
+            self.seqs.append(index.entry_seq(row[0]))
+            return take(connection, row, texts)
+
+        monkeypatch.setattr(index, "_take", counted)
+
+
+async def test_the_index_takes_in_only_what_is_new(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fed = Fed(monkeypatch)
+    log = await written(tmp_path, result("alpha"))
+    assert not (folder(tmp_path) / index.NAME).exists()
+    assert len(found(tmp_path, "alpha")) == 1
+    assert (folder(tmp_path) / index.NAME).stat().st_mode & 0o777 == 0o600
+    await append(log, result("beta"), result("alpha again"))  # the writer still has it open
+    assert len(found(tmp_path, "alpha")) == 2
+    assert len(found(tmp_path, "beta")) == 1
+    assert fed.seqs == [1, 2, 3, 4]
+    await log.close()
+
+
+async def test_a_long_log_goes_in_by_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(index, "TURN_CHARS", 50)
+    fed = Fed(monkeypatch)
+    log = await written(tmp_path, *(result(f"needle {n} " + "." * 30) for n in range(20)))
+    await log.close()
+    assert len(found(tmp_path, "needle", 50)) == 20
+    assert fed.seqs == list(range(1, 22))
+
+
+def spoil(path: Path, how: str) -> None:
+    match how:
+        case "gone":
+            path.unlink()
+        case "empty":
+            path.write_bytes(b"")
+        case "no database":
+            path.write_bytes(b"no database at all" * 500)
+        case "torn":
+            path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+        case "older":
+            with contextlib.closing(sqlite3.connect(path)) as connection:
+                connection.executescript("DROP TABLE spans; PRAGMA user_version=0")
+        case "newer":
+            with contextlib.closing(sqlite3.connect(path)) as connection:
+                connection.executescript("PRAGMA user_version=99")
+        case "another log's":
+            with contextlib.closing(sqlite3.connect(path)) as connection:
+                connection.executescript("UPDATE reached SET sign = 'x'; DELETE FROM spans")
+        case "ahead":
+            with contextlib.closing(sqlite3.connect(path)) as connection:
+                connection.executescript("UPDATE reached SET seq = 900; DELETE FROM spans")
+        case "a folder":
+            path.unlink()
+            path.mkdir()
+
+
+SPOILT = ["gone", "empty", "no database", "torn", "older", "newer", "another log's", "ahead", "a folder"]
+
+
+@pytest.mark.parametrize("how", SPOILT)
+async def test_a_spoilt_index_is_made_anew(tmp_path: Path, how: str) -> None:
+    log = await written(tmp_path, *(result(f"needle {n} " + "straw " * 50) for n in range(30)))
+    await log.close()
+    assert len(found(tmp_path, "needle", 50)) == 30
+    spoil(folder(tmp_path) / index.NAME, how)
+    assert len(found(tmp_path, "needle", 50)) == 30
+    if how != "a folder":
+        with contextlib.closing(sqlite3.connect(folder(tmp_path) / index.NAME)) as connection:
+            assert connection.execute("SELECT count(*) FROM spans").fetchone()[0] == 31 - 1
+
+
+async def test_without_an_index_the_log_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> int:
+        raise OSError(30, "Read-only file system")
+
+    log = await written(tmp_path, result("a needle"))
+    await log.close()
+    monkeypatch.setattr(index, "new_file", refuse)
+    assert found(tmp_path, "needle") == ["r2:1 result of Bash: a needle"]
+    assert not (folder(tmp_path) / index.NAME).exists()
+
+
+async def test_who_waits_too_long_for_another_search_reads_the_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(index, "BUSY_S", 0.01)
+    log = await written(tmp_path, result("a needle"))
+    assert len(found(tmp_path, "needle")) == 1
+    await append(log, result("another needle"))
+    await log.close()
+    with contextlib.closing(sqlite3.connect(folder(tmp_path) / index.NAME, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        assert len(found(tmp_path, "needle")) == 2
+    assert len(found(tmp_path, "needle")) == 2
+
+
+async def test_many_search_while_one_writes(tmp_path: Path) -> None:
+    """Threads and processes at once: each finds at least what was there when it began."""
+    log = await written(tmp_path, *(result(f"needle {n}") for n in range(50)))
+    counts: list[int] = []
+
+    def look() -> None:
+        for _ in range(5):
+            with past_of(tmp_path) as past:
+                counts.append(len(past.search("needle", 500).hits))
+
+    async def elsewhere() -> None:
+        with past_of(tmp_path) as past:
+            assert len(past.search("needle", 500).hits) >= 50
+
+    await log.close()
+    children = [fork_off(elsewhere) for _ in range(2)]
+    log = await reopen(tmp_path)
+    threads = [threading.Thread(target=look) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for n in range(50, 100):
+        await append(log, result(f"needle {n}"))
+        await asyncio.sleep(0)
+    for thread in threads:
+        thread.join()
+    assert [ended(child) for child in children] == [0, 0]
+    assert len(counts) == 20
+    assert min(counts) >= 50
+    assert len(found(tmp_path, "needle", 500)) == 100
+    await log.close()
+
+
+async def test_a_search_that_was_killed_leaves_nothing_behind(tmp_path: Path) -> None:
+    log = await written(tmp_path, *(result(f"needle {n}") for n in range(20)))
+    await log.close()
+
+    async def die() -> None:
+        take, count = index._take, [0]
+
+        def mortal(*asked: object) -> int:
+            count[0] += 1
+            if count[0] == 10:
+                os._exit(0)
+            return take(*asked)  # type: ignore[arg-type]
+
+        index._take = mortal  # type: ignore[assignment]
+        with past_of(tmp_path) as past:
+            past.search("needle", 50)
+
+    crash(die)
+    assert len(found(tmp_path, "needle", 50)) == 20
+
+
+async def test_a_fork_has_what_was_said_before_it(tmp_path: Path) -> None:
+    log = await written(tmp_path, result("old needle"), result("later needle"))
+    await log.close()
+    assert len(found(tmp_path, "needle")) == 2
+    first = Opened(1, OTHER, "n0nce", ("/w",), "/w", parent=Parent(ID, 2))
+    await fork_log(str(tmp_path), ID, 2, Entry(1, wall_us(), first))
+    assert found(tmp_path, "needle", session=OTHER) == ["r2:1 result of Bash: old needle"]
+
+
+def add_child(state: Path, number: int, session: str, *events: AnyEvent) -> None:
+    """A subagent's log in the database of its parent."""
+    with contextlib.closing(sqlite3.connect(folder(state) / "log.sqlite")) as connection, connection:
+        connection.execute("INSERT INTO sessions VALUES(?, ?, 0, '/w', 'child')", (number, session))
+        for seq, event in enumerate(events, 1):
+            body = encode_event(event)
+            row = (entry_key(number, seq), wall_us(), 1, crc32(body), body)
+            connection.execute("INSERT INTO entries VALUES(?, ?, ?, ?, ?)", row)
+
+
+CHILD = "6f9d0000-0000-4000-8000-00000000c111"
+
+
+async def test_a_subagents_log_is_read_and_searched_apart(tmp_path: Path) -> None:
+    log = await written(tmp_path, ChildStarted(CHILD, "explore", "c1.0"), result("parent needle"))
+    await log.close()
+    add_child(tmp_path, 2, CHILD, opened(CHILD), result("child needle"))
+    with past_of(tmp_path) as past:
+        child = past.child(CHILD)
+        assert child is not None
+        assert child.tail()[0] == 2
+        assert [hit.snippet for hit in child.search("needle", 5).hits] == ["child needle"]
+        assert [hit.snippet for hit in past.search("needle", 5).hits] == ["parent needle"]
+        assert past.tail()[0] == 3
+        assert past.child(OTHER) is None
+
+
+async def test_only_this_sessions_tree(tmp_path: Path) -> None:
+    """A child in a folder of its own names its parent; a stranger's log is not opened; a fork finds its original's."""
+    log = await written(tmp_path, ChildStarted(CHILD, "explore", "c1.0"))
+    await log.close()
+    child = await make(tmp_path, CHILD)
+    first = Opened(1, CHILD, "n0nce", ("/w",), "/w", parent=Parent(ID, 2, "c1.0"))
+    await add(child, [Entry(1, wall_us(), first), Entry(2, wall_us(), result("child needle"))])
+    await child.close()
+    stranger = await written(tmp_path, result("secret"), session=OTHER)
+    await stranger.close()
+    fork = "6f9d0000-0000-4000-8000-00000000f0f0"
+    await fork_log(
+        str(tmp_path), ID, 2, Entry(1, wall_us(), Opened(1, fork, "n0nce", ("/w",), "/w", parent=Parent(ID, 2)))
+    )
+    for session in (ID, fork):
+        with past_of(tmp_path, session) as past:
+            assert past.child(OTHER) is None
+            mine = past.child(CHILD)
+            assert mine is not None
+            assert len(mine.search("needle", 5).hits) == 1
+
+
+async def test_of_kind_and_seq_at(tmp_path: Path) -> None:
+    log = await written(tmp_path, *(result("x" * (n % 2) * 70_000 or "small") for n in range(6)), TodoSet(()))
+    await append(log, UserSpoke((Text("hi"),)), result("y"))
+    with past_of(tmp_path) as past:
+        assert [entry.seq for entry in past.of_kind("ToolEnded")] == [10, 7, 6, 5, 4, 3, 2]
+        assert [entry.seq for entry in past.of_kind("UserSpoke", "TodoSet")] == [9, 8]
+        assert list(past.of_kind("Interrupted")) == []
+        third = past.entry(3)
+        assert third is not None
+        assert [past.seq_at(third.at + n) for n in (-1, 0, 1)] == [2, 3, 3]
+        assert past.seq_at(0) == 0
+    await log.close()
+
+
+async def test_an_archive_reads_beside_the_loop(tmp_path: Path) -> None:
+    log = await written(tmp_path, result("a needle"))
+    archive = Archive(str(tmp_path), ID)
+    names: list[str] = []
+
+    def work(past: Past) -> Found:
+        names.append(threading.current_thread().name)
+        return past.search("needle", 5)
+
+    assert len((await archive.reading(work)).hits) == 1
+    assert names == ["longrein-recall"]
+    with pytest.raises(ZeroDivisionError):
+        await archive.reading(lambda past: 1 // 0)
+    await log.close()
+    log = await reopen(tmp_path)
+    await log.close()
+
+
+# --- words -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("two words", ("two", "words")),
+        ('"two words" three', ("two words", "three")),
+        ("Twice twice", ("twice",)),
+        ("  ", ()),
+        ('"', ()),
+        ("'; DROP TABLE grams; --", ("';", "drop", "table", "grams;", "--")),
+        ('say "it', ("say", "it")),
+        ("ΟΔΟΣ", ("οδοσ",)),
+        ("İstanbul", ("İstanbul",)),
+        (" ".join(map(str, range(30))), tuple(map(str, range(16)))),
+    ],
+)
+def test_words_of_a_query(text: str, words: tuple[str, ...]) -> None:
+    assert query_of(text).words == words
+
+
+@pytest.mark.parametrize(
+    ("text", "query", "expected"),
+    [
+        ("a\nthe needle is here\nb", "needle", "the needle is here"),
+        ("x" * 300 + " needle " + "y" * 300, "needle", "…" + "x" * 76 + " needle " + "y" * 76 + "…"),
+        ("needle\t\x1b[31mred", "needle", "needle [31mred"),
+        ("red far\n" + "-" * 500 + "\nred and blue", "blue red", "red and blue"),
+        ("one\nlong query\nthree", '"one\nlong"', "one"),
+    ],
+)
+def test_snippets(text: str, query: str, expected: str) -> None:
+    place = place_of(small(text), query_of(query))
+    assert place is not None
+    assert snippet(text, place) == expected
+
+
+TEXTS = st.lists(st.text(alphabet="abAB 修复ς\"'\n", max_size=60), min_size=1, max_size=8)
+
+
+@given(TEXTS, st.text(alphabet="abA 修复σ\"'", max_size=8))
+@settings(max_examples=15, deadline=None)
+def test_the_index_finds_exactly_what_reading_finds(
+    tmp_path_factory: pytest.TempPathFactory, texts: list[str], query: str
+) -> None:
+    state = tmp_path_factory.mktemp("search")
+
+    async def story() -> None:
+        log = await written(state, *(result(text) for text in texts))
+        await log.close()
+
+    asyncio.run(story())
+    found(state, query)
