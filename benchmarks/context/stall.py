@@ -12,6 +12,7 @@ from random import Random
 from statistics import quantiles
 from time import perf_counter, time_ns
 
+import msgspec
 from benchmarks.context.material import text
 from benchmarks.context.playing import Provider, budget_of, feed, reply, small_tools
 from benchmarks.context.table import Row, told
@@ -48,7 +49,7 @@ class RealClock:
 
 
 def provider_of(steps: int, turn_s: float, summary_s: float) -> Provider:
-    """A model that writes so much that clearing alone does not do; without `turn_s` the window fills at once."""
+    """A model that tolerates no clearing, so that summaries are left; without `turn_s` it fills at once."""
     random, left = Random(7), [steps]
 
     def turn(_: Request) -> Reply:
@@ -56,7 +57,8 @@ def provider_of(steps: int, turn_s: float, summary_s: float) -> Provider:
         said = text("prose", 1_500 if turn_s == 0 else 500, random)
         return reply(said, feed("code", 3_000 if turn_s == 0 else 1_000)) if left[0] > 0 else reply("done")
 
-    provider = Provider(budget_of(WINDOW), turn, check=False)
+    budget = msgspec.structs.replace(budget_of(WINDOW), clears=())  # else clearing does, and nobody asks for a summary
+    provider = Provider(budget, turn, check=False)
     provider.wait = _waiting(provider, turn_s, summary_s)
     return provider
 

@@ -206,12 +206,14 @@ TABLE = [
     Row(
         "handle that is none",
         call("Recall", handle="first"),
-        "[bad-handle] 'first' is no handle; handles look like r412 or r412.2.",
+        "[bad-handle] 'first' is no handle; handles look like r412, r412.2 (its second part) or a398/r412 (in the log "
+        'of the subagent of r398). To look for words: Recall(query="first").',
     ),
     Row(
         "handle that was guessed",
         call("Recall", handle="r999"),
-        "[unknown-handle] There is no entry r999; take the handle from a marker, do not guess one.",
+        "[unknown-handle] There is no entry r999; the newest is r7. Take handles from markers or from Recall(query=…), "
+        "do not guess them.",
     ),
 ]
 
@@ -309,7 +311,9 @@ def test_a_file_that_vanishes_and_one_that_changes_between_read_and_edit(stage: 
     gone, changed = stage.results()[-2:]
     assert gone[0] == changed[0] == "failed"
     assert gone[1].startswith(f"[not-found] No such file: {stage.project}/gone.")
-    assert changed[1].startswith(f"[changed] {stage.project}/changed")
+    assert changed[1].startswith(f"[no-match] old_string is not in {stage.project}/changed."), (
+        "it was told of the change"
+    )
     assert (stage.project / "changed").read_text() == "theirs\n"
 
 

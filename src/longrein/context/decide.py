@@ -25,6 +25,10 @@ GOAL = 0.50
 """Share it is brought down to (law 6)."""
 TAIL = 0.25
 """Share that may stay verbatim after the span of a summary."""
+RENT_FROM_TOKENS = 16_000
+"""A smaller view is left alone: there is next to nothing to save."""
+RENT_FROM = 0.20
+"""The same as a share of the usable window, for small ones."""
 MILD = 0.03
 """Clearing grants what may be needed at least this share of its value before a summary is the better loss."""
 REARM = 0.10
@@ -110,7 +114,7 @@ def decide(state: State, budget: Budget, now_us: int = 0, *, pressed: bool = Fal
         rest = squeeze(state, budget, round(GOAL * usable), "watermark")
         if rest is not None:  # what came after the summary's span; no request lies between, so it is one break
             return Clear(rest)
-    if not must:
+    if not must and view >= min(RENT_FROM_TOKENS, RENT_FROM * usable):
         paid = clear(state, budget, cold=cold)
         if paid is not None:
             return Clear(paid)
