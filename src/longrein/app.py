@@ -16,7 +16,7 @@ from longrein.frontends.options import Options
 from longrein.frontends.stderr import say
 from longrein.frontends.stdin import read_lines
 from longrein.frontends.stdout import show
-from longrein.store import Reader, export_jsonl, find_session, list_sessions, write_transcript
+from longrein.store import Reader, export_jsonl, find_session, list_sessions, session_info, write_transcript
 
 
 def run_print(options: Options) -> int:
@@ -122,6 +122,24 @@ def run_context(options: Options, session: str, json: bool) -> int:
     model = f"{state.prefix.provider}/{state.prefix.model}" if state.prefix else ""
     show(page.as_json(told, state, model) if json else page.as_text(told))
     return 0
+
+
+def run_search(options: Options, query: str, session: str, every: bool, json: bool) -> int:
+    """Where words stand in stored sessions; 1 when nowhere."""
+    if not query.strip('" '):
+        raise UsageError("what is to be found? longrein search QUERY")
+    place = survey(options)
+    pages = importlib.import_module("longrein.frontends.search_page")
+    if session:
+        one = session_info(place.state_dir, find_session(place.state_dir, session))
+        infos = [one] if one is not None else []
+    else:
+        infos = [info for info in list_sessions(place.state_dir) if every or info.cwd == place.cwd]
+    found = pages.found_in(place.state_dir, infos, query, say)
+    show(pages.as_json(found) if json else pages.as_text(found))
+    if not found:
+        say(pages.nothing(query, len(infos), widest=every or bool(session)))
+    return 0 if found else 1
 
 
 def run_simulate(options: Options, /, recorded: Sequence[str], **how: str) -> int:

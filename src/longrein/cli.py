@@ -44,6 +44,10 @@ class App(Protocol):
         """What fills the context of session `session` (id or its beginning)."""
         ...
 
+    def run_search(self, options: Options, /, query: str, session: str, every: bool, json: bool) -> int:
+        """`query` in session `session`, else in those of the present folder or, with `every`, of all folders."""
+        ...
+
     def run_simulate(self, options: Options, /, recorded: Sequence[str], **how: str) -> int:
         """Recorded sessions (files, folders, ids) through policies, offline; `how` as the flags say."""
         ...
@@ -90,6 +94,7 @@ def _subcommand(parsed: Parsed, app: App) -> int:
         "sessions": lambda: app.run_sessions(options, json=json),
         "context": lambda: app.run_context(options, session=words[0], json=json),
         "export": lambda: app.run_export(options, session=words[0], **written),
+        "search": lambda: app.run_search(options, query=clean(" ".join(words)), json=json, **_where(values)),
         "simulate": lambda: app.run_simulate(options, recorded=words, **_how(values)),
         "doctor": lambda: app.run_doctor(options),
         "trust": lambda: app.run_trust(options, undo=values.get("undo", False)),
@@ -100,6 +105,12 @@ def _subcommand(parsed: Parsed, app: App) -> int:
 
 def _how(values: Mapping[str, Any]) -> dict[str, str]:
     return {name: str(values[name]) for name in ("policy", "prices", "window", "json") if values.get(name)}
+
+
+def _where(values: Mapping[str, Any]) -> dict[str, Any]:
+    if values.get("every") and values.get("session"):
+        raise UsageError("--session and --all say two things: give one of them")
+    return {"session": values.get("session", ""), "every": values.get("every", False)}
 
 
 def _run(parsed: Parsed, app: App) -> int:

@@ -36,6 +36,9 @@ class FakeApp:
     def run_context(self, options: Options, session: str, json: bool) -> int:
         return self._called("context", options, session, json)
 
+    def run_search(self, options: Options, query: str, session: str, every: bool, json: bool) -> int:
+        return self._called("search", options, query, session, every, json)
+
     def run_simulate(self, options: Options, /, recorded: Sequence[str], **how: str) -> int:
         return self._called("simulate", options, list(recorded), how)
 

@@ -210,6 +210,21 @@ COMMANDS: Mapping[str, Command] = {
             1,
         ),
         Command(
+            "search",
+            "QUERY [FLAGS]",
+            "Find words in everything that was said, run and read in this folder's sessions, newest first. All words "
+            'must occur in one place, "quoted" ones as they stand; case does not count; parts of words are found. '
+            "Exit code 0: found; 1: nothing found.",
+            (
+                Flag(("--session",), "session", "word", "in this session only, wherever it was", STATE, "ID"),
+                Flag(("--all",), "every", "switch", "in the sessions of every folder", STATE),
+                Flag(("--json",), "json", "switch", "one JSON array", STATE),
+                STATE_DIR,
+                HELP,
+            ),
+            1000,
+        ),
+        Command(
             "export",
             "ID [FLAGS]",
             "Write a session out, every byte of it.",

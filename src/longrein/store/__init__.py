@@ -8,7 +8,7 @@ from longrein.store.log import SessionLog, open_log
 from longrein.store.past import Archive, Past
 from longrein.store.port import BlobWriter, Log, Message, SessionInfo
 from longrein.store.reading import Reader, read_entries
-from longrein.store.search import Found, Hit, Texts, encoding_of, scan
+from longrein.store.search import Found, Hit, Texts, encoding_of, scan, search_tree
 from longrein.store.sessions import find_session, is_open, latest_session, list_sessions, session_info
 
 __all__ = [
@@ -38,6 +38,7 @@ __all__ = [
     "open_log",
     "read_entries",
     "scan",
+    "search_tree",
     "session_info",
     "title_of",
     "write_transcript",

@@ -11,12 +11,14 @@ from typing import Protocol
 
 import msgspec
 
-from longrein.events import Entry
+from longrein.events import ChildStarted, Entry
 from longrein.store.contents import Content, contents_of, title_of
 from longrein.store.reading import Reader
 from longrein.store.search_index import IndexTrouble, indexed
 from longrein.store.search_words import Query, line_of, place_of, query_of, small, snippet
 
+CHILDREN_MAX = 20
+"""Newest subagents whose logs are searched with their parent's."""
 BLOB_BYTES_MAX = 8 * 1024 * 1024
 """Of a text in a blob, so much from its start is searched."""
 
@@ -57,6 +59,27 @@ class Texts(Protocol):
     def entry(self, seq: int, /) -> Entry | None: ...
     def tail(self) -> tuple[int, int]: ...
     def pieces(self, blob: str, /) -> Iterator[bytes]: ...
+
+
+class Tree(Protocol):
+    """A session that can be searched, and those below it."""
+
+    def of_kind(self, *kinds: str) -> Iterator[Entry]: ...
+    def search(self, query: str, limit: int, before: int = 0) -> Found: ...
+    def child(self, session: str, /) -> "Tree | None": ...
+
+
+def search_tree(tree: Tree, query: str, limit: int, before: int = 0) -> Found:
+    """The same as `search` for a session and its newest subagents, whose handles begin with `a<seq>/`."""
+    found = tree.search(query, limit, before)
+    hits, more = [*found.hits], found.more
+    for entry in itertools.islice(tree.of_kind("ChildStarted"), CHILDREN_MAX):
+        child = tree.child(entry.event.child) if isinstance(entry.event, ChildStarted) else None
+        if child is not None and len(hits) < limit:
+            below = child.search(query, limit - len(hits))
+            hits += [msgspec.structs.replace(hit, handle=f"a{entry.seq}/{hit.handle}") for hit in below.hits]
+            more = more or below.more
+    return Found(tuple(hits), more)
 
 
 def search(reader: Reader, texts: Texts, query: str, limit: int, before: int = 0) -> Found:

@@ -1,16 +1,12 @@
 """Where words stand in this session's log and in those of its subagents."""
 
-import msgspec
-
-from longrein.events import ChildStarted, ToolError
-from longrein.store import Found, Hit
+from longrein.events import ToolError
+from longrein.store import Hit, search_tree
 from longrein.tools.port import Past
 from longrein.tools.recall_times import shown_time
 
 HITS_MAX = 20
 """Hits of one answer."""
-CHILDREN_MAX = 20
-"""Newest subagents whose logs are searched too."""
 AROUND_LINES = 10
 """Lines before and after a hit in the call that opens it."""
 
@@ -22,25 +18,13 @@ def found_words(past: Past, query: str, before: int) -> str:
     """
     if not query.strip('" \t\n'):
         raise ToolError("[no-query] query holds no word to look for.")
-    found = past.search(query, HITS_MAX, before)
-    hits, more = [*found.hits], found.more
-    for entry in past.of_kind("ChildStarted"):
-        if len(hits) >= HITS_MAX or not isinstance(entry.event, ChildStarted):
-            break
-        below = _below(past, entry.event.child, query, entry.seq, HITS_MAX - len(hits))
-        hits, more = [*hits, *below.hits], more or below.more
+    found = search_tree(past, query, HITS_MAX, before)
+    hits, more = found.hits, found.more
     if not hits:
         raise ToolError(f"[nothing] {_nothing(past, query, before)}")
     many = f"{'the newest ' if more else ''}{len(hits)} {'hit' if len(hits) == 1 else 'hits'}"
     rest = "; for others take more words, or quotes around them" if more else ""
     return "\n".join([f"[{many} for {query.strip()[:80]}{rest}]", *map(_row, hits)])
-
-
-def _below(past: Past, session: str, query: str, started: int, limit: int) -> Found:
-    child = past.child(session)
-    found = child.search(query, limit) if child is not None else Found(())
-    hits = tuple(msgspec.structs.replace(hit, handle=f"a{started}/{hit.handle}") for hit in found.hits)
-    return Found(hits, found.more)
 
 
 def _row(hit: Hit) -> str:

@@ -1,0 +1,131 @@
+"""`longrein search`: over the sessions of a folder, of all folders, or one; like grep by its exit code."""
+
+import asyncio
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import longrein.app as hall
+from longrein.cli import main
+from longrein.events import Entry, Text, ToolEnded, UserSpoke
+from longrein.store import open_log
+from tests.store.kit import opened, wall_us
+
+from .fake_app import FakeApp
+
+HERE = "6f1c3a52-7d0e-4b7a-9f3e-0123456789ab"
+ELSEWHERE = "6f9d0000-0000-4000-8000-000000000002"
+OLDER = "70000000-0000-4000-8000-000000000003"
+
+
+def fill(state: Path, session: str, cwd: Path, *texts: str) -> None:
+    async def story() -> None:
+        log = await open_log(str(state), session, create=True, wall_us=wall_us)
+        events = [opened(session, str(cwd)), UserSpoke((Text(f"words of {texts[0]}"),))]
+        events += [ToolEnded("c1.0", "Bash", "ok", (Text(text),)) for text in texts]
+        await asyncio.wrap_future(
+            log.append([Entry(n, wall_us(), event) for n, event in enumerate(events, 1)], flush=True)
+        )
+        await log.close()
+
+    asyncio.run(story())
+
+
+Search = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Search:
+    state, work = tmp_path / "state", tmp_path / "work"
+    work.mkdir()
+    fill(state, OLDER, work, "an older needle in 干草堆")
+    fill(state, HERE, work, "one\ntwo NEEDLE three\nneedle again", "hay")
+    fill(state, ELSEWHERE, tmp_path / "other", "needle of another folder")
+    monkeypatch.chdir(work)
+    monkeypatch.setenv("HOME", str(tmp_path))
+
+    def run(*argv: str) -> tuple[int, str, str]:
+        code = main(["search", *argv, "--state-dir", str(state)], hall)
+        return code, *capfd.readouterr()
+
+    return run
+
+
+def test_the_sessions_of_this_folder(search: Search) -> None:
+    code, out, err = search("needle")
+    assert code == 0
+    assert err == ""
+    assert [line.split()[0] for line in out.splitlines()] == [HERE, "r3", "r2", OLDER, "r3", "r2"]
+    assert "result of Bash, line 2 (2 times): two NEEDLE three" in out
+    assert "another folder" not in out
+
+
+def test_every_folder_and_one_session(search: Search) -> None:
+    _, out, _ = search("needle", "--all")
+    assert [line for line in out.split() if line in (HERE, ELSEWHERE, OLDER)] == [ELSEWHERE, HERE, OLDER]
+    code, out, _ = search("--session", ELSEWHERE[:6], "needle")
+    assert code == 0
+    assert out.startswith(ELSEWHERE)
+    assert HERE not in out
+
+
+def test_words_may_stand_apart_on_the_command_line(search: Search) -> None:
+    assert search("three", "two")[0] == 0
+    assert search('"three two"')[0] == 1
+    assert search("干草")[0] == 0
+
+
+def test_json(search: Search) -> None:
+    code, out, _ = search("again", "--json")
+    assert code == 0
+    hit, words = json.loads(out)
+    assert words["title"] == "the user's words"
+    assert hit.pop("at") > 0
+    assert hit == {
+        "session": HERE,
+        "handle": "r3",
+        "seq": 3,
+        "title": "result of Bash",
+        "line": 3,
+        "count": 1,
+        "snippet": "needle again",
+        "exact": True,
+    }
+    code, out, _ = search("nowhere", "--json")
+    assert (code, json.loads(out)) == (1, [])
+
+
+@pytest.mark.parametrize(
+    ("argv", "code", "line"),
+    [
+        (["nowhere"], 1, "nothing in 2 sessions of this folder holds 'nowhere'; --all searches those of every folder"),
+        (["nowhere", "--all"], 1, "nothing in 3 sessions holds 'nowhere'"),
+        (["nowhere", "--session", HERE], 1, "nothing in 1 session holds 'nowhere'"),
+        ([], 2, "what is to be found? longrein search QUERY"),
+        (['""'], 2, "what is to be found? longrein search QUERY"),
+        (["x", "--all", "--session", HERE], 2, "--session and --all say two things: give one of them"),
+        (["x", "--session", "ffff"], 1, "no session begins with ffff; `longrein sessions` lists them"),
+        (["x", "--sesion", HERE], 2, "longrein search has no flag --sesion; did you mean --session?"),
+    ],
+)
+def test_what_cannot_be_found_or_asked(search: Search, argv: list[str], code: int, line: str) -> None:
+    found, out, err = search(*argv)
+    assert (found, out, err.strip()) == (code, "", f"longrein: {line}")
+
+
+def test_a_damaged_session_is_passed_over(search: Search, tmp_path: Path) -> None:
+    (tmp_path / "state" / "sessions" / HERE / "log.sqlite").write_bytes(b"no database" * 1000)
+    code, out, err = search("needle", "--all")
+    assert code == 0
+    assert ELSEWHERE in out
+    assert err.startswith(f"longrein: session {HERE} was passed over: ")
+
+
+def test_what_the_hall_is_told() -> None:
+    app = FakeApp(code=1)
+    assert main(["search", "a", "b", "--all", "--json"], app) == 1
+    (call,) = app.calls
+    assert call[0] == "search"
+    assert call[2:] == ("a b", "", True, True)
