@@ -15,7 +15,12 @@ Cost = Callable[[str], int]
 
 def cost_of(gauge: Gauge) -> Cost:
     """What texts cost, never guessed below the rate of code, so that the sum of parts bounds the whole."""
-    return lambda text: gauge.scale(max(estimate_text(text), round(len(text) / CHARS_PER_TOKEN_CODE))) + 1
+
+    def cost(text: str) -> int:
+        plain = gauge.scale(max(estimate_text(text), round(len(text) / CHARS_PER_TOKEN_CODE)))
+        return max(plain, gauge.tokens_of_text(text)) + 1
+
+    return cost
 
 
 def shortened(text: str, tokens: int, handle: str, nonce: str, cost: Cost, what: str = "the user's message") -> str:
