@@ -14,8 +14,7 @@ from longrein.context.digest import digest
 from longrein.context.forms import births
 from longrein.context.request import Budget
 from longrein.context.state import State
-from longrein.context.tokens import ITEM_TOKENS, estimate_text
-from longrein.events import Cleared, Summarized, text_of
+from longrein.events import Cleared, Summarized, Text, text_of
 
 PREPARE = 0.80
 """Share of the usable window at which a summary is prepared."""
@@ -223,9 +222,9 @@ def _tokens_when_sent(state: State, budget: Budget) -> int:
     view = state.view_tokens
     if view < PREPARE * budget.usable_tokens:
         return view
-    forms = births(state, budget)
-    gain = sum(state.items[state.index[form.handle]].tokens - estimate_text(form.text) - ITEM_TOKENS for form in forms)
-    return view - state.gauge.scale(gain)
+    gauge = state.gauge
+    shorter = [(state.items[state.index[form.handle]].part, Text(form.text)) for form in births(state, budget)]
+    return view - sum(gauge.tokens_of(whole) - gauge.tokens_of(born) for whole, born in shorter)
 
 
 def overflowed(state: State) -> bool:

@@ -3,7 +3,7 @@
 Every form ends with the handle that brings the whole back, inside a marker that only the harness can write.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -11,6 +11,9 @@ from longrein.context.request import Budget, Item
 from longrein.context.state import State
 from longrein.context.tokens import estimate_text
 from longrein.events import Document, Form, Text, ToolResult, marker
+
+Cost = Callable[[str], int]
+"""Tokens of a text."""
 
 BIRTH_SHARE_MAX = 0.30
 """Share of the usable window that all results of one step may take when they are first sent."""
@@ -35,25 +38,24 @@ def births(state: State, budget: Budget) -> tuple[Form, ...]:
     smallest are kept whole first.
     """
     fresh = [item for item in _fresh(state) if item.form == "full"]
-    ratio = max(state.gauge.ratio, 0.25)
     results = [item for item in fresh if item.kind == "result"]
-    limit = min(round(budget.usable_tokens * BIRTH_SHARE_MAX), BIRTH_TOKENS_MAX) / ratio
+    limit = min(budget.usable_tokens * BIRTH_SHARE_MAX, BIRTH_TOKENS_MAX)
     words = [item for item in fresh if item.kind == "user" and isinstance(item.part, Text)]
-    words_limit = budget.usable_tokens * WORDS_SHARE_MAX / ratio
-    forms = [*_born(state, results, limit), *_born(state, words, words_limit)]
+    forms = [*_born(state, results, limit), *_born(state, words, budget.usable_tokens * WORDS_SHARE_MAX)]
     return tuple(sorted(forms, key=lambda form: state.index[form.handle]))
 
 
 def _born(state: State, fresh: list[Item], limit: float) -> list[Form]:
-    """Forms that keep `fresh` within `limit` guessed tokens, the smallest whole first."""
+    """Forms that keep `fresh` within `limit` tokens, the smallest whole first."""
     if not fresh:
         return []
+    cost = state.gauge.tokens_of_text
     texts = {item.handle: born_text(item, state.nonce) for item in fresh}
     forms = []
-    for item, share in _shares(fresh, texts, limit):
+    for item, share in _shares(fresh, texts, limit, cost):
         text = texts[item.handle]
-        if estimate_text(text) > share:
-            text = trim_to(text, share, item.handle, state.nonce)
+        if cost(text) > share:
+            text = trim_to(text, share, item.handle, state.nonce, cost)
         elif not _has_document(item):
             continue
         forms.append(Form(item.handle, "trimmed", text))
@@ -79,8 +81,8 @@ def _parts(item: Item) -> Sequence[object]:
     return item.part.parts if isinstance(item.part, ToolResult) else (item.part,)
 
 
-def _shares(fresh: list[Item], texts: dict[str, str], limit: float) -> list[tuple[Item, float]]:
-    sized = sorted(((estimate_text(texts[i.handle]), n, i) for n, i in enumerate(fresh)), key=lambda s: s[:2])
+def _shares(fresh: list[Item], texts: dict[str, str], limit: float, cost: Cost) -> list[tuple[Item, float]]:
+    sized = sorted(((cost(texts[i.handle]), n, i) for n, i in enumerate(fresh)), key=lambda s: s[:2])
     shares, left = [], limit
     for done, (tokens, _, item) in enumerate(sized):
         share = left / (len(sized) - done)
@@ -110,12 +112,12 @@ def _gap(part: Document, handle: str, nonce: str) -> str:
     )
 
 
-def trim_to(text: str, tokens_max: float, handle: str, nonce: str) -> str:
-    """`trim` to about `tokens_max` guessed tokens, in whatever script the text is."""
-    chars = tokens_max * len(text) / max(1, estimate_text(text))
+def trim_to(text: str, tokens_max: float, handle: str, nonce: str, cost: Cost) -> str:
+    """`trim` to about `tokens_max` tokens as `cost` counts them, in whatever script the text is."""
+    chars = tokens_max * len(text) / max(1, cost(text))
     for _ in range(TRIM_TRIES_MAX):
         shown = trim(text, round(chars), handle, nonce)
-        tokens = estimate_text(shown)
+        tokens = cost(shown)
         if tokens <= tokens_max:
             break
         chars *= 0.95 * tokens_max / tokens
