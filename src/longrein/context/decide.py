@@ -13,6 +13,7 @@ from longrein.context.clearing import clear, squeeze
 from longrein.context.digest import digest
 from longrein.context.forms import births
 from longrein.context.request import Budget
+from longrein.context.schemas import schema_diagnosis
 from longrein.context.state import State
 from longrein.events import Cleared, Summarized, Text, text_of
 
@@ -248,10 +249,12 @@ def floor_diagnosis(state: State, budget: Budget) -> str:
     fixed = state.gauge.scale(state.gauge.raw - conversation)
     largest = max(state.items, key=lambda item: item.tokens, default=None)
     biggest = f", largest block {state.gauge.scale(largest.tokens)} ({largest.handle})" if largest else ""
+    servers = schema_diagnosis(state.prefix, budget.window_tokens) if state.prefix else ""
     return (
         f"the request does not fit: {state.view_tokens} tokens, window {budget.window_tokens} "
         f"(system text and tools {fixed}, conversation {state.gauge.scale(conversation)}{biggest}); "
-        "use a model with a larger window or start a new session"
+        + (f"{servers}; " if servers else "")
+        + "use a model with a larger window or start a new session"
     )
 
 
