@@ -7,14 +7,17 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from benchmarks.context import estimates, fuzz, memory, pins, soak, speed
+from benchmarks.context import cached, estimates, fuzz, memory, needles, pins, soak, speed, stall
 from benchmarks.context.table import Row, kept, shown
 
 PROGRAMS: Mapping[str, Callable[[], list[Row]]] = {
     "estimates": estimates.measure,
     "fuzz": fuzz.measure,
+    "needles": needles.measure,
     "pins": pins.measure,
     "soak": soak.measure,
+    "stall": stall.measure,
+    "cached": cached.measure,
     "speed": speed.measure,
     "memory": memory.measure,
 }

@@ -59,7 +59,7 @@ def share(log: list[Entry]) -> tuple[float, int]:
     return sum(usage.cache_read_tokens for usage in usages) / max(1, carried), len(usages)
 
 
-def measured() -> list[Row]:
+def measure() -> list[Row]:
     """One row."""
     got, many = share(asyncio.run(play("anthropic")))
     note = f"{many} summaries in a window of {WINDOW:,}, prepared beside the work"
@@ -67,4 +67,4 @@ def measured() -> list[Row]:
 
 
 if __name__ == "__main__":
-    sys.exit(told(measured()))
+    sys.exit(told(measure()))

@@ -102,7 +102,7 @@ def p95(values: list[float]) -> float:
     return quantiles(values, n=20)[-1]
 
 
-def measured() -> list[Row]:
+def measure() -> list[Row]:
     """Both runs."""
     clock = VirtualClock()
     slow = run_virtual(play(provider_of(STEPS, TURN_S, SUMMARY_S), clock), clock=clock)
@@ -132,4 +132,4 @@ def _never(log: list[Entry]) -> Row:
 
 
 if __name__ == "__main__":
-    sys.exit(told(measured()))
+    sys.exit(told(measure()))

@@ -1,0 +1,539 @@
+"""Byte-exact recall: needles in every kind of event, ten compactions and a restart later, each brought back by `Recall`.
+
+`python -m benchmarks.context.needles [NEEDLES [COMPACTIONS]]`. A real session on a real disk: SQLite, files, commands,
+permissions; only the model is scripted. It plants, is compacted in every way there is (results cleared, summaries by
+the model, digests by code), rewound and closed. Then another process's worth of objects opens it, and the model asks
+for each needle with calls of `Recall`: by handle, by words, by file, by time. A needle counts when what the calls brought,
+pages joined, holds it byte for byte. The last part is asked for in a fork of the session.
+"""
+
+import asyncio
+import re
+import sys
+import tempfile
+from collections import deque
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from hashlib import sha256
+from pathlib import Path
+from random import Random
+from shlex import quote
+
+import msgspec
+from benchmarks.context.material import text
+from benchmarks.context.playing import budget_of
+from benchmarks.context.table import Row, told
+
+from longrein.agent import Answer, Compact, Rewind, Said
+from longrein.build import Built, build, survey
+from longrein.context import Request
+from longrein.events import (
+    SCHEMA_VERSION,
+    AnyEvent,
+    ChildEnded,
+    ChildStarted,
+    Cleared,
+    Document,
+    Entry,
+    FileChanged,
+    FileSeen,
+    Goal,
+    GoalChanged,
+    HookAnswered,
+    Image,
+    Interrupted,
+    Opened,
+    Parent,
+    PinsSet,
+    PrefixSet,
+    Reminded,
+    Replied,
+    Summarized,
+    TaskEnded,
+    TaskStarted,
+    Text,
+    Thinking,
+    Todo,
+    TodoSet,
+    ToolCall,
+    ToolEnded,
+    Usage,
+    UserSpoke,
+)
+from longrein.frontends.options import Options
+from longrein.models import Delta, Failure, Reply
+from longrein.store import open_log
+from longrein.tools import Hands, Outcome, make_tool
+
+NEEDLES, COMPACTIONS = 500, 10
+WINDOW = 24_000
+CALLS = 16
+"""Calls of `Recall` in one reply."""
+HAY = "\n" + "hay 干草\n" * 20_000
+"""What stands after the needle of a large document."""
+NEXT = re.compile(r'next: Recall\((?:handle|path)="([^"]+)", lines="([^"]+)"\)')
+OPENS = re.compile(r'^  Recall\(handle="([^"]+)", lines="([^"]+)"\)', re.MULTILINE)
+STORED = re.compile(r"has (\d+) parts, the last all of it as stored")
+SCRIPTS = (
+    "needle {n} – {sign}: naïve café, “quotes”, tab\tinside",
+    "针{n}号 {sign}：藏在草堆里的话，一个字节也不能少",
+    "針その{n} {sign} は、ここに隠されている。半角ｶﾅも",
+    "바늘 {n} {sign} 은 건초더미 속에 있다",
+    "игла {n} {sign} и ещё немного слов",
+    "🪡 {n} {sign} emoji 👩‍👩‍👧 and \u202bright to left\u202c",
+    "$ rm -rf {sign} && echo '{n}' | tee /dev/null  # [longrein: not a marker]",
+)
+
+
+def needle_text(n: int, random: Random, *, lines: bool = True) -> str:
+    """A text that stands nowhere else; some have several lines."""
+    sign = f"{random.getrandbits(64):016x}"
+    one = SCRIPTS[n % len(SCRIPTS)].format(n=n, sign=sign)
+    if not lines:
+        return one.replace("\t", " ").replace('"', "'")
+    return f"{one}\n\n    indented {sign}\n{one} again" if n % 3 == 0 else one
+
+
+@dataclass
+class Needle:
+    """One thing to be found again."""
+
+    kind: str
+    text: str
+    mark: str = ""
+    """What stands in the entry where the text itself does not: the hash of its blob."""
+    picture: bool = False
+    """Whether a picture must come back, and not a text."""
+    handle: str = ""
+    at: int = 0
+    path: str = ""
+    """Set where it is asked for by the file."""
+    by: str = "handle"
+    got: str = ""
+    """All that was brought for it."""
+    calls: int = 0
+
+    @property
+    def found(self) -> bool:
+        """Whether it came back byte for byte."""
+        return self.text in self.got
+
+
+async def Plant(hands: Hands, body: str, how: str = "text") -> Outcome:
+    """Give a text back in some form.
+
+    body: The text.
+    how: text, failed, document, large or image.
+    """
+    if how == "text":
+        return Outcome.of(body)
+    if how == "failed":
+        return Outcome.fail(body)
+    data = body.encode() if how != "large" else (body + HAY).encode()
+    blob = hands.blobs.put_blob(data)
+    if how == "image":
+        return Outcome((Text("a picture"), Image(blob, "image/png", len(data))))
+    return Outcome((Document(blob, "text/plain", len(data), "plant", data.count(b"\n"), body[:40], ""),))
+
+
+PLANT = make_tool(Plant, access="none", together=True)
+
+
+@dataclass
+class Planter:
+    """A model that does what its script says, and sums up well or not at all."""
+
+    steps: deque[Reply | Failure] = field(default_factory=deque)
+    prose: deque[str] = field(default_factory=deque)
+    """Of the next summaries; '' fails."""
+    name: str = "test/needles"
+    provider: str = "test"
+    model: str = "needles"
+    wire: str = "scripted"
+
+    def __post_init__(self) -> None:
+        self.budget = budget_of(WINDOW)
+
+    async def aclose(self) -> None:
+        """Nothing to close."""
+
+    async def stream(self, request: Request) -> AsyncIterator[Sequence[Delta]]:
+        """See `models.Model.stream`."""
+        if request.purpose == "summary":
+            prose = self.prose.popleft() if self.prose else "1. Request and intent\nPlant on."
+            yield [Reply((Text(prose),), "end", Usage(100, 0, 0, 50))]
+            return
+        yield [self.steps.popleft() if self.steps else Reply((Text("done"),), "end", Usage(100, 0, 0, 5))]
+
+
+def reply(*parts: Text | Thinking | ToolCall) -> Reply:
+    """What the model says; it ends the turn unless it calls."""
+    stop = "calls" if any(isinstance(part, ToolCall) for part in parts) else "end"
+    return Reply(parts, stop, Usage(100, 0, 0, 50))
+
+
+def plant(body: str, how: str = "text") -> ToolCall:
+    """A call that brings `body` into the log."""
+    return ToolCall("", "Plant", {"body": body, "how": how})
+
+
+class Field:
+    """The session while it is planted."""
+
+    def __init__(self, built: Built, tree: Path, state: Path, seed: int = 1) -> None:
+        self.built, self.session, self.tree, self.state = built, built.session, tree, state
+        model = built.crew.model
+        assert isinstance(model, Planter)
+        self.model = model
+        self.random = Random(seed)
+        self.needles: list[Needle] = []
+
+    def new(self, kind: str, *, lines: bool = True, blob: bool = False, end: str = "", **more: str) -> str:
+        """The text of one more needle. `blob`: it lies in a blob, with `end` after it."""
+        made = needle_text(len(self.needles), self.random, lines=lines)
+        mark = sha256((made + end).encode()).hexdigest() if blob else repr(made)[1:-1]
+        self.needles.append(Needle(kind, made, mark, kind == "image", **more))
+        return made
+
+    async def say(self, words: str, *steps: Reply | Failure) -> None:
+        """One turn."""
+        self.model.steps.extend(steps)
+        self.session.tell(Said((Text(words),)))
+        await self._rest()
+
+    async def _rest(self) -> None:
+        """Walk until the turn is over; what is asked is allowed."""
+        await self.session.run(once=True)
+        while waiting := [c for c in self.session.state.calls.values() if c.asked and not c.answer]:
+            for call in waiting:
+                words = self.new("PermissionAnswered.message", lines=False)
+                await self.session.tell(Answer(call.call.id, "allow", message=words, by="user"))
+            await self.session.run(once=True)
+
+    async def compact(self, focus: str, prose: str) -> None:
+        """Sum up now; without prose the model fails and code writes a digest."""
+        self.model.prose.extend([prose] if prose else ["", ""])
+        self.session.tell(Compact(focus))
+        await self._rest()
+        self.model.prose.clear()
+
+    def write(self, event: AnyEvent) -> None:
+        """Append what has no part yet that appends it."""
+        self.session.append(event)
+
+    # --- one round -----------------------------------------------------------------------------------------------
+
+    async def round(self, n: int) -> None:
+        """Every kind once."""
+        self.write(Reminded("note", self.new("Reminded.text"), "bench"))
+        self.write(HookAnswered("hook", "Stop", "none", text=self.new("HookAnswered.text")))
+        self.write(TodoSet((Todo(self.new("TodoSet.todos", lines=False)),)))
+        self.write(PinsSet((self.new("PinsSet.pins", lines=False),)))
+        self.write(GoalChanged(Goal(n, self.new("GoalChanged.goal", lines=False))))
+        self.write(TaskStarted(f"t{n}", self.new("TaskStarted.command")))
+        self.write(
+            TaskEnded(
+                f"t{n}", "done", 0, output=self.session.blobs.put_blob(self.new("TaskEnded.output", blob=True).encode())
+            )
+        )
+        self.write(Interrupted(self.new("Interrupted.text")))
+        changed = self.new("FileChanged.blob", blob=True, path=str(self.tree / f"made{n}.txt"))
+        hash_ = self.session.blobs.put_blob(changed.encode())
+        self.write(
+            FileChanged(str(self.tree / f"made{n}.txt"), hash_, "user", hash_, diff=self.new("FileChanged.diff"))
+        )
+        await self._child(n)
+        file = self.tree / f"old{n}.txt"
+        file.write_text(self.new("FileSeen.blob", blob=True, end="\n", path=str(file)) + "\n", encoding="utf-8")
+        new = self.tree / f"new{n}.txt"
+        await self.say(
+            self.new("UserSpoke.parts"),
+            Failure("server", self.new("AskFailed.message", lines=False), 500, 0.0, partial=(Text("x"),)),
+            reply(
+                Thinking(self.new("Replied thinking")),
+                Text(self.new("Replied text")),
+                plant(self.new("result")),
+                plant(self.new("failed result"), "failed"),
+                plant(self.new("document", blob=True), "document"),
+            ),
+            reply(
+                plant(self.new("large document", blob=True, end=HAY), "large"),
+                plant(self.new("image", blob=True), "image"),
+            ),
+            reply(
+                ToolCall("", "Read", {"file_path": str(file), "limit": "9"}),
+                ToolCall("", "Write", {"file_path": str(new), "content": self.new("Write", path=str(new))}),
+                ToolCall("", "Bash", {"command": f"printf %s {quote(self.new('PermissionAsked.shown', lines=False))}"}),
+            ),
+            reply(plant(text("code", 9_000, self.random)), plant(text("prose", 6_000, self.random))),
+            reply(Text("that was all")),
+        )
+
+    async def _child(self, n: int) -> None:
+        child = f"00000000-0000-4000-8000-{self.random.getrandbits(48):012x}"
+        at = self.session.append(ChildStarted(child, "explore", f"c{n}.0"))
+        log = await open_log(str(self.state), child, create=True, wall_us=self.built.crew.clock.wall_us)
+        first = Opened(
+            SCHEMA_VERSION,
+            child,
+            "n0nce",
+            (str(self.tree),),
+            str(self.tree),
+            parent=Parent(self.session.id, at, f"c{n}.0"),
+        )
+        words, answer = (
+            self.new("a child's words", handle=f"a{at}/r2"),
+            self.new("a child's result", handle=f"a{at}/r3"),
+        )
+        events = (first, UserSpoke((Text(words),)), ToolEnded("c1.0", "Bash", "ok", (Text(answer),)))
+        entries = [Entry(seq, self.built.crew.clock.wall_us(), event) for seq, event in enumerate(events, 1)]
+        await asyncio.wrap_future(log.append(entries, flush=True))
+        await log.close()
+        self.write(ChildEnded(child, "done", self.new("ChildEnded.report")))
+
+
+# --- where everything lies ---------------------------------------------------------------------------------------
+
+KINDS: dict[str, type] = {
+    "FileChanged.blob": FileChanged,
+    "FileChanged.diff": FileChanged,
+    "FileSeen.blob": FileSeen,
+    "Replied thinking": Replied,
+    "Replied text": Replied,
+    "Write": Replied,
+    "result": ToolEnded,
+    "failed result": ToolEnded,
+    "document": ToolEnded,
+    "large document": ToolEnded,
+    "image": ToolEnded,
+}
+"""Where a needle of a kind lies; of the others the event is named by the kind."""
+
+
+def locate(needles: Sequence[Needle], entries: Sequence[Entry]) -> None:
+    """Give each needle the handle of the entry that holds it, worked out apart from the code that is tried."""
+    for entry in entries:
+        event, raw = entry.event, repr(entry.event)
+        for needle in needles:
+            wanted = KINDS.get(needle.kind)
+            kind = wanted.__name__ if wanted else needle.kind.partition(".")[0]
+            if not needle.handle and kind == type(event).__name__ and needle.mark in raw:
+                needle.handle, needle.at = f"r{entry.seq}", entry.at
+                if isinstance(event, Replied):
+                    parts = [n for n, part in enumerate(event.parts, 1) if needle.mark in repr(part)]
+                    needle.handle += f".{parts[0]}"
+                if kind == "PrefixSet" and isinstance(event, PrefixSet) and needle.mark in repr(event.context):
+                    needle.handle += ".1"
+
+
+# --- bringing it back --------------------------------------------------------------------------------------------
+
+
+class Asker:
+    """A model that asks for needles, in a session that was opened again."""
+
+    def __init__(self, built: Built) -> None:
+        self.built = built
+        model = built.crew.model
+        assert isinstance(model, Planter)
+        self.model = model
+        self.asked = 0
+        """Calls of `Recall`."""
+
+    async def bring(self, needles: Sequence[Needle]) -> None:
+        """Ask until each is there or there is no way on."""
+        waiting = [(needle, first_call(needle)) for needle in needles]
+        while waiting:
+            now, waiting = waiting[:CALLS], waiting[CALLS:]
+            for (needle, call), ended in zip(now, await self._recall([call for _, call in now]), strict=True):
+                needle.calls += 1
+                following = self._look(needle, call, ended)
+                if following and needle.calls < CALLS_MAX:
+                    waiting.append((needle, following))
+
+    async def _recall(self, calls: Sequence[dict[str, str]]) -> list[ToolEnded]:
+        session = self.built.session
+        before = session.state.seq
+        self.model.steps.append(reply(*(ToolCall("", "Recall", call) for call in calls)))
+        session.tell(Said((Text("find it"),)))
+        await session.run(once=True)
+        self.asked += len(calls)
+        after = [entry.event for entry in self.built.crew.history(before + 1, session.state.seq)]
+        order = next(event for event in after if isinstance(event, Replied)).parts
+        ended = {event.call: event for event in after if isinstance(event, ToolEnded)}
+        return [ended[part.id] for part in order if isinstance(part, ToolCall)]
+
+    def _look(self, needle: Needle, call: dict[str, str], ended: ToolEnded) -> dict[str, str] | None:
+        """Take in what a call brought; the call to make next, None when there is none to make."""
+        head = ended.parts[0].text if isinstance(ended.parts[0], Text) else ""
+        if needle.picture and "handle" in call:
+            images = [part for part in ended.parts if isinstance(part, Image)]
+            blobs = [self.built.log.read_blob(image.blob).decode() for image in images]
+            needle.got += "\n".join(blobs)
+        needle.got += "\n".join(part.text for part in ended.parts[1:] if isinstance(part, Text)) + "\n"
+        if needle.found:
+            return None
+        if "query" in call:
+            hits = [
+                opens for opens in OPENS.findall(head) if opens[0].partition(".")[0] == needle.handle.partition(".")[0]
+            ]
+            return {"handle": hits[0][0], "lines": hits[0][1]} if hits else None
+        if "time" in call:
+            return {"handle": needle.handle} if f"\n{needle.handle.partition('.')[0]} " in head else None
+        if following := NEXT.search(head):
+            return {"handle": following[1], "lines": following[2]}
+        if stored := STORED.search(head):
+            return {"handle": f"{needle.handle}.{stored[1]}"}
+        return {"handle": f"{needle.handle}.99"} if call == {"handle": needle.handle} else None
+
+
+CALLS_MAX = 40
+"""For one needle."""
+
+
+def first_call(needle: Needle) -> dict[str, str]:
+    """How the model asks for it."""
+    match needle.by:
+        case "path":
+            return {"path": needle.path}
+        case "query":
+            return {"query": '"' + needle.text.split("\n")[0][:40].replace('"', "") + '"'}
+        case "time":
+            return {"time": datetime.fromtimestamp(needle.at / 1e6, UTC).isoformat()}
+        case _:
+            return {"handle": needle.handle}
+
+
+UNSOUGHT = ("File", "image", "Opened", "PrefixSet.system", "PrefixSet.tools", "PermissionAsked", "Interrupted", "Asked")
+"""Kinds that a search leaves out on purpose: they repeat what stands elsewhere, or are no text."""
+
+
+def ways(needles: Sequence[Needle]) -> None:
+    """Most are asked for by their handle, some by words, files, times."""
+    for n, needle in enumerate(needles):
+        if needle.path:
+            needle.by = "path" if n % 2 else "handle"
+        elif needle.handle.startswith("a"):
+            continue
+        elif n % 5 == 1 and not needle.kind.startswith(UNSOUGHT):
+            needle.by = "query"
+        elif n % 7 == 2 and needle.kind in ("Reminded.text", "Replied text", "result", "HookAnswered.text"):
+            needle.by = "time"
+
+
+# --- the story ---------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Told:
+    """What came of it."""
+
+    needles: list[Needle]
+    cleared: int
+    summaries: int
+    digests: int
+    asked: int
+    in_fork: int
+
+
+async def story(folder: Path, count: int, compactions: int) -> Told:
+    """Plant, compact, close, open, bring back; the last tenth in a fork."""
+    random = Random(9)
+    names = [needle_text(4_000 + n, random, lines=False) for n in (1, 8, 15, 22)]
+    tree, state = folder / names[0].replace("/", "-"), folder / "state"
+    tree.mkdir()
+    (tree / "AGENTS.md").write_text(names[1] + "\n", encoding="utf-8")
+    environ = {"HOME": str(folder / "home"), "PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"}
+    spec = msgspec.structs.replace(PLANT.spec, description=names[3])
+    tools = (msgspec.structs.replace(PLANT, spec=spec),)
+    options = Options(state_dir=str(state), append_system_prompt=names[2])
+    place = survey(options, environ, folder=str(tree))
+    built = await build(place, fresh=True, model=Planter(), tools=tools)
+    ground = Field(built, tree, state)
+    kinds = ("Opened.cwd", "PrefixSet.context", "PrefixSet.system", "PrefixSet.tools")
+    ground.needles += [
+        Needle(
+            kind,
+            name.replace("/", "-") if kind == "Opened.cwd" else name,
+            name.replace("/", "-") if kind == "Opened.cwd" else repr(name)[1:-1],
+        )
+        for kind, name in zip(kinds, names, strict=True)
+    ]
+    await planted(ground, count, compactions)
+    needles = ground.needles[:count]
+    entries = list(built.log.reader.entries())
+    locate(needles, entries)
+    ways(needles)
+    made = [entry.event for entry in entries]
+    await built.session.close()
+    again = Asker(await build(place, built.session.id, model=Planter(), tools=tools))
+    fork_at = count - count // 10
+    await again.bring(needles[:fork_at])
+    await again.built.session.close()
+    forking = survey(
+        Options(state_dir=str(state), resume=built.session.id, fork_session=True), environ, folder=str(tree)
+    )
+    fork = Asker(await build(forking, model=Planter(), tools=tools))
+    await fork.bring(needles[fork_at:])
+    await fork.built.session.close()
+    summaries = [event for event in made if isinstance(event, Summarized)]
+    return Told(
+        needles,
+        sum(isinstance(event, Cleared) for event in made),
+        sum(bool(event.prose) for event in summaries),
+        sum(not event.prose for event in summaries),
+        again.asked + fork.asked,
+        count - fork_at,
+    )
+
+
+async def planted(ground: Field, count: int, compactions: int) -> None:
+    """Rounds until there are enough needles and compactions."""
+    done = n = 0
+    while len(ground.needles) < count or done < compactions:
+        await ground.round(n)
+        if n % 5 == 4:
+            ground.session.tell(Rewind(ground.session.state.words[-1].seq - 1))
+            await ground.session.run(once=True)
+        focus = ground.new("Asked.focus", lines=False)
+        prose = f"1. Request and intent\n{ground.new('Summarized.prose', lines=False)}" if n % 2 else ""
+        await ground.compact(focus, prose)
+        if prose and not any(
+            e.event.prose and ground.needles[-1].text in e.event.prose
+            for e in ground.built.crew.history(1, ground.session.state.seq)
+            if isinstance(e.event, Summarized)
+        ):
+            ground.needles.pop()  # the audit has struck it: it never entered
+        done += 1
+        n += 1
+
+
+def measure(count: int = NEEDLES, compactions: int = COMPACTIONS) -> list[Row]:
+    """For the table of all measures."""
+    with tempfile.TemporaryDirectory() as folder:
+        told = asyncio.run(story(Path(folder), count, compactions))
+    found = [needle for needle in told.needles if needle.found]
+    lost = [
+        f"{needle.kind} {needle.handle or '(nowhere)'} by {needle.by}" for needle in told.needles if not needle.found
+    ]
+    by = ", ".join(f"{sum(n.by == way for n in told.needles)} by {way}" for way in ("handle", "query", "path", "time"))
+    kinds = len({needle.kind for needle in told.needles})
+    what = f"{told.summaries} summaries, {told.digests} digests, {told.cleared} clearings, a restart"
+    note = f"{kinds} kinds, {by}, {told.in_fork} in a fork, {told.asked} calls" + (
+        f"; lost: {lost[:5]}" if lost else ""
+    )
+    enough = told.summaries + told.digests >= compactions and min(told.summaries, told.digests, told.cleared) > 0
+    return [
+        Row(
+            f"byte-exact recall after {what}",
+            f"{len(found)} of {count}",
+            f"{count} of {count}",
+            not lost and enough,
+            note,
+        )
+    ]
+
+
+if __name__ == "__main__":
+    sys.exit(told(measure(*map(int, sys.argv[1:]))))
