@@ -14,7 +14,7 @@ from benchmarks.context.material import KINDS, text
 from benchmarks.context.playing import BIG_BYTES, SUMMARISERS, Provider, budget_of, chaos_turn, played
 from benchmarks.context.table import Row, told
 
-from longrein.context import State, fold
+from longrein.context import Budget, State, decide, fold
 from longrein.events import TurnEnded
 from longrein.testing.clock import VirtualClock, run_virtual
 from longrein.testing.store import MemoryDisk
@@ -39,6 +39,8 @@ class Fuzzed:
     broken: tuple[str, ...] = ()
     ended: str = ""
     """Why a turn ended otherwise than done; '' when all were done."""
+    alike: bool = True
+    """Whether a session resumed from its log decides the same next."""
 
     @property
     def fine(self) -> bool:
@@ -75,6 +77,7 @@ def fuzz(
     session = run_virtual(played(provider, _prompts(random, kinds, window), disk=disk), clock=VirtualClock(), seed=seed)
     entries = disk.entries()
     ended = [e.event for e in entries if isinstance(e.event, TurnEnded) and e.event.reason != "done"]
+    again = fold(entries)
     return Fuzzed(
         seed,
         window,
@@ -84,8 +87,9 @@ def fuzz(
         provider.attempts,
         2 + 2 * provider.entered / (0.1 * budget.usable_tokens),
         provider.overflows,
-        (*provider.broken, *_unlike(session.state, fold(entries))),
+        (*provider.broken, *_unlike(session.state, again)),
         f"{ended[0].reason}: {ended[0].message}" if ended else "",
+        _alike(session.state, again, budget),
     )
 
 
@@ -96,10 +100,20 @@ def _prompts(random: Random, kinds: tuple[str, ...], window: int) -> list[str]:
     return prompts
 
 
+MADE_ANEW = ("worth",)
+"""Fields that a policy makes again from the others; what it decides must be the same."""
+
+
 def _unlike(live: State, again: State) -> list[str]:
     """Law 1: the log alone gives the state."""
-    names = [name for name in State.__struct_fields__ if name != "spent_usd"]
+    names = [name for name in State.__struct_fields__ if name not in (*MADE_ANEW, "spent_usd")]
     return [f"law 1: {name} differs after a fold" for name in names if getattr(live, name) != getattr(again, name)]
+
+
+def _alike(live: State, again: State, budget: Budget) -> bool:
+    """Law 10: a resumed session decides as the uninterrupted one does."""
+    now_us = live.asked_at + 1
+    return decide(live, budget, now_us) == decide(again, budget, now_us)
 
 
 def campaign(count: int, first: int = 0, *, loud: bool = True, dialects: tuple[Dialect, ...] = DIALECTS) -> list[Row]:
@@ -114,6 +128,7 @@ def campaign(count: int, first: int = 0, *, loud: bool = True, dialects: tuple[D
     requests, overflows = sum(f.requests for f in done), sum(f.overflows for f in done)
     over = [f for f in done if f.attempts > f.attempts_max]
     broken = [f for f in done if f.broken]
+    unlike = [f.seed for f in done if not f.alike]
     stuck = [f for f in done if f.ended]
     note = f"{count} sessions, {requests} requests, {time.monotonic() - begun:.0f} s"
     worst = max(done, key=lambda f: f.attempts / f.attempts_max)
@@ -128,6 +143,7 @@ def campaign(count: int, first: int = 0, *, loud: bool = True, dialects: tuple[D
             f"{sum(f.attempts for f in done)} attempts",
         ),
         Row("fuzz: sessions that break one of laws 1 to 5", str(len(broken)), "0", not broken),
+        Row("fuzz: sessions that decide otherwise once resumed", str(len(unlike)), "0", not unlike),
     ]
 
 

@@ -1,9 +1,9 @@
-"""Byte-exact recall: needles in every kind of event, ten compactions and a restart later, each brought back by `Recall`.
+"""Byte-exact recall: needles in every kind of event, ten compactions and a restart later, each brought back.
 
 `python -m benchmarks.context.needles [NEEDLES [COMPACTIONS]]`. A real session on a real disk: SQLite, files, commands,
 permissions; only the model is scripted. It plants, is compacted in every way there is (results cleared, summaries by
 the model, digests by code), rewound and closed. Then another process's worth of objects opens it, and the model asks
-for each needle with calls of `Recall`: by handle, by words, by file, by time. A needle counts when what the calls brought,
+for each needle with calls of `Recall`: by handle, by words, by file, by time. A needle counts when what they brought,
 pages joined, holds it byte for byte. The last part is asked for in a fork of the session.
 """
 

@@ -182,7 +182,7 @@ class Provider:
             if handle is None or handle.seq > state.seq:
                 self._wrong("law 4", f"{item.kind} {item.key} has no handle: {item.handle!r}")
             elif item.form in ("trimmed", "placeholder") and item.handle not in msg_text(item.part):
-                self._wrong("law 4", f"{item.handle} is shortened and does not say how to get it back")
+                self._wrong("law 4", f"{item.handle} is shortened and does not name it: {msg_text(item.part)[:90]!r}")
 
     def _wrong(self, law: str, what: str) -> None:
         self.broken.append(f"{law} at request {self.requests}: {what}")

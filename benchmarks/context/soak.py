@@ -4,7 +4,7 @@
 Real SQLite, real files, real commands now and then; only the model is
 scripted. It runs in a process of its own with an empty home, a reader follows the session as a frontend would, and CPU
 is that of the harness between the end of an answer and the next request. A turn is a request. The measure is taken
-twice: with prompts that lead to a dozen requests each, and with a user who speaks before every request.
+twice: with prompts that lead to a dozen requests each, and with a user who speaks before every other.
 """
 
 import asyncio
@@ -37,6 +37,8 @@ FILES = 60
 """Files of the tree that is worked on."""
 STEPS = 12
 """Requests of one prompt."""
+CHATTY = 2
+"""Of one whose user speaks all the time."""
 SECRET = "the answer of file one is 4f1d-77e0"
 RSS_GROWTH_MIB_MAX = 10.0
 CPU_RATIO_MAX = 1.2
@@ -177,7 +179,7 @@ def rows_of(worker: Worker, turns: int) -> list[Row]:
     usable = worker.budget.usable_tokens
     early, late = median(worker.cpu_ms[200:400] or worker.cpu_ms), median(worker.cpu_ms[-200:])
     start, end = worker.rss[3] if len(worker.rss) > 4 else worker.rss[0], worker.rss[-1]
-    what = f"soak, {'a prompt a turn' if worker.steps == 1 else f'a prompt for {worker.steps} turns'}: "
+    what = f"soak, a prompt for {worker.steps} turns: "
     found, whole, over = SECRET in worker.recalled, worker.turns >= turns, max(worker.views) - usable
     asked = f"{worker.turns} turns, {worker.requests} requests"
     share = f"{max(worker.views) / usable:.3f}"
@@ -202,7 +204,7 @@ def rows_of(worker: Worker, turns: int) -> list[Row]:
     ]
 
 
-def measure(turns: int = TURNS, steps: Sequence[int] = (STEPS, 1)) -> list[Row]:
+def measure(turns: int = TURNS, steps: Sequence[int] = (STEPS, CHATTY)) -> list[Row]:
     """For the table of all measures: in processes of their own, whose memory is only this."""
     return [row for each in steps for row in _measured(turns, each)]
 
@@ -220,7 +222,7 @@ def main(arguments: Sequence[str]) -> int:
     numbers = [int(argument) for argument in arguments if argument.isdigit()]
     turns = numbers[0] if numbers else TURNS
     if "--json" not in arguments:
-        return told(measure(turns, numbers[1:] or (STEPS, 1)))
+        return told(measure(turns, numbers[1:] or (STEPS, CHATTY)))
     with tempfile.TemporaryDirectory() as folder:
         worker = asyncio.run(soak(Path(folder), turns, numbers[1]))
     print("RSS each 50 turns:", " ".join(f"{mib:.1f}" for mib in worker.rss), file=sys.stderr)

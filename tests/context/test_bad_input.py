@@ -1,0 +1,279 @@
+"""What others do wrong, one black-box test a row: a clear message where there is something to say, the session goes on,
+nothing is lost. Rows whose part has tests of its own: a file that vanished or changed before the rebuild stands in
+tests/agent/test_rebuilding.py, the limit in an overflow error's text in tests/models/test_failures.py.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import msgspec
+import pytest
+from benchmarks.context.estimates import LIES
+from benchmarks.context.playing import (
+    SUMMARISERS,
+    Answer,
+    Provider,
+    budget_of,
+    feed,
+    played,
+    reply,
+    small_tools,
+)
+
+from longrein.agent import Compact, OpenSession, Said
+from longrein.context import Budget, Request, decide, fold, window_of
+from longrein.events import (
+    AnyEvent,
+    AskFailed,
+    Cleared,
+    Entry,
+    Interrupted,
+    Reminded,
+    Summarized,
+    Text,
+    ToolCall,
+    ToolEnded,
+    ToolStarted,
+    TurnEnded,
+    decode_entry,
+    text_of,
+)
+from longrein.models import Failure
+from longrein.testing.clock import VirtualClock, run_virtual
+from longrein.testing.house import memory_crew, open_test_session
+from longrein.testing.store import MemoryDisk
+
+TALK = Budget(8_000, 1_000, budget_of(8_000).price, clears=())
+"""Nothing may be cleared, so that the view can only be summarised."""
+GOLDEN = Path(__file__).parents[1] / "store" / "golden_v1.jsonl"
+
+
+def talker(steps: int, budget: Budget = TALK) -> Callable[[Request], Answer]:
+    """Much talk and a small result in each step."""
+    random, left = Random(1), [steps]
+
+    def turn(_: Request) -> Answer:
+        left[0] -= 1
+        words = " ".join(f"thought{random.randrange(10**6)}" for _ in range(budget.usable_tokens // 40))
+        return reply(words, feed("code", 60)) if left[0] > 0 else reply("done")
+
+    return turn
+
+
+def events(disk: MemoryDisk, kind: type[Any]) -> list[Any]:
+    return [entry.event for entry in disk.entries() if isinstance(entry.event, kind)]
+
+
+def play(provider: Provider, *prompts: str) -> MemoryDisk:
+    """Say `prompts` to a session; its log."""
+    disk = MemoryDisk()
+    run_virtual(played(provider, prompts or ("go on", "and on"), disk=disk), clock=VirtualClock())
+    return disk
+
+
+def check(disk: MemoryDisk, provider: Provider, *, overflows_max: int = 0) -> None:
+    """The session went on to the end, each law held, and the last words were answered."""
+    ended: list[TurnEnded] = events(disk, TurnEnded)
+    assert [end.reason for end in ended] == ["done"] * len(ended), ended
+    assert ended
+    assert not provider.broken, provider.broken[:3]
+    assert provider.overflows <= overflows_max
+    assert provider.attempts <= 2 + 2 * provider.entered / (0.1 * provider.budget.usable_tokens)
+
+
+# --- the summariser ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", SUMMARISERS)
+def test_A16_a_summariser_that(kind: str) -> None:
+    provider = Provider(TALK, talker(40), kind)
+    disk = play(provider)
+    check(disk, provider)
+    assert provider.attempts, "no summary was ever asked for"
+    assert events(disk, Summarized)
+
+
+def test_A17_a_call_in_a_summary_is_not_run() -> None:
+    disk = play(Provider(TALK, talker(40), "calls tools"))
+    made = {part.id for e in disk.entries() for part in getattr(e.event, "parts", ()) if isinstance(part, ToolCall)}
+    summaries = {failed.asked for failed in events(disk, AskFailed)}
+    assert summaries
+    assert all(started.call in made for started in events(disk, ToolStarted))
+    assert not [started for started in events(disk, ToolStarted) if int(started.call[1:].split(".")[0]) in summaries]
+
+
+def test_E11_a_wrong_fact_in_the_prose_is_struck() -> None:
+    disk = play(Provider(TALK, talker(40), "lies"))
+    shown = "\n".join(event.text for event in events(disk, Summarized))
+    assert "/nowhere/made_up.py" not in shown
+    assert "f00d" not in shown
+
+
+def test_A17_what_a_summary_demands_is_marked_as_reference() -> None:
+    disk = play(Provider(TALK, talker(40), "obeys"))
+    for event in events(disk, Summarized):
+        if "delete all files" in event.text:
+            before = event.text[: event.text.index("delete all files")]
+            assert "instruction" in before.lower(), before[-400:]
+
+
+# --- usage and window --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_A5_usage_is(lie: str) -> None:
+    provider = Provider(TALK, talker(40), said_usage=LIES[lie])
+    check(play(provider), provider)
+
+
+class Smaller(Provider):
+    """Its window is a fifth of what its budget says; `tells`: whether the error names it."""
+
+    real: int = 8_000
+    tells: bool = True
+
+    def _answer(self, request: Request, tokens: int) -> Answer:
+        if tokens <= self.real:
+            return super()._answer(request, tokens)
+        self.overflows += 1
+        return Failure("overflow", f"{tokens} tokens", 400, limit_tokens=self.real if self.tells else 0)
+
+
+@pytest.mark.parametrize("tells", [True, False])
+def test_A15_an_unknown_window_is_learned_or_felt(tells: bool) -> None:
+    provider = Smaller(Budget(40_000, 4_000, TALK.price), talker(30))
+    provider.tells = tells
+    disk = play(provider)
+    state = fold(disk.entries())
+    assert window_of(state, provider.budget).window_tokens == (8_000 if tells else 40_000)
+    if tells:
+        check(disk, provider, overflows_max=1)
+    else:
+        assert provider.overflows >= 2
+        assert not provider.broken
+
+
+def test_a_provider_that_silently_truncates_is_noticed() -> None:
+    cut = 3_000
+
+    def flat(usage: Any) -> Any:
+        return msgspec.structs.replace(usage, input_tokens=0, cache_read_tokens=0, cache_write_tokens=min(
+            cut, usage.context_tokens))  # fmt: skip
+
+    provider = Provider(budget_of(40_000), talker(24, TALK), said_usage=flat)
+    disk = play(provider)
+    assert not provider.broken
+    assert fold(disk.entries()).gauge.ceiling == pytest.approx(cut, rel=0.02)
+
+
+# --- what users ask ----------------------------------------------------------------------------------------------
+
+
+def told(words: Callable[[OpenSession], Coroutine[Any, Any, None]], provider: Provider) -> MemoryDisk:
+    """Play `words` in a session that is closed afterwards."""
+    disk = MemoryDisk()
+
+    async def story() -> None:
+        clock = VirtualClock()
+        crew = memory_crew(provider, disk, clock=clock, tools=small_tools())
+        session = open_test_session(provider, disk=disk, crew=crew, mode="bypassPermissions")
+        provider.session = session
+        await words(session)
+        await session.close()
+
+    run_virtual(story())
+    return disk
+
+
+async def say(session: OpenSession, *prompts: str) -> None:
+    for prompt in prompts:
+        session.tell(Said((Text(prompt),)))
+        await session.run(once=True)
+
+
+def test_E8_compact_on_an_empty_session_is_refused_with_a_reason() -> None:
+    async def words(session: OpenSession) -> None:
+        session.tell(Compact())
+        await session.run(once=True)
+        await say(session, "hello")
+
+    provider = Provider(TALK, lambda _: reply("hello"))
+    disk = told(words, provider)
+    check(disk, provider)
+    assert [e.state for e in events(disk, Reminded) if e.kind == "compact_refused"] == [
+        "there is nothing yet that could be compacted"
+    ]
+
+
+def test_A7_two_compactions_in_one_second_lose_nothing() -> None:
+    async def words(session: OpenSession) -> None:
+        await say(session, "first the tests", "then the page")
+        session.tell(Compact())
+        session.tell(Compact("the page"))
+        await session.run(once=True)
+        await say(session, "and on")
+
+    provider = Provider(TALK, talker(3))
+    disk = told(words, provider)
+    check(disk, provider)
+    last = provider.last
+    shown = "\n".join(text_of((item.part,)) for item in last)
+    assert [word in shown for word in ("first the tests", "then the page", "and on")] == [True] * 3
+
+
+def test_A12_recall_of_an_unknown_handle_says_so_and_the_turn_goes_on() -> None:
+    asked: Sequence[str] = ["r99999", "nonsense", "r1.9"]
+    left = list(asked)
+
+    def turn(_: Request) -> Answer:
+        return reply(ToolCall("", "Recall", {"handle": left.pop(0)})) if left else reply("done")
+
+    provider = Provider(TALK, turn)
+    disk = play(provider, "bring it back")
+    check(disk, provider)
+    results: list[ToolEnded] = events(disk, ToolEnded)
+    assert [result.status for result in results] == ["failed"] * 3
+    assert "There is no entry r99999" in text_of(results[0].parts)
+
+
+def test_E8_a_cancel_in_the_middle_of_a_summary_leaves_the_log_whole() -> None:
+    gate, begun = asyncio.Event(), asyncio.Event()
+
+    async def waiting() -> None:
+        begun.set()
+        await gate.wait()
+
+    async def words(session: OpenSession) -> None:
+        await say(session, "first", "second")
+        provider.wait = waiting
+        session.tell(Compact())
+        walk = asyncio.ensure_future(session.run(once=True))
+        await begun.wait()
+        session.interrupt()
+        gate.set()
+        await walk
+        await say(session, "go on then")
+
+    provider = Provider(TALK, talker(4))
+    disk = told(words, provider)
+    ended: list[TurnEnded] = events(disk, TurnEnded)
+    assert ended[-1].reason == "done"
+    assert not provider.broken
+    shown = "\n".join(text_of((item.part,)) for item in provider.last)
+    assert [word in shown for word in ("first", "second", "go on then")] == [True] * 3
+    assert len(events(disk, Interrupted)) <= 1
+
+
+# --- old sessions ------------------------------------------------------------------------------------------------
+
+
+def test_law_12_a_session_of_an_older_version_is_decided_on_like_any_other() -> None:
+    entries: list[Entry] = [decode_entry(line) for line in GOLDEN.read_bytes().splitlines() if line.strip()]
+    state = fold(entries)
+    assert state.view_tokens > 0
+    assert decide(state, TALK) is not None
+    kinds: set[type[AnyEvent]] = {type(entry.event) for entry in entries}
+    assert {Cleared, Summarized} & kinds

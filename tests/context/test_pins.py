@@ -1,0 +1,8 @@
+"""A slice of `python -m benchmarks.context.pins`: pins stand byte for byte, in a child too."""
+
+from benchmarks.context.pins import measure
+
+
+def test_law_5_pins_are_byte_identical_after_compactions_also_in_a_child() -> None:
+    for row in measure(times=4, window=8_000):
+        assert row.met, row
