@@ -1,6 +1,7 @@
 """longrein: a coding agent for the terminal, and the context engine under it.
 
-Public: `Session`, `tool`, `engine` for other loops, and the package `longrein.context`. Nothing is imported before it is used.
+Public: `Session`, `tool`, `engine` for other loops, and the package `longrein.context`. Nothing is imported before it
+is used.
 """
 
 import importlib

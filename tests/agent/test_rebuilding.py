@@ -8,7 +8,7 @@ import pytest
 from longrein.agent import Compact, Said
 from longrein.agent.rebuilding import FILES_MAX, ranked, rebuild, texts_cleared_since
 from longrein.context import Budget, FileUse, State, covering, summarized
-from longrein.context.records import Ledger
+from longrein.context.summary.records import Ledger
 from longrein.events import Cleared, FileChanged, FileSeen, Form, Summarized, Text, Todo, ToolEnded
 from tests.agent.house import House, Script, call, said, says
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from longrein.context.audit import Claim, Covered, audit, claims
+from longrein.context.summary.audit import Claim, Covered, audit, claims
 
 SPAN = (
     "12\tdef parse_header(line):\n48\t    return line.split(':')\nclass Parser:\n    def run(self): ...",

@@ -4,8 +4,8 @@ import msgspec
 import pytest
 
 from longrein.context import Ledger, State, fold
-from longrein.context import lines as ledger_lines
-from longrein.context.ledger import (
+from longrein.context.summary import lines as ledger_lines
+from longrein.context.summary.ledger import (
     EDITS_MAX,
     FILES_MAX,
     RAN_MAX,
@@ -15,7 +15,7 @@ from longrein.context.ledger import (
     note,
     note_result,
 )
-from longrein.context.verdicts import code_of, gist, read_tests
+from longrein.context.summary.verdicts import code_of, gist, read_tests
 from longrein.events import (
     ChildEnded,
     ChildStarted,

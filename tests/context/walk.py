@@ -27,7 +27,7 @@ from longrein.context import (
     summarized,
     window_of,
 )
-from longrein.context.ledger import Word
+from longrein.context.summary.ledger import Word
 from longrein.events import (
     SCHEMA_VERSION,
     AnyEvent,

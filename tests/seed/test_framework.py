@@ -8,7 +8,7 @@ import pytest
 
 from longrein.agent import Compact
 from longrein.context import Budget, Price, fold
-from longrein.context.seed_turns import (
+from longrein.context.seed.turns import (
     INPUT_CHARS_MAX,
     TOLD,
     TextTurn,

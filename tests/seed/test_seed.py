@@ -13,8 +13,8 @@ import pytest
 from longrein.agent import Compact
 from longrein.build import build, survey
 from longrein.context import Budget, fold
-from longrein.context.seed import INSTRUCTION, course_of, estimate
-from longrein.context.seed_talk import as_json, talk
+from longrein.context.seed.policy import INSTRUCTION, course_of, estimate
+from longrein.context.seed.talk import as_json, talk
 from longrein.events import Asked, AskFailed, Cleared, Summarized, ToolEnded, TurnEnded, text_of
 from longrein.frontends.options import Options
 from longrein.frontends.terminal.drawing import compaction_lines

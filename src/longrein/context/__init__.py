@@ -3,9 +3,6 @@
 import importlib
 from typing import Any
 
-from longrein.context.audit import Claim, Covered
-from longrein.context.catalogue import KINDS
-from longrein.context.chunks import chunk_requests, fits_whole, merge_request, summary_chunks
 from longrein.context.decide import (
     PREPARE,
     Clear,
@@ -20,21 +17,24 @@ from longrein.context.decide import (
     next_to_go,
     window_of,
 )
-from longrein.context.digest import FileBlock, covering, event_texts, part_texts, prose_problem, summarized
 from longrein.context.features import call_content, features
 from longrein.context.fold import History, advance, fold, step
 from longrein.context.forms import births
-from longrein.context.noticed import happened
-from longrein.context.records import FileUse, Ledger
-from longrein.context.reexpand import reexpanded
-from longrein.context.reminders import due
+from longrein.context.reminding.catalogue import KINDS
+from longrein.context.reminding.noticed import happened
+from longrein.context.reminding.reminders import due
 from longrein.context.render import output_limit, render, render_summary, reserve_usd
 from longrein.context.report import Report, Shown, report
 from longrein.context.request import Budget, Item, Price, Request
 from longrein.context.schemas import by_server, schema_diagnosis, spec_tokens
-from longrein.context.seed import decide_seed, render_seed_summary, seed_summarized
+from longrein.context.seed.policy import decide_seed, render_seed_summary, seed_summarized
 from longrein.context.standing import standing
 from longrein.context.state import OpenCall, Seen, State
+from longrein.context.summary.audit import Claim, Covered
+from longrein.context.summary.chunks import chunk_requests, fits_whole, merge_request, summary_chunks
+from longrein.context.summary.digest import FileBlock, covering, event_texts, part_texts, prose_problem, summarized
+from longrein.context.summary.records import FileUse, Ledger
+from longrein.context.summary.reexpand import reexpanded
 from longrein.context.tokens import arguments_text, estimate_text
 
 __all__ = [

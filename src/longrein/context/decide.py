@@ -10,11 +10,11 @@ they decide is appended, and the view obeys the log alone.
 import msgspec
 
 from longrein.context.clearing import clear, squeeze
-from longrein.context.digest import digest
 from longrein.context.forms import births
 from longrein.context.request import Budget
 from longrein.context.schemas import schema_diagnosis
 from longrein.context.state import State
+from longrein.context.summary.digest import digest
 from longrein.events import Cleared, Summarized, Text, text_of
 
 PREPARE = 0.80

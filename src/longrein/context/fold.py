@@ -10,11 +10,11 @@ from typing import assert_never
 import msgspec
 
 from longrein.context.items import add, item_of, put
-from longrein.context.ledger import note, note_result
-from longrein.context.noticed import file_seen_anew, went_back, witness
 from longrein.context.reform import cleared, prefix_set, reform, summarized_into
+from longrein.context.reminding.noticed import file_seen_anew, went_back, witness
 from longrein.context.request import ItemKind
 from longrein.context.state import OpenCall, Reading, Seen, Settled, State, rejoin
+from longrein.context.summary.ledger import note, note_result
 from longrein.events import (
     Asked,
     AskFailed,

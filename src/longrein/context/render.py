@@ -3,9 +3,9 @@
 import msgspec
 
 from longrein.context.decide import Summarise, window_of
-from longrein.context.digest import instruction
 from longrein.context.request import Budget, Item, Request
 from longrein.context.state import State
+from longrein.context.summary.digest import instruction
 from longrein.context.tokens import ITEM_TOKENS, estimate_text
 from longrein.events import PrefixSet, Text
 

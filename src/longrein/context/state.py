@@ -8,10 +8,10 @@ from copy import copy
 
 import msgspec
 
-from longrein.context.catalogue import Notice, Told
-from longrein.context.ledger import rejoined
-from longrein.context.records import Ledger, Word
+from longrein.context.reminding.catalogue import Notice, Told
 from longrein.context.request import Item
+from longrein.context.summary.ledger import rejoined
+from longrein.context.summary.records import Ledger, Word
 from longrein.context.tokens import Gauge
 from longrein.events import (
     Asked,

@@ -132,7 +132,7 @@ class Drive:
                 case Digest(event):
                     self._summed(event, change)
                 case Summarise():
-                    self._summarise(decision, change)
+                    self._summarise(decision)
                 case Swap():
                     self._swap(decision, change)
                 case _:
@@ -180,7 +180,7 @@ class Drive:
         if text is None:
             self.gone.add(place)
 
-    def _summarise(self, wish: Summarise, change: Change) -> None:
+    def _summarise(self, wish: Summarise) -> None:
         span = {"first": wish.first, "last": wish.last, "reason": wish.reason}
         asked = self._tell(Asked("summary", self.state.sent_reach, 2, **span))  # type: ignore[arg-type]
         self._tell(Replied(asked, (Text(PROSE),), "end"))

@@ -11,7 +11,6 @@ from typing import Any
 import msgspec
 
 from longrein.context.decide import Clear, Decision, Digest, Full, Nothing, Summarise, Swap, decide, window_of
-from longrein.context.digest import instruction, prose_problem, summarized
 from longrein.context.fold import advance, fold
 from longrein.context.forms import births
 from longrein.context.listed.chat import Shape
@@ -22,6 +21,7 @@ from longrein.context.listed.showing import Letter, Showing
 from longrein.context.listed.spending import usage_of
 from longrein.context.request import Budget, Price
 from longrein.context.state import State
+from longrein.context.summary.digest import instruction, prose_problem, summarized
 from longrein.events import (
     SCHEMA_VERSION,
     AnyEvent,

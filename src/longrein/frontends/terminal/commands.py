@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from longrein.context import Report, State
 from longrein.agent import Compact, Pin, Uncompact, Unpin, Word
+from longrein.context import Report, State
 from longrein.frontends.context_page import item_rows
 from longrein.frontends.terminal import drawing
 from longrein.frontends.terminal.lines import Line, line

@@ -214,15 +214,8 @@ class _PlainTalk:
         match name:
             case "help":
                 return commands.help_lines()
-            case "cost":
-                return commands.cost_lines(self.session.state)
-            case "context":
-                report = self.facts.context_report()
-                return commands.context_lines(report) if report is not None else []
-            case "compact":
-                return [line(escape(row)) for row in self.facts.analysis()]
-            case "pin" | "pins":
-                return commands.pin_lines(self.session.state.pins)
+            case "cost" | "context" | "compact" | "pin" | "pins":
+                return self._inspected(name)
             case "resume":
                 rows = await self.facts.sessions() if self.facts.sessions is not None else ()
                 return [line(escape(f"/resume {row.id}  {row.title}  {row.when}")) for row in rows]
@@ -233,6 +226,19 @@ class _PlainTalk:
                 return [line(escape(f"/model {model}")) for model in self.facts.models()]
             case _:
                 return [line(f"/mode is one of {', '.join(commands.MODES)}, bypassPermissions")]
+
+    def _inspected(self, name: str) -> list[Line]:
+        """What stands in the session, as it is now."""
+        match name:
+            case "cost":
+                return commands.cost_lines(self.session.state)
+            case "context":
+                report = self.facts.context_report()
+                return commands.context_lines(report) if report is not None else []
+            case "compact":
+                return [line(escape(row)) for row in self.facts.analysis()]
+            case _:
+                return commands.pin_lines(self.session.state.pins)
 
 
 def _word(name: str, argument: str) -> Word | None:

@@ -1,0 +1,250 @@
+"""What happened that the model may have to be told of: the fold's side of the event catalogue.
+
+`witness` is asked before each entry is folded. It keeps notices (world: what happened stays happened) and what was
+told (conversation: a rewind forgets it, so the same is told once more). What the model caused itself is no notice.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from longrein.context.reminding.catalogue import KINDS, Notice, Told
+from longrein.context.state import Seen, State
+from longrein.context.summary.verdicts import clip
+from longrein.events import (
+    ChildEnded,
+    ChildStarted,
+    CwdSet,
+    Entry,
+    FileChanged,
+    FilePut,
+    HookAnswered,
+    ModeSet,
+    Opened,
+    PrefixSet,
+    Reminded,
+    Summarized,
+    TaskEnded,
+    Todo,
+    TodoSet,
+)
+
+NOTICES_MAX = 400
+"""Notices that are kept; told ones are kept for a rewind, which makes them untold."""
+DAY_US = 86_400_000_000
+"""Microseconds of a day."""
+
+
+def witness(state: State, entry: Entry) -> None:
+    """Take note of `entry`, which is about to be folded into `state`."""
+    state.at = entry.at
+    look = _LOOKS.get(type(entry.event))
+    if look is not None:
+        look(state, entry.seq, entry.event)
+
+
+def happened(kind: str, source: str, text: str) -> tuple[Reminded, ...]:
+    """The fact that something happened outside, to be told before the next request; nothing for an unknown kind."""
+    return (Reminded(kind, "", source, text),) if kind in KINDS and KINDS[kind].fed else ()
+
+
+def notice(state: State, seq: int, kind: str, line: str, **more: Any) -> None:
+    """Something happened. `more`: the other fields of `Notice`."""
+    state.notices.append(Notice(seq, kind, line, **more))
+    del state.notices[:-NOTICES_MAX]
+
+
+# --- the session and its prefix ----------------------------------------------------------------------------------
+
+
+def _opened(state: State, seq: int, _event: Opened) -> None:
+    """The static context names the day."""
+    state.reminded["clock"] = Told(str(state.at // DAY_US), seq)
+
+
+def _prefix_set(state: State, seq: int, event: PrefixSet) -> None:
+    old = state.prefix
+    if old is None or not state.asks:
+        return
+    if (old.provider, old.model) != (event.provider, event.model):
+        notice(state, seq, "model_changed", f"{event.provider}/{event.model}", was=f"{old.provider}/{old.model}")
+    was, now = [tool.name for tool in old.tools], [tool.name for tool in event.tools]
+    new, gone = [name for name in now if name not in was], [name for name in was if name not in now]
+    words = [f"new: {', '.join(new)}"] * bool(new) + [f"gone: {', '.join(gone)}"] * bool(gone)
+    if words:
+        notice(state, seq, "tools_changed", "; ".join(words))
+
+
+def _mode_set(state: State, seq: int, event: ModeSet) -> None:
+    """The mode a session begins with is nothing new, unless it restrains."""
+    if not state.asks:
+        state.notices = [one for one in state.notices if one.kind != "mode"]
+    if state.asks or event.mode == "plan":
+        notice(state, seq, "mode", event.mode, was=state.mode)
+
+
+def _cwd_set(state: State, seq: int, event: CwdSet) -> None:
+    if not state.calls:
+        notice(state, seq, "cwd_changed", event.cwd, was=state.cwd)
+
+
+def _todo_set(state: State, seq: int, event: TodoSet) -> None:
+    state.todo_asks = state.asks
+    if state.calls:
+        state.reminded["todo"] = Told(todo_state(event.todos), seq)
+
+
+def todo_state(todos: tuple[Todo, ...]) -> str:
+    """A todo list as one line, to tell two apart."""
+    return "; ".join(f"{todo.status} {todo.content}" for todo in todos)
+
+
+# --- files -------------------------------------------------------------------------------------------------------
+
+
+def _file_changed(state: State, seq: int, event: FileChanged) -> None:
+    if event.by == "agent":
+        return
+    kind = "file_changed"
+    if state.prefix and any(source.path == event.path for source in state.prefix.sources):
+        kind = "memory_changed"
+    how = {"command": "while your command ran", "subagent": "by a subagent"}.get(event.by, "by somebody else")
+    words = ", ".join(filter(None, ("" if event.hash else "it is gone", how, event.note)))
+    whole = bool(event.diff) or not event.hash
+    notice(state, seq, kind, f"{event.path}: {words}", body=event.diff, key=event.path, whole=whole)
+
+
+def file_seen_anew(state: State, seq: int, event: FileChanged) -> None:
+    """Fold a `FileChanged`. What somebody else did is on disk, but the model does not know it before it is told."""
+    known = state.files.get(event.path, Seen("", False, "", False, 0))
+    if event.by == "agent":
+        state.files[event.path] = Seen(event.hash, True, event.blob, event.by == "agent", seq)
+        return
+    state.files[event.path] = Seen(
+        known.hash,
+        known.whole,
+        known.blob,
+        known.changed,
+        seq,
+        disk=None if event.hash == known.hash else event.hash,
+        disk_blob=event.blob,
+        changes=known.changes + 1,
+    )
+
+
+def _now_known(state: State, seqs: list[int]) -> None:
+    """The model was shown all of these changes: it knows the files as they are on disk."""
+    for one in state.notices:
+        seen = state.files.get(one.key) if one.seq in seqs and one.whole else None
+        if seen is not None and seen.seq == one.seq and seen.disk is not None:
+            state.files[one.key] = Seen(
+                seen.disk, seen.whole, seen.disk_blob, seen.changed, seen.seq, changes=seen.changes
+            )
+
+
+def went_back(state: State, then: Mapping[str, Seen], put: tuple[FilePut, ...], seq: int) -> None:
+    """After a rewind the model knows files as it did `then`; what was done since and stands on disk is a notice."""
+    back = {one.path for one in put if one.done}
+    for path, now in list(state.files.items()):
+        was = then.get(path)
+        if path in back and was is not None:
+            state.files[path] = was
+        elif was is None:
+            del state.files[path]
+        elif was.hash != now.hash:
+            disk = now.hash if now.disk is None else now.disk
+            blob = now.blob if now.disk is None else now.disk_blob
+            state.files[path] = Seen(was.hash, was.whole, was.blob, now.changed, now.seq, disk=disk, disk_blob=blob)
+        else:
+            continue
+        if now.changed and path not in back:
+            notice(state, seq, "went_back", f"{path}: as you left it in what was taken back", key=path)
+
+
+# --- work beside the conversation --------------------------------------------------------------------------------
+
+
+def _task_ended(state: State, seq: int, event: TaskEnded) -> None:
+    if _asked_about(state, event.task):
+        return
+    how = f", exit code {event.code}" if event.code is not None else ""
+    cause = f" ({event.cause})" if event.cause else ""
+    output = f"; its output: {event.output}" if event.output else ""
+    kind = "bg_lost" if event.state == "lost" else "bg_done"
+    line = f"{event.task}{_what(state, event.task)}: {event.state.replace('_', ' ')}{how}{cause}{output}"
+    notice(state, seq, kind, line, key=event.task)
+
+
+def _what(state: State, name: str) -> str:
+    """What runs under this name, as it stands in the ledger."""
+    running = state.ledger.running.get(name)
+    return f" ({clip(running.text, 160)})" if running else ""
+
+
+def _asked_about(state: State, task: str) -> bool:
+    """Whether a call that runs now will tell this end as its result."""
+    calls = [open_call.call for open_call in state.calls.values() if open_call.started]
+    return any(call.name in ("TaskStop", "TaskOutput") and task in (call.arguments or {}).values() for call in calls)
+
+
+def _child_started(state: State, _seq: int, event: ChildStarted) -> None:
+    state.children[event.child] = event.call
+
+
+def _child_ended(state: State, seq: int, event: ChildEnded) -> None:
+    """A report that is the result of its call needs no notice."""
+    if state.children.pop(event.child, "") in state.calls:
+        return
+    kind = "subagent_done" if event.status == "done" else "subagent_failed"
+    line = f"{event.child}{_what(state, event.child)}: {event.status}"
+    notice(state, seq, kind, line, body=event.report, key=event.child)
+
+
+def _hook_answered(state: State, seq: int, event: HookAnswered) -> None:
+    """What a hook says of a call that it stops is in the result of that call."""
+    if event.text and event.decision not in ("deny", "ask") and event.event != "PreToolUse":
+        notice(state, seq, "hook_feedback", f"{event.event} hook", body=event.text)
+
+
+# --- what was told -----------------------------------------------------------------------------------------------
+
+
+def _reminded(state: State, seq: int, event: Reminded) -> None:
+    """With text: it was told. Without: it happened outside (an editor, a server, a timer) and is still to be told."""
+    if event.kind == "resumed":
+        state.resumed_seq, state.resumed_gap_s = seq, int(event.state or 0)
+    if event.kind not in KINDS or not KINDS[event.kind].share:
+        return
+    if not event.text and KINDS[event.kind].fed:
+        notice(
+            state, seq, event.kind, event.source, body=event.state, key="" if KINDS[event.kind].single else event.source
+        )
+    if not event.text:
+        return
+    state.reminded[event.kind] = Told(event.state, seq)
+    if event.kind in ("file_changed", "memory_changed", "session_resumed"):
+        _now_known(state, [int(word) for word in event.state.split() if word.isdigit()])
+
+
+def _summarized(state: State, seq: int, event: Summarized) -> None:
+    """What was told in the span is no longer in sight; the summary itself carries the todo list."""
+    state.reminded.pop("context_budget", None)
+    told = state.reminded.get("mode")
+    if told is not None and told.seq <= event.last and state.mode == "plan":
+        state.notices = [one for one in state.notices if one.kind != "mode"]
+        notice(state, seq, "mode", "plan")
+
+
+_LOOKS: dict[type, Callable[[State, int, Any], None]] = {
+    Opened: _opened,
+    PrefixSet: _prefix_set,
+    ModeSet: _mode_set,
+    CwdSet: _cwd_set,
+    TodoSet: _todo_set,
+    FileChanged: _file_changed,
+    TaskEnded: _task_ended,
+    ChildStarted: _child_started,
+    ChildEnded: _child_ended,
+    HookAnswered: _hook_answered,
+    Reminded: _reminded,
+    Summarized: _summarized,
+}

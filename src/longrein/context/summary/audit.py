@@ -1,0 +1,290 @@
+"""The audit: what a model's prose names must occur in what it stands for, else the claim's sentence is struck.
+
+Deterministic and deliberately narrow: paths, commands, identifiers, hashes, quotations and numbers that look like
+facts. It cures invented names (poisoning); it does not judge sense. Sentences that give orders against the user are
+struck too, by a few plain shapes; that is no boundary: what protects is the label that the summary is reference.
+"""
+
+import re
+from collections.abc import Callable, Iterable
+from functools import cache
+from typing import Literal
+
+import msgspec
+
+QUOTE_WORDS_MIN = 3
+"""A shorter quotation is a word in quotation marks, not a claim about what was said."""
+TRIES_MAX = 5_000
+"""Places looked at one by one before the rest is left to a pattern."""
+MISSES_MAX = 20
+"""Claims that occur nowhere before the words of the texts are listed."""
+_WORD = r"[A-Za-z0-9_]+"
+
+Kind = Literal["code", "path", "name", "number", "quote"]
+
+
+class Claim(msgspec.Struct, frozen=True):
+    """Something that prose names."""
+
+    kind: Kind
+    text: str
+
+
+class Audited(msgspec.Struct, frozen=True):
+    """Prose without what nothing proves."""
+
+    prose: str
+    struck: tuple[str, ...]
+    """Each claim or order that cost its sentence."""
+
+
+class Covered:
+    """Whether a claim occurs in some texts. Built once; a look is a search (about 0.5 ms a MB).
+
+    After some claims that occur nowhere all words are listed once (80 ms a MB), so that more of them cost nothing.
+
+    `roots`: folders that a path may be given relative to. `last`: handles up to this entry name something.
+    """
+
+    def __init__(self, texts: Iterable[str], roots: Iterable[str] = (), last: int = 0) -> None:
+        self._text = "\n".join(texts)
+        self._roots = tuple(root.rstrip("/") + "/" for root in roots)
+        self._last = last
+        self._folded: str | None = None
+        self._known: dict[Claim, bool] = {}
+        self._misses = 0
+        self._words: frozenset[str] | None = None
+        self._numbers: frozenset[str] = frozenset()
+
+    def __call__(self, claim: Claim) -> bool:
+        """Whether the texts hold it."""
+        known = self._known.get(claim)
+        if known is None:
+            known = self._known[claim] = self._look(claim)
+        return known
+
+    def _look(self, claim: Claim) -> bool:
+        match claim.kind:
+            case "number":
+                return any(self._bounded(form, number=True) for form in _spellings(claim.text))
+            case "quote":
+                return self._quoted(claim.text)
+            case _:
+                text = claim.text.strip()
+                bare = text.strip(" .,;:'\"()")
+                return self._named(text) or (bare != text and self._named(bare)) or self._composed(text)
+
+    def _named(self, text: str) -> bool:
+        if not text:
+            return True
+        handle = re.fullmatch(r"r(\d{1,12})(?:\.\d{1,6})?", text)
+        if handle is not None and 0 < int(handle[1]) <= self._last:
+            return True
+        if self._bounded(text):
+            return True
+        return any(text.startswith(root) and self._bounded(text[len(root) :]) for root in self._roots)
+
+    def _bounded(self, text: str, *, number: bool = False) -> bool:
+        """Whether `text` occurs and does not go on as a longer word on either side."""
+        if self._words is not None and not self._may(text, number=number):
+            return False
+        at, tries = self._text.find(text), 0
+        while at >= 0:
+            tries += 1
+            if tries > TRIES_MAX:  # it stands inside longer words again and again
+                return self._search(text, at, number=number)
+            before, after = self._text[at - 1 : at], self._text[at + len(text) : at + len(text) + 1]
+            goes_on = after.isdigit() if number else _wordy(after) and _wordy(text[-1])
+            if not goes_on and not (_wordy(before) and _wordy(text[0])):
+                return True
+            at = self._text.find(text, at + 1)
+        self._missed()
+        return False
+
+    def _search(self, text: str, at: int, *, number: bool) -> bool:
+        ends = (r"(?!\d)" if number else r"(?![A-Za-z0-9_])") if _wordy(text[-1]) else ""
+        start = r"(?<![A-Za-z0-9_])" if _wordy(text[0]) else ""
+        return re.compile(start + re.escape(text) + ends).search(self._text, at) is not None
+
+    def _missed(self) -> None:
+        self._misses += 1
+        if self._misses == MISSES_MAX:
+            self._words = frozenset(re.findall(_WORD, self._text))
+            self._numbers = frozenset(re.match(r"[0-9]+", w)[0] for w in self._words if "0" <= w[0] <= "9")  # type: ignore[index]
+
+    def _may(self, text: str, *, number: bool) -> bool:
+        """Whether each word of `text` is a word of the texts; without that it cannot occur."""
+        words = self._words or frozenset()
+        pieces = re.findall(_WORD, text)
+        if number:
+            return all(piece in self._numbers or piece in words for piece in pieces)
+        return all(piece in words for piece in pieces)
+
+    def _composed(self, text: str) -> bool:
+        """A name with a line number, a call, `Class.method`: each of its pieces must occur. A command must as it is."""
+        lined = re.fullmatch(r"(\S+?):(?:L?(\d+))(?:[-–:]L?(\d+))?", text)
+        if lined is not None:
+            numbers = [n for n in lined.groups()[1:] if n]
+            return self._named(lined[1]) and all(self._bounded(n, number=True) for n in numbers)
+        if " " in text and "(" not in text:
+            return self._bounded(" ".join(text.split()))
+        if "/" in text or not re.search(r"[.:#(]|->", text):
+            return False
+        pieces = [piece for piece in re.split(r"\W+", text, flags=re.ASCII) if piece]
+        return bool(pieces) and all(self._bounded(piece) for piece in pieces)
+
+    def _quoted(self, text: str) -> bool:
+        if self._folded is None:
+            self._folded = " ".join(self._text.split()).casefold()
+        return " ".join(text.split()).casefold().strip(" .,;:!?…") in self._folded
+
+
+def _wordy(char: str) -> bool:
+    return char.isascii() and (char.isalnum() or char == "_")
+
+
+def _spellings(number: str) -> tuple[str, ...]:
+    plain = number.replace(",", "")
+    grouped = f"{int(plain):,}" if plain.isdigit() and len(plain) > 3 and not plain.startswith("0") else plain
+    return tuple(dict.fromkeys((number, plain, grouped, grouped.replace(",", "_"), number.removeprefix("v"))))
+
+
+# --- what a sentence claims --------------------------------------------------------------------------------------
+
+_BRANDS = frozenset(
+    ("node.js", "next.js", "vue.js", "nuxt.js", "three.js", "d3.js", "express.js", "macos", "iphone", "e.g", "i.e")
+)
+_LITERALS = frozenset(("true", "false", "null", "none", "undefined", "self", "this", "ok"))
+_ABOUT = r"(?:about|around|roughly|approximately|nearly|almost|some|over|under|than|least|most|to|~|≈)\s*\Z"
+
+
+@cache
+def _plain() -> re.Pattern[str]:
+    """Code-like words outside backticks, first alternative that fits."""
+    ends = "py|pyi|js|jsx|ts|tsx|mjs|go|rs|c|h|cc|cpp|hpp|java|kt|rb|php|cs|swift|scala|lua|md|rst|txt|toml|json|jsonl"
+    more = "yaml|yml|ini|cfg|conf|env|sh|bash|sql|html|css|scss|xml|csv|lock|proto|ipynb|log|db|sqlite|tf|gradle"
+    return re.compile(
+        r"(?P<url>https?://[^\s<>\"')\]]+)"
+        r"|(?P<path>(?<![\w/.~])(?:~|\.{1,2})?/(?:[\w.@+-]+/)*[\w.@+-]+(?::\d+(?:-\d+)?)?"
+        rf"|(?<![\w/.])(?:[\w@+-][\w.@+-]*/)*[\w@+-][\w.@+-]*\.(?:{ends}|{more})(?![\w/])(?::\d+(?:-\d+)?)?)"
+        r"|(?P<uuid>\b[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}\b)"
+        r"|(?P<hash>\b(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{7,64}\b)"
+        r"|(?P<name>(?<![\w-])--[a-z][\w-]+|\b\w+(?:\.\w+)*\(\)|\b[A-Za-z]\w*(?:::\w+)+"
+        r"|\b[A-Za-z]*[A-Za-z0-9]_\w*[A-Za-z0-9]\b|\b_+[a-z]\w+|\b[A-Z][A-Z0-9]*-\d{2,}\b|\br\d{2,}(?:\.\d+)?\b"
+        r"|\b[a-z]{2,}[A-Z]\w*\b)"
+        r"|(?P<number>(?<![\w.])v?\d[\d,]*(?:\.\d+)*(?![\d,]*\d))",
+        re.ASCII,
+    )
+
+
+_CODE = r"`+([^`\n]+)`+"
+_QUOTE = r"\"([^\"\n]{8,})\"|“([^”\n]{8,})”|「([^」\n]{4,})」"
+
+
+def claims(sentence: str) -> list[Claim]:
+    """What `sentence` names, in no particular order."""
+    found: list[Claim] = []
+
+    def code(match: re.Match[str]) -> str:
+        text = match[1].strip()
+        if re.search(r"[^\W_]", text) and text.lower() not in _LITERALS:
+            found.append(Claim("code", text))
+        return " "
+
+    def quote(match: re.Match[str]) -> str:
+        text = next(group for group in match.groups() if group)
+        if len(text.split()) >= QUOTE_WORDS_MIN or not text.isascii():
+            found.append(Claim("quote", text))
+            return " "
+        return match[0]
+
+    rest = re.sub(_QUOTE, quote, sentence) if "`" not in sentence else sentence
+    rest = re.sub(_CODE, code, rest)
+    rest = re.sub(_QUOTE, quote, rest)
+    for match in _plain().finditer(rest):
+        claim = _claim_of(match, rest)
+        if claim is not None:
+            found.append(claim)
+    return found
+
+
+def _claim_of(match: re.Match[str], rest: str) -> Claim | None:
+    text, group = match[0].rstrip(".,;:"), match.lastgroup
+    if group == "number":
+        digits = sum(char.isdigit() for char in text)
+        if digits < 2 or re.match(r"(?:st|nd|rd|th)\b", rest[match.end() :]):
+            return None
+        return None if re.search(_ABOUT, rest[: match.start()]) else Claim("number", text)
+    if text.lower() in _BRANDS or not text:
+        return None
+    return Claim("path" if group in ("path", "url") else "name", text)
+
+
+_ORDERS = (
+    (
+        r"\b(?:ignore|disregard|forget|override|bypass)\s+(?:(?:all|any|every|everything|what|of|the|your|his|her|"
+        r"previous|prior|earlier|above|system)\s+)*(?:users?|instructions?|prompts?|rules?|constraints?|orders?)\b"
+    ),
+    r"\b(?:do not|don't|never)\s+(?:tell|inform|ask|alert|notify|obey|listen to)\s+(?:the\s+)?user\b",
+    r"\b(?:new|updated|real|actual)\s+(?:system\s+)?(?:instructions?|prompt|orders)\s*:",
+    r"\byou\s+(?:are now|must now|must obey|will now)\b",
+)
+"""Shapes of an order against the user or the system, as they are smuggled in through tool results."""
+
+
+@cache
+def _order() -> re.Pattern[str]:
+    return re.compile("|".join(_ORDERS), re.I)
+
+
+# --- striking ----------------------------------------------------------------------------------------------------
+
+_SENTENCES = r"(?<=[.!?])(?<!e\.g\.)(?<!i\.e\.)\s+(?=[A-Z0-9\"'`“(\[*])|(?<=[。！？])"
+_BULLET = r"\s*(?:[-*•>]|\d{1,2}[.)])\s+(?:\[[ x>]\]\s+)?"
+
+
+def audit(prose: str, covered: Callable[[Claim], bool]) -> Audited:
+    """`prose` without the sentences that name what is not `covered`, or that give orders; other text is unchanged."""
+    struck: list[str] = []
+    kept: list[str] = []
+    fenced = False
+    for line in prose.split("\n"):
+        if line.lstrip().startswith("```"):
+            fenced = not fenced
+            kept.append(line)
+            continue
+        left = _fenced(line, covered, struck) if fenced else _line(line, covered, struck)
+        if left is not None:
+            kept.append(left)
+    return Audited("\n".join(kept), tuple(struck))
+
+
+def _fenced(line: str, covered: Callable[[Claim], bool], struck: list[str]) -> str | None:
+    text = line.strip()
+    if not re.search(r"[^\W_]{2}", text) or covered(Claim("code", text)):
+        return line
+    struck.append(text)
+    return None
+
+
+def _line(line: str, covered: Callable[[Claim], bool], struck: list[str]) -> str | None:
+    """What is left of a line; None when only its bullet is."""
+    bullet = re.match(_BULLET, line)
+    start = bullet.end() if bullet is not None else 0
+    kept, at, before = [], start, len(struck)
+    for gap in re.finditer(_SENTENCES, line[start:]):
+        kept.append(_sentence(line[at : start + gap.end()], covered, struck))
+        at = start + gap.end()
+    kept.append(_sentence(line[at:], covered, struck))
+    if len(struck) == before:
+        return line
+    left = "".join(kept).rstrip()
+    return line[:start] + left if left.strip() else None
+
+
+def _sentence(sentence: str, covered: Callable[[Claim], bool], struck: list[str]) -> str:
+    wrong = [claim.text for claim in claims(sentence) if not covered(claim)]
+    if _order().search(sentence):
+        wrong.append(sentence.strip())
+    struck.extend(wrong)
+    return "" if wrong else sentence

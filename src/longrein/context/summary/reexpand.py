@@ -1,0 +1,67 @@
+"""What was used while a summary was written and does not stand in it: put back beside it, line by line.
+
+A summary prepared beside the work knows nothing of the steps made meanwhile. What they name and only the replaced span
+still holds would be missing from the next request on.
+"""
+
+from longrein.context.features import identifiers, line_key
+from longrein.context.request import Item
+from longrein.context.state import State
+from longrein.context.summary.digest import part_texts
+from longrein.context.tokens import estimate_text
+
+LINE_CHARS_MAX = 300
+"""A longer line is cut."""
+
+
+def reexpanded(state: State, span: tuple[int, int], summary: str, tokens_max: int) -> str:
+    """The newest line of the span for each name used after it and missing from `summary`; '' when there is none.
+
+    Each line says where it stands (`r412: …`). At most `tokens_max` tokens, the names used last first.
+    """
+    items = state.items[state.context_items :]
+    after = [item for item in items if item.seqs[0] > span[1]]
+    known = dict.fromkeys(identifiers(summary))
+    for item in after:
+        if not item.mine:  # what stands in a later result is there to be read
+            known.update(dict.fromkeys(name for text in part_texts(item.part) for name in identifiers(text)))
+    wanted = [name for name in _used(after) if name not in known]
+    if not wanted:
+        return ""
+    return "\n".join(_within(_lines(items, span, wanted), tokens_max))
+
+
+def _used(after: list[Item]) -> list[str]:
+    """Names in what the model wrote after the span, the last first."""
+    found: dict[str, None] = {}
+    for item in reversed(after):
+        if item.kind in ("text", "call"):
+            found.update(dict.fromkeys(name for text in part_texts(item.part) for name in identifiers(text)))
+    return list(found)
+
+
+def _lines(items: list[Item], span: tuple[int, int], wanted: list[str]) -> list[str]:
+    """One line for each of `wanted` that the span holds, the newest that has it."""
+    missing, found = dict.fromkeys(wanted), {}
+    for item in reversed(items):
+        if not missing:
+            break
+        if item.kind in ("user", "summary") or not span[0] <= item.seqs[0] <= span[1]:
+            continue
+        for text in part_texts(item.part):
+            for line in text.splitlines():
+                if line_key(line):
+                    for name in [name for name in identifiers(line) if name in missing]:
+                        found[name] = f"{item.handle}: {line.strip()[:LINE_CHARS_MAX]}"
+                        del missing[name]
+    return list(dict.fromkeys(found[name] for name in wanted if name in found))
+
+
+def _within(lines: list[str], tokens_max: int) -> list[str]:
+    kept = []
+    for line in lines:
+        tokens_max -= estimate_text(line) + 1
+        if tokens_max < 0:
+            break
+        kept.append(line)
+    return kept

@@ -1,0 +1,230 @@
+"""What the output of a command proves: its exit code, its most telling line, which tests failed and which passed.
+
+Only lines that our own `Bash` writes and the shapes of common test runners are read. Output is read as tests only when
+the command runs something that can test: a log that is merely printed proves nothing.
+"""
+
+import re
+from functools import cache
+
+import msgspec
+
+TEXT_CHARS_MAX = 60_000
+"""Of longer output the two ends are looked at: runners count at the end."""
+NAMES_MAX = 500
+"""Named tests that are taken from one output."""
+
+
+class Counts(msgspec.Struct, frozen=True):
+    """What a runner counted. Sums over the runs of one command."""
+
+    runner: str
+    passed: int = 0
+    failed: int = 0
+    """Failures and errors."""
+
+    @property
+    def clean(self) -> bool:
+        """Whether something ran and nothing failed."""
+        return self.passed > 0 and self.failed == 0
+
+
+class Found(msgspec.Struct, frozen=True):
+    """What was recognised in one output."""
+
+    verdicts: dict[str, bool]
+    """Test name -> whether it passed."""
+    counts: Counts | None
+
+
+def clip(text: str, chars: int) -> str:
+    """`text` on one line in at most `chars` characters."""
+    line = " ".join(text[: 4 * chars].split())
+    return line if len(line) <= chars and len(text) <= 4 * chars else line[: chars - 1] + "…"
+
+
+# --- how a command ended -----------------------------------------------------------------------------------------
+
+_ENDING = r"\[exit code (\d{1,3})(?: \([a-z ]+\))?\]\Z"
+_NOTE = r"\[(?:current folder is now |the current folder is gone|.* is outside the session's folders)"
+_ENDED = r"\[(?:exit code|timed out after|interrupted by|ended by signal|ended: it printed|could not be)"
+
+
+def code_of(text: str, status: str) -> int | None:
+    """Exit code of a `Bash` result; None when the command did not exit by itself.
+
+    Only the note that our tool writes after the output is read; a result that is `ok` was exit code 0.
+    """
+    if status == "ok":
+        return 0
+    for line in reversed(text.rsplit("\n", 3)[-3:]):
+        match = re.match(_ENDING, line)
+        if match is not None:
+            return int(match[1])
+        if not re.match(_NOTE, line):
+            return None
+    return None
+
+
+_TELLING = (
+    "Error",
+    "error",
+    "Exception",
+    "Failure",
+    "FAILED",
+    "fatal",
+    "panic",
+    "denied",
+    "not found",
+    "No such",
+    "cannot ",
+)
+_ECHOES = ("make: ***", "npm ERR!", "npm error", "error Command failed", "ERROR: Job failed")
+"""Beginnings of lines by which a runner only says that what it ran has failed."""
+GIST_CHARS_MAX = 8_000
+"""Of a failed output's end, in which its most telling line is looked for."""
+
+
+def gist(text: str) -> str:
+    """The line of a failed output that says most, quoted as printed: the last that names an error, else the last."""
+    lines = [line for line in text[-GIST_CHARS_MAX:].split("\n") if line.strip()]
+    ended = next((line for line in reversed(lines[-2:]) if re.match(_ENDED, line)), "")
+    body = [line for line in lines if not (line[0] == "[" and (re.match(_ENDED, line) or re.match(_NOTE, line)))]
+    body = [line for line in body if not line.startswith(_ECHOES)] or body
+    said = next((line for line in reversed(body) if any(word in line for word in _TELLING)), body[-1] if body else "")
+    return clip(said or ended, 200)
+
+
+# --- tests -------------------------------------------------------------------------------------------------------
+
+_READERS = frozenset(
+    (
+        *("cat", "grep", "rg", "head", "tail", "echo", "printf", "sed", "awk", "less", "more", "ls", "git", "find"),
+        *("sort", "uniq", "tee", "cd", "jq", "diff", "cut", "tr", "which", "sleep", "rm", "cp", "mv", "mkdir", "wc"),
+    )
+)
+"""Programs that print or move what others made."""
+_TESTERS = r"test|spec\b|check|\b(?:make|tox|nox|jest|mocha|just|gradlew?|mvn|ctest|ci)\b"
+
+
+def may_test(line: str) -> bool:
+    """Whether a command line runs something that may be a test runner."""
+    for piece in re.split(r"&&|\|\|?|;|\n", line):
+        words = [word for word in piece.split() if "=" not in word or word.startswith("-")]
+        if words and words[0] not in _READERS and re.search(_TESTERS, piece):
+            return True
+    return False
+
+
+class _Shape(msgspec.Struct, frozen=True):
+    """How one runner names tests and counts them."""
+
+    runner: str
+    sign: str
+    """Text without which nothing was counted: saves looking further."""
+    names: str
+    """Pattern of a line that names a test: groups `bad` or `good` (the words that judge) and `name`."""
+    counts: str
+    """Pattern of its counts: groups `failed` and `passed`, or a number of named ones."""
+    bad: tuple[str, ...] = ("FAILED", "ERROR", "FAIL")
+    """Words of `word` that mean failure."""
+
+
+_SHAPES = (
+    _Shape(
+        "pytest",
+        " in ",
+        r"^(?:(?P<word>FAILED|ERROR|PASSED) (?P<name>\S+\.py(?:::[^\n]*?)?)(?: - .*)?"
+        r"|(?P<name2>\S+\.py::\S+(?: \S+\])?) (?P<word2>PASSED|FAILED|ERROR)\b.*)$",
+        r"^=*(?: |)(?=\d+ (?:failed|passed|error))(?:(?P<failed>\d+) failed,? ?)?(?:(?P<passed>\d+) passed,? ?)?"
+        r"(?:\d+ (?:skipped|xfailed|xpassed|deselected|warnings?|rerun),? ?)*(?:(?P<errors>\d+) errors?)?"
+        r".* in [\d.]+ ?s",
+    ),
+    _Shape(
+        "unittest",
+        "Ran ",
+        r"^(?:(?P<word>FAIL|ERROR): (?P<name>\w+ \([\w.]+\)).*|(?P<name2>\w+ \([\w.]+\))(?:\n.*?)? \.\.\. "
+        r"(?P<word2>ok|FAIL|ERROR))$",
+        r"^Ran (?P<ran>\d+) tests? in [\d.]+s\n+(?:OK\b|FAILED \((?:failures=(?P<failed>\d+))?(?:, )?"
+        r"(?:errors=(?P<errors>\d+))?)",
+    ),
+    _Shape("go", "\t", r"^\s*--- (?P<word>FAIL|PASS): (?P<name>\S+) \(", r"^(?:(?P<ok1>ok)  ?\t|(?P<bad1>FAIL)\t)\S+"),
+    _Shape(
+        "cargo",
+        "test result:",
+        r"^test (?P<name>\S+)(?: - should panic)? \.\.\. (?P<word>ok|FAILED)$",
+        r"^test result: (?:ok|FAILED)\. (?P<passed>\d+) passed; (?P<failed>\d+) failed",
+    ),
+    _Shape(
+        "jest",
+        "Tests",
+        r"^ *(?P<word>✓|✔|√|✕|✖|×|FAIL|PASS|❯)\s+(?P<name>\S[^\n]*?)(?: \(?\d+ ?m?s\)?)?$",
+        r"^ *Tests:? +(?:(?P<failed>\d+) failed(?:,| \|)? *)?(?:\d+ \w+(?:,| \|) *)*?(?:(?P<passed>\d+) passed)?"
+        r"(?:(?:,| \|) *\d+ \w+)*(?:, \d+ total| \(\d+\))",
+        ("✕", "✖", "×", "FAIL"),
+    ),
+    _Shape(
+        "mocha",
+        " passing",
+        "",
+        r"^  (?P<passed>\d+) passing\b[^\n]*(?:\n  \d+ pending)?(?:\n  (?P<failed>\d+) failing)?",
+    ),
+    _Shape(
+        "tap",
+        "# ",
+        r"^ *(?P<word>ok|not ok) \d+ (?:- )?(?P<name>[^\n#]+?)(?: #.*)?$",
+        r"^(?:# pass (?P<passed>\d+)|# fail (?P<failed>\d+))$",
+        ("not ok",),
+    ),
+)
+
+
+@cache
+def _compiled(runner: str) -> tuple[re.Pattern[str] | None, re.Pattern[str]]:
+    shape = next(shape for shape in _SHAPES if shape.runner == runner)
+    return (re.compile(shape.names, re.M) if shape.names else None), re.compile(shape.counts, re.M)
+
+
+def read_tests(line: str, text: str) -> Found | None:
+    """What the output `text` of command `line` says of tests; None when it is no test run.
+
+    The runner whose counts are found decides how names are read: so no line of one is taken for another's.
+    """
+    if not may_test(line):
+        return None
+    if len(text) > TEXT_CHARS_MAX:
+        text = text[: TEXT_CHARS_MAX // 4] + "\n" + text[-TEXT_CHARS_MAX * 3 // 4 :]
+    for shape in _SHAPES:
+        if shape.sign not in text:
+            continue
+        names, counts = _compiled(shape.runner)
+        counted = _counted(shape.runner, counts, text)
+        if counted is not None:
+            verdicts = _named(shape, names, text) if names is not None else {}
+            return Found(verdicts, counted)
+    return None
+
+
+def _counted(runner: str, counts: re.Pattern[str], text: str) -> Counts | None:
+    passed = failed = found = 0
+    for match in counts.finditer(text):
+        found += 1
+        groups = match.groupdict()
+        bad = int(groups.get("failed") or 0) + int(groups.get("errors") or 0) + bool(groups.get("bad1"))
+        good = int(groups.get("passed") or 0) + bool(groups.get("ok1"))
+        if groups.get("ran"):
+            good = max(0, int(groups["ran"]) - bad)
+        passed, failed = passed + good, failed + bad
+    return Counts(runner, passed, failed) if found and passed + failed else None
+
+
+def _named(shape: _Shape, names: re.Pattern[str], text: str) -> dict[str, bool]:
+    verdicts: dict[str, bool] = {}
+    for match in names.finditer(text):
+        groups = match.groupdict()
+        name, word = groups["name"] or groups.get("name2") or "", groups["word"] or groups.get("word2") or ""
+        name = clip(name, 300)
+        verdicts[name] = word not in shape.bad and verdicts.get(name, True)
+        if len(verdicts) >= NAMES_MAX:
+            break
+    return verdicts
