@@ -1,6 +1,7 @@
 """The house rules, each an ordinary test. Exceptions stand in a list with their reason; the lists only shrink."""
 
 import ast
+import importlib
 import re
 import subprocess
 import sys
@@ -265,3 +266,21 @@ def test_importing_the_package_imports_none_of_its_rooms() -> None:
     code = "import sys, longrein; print([name for name in sys.modules if name.startswith(('longrein.', 'msgspec'))])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_every_public_name_of_a_room_is_there() -> None:
+    """Also those that are imported at first use."""
+    for room in (
+        "events",
+        "context",
+        "permissions",
+        "store",
+        "models",
+        "workspace",
+        "tools",
+        "agent",
+        "config",
+        "replay",
+    ):
+        package = importlib.import_module(f"longrein.{room}")
+        assert [name for name in package.__all__ if not hasattr(package, name)] == [], room

@@ -106,10 +106,10 @@ __all__ = [
 
 
 _LATER = {
-    "Analysis": ("analysis", "Analysis"),
+    "Analysis": ("summary.analysis", "Analysis"),
     "Engine": ("listed", "Engine"),
-    "analyse": ("analysis", "analyse"),
-    "analysis_lines": ("analysis", "lines"),
+    "analyse": ("summary.analysis", "analyse"),
+    "analysis_lines": ("summary.analysis", "lines"),
 }
 """Public name -> where it stands, for what no turn of longrein's own loop needs."""
 
