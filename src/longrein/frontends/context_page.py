@@ -168,5 +168,5 @@ def item_rows(report: Report) -> list[str]:
     for row in largest:
         sign, name = "·" if row.goes else " ", row.name or row.kind
         price = f"${row.usd:.4f}" if row.usd else ""
-        rows.append(f" {sign}{row.handle:<9} {row.tokens:>7,} {price:>8} {row.form:<11} {name:<10} {row.begins[:60]}")
+        rows.append(f" {sign}{row.handle:<9} {row.tokens:>7,} {price:>8} {row.form:<11} {name:<10} {row.begins[:36]}")
     return rows
