@@ -44,6 +44,8 @@ from longrein.events import (
     encode_event,
 )
 
+COPIES = ("reexpanded",)
+"""Reminders that repeat what stands elsewhere in the log."""
 UNSOUGHT = (Asked, FileChanged, FileSeen, Opened, Recalled, Restored, ToolStarted)
 """What a search leaves out where it holds nothing to read: it names what others say, or the search itself."""
 
@@ -110,11 +112,11 @@ def _contents(event: AnyEvent) -> list[Content]:  # noqa: C901, PLR0911, PLR0912
             blocks = [Content(f"provider block of part {b.part + 1}", b.raw, aside=True) for b in event.blocks]
             return [*map(_content, event.parts), *map(_unsought, blocks)]
         case Reminded() if event.text:
-            return [Content(f"reminder {event.kind}", event.text)]
+            return [Content(f"reminder {event.kind}", event.text, sought=event.kind not in COPIES)]
         case Summarized():
             more = [("prose", event.prose), ("ledger", event.ledger), ("acknowledgement", event.reply)]
-            rest = [Content(name, text, aside=True, sought=False) for name, text in more if text]
-            return [Content("summary", event.text), *rest]
+            rest = [Content(name, text, aside=True, sought=name == "prose") for name, text in more if text]
+            return [Content("summary", event.text, sought=False), *rest]
         case Cleared() if event.forms:
             return [Content(f"short form of {form.handle}", form.text, sought=False) for form in event.forms]
         case PrefixSet():

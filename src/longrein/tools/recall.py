@@ -43,7 +43,7 @@ async def Recall(
     query: Words that all occur, in any language, or "words as they stand". Gives places with their handles.
     path: A file: its versions, read or written in this session, and what the newest held.
     time: Such as "10:05", "2026-11-21T10:05" or "2h ago": what happened around it. With path: the file as it was then.
-    lines: Of what handle or path bring: "100-200", "100-" or "7:4001-8000" (characters of line 7).
+    lines: Of what comes: "100-200", "100-" or "7:4001-8000" (characters of line 7). With query: which hits, "21-".
     """
     given = {"handle": handle, "query": query, "path": path, "time": time}
     names = [name for name, value in given.items() if value.strip()]
@@ -56,7 +56,7 @@ async def Recall(
         if names == ["handle"]:
             return _by_handle(hands, past, handle, wanted)
         if names == ["query"]:
-            return _by_query(hands, past, query)
+            return _by_query(hands, past, query, wanted)
         if names == ["time"]:
             return _by_time(hands, past, time)
         return _by_path(hands, past, path, time, wanted)
@@ -86,9 +86,9 @@ def _paged(hands: Hands, found: Named, wanted: Range, again: str, fact: Recalled
     return Brought(head, one.text, msgspec.structs.replace(fact, lines=one.span, size_bytes=size), found.media)
 
 
-def _by_query(hands: Hands, past: Past, query: str) -> Brought:
+def _by_query(hands: Hands, past: Past, query: str, wanted: Range) -> Brought:
     asked = hands.call[1:].partition(".")[0]
-    text = found_words(past, query, int(asked) if asked.isdigit() else 0)
+    text = found_words(past, query, int(asked) if asked.isdigit() else 0, wanted.first)
     return Brought(text, None, Recalled(hands.call, query=query, size_bytes=len(text.encode("utf-8", "replace"))))
 
 

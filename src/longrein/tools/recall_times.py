@@ -52,8 +52,11 @@ def _today(clock: "re.Match[str]", now_us: int) -> int:
 def _written(text: str) -> int:
     """A date, or date and time, local unless it names its zone."""
     then = datetime.fromisoformat(text.replace(" ", "T", 1) if re.match(r"\d{4}-\d\d-\d\d ", text) else text)
-    rest = 86_400 if re.fullmatch(r"\d{4}-?\d\d-?\d\d", text) else 1 if re.search(r":\d\d:\d\d", text) else 60
-    return round(then.astimezone(UTC).timestamp()) * SECOND_US + rest * SECOND_US - 1
+    at = round(then.astimezone(UTC).timestamp() * SECOND_US)
+    if re.search(r":\d\d\.\d", text):
+        return at
+    day = re.fullmatch(r"\d{4}-?\d\d-?\d\d", text)
+    return at + (86_400 if day else 1 if re.search(r":\d\d:\d\d", text) else 60) * SECOND_US - 1
 
 
 def around(past: Past, at: int) -> str:
@@ -76,7 +79,9 @@ def around(past: Past, at: int) -> str:
 
 
 def _step(word: str, entry: Entry) -> str:
-    return f'{word}: Recall(time="{shown_time(entry.at)}")'
+    """To the very entry: a second may hold hundreds."""
+    exact = datetime.fromtimestamp(entry.at / 1e6, UTC).astimezone().strftime("%Y-%m-%d %H:%M:%S.%f")
+    return f'{word}: Recall(time="{exact}")'
 
 
 def _lines(past: Past, seqs: range) -> list[tuple[Entry, str]]:

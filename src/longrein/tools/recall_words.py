@@ -4,6 +4,7 @@ from longrein.events import ToolError
 from longrein.store import Hit, search_tree
 from longrein.tools.port import Past
 from longrein.tools.recall_times import shown_time
+from longrein.tools.text import counted
 
 HITS_MAX = 20
 """Hits of one answer."""
@@ -11,20 +12,25 @@ AROUND_LINES = 10
 """Lines before and after a hit in the call that opens it."""
 
 
-def found_words(past: Past, query: str, before: int) -> str:
-    """The hits, each with the call that opens it. Raises `ToolError` when there is none.
+def found_words(past: Past, query: str, before: int, first: int = 1) -> str:
+    """The hits from number `first` on, each with the call that opens it. Raises `ToolError` when there is none.
 
     `before`: the seq from which on nothing counts: the reply in hand holds the query itself.
     """
     if not query.strip('" \t\n'):
         raise ToolError("[no-query] query holds no word to look for.")
-    found = search_tree(past, query, HITS_MAX, before)
-    hits, more = found.hits, found.more
+    end = first + HITS_MAX - 1
+    found = search_tree(past, query, end, before)
+    hits = found.hits[first - 1 :]
+    if not hits and found.hits:
+        raise ToolError(f"[past-end] There are only {counted(len(found.hits), 'hit')}.")
     if not hits:
         raise ToolError(f"[nothing] {_nothing(past, query, before)}")
-    many = f"{'the newest ' if more else ''}{len(hits)} {'hit' if len(hits) == 1 else 'hits'}"
-    rest = "; for others take more words, or quotes around them" if more else ""
-    return "\n".join([f"[{many} for {query.strip()[:80]}{rest}]", *map(_row, hits)])
+    words = query.strip()
+    many = counted(len(hits), "hit") if first == 1 and not found.more else f"hits {first} to {first + len(hits) - 1}"
+    again = words.replace('"', '\\"')
+    rest = f'; next: Recall(query="{again}", lines="{end + 1}-")' if found.more else ""
+    return "\n".join([f"[{many} for {words[:80]}{rest}]", *map(_row, hits)])
 
 
 def _row(hit: Hit) -> str:
