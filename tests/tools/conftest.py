@@ -74,6 +74,7 @@ class Desk:
         self.versions: dict[str, FileVersion] = {}
         self.todos: tuple[Any, ...] = ()
         self.entries: dict[int, Entry] = {}
+        self.call_id = "c1.0"
         self.archive: Any = None
         self.now_us = 0
         self.page_bytes = 30_000
@@ -84,7 +85,7 @@ class Desk:
 
     def hands(self) -> Hands:
         return Hands(
-            "c1.0", "s", NONCE, self.cwd, self.workspace, self.blobs, self.versions, self.todos, self.options,
+            self.call_id, "s", NONCE, self.cwd, self.workspace, self.blobs, self.versions, self.todos, self.options,
             self.entries.get, self.note, archive=self.archive, now_us=lambda: self.now_us, page_bytes=self.page_bytes,
         )  # fmt: skip
 
