@@ -24,19 +24,20 @@ from longrein.context.features import call_content, features
 from longrein.context.worth import USER, Worth
 
 LINE_TERMS = (
-    *("cls*idle", "cls*state", "age", "activity", "refs", "size"),
-    *("near", "around", "kind", "mention", "length", "cls*place", "origin"),
+    *("cls*idle", "cls*state", "activity", "refs", "size", "near", "around", "mention", "nearby", "block"),
+    *("length", "cls*place", "origin", "copies", "spread", "copies*spread", "indent"),
 )
 WORD_TERMS = (
-    *("cls*idle", "cls*state", "age", "activity", "refs", "size"),
-    *("before", "mention", "count", "declared", "path", "length"),
+    *("idle", "cls", "cls*state", "activity", "refs", "size"),
+    *("before", "mention", "count", "declared", "length", "spread", "times"),
 )
 EVERY = 6
 """Requests between two samples of a session; the first is drawn from its name."""
 ITEMS_OLD_SHARE = 3
 """Of items idle for long every third is taken."""
-RIDGE = 4.0
-SWEEPS = 25
+LINE_RIDGE, WORD_RIDGE = 40.0, 100.0
+"""Rows of one item are alike, so a weight needs many of them; chosen by how well one repository foretells the other."""
+SWEEPS = 20
 
 
 class Rows(NamedTuple):
@@ -118,7 +119,7 @@ def joined(parts: Iterable[Rows]) -> Rows:
     return Rows(*(np.concatenate([p[k] for p in have]) for k in range(3)))
 
 
-def fit(rows: Rows, codes: dict[str, int], terms: Sequence[str]) -> dict[str, list[float]]:
+def fit(rows: Rows, codes: dict[str, int], terms: Sequence[str], ridge: float) -> dict[str, list[float]]:
     """The weights of an additive logistic model."""
     names = [*ITEM_CODES, *codes]
     sizes = {**ITEM_CODES, **codes}
@@ -139,8 +140,8 @@ def fit(rows: Rows, codes: dict[str, int], terms: Sequence[str]) -> dict[str, li
     for _ in range(SWEEPS):
         for k, at in enumerate(index):
             p = 1 / (1 + np.exp(-odds))
-            slope = np.bincount(at, n * (y - p), length[k]) - RIDGE * tables[k]
-            bend = np.bincount(at, n * p * (1 - p), length[k]) + RIDGE
+            slope = np.bincount(at, n * (y - p), length[k]) - ridge * tables[k]
+            bend = np.bincount(at, n * p * (1 - p), length[k]) + ridge
             step = np.clip(slope / bend, -1, 1)
             tables[k] += step
             odds += step[at]
@@ -153,7 +154,7 @@ def fit(rows: Rows, codes: dict[str, int], terms: Sequence[str]) -> dict[str, li
 
 def written(tables: dict[str, dict[str, list[float]]], about: str) -> str:
     """The tables as a Python module."""
-    out = [f'"""{about}"""\n']
+    out = [f'"""{about}"""\n', "# fmt: off"]
     for name, table in tables.items():
         out.append(f"{name.upper()}: dict[str, tuple[float, ...]] = {{")
         for term, weights in table.items():
@@ -180,8 +181,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     with Pool(args.jobs) as pool:
         parts = list(pool.imap_unordered(sample, files))
     tables = {
-        "line": fit(joined(p[0] for p in parts), LINE_CODES, LINE_TERMS),
-        "word": fit(joined(p[1] for p in parts), WORD_CODES, WORD_TERMS),
+        "line": fit(joined(p[0] for p in parts), LINE_CODES, LINE_TERMS, LINE_RIDGE),
+        "word": fit(joined(p[1] for p in parts), WORD_CODES, WORD_TERMS, WORD_RIDGE),
     }
     text = written(tables, args.about)
     if args.out:

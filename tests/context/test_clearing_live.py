@@ -94,10 +94,11 @@ def test_what_is_dead_goes_once_its_rent_is_paid() -> None:
 
 def test_cold_is_for_nothing() -> None:
     talk = Talk()
-    talk.work(70)
+    proposed = None
+    while proposed is None:
+        talk.work(1)
+        proposed = clear(talk.state, BUDGET, cold=True)
     assert clear(talk.state, BUDGET, cold=False) is None
-    proposed = clear(talk.state, BUDGET, cold=True)
-    assert proposed is not None
     assert proposed.reason == "cold"
 
 
@@ -136,9 +137,9 @@ def test_after_a_resume_or_a_rewind_it_is_made_anew() -> None:
     talk.work(6)
     resumed = fold(talk.entries)
     again, same = clear(resumed, BUDGET, cold=True), clear(talk.state, BUDGET, cold=True)
-    assert (again is None) == (same is None)
-    if again and same:
-        assert abs(again.gain_tokens - same.gain_tokens) < 0.35 * same.gain_tokens
+    for state, found in ((resumed, again), (talk.state, same)):
+        assert found is not None
+        assert all(state.items[state.index[form.handle]].seqs[1] <= state.seen_reach for form in found.forms)
     talk.add(Rewound(end))
     back = clear(talk.state, BUDGET, cold=True)
     assert back is not None

@@ -122,9 +122,9 @@ class Bound(dict[tuple[int, ...], float]):
 class Price(msgspec.Struct, frozen=True):
     """What decides between keeping and clearing, all in units of one uncached input token."""
 
-    line: float = 2500.0
+    line: float = 3000.0
     """Loss when a needed line is gone."""
-    word: float = 4000.0
+    word: float = 2500.0
     """Loss when a needed identifier is gone."""
     rent: float = 0.1
     """Cost of one token in one request: the price of a cached one."""
@@ -169,7 +169,7 @@ class Values:
 
 def dearer(cls: int) -> float:
     """How much more a loss weighs in some classes: what the model itself wrote is harder to get back."""
-    return 2.0 if cls in (EDIT_CALL, WRITE_CALL) else 1.5 if cls == TEXT else 1.0
+    return 3.0 if cls in (EDIT_CALL, WRITE_CALL) else 1.5 if cls == TEXT else 1.0
 
 
 def ideal(worth: Worth, held: Held, values: Values, price: Price, measure: Measure, *, folded: bool = False) -> Shape:
@@ -189,7 +189,7 @@ def ideal(worth: Worth, held: Held, values: Values, price: Price, measure: Measu
 
 def _rows_worth(worth: Worth, held: Held, model: Model, enough: Thresholds, folded: bool) -> list[int]:
     sheet, newest = sheet_of(held), worth.newest
-    visible, keys, texts, fixed = worth.visible, sheet.keys, sheet.texts, sheet.fixed
+    visible, keys, texts, fixed = worth.visible, sheet.keys, sheet.bare, sheet.fixed
     seen: set[str] = set()
     rows, asked = [], []
     for row in held.rows:
@@ -204,9 +204,7 @@ def _rows_worth(worth: Worth, held: Held, model: Model, enough: Thresholds, fold
     rows += [row for row, codes in line_codes(worth, held, sheet, own) if odds[codes] > enough[len(texts[row]) + 1]]
     if len(own) < len(asked):
         others = (row for row in asked if newest.get(keys[row], held.n) != held.n)
-        rows += [
-            row for row in others if _newer_odds(worth, keys[row], model) > enough[len(texts[row]) + 1]
-        ]
+        rows += [row for row in others if _newer_odds(worth, keys[row], model) > enough[len(texts[row]) + 1]]
     return sorted(rows)
 
 
@@ -276,19 +274,20 @@ def _inside(name: str, chosen: list[str]) -> bool:
 
 def body_chars(sheet: Sheet, rows: list[int], words: list[str]) -> int:
     """Characters of the body that these rows and words make."""
-    chars = sum(len(sheet.texts[row]) + 1 for row in rows)
+    chars = sum(len(sheet.bare[row]) + 1 for row in rows)
     gaps = sum(1 for a, b in pairwise(rows) if b - a > 1)
-    return chars + 2 * gaps + sum(len(word) + 1 for word in words)
+    return chars + (6 if sheet.numbered else 2) * gaps + sum(len(word) + 1 for word in words)
 
 
 def body(sheet: Sheet, rows: list[int], words: list[str]) -> str:
     """Kept lines in order, `…` where something between them is gone, then the identifiers that stand alone."""
     lines: list[str] = []
-    before = -1
+    before = -2
     for row in rows:
-        if before >= 0 and row - before > 1:
+        runs_on = row - before == 1
+        if before >= 0 and not runs_on:
             lines.append("…")
-        lines.append(sheet.texts[row])
+        lines.append(sheet.bare[row] if runs_on else sheet.texts[row].lstrip() if sheet.numbered else sheet.texts[row])
         before = row
     if words:
         lines.append(" ".join(words))

@@ -16,11 +16,13 @@ from longrein.context.rental import squeeze as press
 from longrein.context.request import Budget, Item
 from longrein.context.shaping import Plan
 from longrein.context.state import State
-from longrein.context.tokens import CHARS_PER_TOKEN_CODE, ITEM_TOKENS, arguments_text
+from longrein.context.tokens import CHARS_PER_TOKEN_CODE, ITEM_TOKENS, arguments_text, estimate_part
 from longrein.context.worth import Piece, Worth
 from longrein.context.worth_tables import TABLES
-from longrein.events import Cleared, Form, Image, ToolCall, ToolResult, text_of
+from longrein.events import AnyPart, Cleared, Form, Image, Text, ToolCall, ToolResult, text_of
 
+SQUEEZES = (1.0, 1.2, 2.0)
+"""The policy guesses sizes from characters alone; where that falls short it is asked for more."""
 _values: list[Values] = []
 """The fitted models, made at first use."""
 
@@ -47,22 +49,42 @@ def clear(state: State, budget: Budget, *, cold: bool) -> Cleared | None:
     """What is probably dead and has paid for being cleared; for nothing while the cache is cold."""
     memo, rental = caught_up(state), rental_for(state, budget)
     memo.worth.kept = state.held
-    return _proposed(memo, rent(memo.worth, rental, cold=cold), "cold" if cold else "rent")
+    return _proposed(state, memo, rent(memo.worth, rental, cold=cold), "cold" if cold else "rent")
 
 
 def squeeze(state: State, budget: Budget, goal_tokens: int, reason: str, least: float = 0.0) -> Cleared | None:
     """Clear until the view has `goal_tokens`, the least valuable first, or all that can be. `least`: see `rental`."""
     memo, rental = caught_up(state), rental_for(state, budget)
     memo.worth.kept = frozenset()
-    return _proposed(memo, press(memo.worth, rental, state.view_tokens - goal_tokens, least), reason)
+    excess = float(state.view_tokens - goal_tokens)
+    found = None
+    for more in SQUEEZES:
+        found = _proposed(state, memo, press(memo.worth, rental, excess * more, least), reason)
+        if found is None or found.gain_tokens >= excess:
+            break
+    return found
 
 
-def _proposed(memo: Memo, plan: Plan | None, reason: str) -> Cleared | None:
+def _proposed(state: State, memo: Memo, plan: Plan | None, reason: str) -> Cleared | None:
     if plan is None:
         return None
-    memo.plans = (*memo.plans[-1:], plan)
+    memo.plans = (*memo.plans[-3:], plan)
     forms = tuple(Form(change.handle, change.form, change.text) for change in plan.changes)
-    return Cleared(forms, reason, max(0, round(plan.gain)))
+    return Cleared(forms, reason, state.gauge.scale(sum(_saved(state, form) for form in forms)))
+
+
+def _saved(state: State, form: Form) -> int:
+    """What a form saves, by the very guess that the view is measured with."""
+    item = state.items[state.index[form.handle]]
+    if form.form == "folded":
+        return item.tokens
+    part: AnyPart = Text(form.text)
+    if isinstance(item.part, ToolResult):
+        images = () if form.form == "placeholder" else tuple(p for p in item.part.parts if isinstance(p, Image))
+        part = ToolResult(item.part.call, item.part.name, item.part.status, (part, *images))
+    elif isinstance(item.part, ToolCall):
+        part = ToolCall(item.part.id, item.part.name, None, form.text)
+    return item.tokens - estimate_part(part) - ITEM_TOKENS
 
 
 def rental_for(state: State, budget: Budget) -> Rental:
@@ -98,7 +120,7 @@ def caught_up(state: State) -> Memo:
     """The memory of the view as it stands now."""
     memo = state.worth if isinstance(state.worth, Memo) else None
     items = _closed(state)
-    if memo is None or not (_same(memo.known, items) or _taken(memo, items)):
+    if memo is None or not (_same(memo, items, state) or _taken(memo, items)):
         memo = Memo(Worth(), [], recalls=0 if memo is None else memo.recalls)
         state.worth = memo
     for item in items[len(memo.known) :]:
@@ -118,8 +140,17 @@ def _closed(state: State) -> list[Item]:
     return state.items[state.context_items : stop]
 
 
-def _same(known: list[Item], items: list[Item]) -> bool:
-    return len(known) <= len(items) and all(a is b for a, b in zip(known, items, strict=False))
+def _same(memo: Memo, items: list[Item], state: State) -> bool:
+    """Whether the view begins as it was known, but for the birth forms of what had not been sent then."""
+    known = memo.known
+    if len(known) > len(items):
+        return False
+    other = [n for n, item in enumerate(known) if item is not items[n]]
+    if any(n < memo.worth.sent or known[n].handle != items[n].handle for n in other):
+        return False
+    for n in other:
+        memo.worth.reborn(n, piece_of(items[n], state))
+    return True
 
 
 def _taken(memo: Memo, items: list[Item]) -> bool:

@@ -18,13 +18,32 @@ LABEL = re.compile(r"r\d+\S* \w.*, \d+ lines$")
 LONG_CHARS = 120
 """A longer value of a call's argument may be shortened."""
 
-ITEM_CODES = {"cls": 13, "idle": 8, "state": 3, "age": 6, "activity": 8, "refs": 4, "size": 6}
-LINE_CODES = {"near": 6, "around": 6, "mention": 7, "kind": 5, "length": 5, "place": 3, "origin": 4}
-WORD_CODES = {"before": 2, "mention": 7, "count": 4, "declared": 2, "path": 3, "length": 5}
+ITEM_CODES = {"cls": 13, "idle": 8, "state": 3, "activity": 8, "refs": 4, "size": 6}
+LINE_CODES = {
+    "near": 6,
+    "around": 6,
+    "mention": 7,
+    "nearby": 7,
+    "block": 7,
+    "spread": 4,
+    "origin": 4,
+    "length": 5,
+    "place": 3,
+    "copies": 4,
+    "indent": 4,
+}
+WORD_CODES = {
+    "before": 2,
+    "mention": 7,
+    "spread": 4,
+    "times": 5,
+    "count": 4,
+    "declared": 2,
+    "length": 5,
+}
 """Codes that a model may use, with the number of values of each."""
 
 _IDLE = (2, 3, 5, 9, 17, 33, 65)
-_AGE = (4, 10, 25, 60, 120)
 _ACTIVITY = (2, 4, 8, 16, 32, 64)
 _REFS = (1, 2, 4)
 _SIZE = (60, 150, 400, 1000, 3000)
@@ -33,40 +52,35 @@ _MENTION = (2, 4, 8, 16, 40)
 _LENGTH = (30, 45, 70, 110)
 _WORD_LENGTH = (9, 13, 20, 35)
 _COUNT = (2, 3, 6)
+_SPREAD = (2, 3, 5)
+_TIMES = (1, 2, 3, 6)
+_NUMBERED = re.compile(r"\s*\d+[→\t]")
 _NEVER = 6
 
 
 class Sheet:
     """The lines of one item, with what never changes about them."""
 
-    __slots__ = ("_near", "fixed", "keys", "names", "row_of", "static", "texts", "word_static")
+    __slots__ = (
+        *("_near", "bare", "fixed", "heads", "keys", "names"),
+        *("numbered", "row_of", "static", "texts", "word_static"),
+    )
 
     def __init__(self, held: Held) -> None:
         self.texts, self.fixed, origins = _rows(held)
+        self.bare = [bare_line(text) for text in self.texts]
+        """The lines without their numbers; a run of kept lines shows the first number only."""
+        self.numbered = sum(a is not b for a, b in zip(self.bare, self.texts, strict=True)) * 2 > len(self.texts)
         self.keys = [line_key(text) for text in self.texts]
         self.names = [identifiers(text) for text in self.texts]
         self.row_of = {key: row for row, key in enumerate(self.keys) if key}
-        count = max(1, len(self.texts) - 1)
-        self.static: list[tuple[int, int, int, int]] = []
-        declared: dict[str, bool] = {}
-        times: dict[str, int] = {}
-        for row, text in enumerate(self.texts):
-            kind = line_kind(text) if len(text) >= 4 else 0
-            share = row / count
-            place = 0 if share < 0.1 else 2 if share > 0.9 else 1
-            self.static.append((kind, bisect_right(_LENGTH, len(text)), place, origins.get(self.keys[row], 0)))
-            for name in self.names[row]:
-                times[name] = times.get(name, 0) + 1
-                declared[name] = declared.get(name, False) or kind == 1
-        self.word_static = {
-            name: (
-                bisect_right(_COUNT, times[name]),
-                int(declared[name]),
-                1 if "/" in name else 2 if "." in name else 0,
-                bisect_right(_WORD_LENGTH, len(name)),
-            )
-            for name in times
-        }
+        declares = [len(text) >= 4 and line_kind(text) == 1 for text in self.texts]
+        self.heads = _heads(self.bare, self.names, declares)
+        """For each row the declaration that it stands under, or -1."""
+        self.static = _static_lines(self, origins)
+        """For each row the last five codes of `LINE_CODES`."""
+        self.word_static = _static_words(self.names, declares)
+        """For each identifier the last three codes of `WORD_CODES`."""
         self._near: tuple[int, list[int], list[int]] | None = None
 
     def near(self, held: Held) -> tuple[list[int], list[int]]:
@@ -130,6 +144,43 @@ def _origins(arguments: Mapping[str, object]) -> dict[str, int]:
     return {key: (1 if key not in after else 2 if key not in before else 3) for key in before | after if key}
 
 
+def _heads(texts: list[str], names: list[tuple[str, ...]], declares: list[bool]) -> list[int]:
+    head, heads = -1, []
+    for row, text in enumerate(texts):
+        if declares[row] and names[row] and indent_of(text) < 2:
+            head = row
+        heads.append(head)
+    return heads
+
+
+def _static_lines(sheet: Sheet, origins: Mapping[str, int]) -> list[tuple[int, int, int, int, int]]:
+    copies: dict[str, int] = {}
+    for key in sheet.keys:
+        copies[key] = copies.get(key, 0) + 1
+    last = max(1, len(sheet.keys) - 1)
+    found = []
+    for row, key in enumerate(sheet.keys):
+        place = 0 if row / last < 0.1 else 2 if row / last > 0.9 else 1
+        length = bisect_right(_LENGTH, len(sheet.texts[row]))
+        origin = origins.get(key, 0)
+        found.append((origin, length, place, bisect_right(_COUNT, copies[key]), indent_of(sheet.bare[row])))
+    return found
+
+
+def _static_words(names: list[tuple[str, ...]], declares: list[bool]) -> dict[str, tuple[int, int, int]]:
+    times: dict[str, int] = {}
+    declared: dict[str, None] = {}
+    for row, found in enumerate(names):
+        for name in found:
+            times[name] = times.get(name, 0) + 1
+            if declares[row]:
+                declared[name] = None
+    return {
+        name: (bisect_right(_COUNT, count), int(name in declared), bisect_right(_WORD_LENGTH, len(name)))
+        for name, count in times.items()
+    }
+
+
 def _distances(hits: list[bool], count: int) -> list[int]:
     """Coded distance of each row to the nearest hit: 0 is a hit, 4 far, 5 when there is none at all."""
     if True not in hits:
@@ -156,7 +207,6 @@ def item_codes(worth: Worth, held: Held) -> tuple[int, ...]:
         held.cls,
         bisect_right(_IDLE, now - max(born, held.last)),
         2 if held.superseded else 1 if held.edited else 0,
-        bisect_right(_AGE, now - born),
         7 if active < 0 else bisect_right(_ACTIVITY, now - active),
         bisect_right(_REFS, held.refs),
         bisect_right(_SIZE, held.piece.tokens),
@@ -168,26 +218,51 @@ def mention_code(mentioned: Mapping[str, int], names: Sequence[str], now: int) -
     latest = -1
     for name in names:
         at = mentioned.get(name, -1)
-        latest = max(at, latest)
+        latest = max(latest, at)
     return _NEVER if latest < 0 else bisect_right(_MENTION, now - latest)
 
 
 def line_codes(worth: Worth, held: Held, sheet: Sheet, rows: Sequence[int]) -> Iterator[tuple[int, tuple[int, ...]]]:
     """(row, its codes in the order of `LINE_CODES`)."""
     near, around = sheet.near(held)
-    mentioned, now, dropped = worth.mentioned, worth.now, worth.dropped
-    names, static, keys = sheet.names, sheet.static, sheet.keys
+    mentioned, now, dropped, spread = worth.mentioned, worth.now, worth.dropped, worth.spread
+    names, static, keys, heads = sheet.names, sheet.static, sheet.keys, sheet.heads
+    mentions: dict[int, int] = {-1: _NEVER, len(keys): _NEVER, -2: _NEVER, len(keys) + 1: _NEVER}
+
+    def mention(row: int) -> int:
+        found = mentions.get(row)
+        if found is None:
+            found = mentions[row] = mention_code(mentioned, names[row], now) if names[row] else _NEVER
+        return found
+
     for row in rows:
-        kind, length, place, origin = static[row]
-        if not origin and keys[row] in dropped:
+        origin, *rest = static[row]
+        key = keys[row]
+        if not origin and key in dropped:
             origin = 1
-        yield row, (near[row], around[row], mention_code(mentioned, names[row], now), kind, length, place, origin)
+        nearby = min(mention(row - 2), mention(row - 1), mention(row + 1), mention(row + 2))
+        often = bisect_right(_SPREAD, spread.get(key, 1))
+        yield row, (near[row], around[row], mention(row), nearby, mention(heads[row]), often, origin, *rest)
+
+
+def bare_line(text: str) -> str:
+    """A numbered line of a file without its number, any other line as it is."""
+    match = _NUMBERED.match(text)
+    return text[match.end() :] if match else text
+
+
+def indent_of(text: str) -> int:
+    """How deep a line is indented, in steps up to three."""
+    blank = text[: len(text) - len(text.lstrip())]
+    return min(3, (len(blank) + 3 * blank.count("\t") + 2) // 4)
 
 
 def word_codes(worth: Worth, held: Held, sheet: Sheet, names: Iterable[str]) -> Iterator[tuple[str, tuple[int, ...]]]:
     """(identifier, its codes in the order of `WORD_CODES`)."""
     mentioned, now, referred, static = worth.mentioned, worth.now, held.referred, sheet.word_static
+    times, spread = worth.times, worth.spread
     for name in names:
         at = mentioned.get(name, -1)
         mention = _NEVER if at < 0 else bisect_right(_MENTION, now - at)
-        yield name, (int(name in referred), mention, *static[name])
+        often, said = bisect_right(_SPREAD, spread.get(name, 1)), bisect_right(_TIMES, times.get(name, 0))
+        yield name, (int(name in referred), mention, often, said, *static[name])

@@ -20,7 +20,7 @@ WORDS_CACHED_MAX = 200_000
 WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:[./-][A-Za-z0-9_]+)*")
 _MIXED = re.compile(r"[a-z][A-Z]|[A-Za-z]\d|\d[A-Za-z]")
 _SUFFIX = re.compile(r"\.[A-Za-z]{1,5}$")
-_NUMBER = re.compile(r"\s*\d+\s*(?:→|\t|\||:|- )\s?")
+NUMBER = re.compile(r"\s*\d+\s*(?:→|\t|\||:|- )\s?")
 _known: dict[str, tuple[str, ...]] = {}
 
 
@@ -62,7 +62,7 @@ def line_key(line: str) -> str:
     """What two equal lines have in common, or nothing when a line is too short or too long to be compared."""
     if len(line) < LINE_CHARS_MIN:
         return ""
-    match = _NUMBER.match(line)
+    match = NUMBER.match(line)
     line = (line[match.end() :] if match else line).strip().rstrip(",")
     return "\n" + line if LINE_CHARS_MIN <= len(line) <= LINE_CHARS_MAX else ""
 
@@ -168,7 +168,7 @@ _COMMENTS = ("//", "#", "*", "/*", "--", '"""')
 def line_kind(line: str) -> int:
     """Index into `LINE_KINDS`."""
     bare = line.lstrip()
-    if bare[:1].isdigit() and (match := _NUMBER.match(line)):
+    if bare[:1].isdigit() and (match := NUMBER.match(line)):
         bare = line[match.end() :].lstrip()
     if bare.startswith(_COMMENTS):
         return 3

@@ -27,12 +27,14 @@ class Rates(msgspec.Struct, frozen=True):
 class Knobs(msgspec.Struct, frozen=True):
     """What can be turned. The defaults were chosen on recorded sessions (`benchmarks/fit.py`)."""
 
-    line: float = 2500.0
-    word: float = 4000.0
-    alpha: float = 1.5
+    line: float = 3000.0
+    word: float = 2500.0
+    alpha: float = 1.7
     """Rent that must have been paid, in units of what the break costs."""
-    ahead: float = 0.0
-    """Requests of rent that are counted before they are paid."""
+    losses_rate: float = 0.07
+    """Wrong clearings in a request, usually."""
+    losses_prior: float = 2.0
+    losses_power: float = 0.0
     horizon_share: float = 0.4
     horizon_min: float = 15.0
     horizon_max: float = 400.0
@@ -41,7 +43,7 @@ class Knobs(msgspec.Struct, frozen=True):
     """An item whose ideal form saves less is left alone."""
     guard_results: int = 2
     """Newest results that stay, with everything after them."""
-    fold_idle: int = 4
+    fold_idle: int = 3
     """Requests without need before a pair may go into a ledger."""
 
 
@@ -67,7 +69,13 @@ class Rental(msgspec.Struct):
         """Losses and rents as they stand now."""
         knobs = self.knobs
         horizon = min(knobs.horizon_max, max(knobs.horizon_min, knobs.horizon_share * worth.now))
-        return Price(knobs.line, knobs.word, self.rates.read, horizon)
+        return Price(knobs.line, knobs.word, self.rates.read, horizon).times(self.caution(worth))
+
+    def caution(self, worth: Worth) -> float:
+        """How much dearer losses are in this session: more is missed than usual, or less."""
+        knobs = self.knobs
+        ratio = (worth.losses + knobs.losses_prior) / (knobs.losses_rate * worth.now + knobs.losses_prior)
+        return float(min(4.0, max(0.4, ratio)) ** knobs.losses_power)
 
     def desk(self, worth: Worth) -> Desk:
         """A place to work at."""
@@ -118,7 +126,13 @@ def decide(worth: Worth, rental: Rental, *, cold: bool = False) -> Plan | None:
     if cut < 0:
         return None
     desk = rental.desk(worth)
-    flush(desk, rental, [n for n in sorted(worth.paying) if _place(worth.items[n]) >= cut and may_clear(worth, rental, worth.items[n])], cut, guard)
+    flush(
+        desk,
+        rental,
+        [n for n in sorted(worth.paying) if _place(worth.items[n]) >= cut and may_clear(worth, rental, worth.items[n])],
+        cut,
+        guard,
+    )
     return desk.plan()
 
 
@@ -135,10 +149,8 @@ def _cut(worth: Worth, rental: Rental) -> int:
         held = items[n]
         at = _place(held)
         saved[at] = saved.get(at, 0.0) + held.gain
-        rent_n = rates.read * held.gain * (
-            worth.now - max(held.born, held.last, held.cleared_at) + rental.knobs.ahead
-        )
-        paid[at] = paid.get(at, 0.0) + rent_n
+        idle = worth.now - max(held.born, held.last, held.cleared_at)
+        paid[at] = paid.get(at, 0.0) + rates.read * held.gain * idle
     if not paid:
         return -1
     cut, rent, after = -1, 0.0, 0.0

@@ -22,9 +22,9 @@ from longrein.context.features import call_content
 from longrein.context.worth import TEXT, THINKING, USER, Held, Stand, Worth, stand_of
 from longrein.events import marker
 
-LEDGER_PAIR_TOKENS_MAX = 250
+LEDGER_PAIR_TOKENS_MAX = 1500
 """A pair that still shows more than this stands for itself."""
-LEDGER_SMALL_TOKENS = 60
+LEDGER_SMALL_TOKENS = 400
 """A result or call of this size may be folded though it was never trimmed."""
 LEDGER_TOKENS_MAX = 2500
 """One ledger holds at most this; the next run begins a new one."""
@@ -306,7 +306,8 @@ def _join(desk: Desk, host: Held, held: Held) -> float:
 def _change(desk: Desk, held: Held) -> Iterable[Change]:
     piece = held.piece
     if held.form in ("folded", "gone"):
-        yield Change(piece.handle, "folded")
+        if desk.before[held.n].form not in ("folded", "gone"):
+            yield Change(piece.handle, "folded")
         return
     shape = _standing(held)
     text = ledger_text(desk, held) if piece.kind == "result" else trimmed_text(desk, held, shape)

@@ -140,6 +140,10 @@ class Worth:
         """Feature -> place of the newest item that has it."""
         self.mentioned: dict[str, int] = {}
         """Identifier -> last request in which the model or the user named it."""
+        self.times: dict[str, int] = {}
+        """Identifier -> number of items of the model or the user that name it."""
+        self.spread: dict[str, int] = {}
+        """Feature -> number of items that ever had it."""
         self.touched_at: dict[str, int] = {}
         """Path -> last request in which a call touched it."""
         self.dropped: dict[str, int] = {}
@@ -157,6 +161,9 @@ class Worth:
         """Handles that stay whole whatever they cost."""
         self.last_user = 0
         """Place of the newest message of the user."""
+        self.losses = 0.0
+        """Clearings that turned out wrong: what was missed, counted once for each item and spell of use."""
+        self._missed_at: dict[int, int] = {}
         self._calls: dict[str, int] = {}
         self._same: dict[tuple[str, str], int] = {}
         self._reads: dict[str, list[int]] = {}
@@ -180,6 +187,7 @@ class Worth:
         self.by_handle[piece.handle] = n
         for feature in held.shown:
             self.visible[feature] = self.visible.get(feature, 0) + 1
+            self.spread[feature] = self.spread.get(feature, 0) + 1
         self._heard(held)
         if piece.output:
             self._fresh.append(n)
@@ -194,6 +202,13 @@ class Worth:
         self._sleep(held)
         return held
 
+    def reborn(self, n: int, piece: Piece) -> None:
+        """An item that was never sent has got another form."""
+        held = self.items[n]
+        held.piece, held.tokens, held.sheet = piece, piece.tokens, None
+        self._seen(held, tuple(features(call_content(piece.arguments) if piece.kind == "call" else piece.content)))
+        self.dirty[n] = None
+
     def _heard(self, held: Held) -> None:
         """What the model or the user names was needed and is on the mind."""
         kind = held.piece.kind
@@ -203,7 +218,10 @@ class Worth:
         for feature in held.shown:
             if feature[0] != "\n":
                 self.mentioned[feature] = now
+                self.times[feature] = self.times.get(feature, 0) + 1
             if kind in ("text", "call") and (source := self.newest.get(feature)) is not None:
+                if self.visible[feature] == 1:  # it stands in what was just said and nowhere else
+                    self._missed(source, now)
                 self._refer(self.items[source], feature, now)
 
     def _refer(self, source: Held, feature: str, now: int) -> None:
@@ -297,6 +315,12 @@ class Worth:
         before.append(n)
 
     # --- regret ---
+
+    def _missed(self, source: int, now: int) -> None:
+        """The model needed something that is no longer shown: it had to be brought back, or was made up anew."""
+        if now - self._missed_at.get(source, -REGRET_REQUESTS) >= REGRET_REQUESTS:
+            self.losses += 1.0
+        self._missed_at[source] = now
 
     def _regretted(self, held: Held) -> None:
         if held.cleared_at >= 0 and self.now - held.cleared_at <= REGRET_REQUESTS:
