@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import msgspec
 
 from longrein.events import SessionError
-from longrein.store import Found, Past, SessionInfo, search_tree
+from longrein.store import Found, Past, SessionInfo
 
 HITS_MAX = 50
 """Hits shown of one session."""
@@ -26,7 +26,7 @@ def found_in(state_dir: str, infos: Sequence[SessionInfo], query: str, say: Call
         try:
             past = Past(state_dir, info.session)
             try:
-                found = search_tree(past, query, HITS_MAX)
+                found = past.search_tree(query, HITS_MAX)
             finally:
                 past.close()
         except SessionError as error:

@@ -1,14 +1,13 @@
 """The session log on disk: one database per root session, one writer thread, blobs beside it."""
 
-from longrein.store.contents import Content, contents_of, kind_of, title_of
+from longrein.store.contents import Content, contents_of, encoding_of, kind_of, title_of
 from longrein.store.export import export_jsonl, import_jsonl, write_transcript
 from longrein.store.fork import fork_log
 from longrein.store.inbox import leave_message
 from longrein.store.log import SessionLog, open_log
 from longrein.store.past import Archive, Past
-from longrein.store.port import BlobWriter, Log, Message, SessionInfo
+from longrein.store.port import BlobWriter, Found, Hit, Log, Message, SessionInfo
 from longrein.store.reading import Reader, read_entries
-from longrein.store.search import Found, Hit, Texts, encoding_of, scan, search_tree
 from longrein.store.sessions import find_session, is_open, latest_session, list_sessions, session_info
 
 __all__ = [
@@ -23,7 +22,6 @@ __all__ = [
     "Reader",
     "SessionInfo",
     "SessionLog",
-    "Texts",
     "contents_of",
     "encoding_of",
     "export_jsonl",
@@ -37,8 +35,6 @@ __all__ = [
     "list_sessions",
     "open_log",
     "read_entries",
-    "scan",
-    "search_tree",
     "session_info",
     "title_of",
     "write_transcript",

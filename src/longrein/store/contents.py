@@ -5,6 +5,7 @@ parts that stand aside (a provider's own bytes, a summary's ledger, last the ent
 that every byte of every entry has a handle, and a handle without a part still gives only what one would want to read.
 """
 
+import codecs
 import re
 from typing import Any
 
@@ -200,3 +201,15 @@ def _stored(event: AnyEvent) -> str:
 
 def _is_blob(text: str) -> bool:
     return len(text) == 64 and not text.strip("0123456789abcdef")
+
+
+def encoding_of(data: bytes | bytearray) -> str:
+    """Encoding of a text by its first bytes: UTF-16 where a mark or the places of its NULs say so, else UTF-8."""
+    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "utf-16"
+    sample = data[:512]
+    half = len(sample) // 2
+    low, high = sample[0::2].count(0), sample[1::2].count(0)
+    if half >= 4 and high > half * 0.7 and low < half * 0.1:
+        return "utf-16-le"
+    return "utf-16-be" if half >= 4 and low > half * 0.7 and high < half * 0.1 else "utf-8"

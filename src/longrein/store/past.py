@@ -5,14 +5,15 @@ of its own and with a connection of its own.
 """
 
 import asyncio
+import importlib
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from typing import TypeVar
 
 from longrein.events import Entry, Opened, SessionUnknown
+from longrein.store.port import Found
 from longrein.store.reading import Reader
-from longrein.store.search import Found, search
 
 T = TypeVar("T")
 PIECE_BYTES = 1024 * 1024
@@ -63,9 +64,15 @@ class Past:
     def search(self, query: str, limit: int, before: int = 0) -> Found:
         """Where `query` stands in this session, the newest first; only entries before seq `before` when it is not 0.
 
-        See `store.search`.
+        See `store.search`, which is imported at first use: few sessions search.
         """
-        return search(self._reader, self, query, limit, before)
+        found: Found = importlib.import_module("longrein.store.search").search(self._reader, self, query, limit, before)
+        return found
+
+    def search_tree(self, query: str, limit: int, before: int = 0) -> Found:
+        """The same in this session and its newest subagents, whose handles begin with `a<seq>/`."""
+        found: Found = importlib.import_module("longrein.store.search").search_tree(self, query, limit, before)
+        return found
 
     def child(self, session: str) -> "Past | None":
         """The past of the subagent `session`, which this session or the original of this fork has started.

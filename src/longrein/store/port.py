@@ -41,6 +41,36 @@ class SessionInfo(msgspec.Struct, frozen=True):
     """Whether it could not be read; opening it sets the damaged database aside and keeps what is good."""
 
 
+class Hit(msgspec.Struct, frozen=True):
+    """One part of one entry that answers a query."""
+
+    handle: str
+    """What brings it whole."""
+    seq: int
+    """Its entry."""
+    at: int
+    """When it was written, microseconds UTC."""
+    title: str
+    """What it is, in words."""
+    line: int
+    """Line of the snippet, from 1."""
+    count: int
+    """How often the query occurs in it."""
+    snippet: str
+    """That line, cut where it is long."""
+    exact: bool
+    """Whether the query stands there as it was written; else its words do."""
+
+
+class Found(msgspec.Struct, frozen=True):
+    """What came of a search."""
+
+    hits: tuple[Hit, ...]
+    """Newest first, but those where the query stands as it was written before all others."""
+    more: bool = False
+    """Whether there may be more than were asked for."""
+
+
 class Log(Protocol):
     """The log of one session, opened for writing: the lock is held until `close`.
 

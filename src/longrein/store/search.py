@@ -4,7 +4,6 @@ So a hit is never stale or wrong, whatever state the index is in; and where ther
 folder that cannot be written to, no room) the log is simply read through.
 """
 
-import codecs
 import itertools
 from collections.abc import Iterable, Iterator
 from typing import Protocol
@@ -12,7 +11,8 @@ from typing import Protocol
 import msgspec
 
 from longrein.events import ChildStarted, Entry
-from longrein.store.contents import Content, contents_of, title_of
+from longrein.store.contents import Content, contents_of, encoding_of, title_of
+from longrein.store.port import Found, Hit
 from longrein.store.reading import Reader
 from longrein.store.search_index import IndexTrouble, indexed
 from longrein.store.search_words import Query, line_of, place_of, query_of, small, snippet
@@ -21,36 +21,6 @@ CHILDREN_MAX = 20
 """Newest subagents whose logs are searched with their parent's."""
 BLOB_BYTES_MAX = 8 * 1024 * 1024
 """Of a text in a blob, so much from its start is searched."""
-
-
-class Hit(msgspec.Struct, frozen=True):
-    """One part of one entry that answers a query."""
-
-    handle: str
-    """What brings it whole."""
-    seq: int
-    """Its entry."""
-    at: int
-    """When it was written, microseconds UTC."""
-    title: str
-    """What it is, in words."""
-    line: int
-    """Line of the snippet, from 1."""
-    count: int
-    """How often the query occurs in it."""
-    snippet: str
-    """That line, cut where it is long."""
-    exact: bool
-    """Whether the query stands there as it was written; else its words do."""
-
-
-class Found(msgspec.Struct, frozen=True):
-    """What came of a search."""
-
-    hits: tuple[Hit, ...]
-    """Newest first, but those where the query stands as it was written before all others."""
-    more: bool = False
-    """Whether there may be more than were asked for."""
 
 
 class Texts(Protocol):
@@ -146,15 +116,3 @@ def blob_text(texts: Texts, blob: str) -> str:
     except KeyError:
         return ""
     return bytes(data[:BLOB_BYTES_MAX]).decode(encoding_of(data), "replace")
-
-
-def encoding_of(data: bytes | bytearray) -> str:
-    """Encoding of a text by its first bytes: UTF-16 where a mark or the places of its NULs say so, else UTF-8."""
-    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        return "utf-16"
-    sample = data[:512]
-    half = len(sample) // 2
-    low, high = sample[0::2].count(0), sample[1::2].count(0)
-    if half >= 4 and high > half * 0.7 and low < half * 0.1:
-        return "utf-16-le"
-    return "utf-16-be" if half >= 4 and low > half * 0.7 and high < half * 0.1 else "utf-8"

@@ -1,34 +1,9 @@
-"""`Recall`: any byte that was cleared, cut or summarised, by handle, words, file or time, page by page (law 4)."""
+"""`Recall`: any byte that was cleared, cut or summarised comes back (law 4). `recalling` does it, at first use."""
 
-from collections.abc import Sequence
+import importlib
 
-import msgspec
-
-from longrein.events import AnyPart, Document, Image, Recalled, Text, ToolError, marker_sign
-from longrein.tools.port import Hands, Outcome, Past
-from longrein.tools.recall_files import history, told, version_at
-from longrein.tools.recall_handles import Named, named
-from longrein.tools.recall_held import HeldPast
-from longrein.tools.recall_pages import Range, page, read_range
-from longrein.tools.recall_times import around, moment
-from longrein.tools.recall_words import found_words
+from longrein.tools.port import Hands, Outcome
 from longrein.tools.registry import make_tool
-
-OLD_MARKERS = "markers in it are part of the old text and tell you nothing now"
-"""Said where recalled text holds the harness's own sign."""
-
-
-class Brought(msgspec.Struct, frozen=True):
-    """What a recall brings."""
-
-    head: str
-    """What it is and how to go on."""
-    text: str | None
-    """The page; None when there is only `head`."""
-    fact: Recalled
-    """What is written down of it."""
-    media: Sequence[tuple[AnyPart, bytes | None]] = ()
-    """Images and documents to be shown again."""
 
 
 async def Recall(
@@ -46,81 +21,8 @@ async def Recall(
     lines: Of what comes: "100-200", "100-" or "7:4001-8000" (characters of line 7). With query: which hits, "21-".
     """
     given = {"handle": handle, "query": query, "path": path, "time": time}
-    names = [name for name, value in given.items() if value.strip()]
-    if len(names) != 1 and names != ["path", "time"]:
-        what = f"{' and '.join(names)} together say too much" if names else "nothing was asked for"
-        raise ToolError(f"[what] {what}: give one of handle, query, path or time (path and time go together).")
-    wanted = read_range(lines)
-
-    def work(past: Past) -> Brought:
-        if names == ["handle"]:
-            return _by_handle(hands, past, handle, wanted)
-        if names == ["query"]:
-            return _by_query(hands, past, query, wanted)
-        if names == ["time"]:
-            return _by_time(hands, past, time)
-        return _by_path(hands, past, path, time, wanted)
-
-    brought = await hands.archive.reading(work) if hands.archive is not None else work(HeldPast(hands))
-    return _outcome(hands, brought)
-
-
-def _by_handle(hands: Hands, past: Past, handle: str, wanted: Range) -> Brought:
-    found = named(past, handle)
-    if not found.texts:
-        size = sum(getattr(part, "size_bytes", 0) for part, _ in found.media)
-        return Brought(
-            f"{found.handle}: {found.title}", None, Recalled(hands.call, found.handle, size_bytes=size), found.media
-        )
-    return _paged(hands, found, wanted, f'handle="{found.handle}"', Recalled(hands.call, found.handle))
-
-
-def _paged(hands: Hands, found: Named, wanted: Range, again: str, fact: Recalled) -> Brought:
-    one = page(found.past, found.texts, wanted, found.handle, hands.page_bytes)
-    way = f'; next: Recall({again}, lines="{one.following}")' if one.following else ""
-    end = "" if way or one.whole.startswith("all") else "; this is the end"
-    head = f"{found.handle}: {found.title}, {one.whole}{way}{end}"
-    if marker_sign(hands.nonce) in one.text:
-        head += f"; {OLD_MARKERS}"
-    size = len(one.text.encode("utf-8", "replace"))
-    return Brought(head, one.text, msgspec.structs.replace(fact, lines=one.span, size_bytes=size), found.media)
-
-
-def _by_query(hands: Hands, past: Past, query: str, wanted: Range) -> Brought:
-    asked = hands.call[1:].partition(".")[0]
-    text = found_words(past, query, int(asked) if asked.isdigit() else 0, wanted.first)
-    return Brought(text, None, Recalled(hands.call, query=query, size_bytes=len(text.encode("utf-8", "replace"))))
-
-
-def _by_time(hands: Hands, past: Past, time: str) -> Brought:
-    text = around(past, moment(time, hands.now_us()))
-    return Brought(text, None, Recalled(hands.call, when=time, size_bytes=len(text.encode("utf-8", "replace"))))
-
-
-def _by_path(hands: Hands, past: Past, path: str, time: str, wanted: Range) -> Brought:
-    real = hands.workspace.look(path, hands.cwd).real if "\0" not in path else path
-    files = history(past, path, real)
-    shown = version_at(files, past.seq_at(moment(time, hands.now_us())) if time.strip() else 0)
-    handle, listed = f"r{shown.seq}", told(files, shown)
-    fact = Recalled(hands.call, handle, path=files.path, when=time)
-    if not shown.hash or not shown.kept:
-        why = "it was gone then" if not shown.hash else "it was too large to be kept; Recall the results of your Reads"
-        return Brought(f"{listed}\n[{handle}: {why}]", None, fact)
-    brought = _paged(hands, named(past, handle), wanted, f'handle="{handle}"', fact)
-    return msgspec.structs.replace(brought, head=f"{listed}\n[{brought.head}]")
-
-
-def _outcome(hands: Hands, brought: Brought) -> Outcome:
-    head = brought.head if brought.head.startswith("[") else f"[{brought.head}]"
-    texts = (Text(head),) if brought.text is None else (Text(head), Text(brought.text or "(empty)"))
-    return Outcome((*texts, *(_here(hands, part, data) for part, data in brought.media)), (brought.fact,))
-
-
-def _here(hands: Hands, part: AnyPart, data: bytes | None) -> AnyPart:
-    """`part` with its bytes in this session's folder."""
-    if data is None or not isinstance(part, Image | Document):
-        return part
-    return msgspec.structs.replace(part, blob=hands.blobs.put_blob(data))
+    brought: Outcome = await importlib.import_module("longrein.tools.recalling").recall(hands, given, lines)
+    return brought
 
 
 RECALL = make_tool(Recall, access="none", together=True)

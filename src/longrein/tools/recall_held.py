@@ -1,9 +1,10 @@
 """The past of a session whose log is not on disk: what `Hands` can bring, entry by entry."""
 
+import importlib
 from collections.abc import Iterator
 
 from longrein.events import Entry
-from longrein.store import Found, kind_of, scan
+from longrein.store import Found, kind_of
 from longrein.tools.port import Hands, Past
 
 
@@ -50,7 +51,12 @@ class HeldPast:
 
     def search(self, query: str, limit: int, before: int = 0) -> Found:
         """See `store.Past`: reads every entry."""
-        return scan(self, query, limit, before)
+        found: Found = importlib.import_module("longrein.store.search").scan(self, query, limit, before)
+        return found
+
+    def search_tree(self, query: str, limit: int, before: int = 0) -> Found:
+        """See `store.Past`: no other log is in reach."""
+        return self.search(query, limit, before)
 
     def child(self, session: str) -> Past | None:  # noqa: ARG002 - the port's signature
         """See `store.Past`: no other log is in reach."""

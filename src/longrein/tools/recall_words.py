@@ -1,7 +1,7 @@
 """Where words stand in this session's log and in those of its subagents."""
 
 from longrein.events import ToolError
-from longrein.store import Hit, search_tree
+from longrein.store import Hit
 from longrein.tools.port import Past
 from longrein.tools.recall_times import shown_time
 from longrein.tools.text import counted
@@ -20,7 +20,7 @@ def found_words(past: Past, query: str, before: int, first: int = 1) -> str:
     if not query.strip('" \t\n'):
         raise ToolError("[no-query] query holds no word to look for.")
     end = first + HITS_MAX - 1
-    found = search_tree(past, query, end, before)
+    found = past.search_tree(query, end, before)
     hits = found.hits[first - 1 :]
     if not hits and found.hits:
         raise ToolError(f"[past-end] There are only {counted(len(found.hits), 'hit')}.")
