@@ -46,7 +46,8 @@ PIECE_CHARS = 2_048
 PIECES_MAX = 8
 """Of a text longer than so many pieces of that length, as many evenly spaced ones are looked at."""
 DENSE_BLANKS_MAX = 0.02
-"""Share of blanks above which a piece is no base64 …"""
+"""Share of blanks above which a piece is no base64, ten times that where it has its share of digits …"""
+DENSE_DIGITS_MIN = 0.08
 DENSE_CHANGES_MIN = 0.08
 """… and share of lower-case letters followed by a capital below which it is none."""
 DENSE_CHARS_MIN = 120
@@ -85,6 +86,16 @@ def mix_of(text: str) -> Mix:
 
 
 def _mix_of_piece(text: str) -> Mix:
+    """Long lines without a blank apart from the rest: base64 between two lines of prose is still base64."""
+    lines = text.split("\n")
+    runs = [line for line in lines if len(line) >= DENSE_CHARS_MIN and " " not in line]
+    if not runs or len(runs) == len(lines):
+        return _mix_of_lines(text)
+    rest = [line for line in lines if len(line) < DENSE_CHARS_MIN or " " in line]
+    return added([_mix_of_lines("\n".join(runs)), _mix_of_lines("\n".join(rest))])
+
+
+def _mix_of_lines(text: str) -> Mix:
     if not text:
         return NO_MIX
     shape = text.encode("utf-8", "replace").translate(_CLASS)
@@ -96,11 +107,8 @@ def _mix_of_piece(text: str) -> Mix:
         letters -= shape.count(b"x")
         wide = tuple([rest.count(kind) * tokens for kind, tokens in TOKENS_PER_WIDE_CHAR])
     narrow, changes = letters + digits + marks, shape.count(b"aA") if letters else 0
-    if (
-        narrow >= DENSE_CHARS_MIN
-        and changes > DENSE_CHANGES_MIN * narrow
-        and blanks + lines < DENSE_BLANKS_MAX * narrow
-    ):
+    blanks_max = DENSE_BLANKS_MAX * (10 if digits > DENSE_DIGITS_MIN * narrow else 1)
+    if narrow >= DENSE_CHARS_MIN and changes > DENSE_CHANGES_MIN * narrow and blanks + lines < blanks_max * narrow:
         return (0.0, 0.0, narrow * TOKENS_PER_DENSE_CHAR, 0.0, 0.0, *wide)
     runs = shape.translate(_LETTERS)
     words = runs.count(b".a") + (runs[0] == 97) + changes if letters else 0

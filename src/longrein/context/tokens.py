@@ -73,6 +73,8 @@ class Gauge(msgspec.Struct):
     """Counted over guessed for the whole view, as the session goes."""
     fresh: Mix = NO_MIX
     """What came into the view since the last count, by class."""
+    whole: Mix = NO_MIX
+    """The whole view by class."""
     learned: Learned = Learned()
     """The factor of each class."""
     told: tuple[tuple[int, int], ...] = ()
@@ -88,6 +90,8 @@ class Gauge(msgspec.Struct):
         """Tokens the next request's input will have."""
         if not self.counted and not self.learned.counts:
             return round(self.raw * self.ratio)
+        if sum(map(abs, self.fresh)) > sum(self.whole):  # more came and went than there is: its sum is the better guess
+            return round(self.learned.tokens(self.whole) + (self.raw - sum(self.whole)) * self.ratio)
         other = self.raw - self.counted_raw - sum(self.fresh)  # what came or went without its classes
         return max(0, self.counted + round(self.learned.tokens(self.fresh) + other * self.ratio))
 
@@ -107,7 +111,8 @@ class Gauge(msgspec.Struct):
         """`part`, whose guess is `tokens` with its brackets, came into the view or, with `sign` -1, left it."""
         self.raw += sign * tokens
         mix = mix_of_part(part)
-        self.fresh = added([self.fresh, scaled(mix, sign), only(BLOCKS, sign * (tokens - sum(mix)))])
+        change = added([scaled(mix, sign), only(BLOCKS, sign * (tokens - sum(mix)))])
+        self.fresh, self.whole = added([self.fresh, change]), added([self.whole, change])
 
     def calibrate(self, counted: int, raw: int) -> None:
         """The provider counted `counted` tokens where the guess was `raw`: the view as it is now, reply not in it."""
