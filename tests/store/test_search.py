@@ -51,12 +51,12 @@ pytestmark = pytest.mark.anyio
 async def written(state: Path, *events: AnyEvent, session: str = ID) -> SessionLog:
     """A session of `Opened` and `events`."""
     log = await make(state, session)
-    await append(log, opened(session), *events)
+    await append(log, opened(session), *events, first=1)
     return log
 
 
-async def append(log: SessionLog, *events: AnyEvent) -> None:
-    first = log.reader.tail()[0] + 1
+async def append(log: SessionLog, *events: AnyEvent, first: int = 0) -> None:
+    first = first or log.reader.tail()[0] + 1
     await add(log, [Entry(first + n, wall_us(), event) for n, event in enumerate(events)])
 
 
