@@ -146,11 +146,17 @@ def _same(memo: Memo, items: list[Item], state: State) -> bool:
     if len(known) > len(items):
         return False
     other = [n for n, item in enumerate(known) if item is not items[n]]
-    if any(n < memo.worth.sent or known[n].handle != items[n].handle for n in other):
+    places = [memo.worth.by_handle[_handle(known[n])] for n in other]
+    if any(place < memo.worth.sent for place in places) or any(known[n].handle != items[n].handle for n in other):
         return False
-    for n in other:
-        memo.worth.reborn(n, piece_of(items[n], state))
+    for n, place in zip(other, places, strict=True):
+        memo.worth.reborn(place, piece_of(items[n], state))
     return True
+
+
+def _handle(item: Item) -> str:
+    """The handle of an item, or something else that is its own."""
+    return item.handle or f"?{item.key[0]}.{item.key[1]}"
 
 
 def _taken(memo: Memo, items: list[Item]) -> bool:
@@ -186,7 +192,7 @@ def piece_of(item: Item, state: State) -> Piece:
     mine = kind in ("text", "thinking", "call")
     name = kind if mine or kind == "result" else "user"
     request = max(0, bisect_left(state.asked_seqs, item.seqs[0]) - mine)
-    handle = item.handle or f"?{item.key[0]}.{item.key[1]}"
+    handle = _handle(item)
     tokens = item.tokens * state.gauge.ratio
     if isinstance(part, ToolCall):
         return Piece(handle, name, "", tokens, request, part.name, arguments_text(part), part.id)

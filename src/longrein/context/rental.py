@@ -27,14 +27,14 @@ class Rates(msgspec.Struct, frozen=True):
 class Knobs(msgspec.Struct, frozen=True):
     """What can be turned. The defaults were chosen on recorded sessions (`benchmarks/fit.py`)."""
 
-    line: float = 3000.0
+    line: float = 2800.0
     word: float = 2500.0
-    alpha: float = 1.7
+    alpha: float = 1.6
     """Rent that must have been paid, in units of what the break costs."""
-    losses_rate: float = 0.07
+    losses_rate: float = 0.08
     """Wrong clearings in a request, usually."""
     losses_prior: float = 2.0
-    losses_power: float = 0.0
+    losses_power: float = 1.0
     horizon_share: float = 0.4
     horizon_min: float = 15.0
     horizon_max: float = 400.0
@@ -75,7 +75,7 @@ class Rental(msgspec.Struct):
         """How much dearer losses are in this session: more is missed than usual, or less."""
         knobs = self.knobs
         ratio = (worth.losses + knobs.losses_prior) / (knobs.losses_rate * worth.now + knobs.losses_prior)
-        return float(min(4.0, max(0.4, ratio)) ** knobs.losses_power)
+        return float(min(4.0, max(1.0, ratio)) ** knobs.losses_power)
 
     def desk(self, worth: Worth) -> Desk:
         """A place to work at."""
