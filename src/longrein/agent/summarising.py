@@ -9,6 +9,7 @@ from longrein.agent.asking import answer
 from longrein.agent.rebuilding import rebuild, texts_cleared_since
 from longrein.agent.session import Session
 from longrein.context import (
+    Request,
     Summarise,
     Swap,
     births,
@@ -30,6 +31,7 @@ from longrein.events import (
     Asked,
     AskFailed,
     LongreinError,
+    PrefixSet,
     Reminded,
     Replied,
     Text,
@@ -53,10 +55,14 @@ async def compact(session: Session, move: Summarise | Swap) -> None:
 
 
 async def _summarise(session: Session, wish: Summarise) -> None:
-    """One attempt at a summary: waits for it, or with `wish.beside` lets it come by the inbox."""
+    """One attempt at a summary: waits for it, or with `wish.beside` lets it come by the inbox.
+
+    Its requests are made now: what is said and done from here on is not what they are about.
+    """
     await session.beside.stop(session)
     seq, reserved = _asked(session, wish)
-    attempt = _attempt(session, wish, seq, reserved)
+    chosen = None if session.state.profile.startswith("seed") else _chosen(session)
+    attempt = _attempt(session, _requests(session, wish, chosen), seq, reserved, chosen)
     if wish.beside:
         session.beside.start(session, attempt, seq, reserved)
     else:
@@ -83,19 +89,55 @@ def _asked(session: Session, wish: Summarise) -> tuple[int, float]:
     return seq, asked.reserved_usd
 
 
-async def _attempt(session: Session, wish: Summarise, seq: int, reserved: float) -> Replied | AskFailed:
-    """Ask; what is no summary counts as a failed attempt, and the next move decides what then."""
-    state, budget = session.state, window_of(session.state, session.crew.model.budget)
+def _requests(session: Session, wish: Summarise, chosen: Model | None) -> list[Request]:
+    """One request for the whole view; several for its parts when the chosen model's window is smaller."""
+    state = session.state
     if state.profile.startswith("seed"):
-        outcome = await answer(session, render_seed_summary(state), seq, reserved)
-        return _taken(outcome) if isinstance(outcome, Replied) else outcome
-    chosen = _chosen(session)
+        return [render_seed_summary(state)]
+    live = render_summary(state, window_of(state, session.crew.model.budget), wish)
     if chosen is None:
-        return _held_to(session, await answer(session, render_summary(state, budget, wish), seq, reserved))
+        return [live]
+    prefix = _prefix_of(live.prefix, chosen)
+    if fits_whole(state, chosen.budget):
+        return [msgspec.structs.replace(live, prefix=prefix, max_output_tokens=chosen.budget.max_output_tokens)]
+    return chunk_requests(state, chosen.budget, _bare(prefix), wish.focus)
+
+
+def _prefix_of(prefix: PrefixSet, chosen: Model) -> PrefixSet:
+    return msgspec.structs.replace(prefix, provider=chosen.provider, model=chosen.model, wire=chosen.wire)
+
+
+def _bare(prefix: PrefixSet) -> PrefixSet:
+    return msgspec.structs.replace(prefix, system="", tools=(), context=())
+
+
+async def _attempt(
+    session: Session, requests: list[Request], seq: int, reserved: float, chosen: Model | None
+) -> Replied | AskFailed:
+    """Ask; what is no summary counts as a failed attempt, and the next move decides what then."""
     try:
-        return await _elsewhere(session, wish, seq, reserved, chosen)
+        return await _joined(session, requests, seq, reserved, chosen)
     finally:
-        await chosen.aclose()
+        if chosen is not None:
+            await chosen.aclose()
+
+
+async def _joined(
+    session: Session, requests: list[Request], seq: int, reserved: float, chosen: Model | None
+) -> Replied | AskFailed:
+    """The answer to the one request, or one summary of the answers to all."""
+    state, focus = session.state, session.state.summarising.focus if session.state.summarising else ""
+    usage, cost, texts = Usage(), 0.0, list[str]()
+    while requests:
+        outcome = _held_to(session, await answer(session, requests.pop(0), seq, reserved, chosen))
+        if isinstance(outcome, AskFailed):
+            return msgspec.structs.replace(outcome, assumed_usd=outcome.assumed_usd + cost)
+        usage, cost = usage + outcome.usage, cost + outcome.cost_usd
+        texts.append(text_of(outcome.parts))
+        if not requests and len(texts) > 1 and chosen is not None and state.prefix is not None:
+            prefix = _bare(_prefix_of(state.prefix, chosen))
+            requests, texts = [merge_request(state, chosen.budget, prefix, texts, focus)], []
+    return msgspec.structs.replace(outcome, usage=usage, cost_usd=cost)
 
 
 def _held_to(session: Session, outcome: Replied | AskFailed) -> Replied | AskFailed:
@@ -104,7 +146,8 @@ def _held_to(session: Session, outcome: Replied | AskFailed) -> Replied | AskFai
         return outcome
     prose, calls = text_of(_texts(outcome.parts)), sum(isinstance(p, ToolCall) for p in outcome.parts)
     budget = window_of(session.state, session.crew.model.budget)
-    problem = prose_problem(session.state, budget, prose, outcome.stop, calls)
+    seed = session.state.profile.startswith("seed") and prose.strip()
+    problem = "" if seed else prose_problem(session.state, budget, prose, outcome.stop, calls)
     if problem:
         return AskFailed(outcome.asked, "invalid", f"no summary: {problem}", assumed_usd=outcome.cost_usd)
     return _taken(outcome)
@@ -112,31 +155,6 @@ def _held_to(session: Session, outcome: Replied | AskFailed) -> Replied | AskFai
 
 def _taken(outcome: Replied) -> Replied:
     return msgspec.structs.replace(outcome, parts=_texts(outcome.parts), blocks=())
-
-
-async def _elsewhere(
-    session: Session, wish: Summarise, seq: int, reserved: float, chosen: Model
-) -> Replied | AskFailed:
-    """A summary by another model: of the live view where that fits its window, else part by part and then as one."""
-    state, budget, prefix = session.state, chosen.budget, session.state.prefix
-    assert prefix is not None
-    other = msgspec.structs.replace(prefix, provider=chosen.provider, model=chosen.model, wire=chosen.wire)
-    if fits_whole(state, budget):
-        live = render_summary(state, window_of(state, session.crew.model.budget), wish)
-        whole = msgspec.structs.replace(live, prefix=other, max_output_tokens=budget.max_output_tokens)
-        return _held_to(session, await answer(session, whole, seq, reserved, chosen))
-    bare = msgspec.structs.replace(other, system="", tools=(), context=())
-    usage, cost, texts = Usage(), 0.0, list[str]()
-    requests = chunk_requests(state, budget, bare, wish.focus)
-    while requests:
-        outcome = _held_to(session, await answer(session, requests.pop(0), seq, reserved, chosen))
-        if isinstance(outcome, AskFailed):
-            return msgspec.structs.replace(outcome, assumed_usd=outcome.assumed_usd + cost)
-        usage, cost = usage + outcome.usage, cost + outcome.cost_usd
-        texts.append(text_of(outcome.parts))
-        if not requests and len(texts) > 1:
-            requests, texts = [merge_request(state, budget, bare, texts, wish.focus)], []
-    return msgspec.structs.replace(outcome, usage=usage, cost_usd=cost)
 
 
 def _chosen(session: Session) -> Model | None:

@@ -19,7 +19,7 @@ from longrein.context.decide import (
 )
 from longrein.context.features import call_content, features
 from longrein.context.fold import History, advance, fold, step
-from longrein.context.forms import births
+from longrein.context.forms import births, born_gain
 from longrein.context.reminding.catalogue import KINDS
 from longrein.context.reminding.noticed import happened
 from longrein.context.reminding.reminders import due
@@ -69,6 +69,7 @@ __all__ = [
     "analysis_lines",
     "arguments_text",
     "births",
+    "born_gain",
     "by_server",
     "call_content",
     "chunk_requests",

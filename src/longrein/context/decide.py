@@ -10,12 +10,12 @@ they decide is appended, and the view obeys the log alone.
 import msgspec
 
 from longrein.context.clearing import clear, squeeze
-from longrein.context.forms import births
+from longrein.context.forms import births, born_gain
 from longrein.context.request import Budget
 from longrein.context.schemas import schema_diagnosis
 from longrein.context.state import State
 from longrein.context.summary.digest import digest
-from longrein.events import Cleared, Summarized, Text, text_of
+from longrein.events import Cleared, Summarized, text_of
 
 PREPARE = 0.80
 """Share of the usable window at which a summary is prepared."""
@@ -31,6 +31,8 @@ RENT_FROM = 0.20
 """The same as a share of the usable window, for small ones."""
 MILD = 0.03
 """Clearing grants what may be needed at least this share of its value before a summary is the better loss."""
+PRESSED_TOKENS_MIN = 16_000
+"""A smaller view holds no memory worth the loss; a larger one is halved when the process is short of it."""
 REARM = 0.10
 """Share that must be new before the next crossing counts (law 6)."""
 SUMMARY_ATTEMPTS_MAX = 2
@@ -92,10 +94,9 @@ Decision = Nothing | Clear | Summarise | Swap | Digest | Full
 
 
 def window_of(state: State, budget: Budget) -> Budget:
-    """`budget` with the window that an overflow error has taught us, when that is smaller."""
-    if 0 < state.window_learned < budget.window_tokens:
-        return msgspec.structs.replace(budget, window_tokens=state.window_learned)
-    return budget
+    """`budget` with the window that an overflow error, or a count that stopped growing, has taught us, when smaller."""
+    taught = [tokens for tokens in (state.window_learned, state.gauge.ceiling) if 0 < tokens < budget.window_tokens]
+    return msgspec.structs.replace(budget, window_tokens=min(taught)) if taught else budget
 
 
 def decide(state: State, budget: Budget, now_us: int = 0, *, pressed: bool = False) -> Decision:
@@ -109,6 +110,11 @@ def decide(state: State, budget: Budget, now_us: int = 0, *, pressed: bool = Fal
         return _on_request(state, budget, state.compact_wanted)
     usable, overflow, view = budget.usable_tokens, overflowed(state), _tokens_when_sent(state, budget)
     must = overflow or view > usable
+    if pressed and not must and view > PRESSED_TOKENS_MIN and _armed(state, view):
+        tight = msgspec.structs.replace(budget, window_tokens=view, max_output_tokens=0)  # half of what there is
+        harder = _shrink(state, tight, view, must=True, reason="memory")
+        if not isinstance(harder, Full):
+            return harder
     cold = is_cold(state, budget, now_us)
     if state.rewritten_seq > state.asked_seq and view > GOAL * usable:
         rest = squeeze(state, budget, round(GOAL * usable), "watermark")
@@ -118,17 +124,13 @@ def decide(state: State, budget: Budget, now_us: int = 0, *, pressed: bool = Fal
         paid = clear(state, budget, cold=cold)
         if paid is not None:
             return Clear(paid)
-    if not (must or pressed) and view < PREPARE * usable:
+    if not must and view < PREPARE * usable:
         return Nothing(f"{view} of {usable} usable tokens")
     if not must and not _armed(state, usable):
         return Nothing("too little is new since the last compaction")
-    if not (must or pressed or cold) and view < WATERMARK * usable:
+    if not (must or cold) and view < WATERMARK * usable:
         return _prepare(state, budget, view)
-    return _shrink(state, budget, view, must=must, reason=_reason(overflow=overflow, pressed=pressed))
-
-
-def _reason(*, overflow: bool, pressed: bool) -> str:
-    return "overflow" if overflow else "memory" if pressed else "watermark"
+    return _shrink(state, budget, view, must=must, reason="overflow" if overflow else "watermark")
 
 
 def is_cold(state: State, budget: Budget, now_us: int) -> bool:
@@ -223,9 +225,7 @@ def _tokens_when_sent(state: State, budget: Budget) -> int:
     view = state.view_tokens
     if view < PREPARE * budget.usable_tokens:
         return view
-    gauge = state.gauge
-    shorter = [(state.items[state.index[form.handle]].part, Text(form.text)) for form in births(state, budget)]
-    return view - sum(gauge.tokens_of(whole) - gauge.tokens_of(born) for whole, born in shorter)
+    return view - born_gain(state, births(state, budget))
 
 
 def overflowed(state: State) -> bool:

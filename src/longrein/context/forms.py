@@ -62,6 +62,13 @@ def _born(state: State, fresh: list[Item], limit: float) -> list[Form]:
     return forms
 
 
+def born_gain(state: State, forms: Sequence[Form]) -> int:
+    """Tokens that birth forms take off the view."""
+    gauge = state.gauge
+    shorter = [(state.items[state.index[form.handle]].part, Text(form.text)) for form in forms]
+    return sum(gauge.tokens_of(whole) - gauge.tokens_of(born) for whole, born in shorter)
+
+
 def _fresh(state: State) -> list[Item]:
     found = []
     for at in range(len(state.items) - 1, state.context_items - 1, -1):
