@@ -24,8 +24,8 @@ CEILING_COUNTS = 3
 """So many equal counts in a row of a view that grows mean that the provider cuts it silently …"""
 CEILING_GROWTH = 1.1
 """… when the guess has grown by this factor meanwhile …"""
-CEILING_SHARE = 0.5
-"""… and the count was at least this share of the guess: a smaller one is no count of the whole."""
+CEILING_TOKENS_MIN = 4_000
+"""… and the count is one that a window may have: a smaller one is no count of the whole."""
 
 
 def estimate_text(text: str) -> int:
@@ -161,5 +161,5 @@ class Gauge(msgspec.Struct):
             self.flat = (counted, raw, 1)
             return
         self.flat = (count, since, times + 1)
-        if times + 1 >= CEILING_COUNTS and raw > CEILING_GROWTH * since and count > CEILING_SHARE * since:
+        if times + 1 >= CEILING_COUNTS and raw > CEILING_GROWTH * since and count >= CEILING_TOKENS_MIN:
             self.ceiling = min(self.ceiling or count, count)
