@@ -24,7 +24,7 @@ CEILING_COUNTS = 3
 """So many equal counts in a row of a view that grows mean that the provider cuts it silently …"""
 CEILING_GROWTH = 1.1
 """… when the guess has grown by this factor meanwhile …"""
-CEILING_TOKENS_MIN = 4_000
+CEILING_TOKENS_MIN = 2_000
 """… and the count is one that a window may have: a smaller one is no count of the whole."""
 
 
