@@ -8,7 +8,7 @@ Identifiers of the lines that go are weighed in the same way and stand alone whe
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from math import log
+from math import exp, log
 
 import msgspec
 
@@ -25,6 +25,8 @@ from longrein.context.codes import (
 from longrein.context.features import parts_of
 from longrein.context.worth import EDIT_CALL, TEXT, WRITE_CALL, Held, Worth
 
+REGRET_STEP, REGRET_MAX = 0.1, 2.0
+"""Each clearing of a class that was regretted makes losses of that class dearer, up to twice."""
 BOUND_MAX = 4000
 """Kinds of items for which a model's sums are kept."""
 WORDS_TOKENS_MAX = 600
@@ -177,7 +179,7 @@ def ideal(worth: Worth, held: Held, values: Values, price: Price, measure: Measu
     sheet = sheet_of(held)
     per_token = measure.per_token("result" if folded else held.piece.kind)
     rent = price.rent * price.horizon / per_token
-    weight = dearer(held.cls)
+    weight = dearer(held.cls) * min(REGRET_MAX, 1 + REGRET_STEP * worth.regret.get(held.cls, 0.0))
     rows = _rows_worth(worth, held, values.lines, Thresholds(rent, price.line * weight), folded)
     rows = fill_gaps(rows, held.rows)
     kept: dict[str, None] = {}
@@ -185,6 +187,47 @@ def ideal(worth: Worth, held: Held, values: Values, price: Price, measure: Measu
         kept.update(dict.fromkeys(sheet.names[row]))
     words = _words_worth(worth, held, values.words, Thresholds(rent, price.word * weight), kept, per_token)
     return Shape(rows, words, body_chars(sheet, rows, words))
+
+
+class Reason(msgspec.Struct, frozen=True):
+    """Why a line is shown, or would no longer be."""
+
+    line: str
+    chance: float
+    """That a later step needs it, 0 to 1."""
+    stays: bool
+    why: str
+
+
+def why(worth: Worth, held: Held, values: Values, price: Price, measure: Measure) -> list[Reason]:
+    """What the policy thinks of each line of an item that is shown now."""
+    sheet = sheet_of(held)
+    stay = set(ideal(worth, held, values, price, measure).rows)
+    odds = values.lines.bind(item_codes(worth, held))
+    found = []
+    for row, codes in line_codes(worth, held, sheet, held.rows):
+        key = sheet.keys[row]
+        chance = 1 / (1 + exp(-odds[codes])) if key else 0.0
+        found.append(
+            Reason(sheet.bare[row], round(chance, 4), row in stay, _because(worth, sheet.fixed[row], key, codes))
+        )
+    return found
+
+
+def _because(worth: Worth, fixed: int, key: str, codes: Sequence[int]) -> str:
+    near, around, mention, nearby, block = codes[:5]
+    cases = (
+        (fixed > 0, "belongs to the call"),
+        (not key, "too short or too long to be looked for"),
+        (worth.visible.get(key, 0) > 1, "also shown elsewhere"),
+        (near == 0, "was needed before"),
+        (around == 0, "a name in it was needed"),
+        (mention == 0, "a name in it was just mentioned"),
+        (near < 3, "next to a line that was needed"),
+        (nearby == 0, "next to a name just mentioned"),
+        (block == 0, "under a declaration just mentioned"),
+    )
+    return next((text for holds, text in cases if holds), "its kind and age alone")
 
 
 def _rows_worth(worth: Worth, held: Held, model: Model, enough: Thresholds, folded: bool) -> list[int]:

@@ -9,7 +9,7 @@ from bisect import bisect_left
 
 import msgspec
 
-from longrein.context.bodies import Measure, Values
+from longrein.context.bodies import Measure, Reason, Values, why
 from longrein.context.rental import Rates, Rental, Tolerates
 from longrein.context.rental import decide as rent
 from longrein.context.rental import squeeze as press
@@ -85,6 +85,16 @@ def _saved(state: State, form: Form) -> int:
     elif isinstance(item.part, ToolCall):
         part = ToolCall(item.part.id, item.part.name, None, form.text)
     return item.tokens - estimate_part(part) - ITEM_TOKENS
+
+
+def reasons(state: State, budget: Budget, handle: str) -> list[Reason]:
+    """Why each line of an item is shown, or would no longer be; nothing for what is not in the view."""
+    memo, rental = caught_up(state), rental_for(state, budget)
+    place = memo.worth.by_handle.get(handle)
+    if place is None or memo.worth.items[place].form in ("folded", "gone"):
+        return []
+    held = memo.worth.items[place]
+    return why(memo.worth, held, rental.values, rental.price(memo.worth), rental.measure)
 
 
 def rental_for(state: State, budget: Budget) -> Rental:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
-from longrein.context.features import identifiers, line_key, line_kind
+from longrein.context.features import declares, identifiers, line_key
 from longrein.context.worth import CLEARED, Held, Worth
 
 LABEL = re.compile(r"r\d+\S* \w.*, \d+ lines$")
@@ -74,12 +74,12 @@ class Sheet:
         self.keys = [line_key(text) for text in self.texts]
         self.names = [identifiers(text) for text in self.texts]
         self.row_of = {key: row for row, key in enumerate(self.keys) if key}
-        declares = [len(text) >= 4 and line_kind(text) == 1 for text in self.texts]
-        self.heads = _heads(self.bare, self.names, declares)
+        declaring = [declares(text) for text in self.texts]
+        self.heads = _heads(self.bare, self.names, declaring)
         """For each row the declaration that it stands under, or -1."""
         self.static = _static_lines(self, origins)
         """For each row the last five codes of `LINE_CODES`."""
-        self.word_static = _static_words(self.names, declares)
+        self.word_static = _static_words(self.names, declaring)
         """For each identifier the last three codes of `WORD_CODES`."""
         self._near: tuple[int, list[int], list[int]] | None = None
 
@@ -144,10 +144,10 @@ def _origins(arguments: Mapping[str, object]) -> dict[str, int]:
     return {key: (1 if key not in after else 2 if key not in before else 3) for key in before | after if key}
 
 
-def _heads(texts: list[str], names: list[tuple[str, ...]], declares: list[bool]) -> list[int]:
+def _heads(texts: list[str], names: list[tuple[str, ...]], declaring: list[bool]) -> list[int]:
     head, heads = -1, []
     for row, text in enumerate(texts):
-        if declares[row] and names[row] and indent_of(text) < 2:
+        if declaring[row] and names[row] and indent_of(text) < 2:
             head = row
         heads.append(head)
     return heads
@@ -167,13 +167,13 @@ def _static_lines(sheet: Sheet, origins: Mapping[str, int]) -> list[tuple[int, i
     return found
 
 
-def _static_words(names: list[tuple[str, ...]], declares: list[bool]) -> dict[str, tuple[int, int, int]]:
+def _static_words(names: list[tuple[str, ...]], declaring: list[bool]) -> dict[str, tuple[int, int, int]]:
     times: dict[str, int] = {}
     declared: dict[str, None] = {}
     for row, found in enumerate(names):
         for name in found:
             times[name] = times.get(name, 0) + 1
-            if declares[row]:
+            if declaring[row]:
                 declared[name] = None
     return {
         name: (bisect_right(_COUNT, count), int(name in declared), bisect_right(_WORD_LENGTH, len(name)))

@@ -156,24 +156,16 @@ def is_part(arguments_text: str) -> bool:
 
 # --- what a line is ------------------------------------------------------------------------------------------------
 
-LINE_KINDS = ("plain", "declaration", "error", "comment", "path")
 _DECLARES = re.compile(
     r"\b(?:func(?:tion)?|def|class|type|interface|struct|enum|const|export|trait|impl|fn|module|package|public|private"
     r"|var|let)\b"
 )
-_FAILS = re.compile(r"\b(?:error|Error|ERROR|FAIL(?:ED)?|panic|warning|Traceback|assert\w*|exception)\b")
 _COMMENTS = ("//", "#", "*", "/*", "--", '"""')
 
 
-def line_kind(line: str) -> int:
-    """Index into `LINE_KINDS`."""
+def declares(line: str) -> bool:
+    """Whether a line of code declares something; comments do not."""
     bare = line.lstrip()
     if bare[:1].isdigit() and (match := NUMBER.match(line)):
         bare = line[match.end() :].lstrip()
-    if bare.startswith(_COMMENTS):
-        return 3
-    if _DECLARES.search(line):
-        return 1
-    if _FAILS.search(line):
-        return 2
-    return 4 if "/" in line else 0
+    return not bare.startswith(_COMMENTS) and _DECLARES.search(line) is not None

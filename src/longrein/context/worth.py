@@ -154,7 +154,7 @@ class Worth:
         self.wake: dict[int, list[int]] = {}
         """Request -> items to be looked at again then."""
         self.regret: dict[int, float] = {}
-        """Class -> clearings of it that were regretted, fading."""
+        """Class -> clearings of it that were regretted: recalled, read again or run again soon after."""
         self.paying: dict[int, None] = {}
         """Items that would be shorter in their ideal form."""
         self.kept: frozenset[str] = frozenset()
@@ -333,6 +333,7 @@ class Worth:
         if n is not None:
             held = self.items[n]
             self.regret[held.cls] = self.regret.get(held.cls, 0.0) + 1.0
+            self._missed(n, self.now)
             held.last, held.refs = self.now, held.refs + 1
             self.dirty[n] = None
 

@@ -1,0 +1,85 @@
+"""The adapter writes whole, aligned traces, sees no future, and gives the same for the same input."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+BENCHMARKS = ROOT / "benchmarks"
+
+
+@pytest.fixture(autouse=True)
+def _benchmarks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+
+
+def rows(path: Path) -> list[dict[str, object]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_it_says_that_it_uses_a_generated_set(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, str(BENCHMARKS / "policy.py"), "--traces", str(tmp_path / "t"), "--only", "00", "--jobs", "1"],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
+    )
+    assert "no --sessions: using a small generated set" in done.stdout
+    assert "1 traces" in done.stdout
+
+
+@pytest.mark.parametrize("policy", ["default", "keep-all", "seed"])
+def test_traces_are_whole_and_aligned(tmp_path: Path, policy: str) -> None:
+    from policy import main
+    from replay.generated import write_sessions
+    from replay.recorded import read, recordings
+
+    folder = write_sessions(tmp_path / "s", 2)
+    path = recordings(folder)[1]
+    arguments = ["--sessions", str(path), "--traces", str(tmp_path / "t"), "--policy", policy, "--window", "60000"]
+    assert main([*arguments, "--jobs", "1"]) == 0
+    session = read(path)
+    head, *middle, end = rows(tmp_path / "t" / policy / f"{session.name}.jsonl")
+    assert head == {"session": session.name, "policy": policy, "prices": "anthropic", "window": 60000}
+    assert end == {"end": True, "requests": session.requests, "items": len(session.messages)}
+    assert [row["t"] for row in middle] == sorted({row["t"] for row in middle})
+    for row in middle:
+        show = row["show"]
+        assert isinstance(show, dict)
+        for n, text in show.items():
+            message = session.messages[int(n)]
+            assert message.request + message.output <= row["t"], "it has not come yet"
+            assert message.kind != "user" or policy == "seed"
+            if text is not None and message.kind == "tool_call":
+                assert list(json.loads(text)) == list(json.loads(message.args))
+
+
+def test_the_policy_sees_no_future(tmp_path: Path) -> None:
+    from policy import NONCE
+    from replay.driving import drive
+    from replay.generated import write_sessions
+    from replay.recorded import read, recordings
+
+    from longrein.context.bodies import Values
+    from longrein.context.rental import Rental
+    from longrein.context.worth_tables import TABLES
+
+    session = read(recordings(write_sessions(tmp_path, 3))[2])
+    rental = Rental(Values(TABLES), nonce=NONCE)
+    whole = drive(session, rental, 200_000)
+    half = session.requests // 2
+    early = session._replace(messages=[m for m in session.messages if m.request < half], requests=half)
+    assert whole
+    assert drive(early, rental, 200_000) == [row for row in whole if row["t"] < half]
+
+
+def test_the_generated_set_is_the_same_each_time(tmp_path: Path) -> None:
+    from replay.generated import write_sessions
+
+    first, second = write_sessions(tmp_path / "a", 2), write_sessions(tmp_path / "b", 2)
+    assert [p.read_text() for p in sorted(first.iterdir())] == [p.read_text() for p in sorted(second.iterdir())]

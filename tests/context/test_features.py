@@ -1,0 +1,82 @@
+"""What counts as an identifier, a path and an exact line; what a call does."""
+
+import pytest
+
+from longrein.context.features import (
+    arguments_of,
+    call_content,
+    declares,
+    features,
+    identifiers,
+    is_part,
+    line_key,
+    tool_class,
+    touched,
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("the plain words here", ()),
+        ("call load_orders now", ("load_orders",)),
+        ("camelCase and v2release", ("camelCase", "v2release")),
+        ("see src/app/main_view.py", ("src/app/main_view.py", "main_view")),
+        ("pkg.module.handle_it()", ("pkg.module.handle_it", "handle_it")),
+        ("README.md", ("README.md",)),
+        ("中文 und naïve", ()),
+    ],
+)
+def test_identifiers(text: str, expected: tuple[str, ...]) -> None:
+    assert identifiers(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("line", "key"),
+    [
+        ("short", ""),
+        ("    return compute_total(ledger)", "\nreturn compute_total(ledger)"),
+        ("   412→    return compute_total(ledger),", "\nreturn compute_total(ledger)"),
+        ("12: return compute_total(ledger)", "\nreturn compute_total(ledger)"),
+        ("x" * 301, ""),
+    ],
+)
+def test_two_equal_lines_have_one_key(line: str, key: str) -> None:
+    assert line_key(line) == key
+
+
+def test_features_are_identifiers_and_lines() -> None:
+    assert list(features("def load_orders(path: str):\nok")) == ["load_orders", "\ndef load_orders(path: str):"]
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "kind", "paths"),
+    [
+        ("Read", '{"file_path": "src/a.py"}', "read", ("src/a.py",)),
+        ("Edit", '{"file_path": "src/a.py", "old_string": "a", "new_string": "b"}', "edit", ("src/a.py",)),
+        ("Bash", '{"command": "cat src/a.py"}', "read", ("src/a.py",)),
+        ("Bash", '{"command": "cd x && rg needle"}', "search", ()),
+        ("Bash", '{"command": "make test"}', "shell", ()),
+        ("Agent", '{"prompt": "look"}', "agent", ()),
+        ("mcp__x", '{"path": 3}', "other", ()),
+        ("Read", "not json", "read", ()),
+    ],
+)
+def test_what_a_call_does(tool: str, arguments: str, kind: str, paths: tuple[str, ...]) -> None:
+    parsed = arguments_of(arguments)
+    assert (tool_class(tool, parsed), touched(parsed)) == (kind, paths)
+
+
+def test_parts_and_contents() -> None:
+    assert is_part('{"file_path": "a", "offset": 3}')
+    assert not is_part('{"file_path": "a"}')
+    assert call_content('{"a": "x", "b": ["y", {"c": "z"}], "d": 1}') == "x\ny\nz"
+    assert call_content("raw text") == "raw text"
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [("x = 1", False), ("def f():", True), ("  # def of why", False), ("     7→class Word:", True)],
+)
+def test_declarations(line: str, *, expected: bool) -> None:
+    assert declares(line) is expected

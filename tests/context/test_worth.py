@@ -1,0 +1,207 @@
+"""What the policy remembers, what a line is worth, and when clearing pays."""
+
+import json
+
+import pytest
+
+from longrein.context.bodies import Measure, Values, why
+from longrein.context.codes import sheet_of
+from longrein.context.rental import Rental, Tolerates, decide, squeeze, view_tokens
+from longrein.context.worth import EDIT_CALL, PART_READ, READ, Piece, Worth
+from longrein.context.worth_tables import TABLES
+
+RENTAL = Rental(Values(TABLES), nonce="a1b2c3")
+
+
+class Story:
+    """Items that arrive one after the other; a request is made after each result."""
+
+    def __init__(self, rental: Rental = RENTAL) -> None:
+        self.worth, self.rental, self.n, self.breaks = Worth(), rental, 0, 0
+        self.put("user", "Please mend the ledger in src/ledger_book.py")
+        self.ask()
+
+    def put(
+        self, kind: str, content: str = "", tool: str = "", arguments: str = "", call: str = "", **more: str
+    ) -> str:
+        self.n += 1
+        size = len(content or arguments) / 3 + (31 if kind in ("call", "result") else 4)
+        handle = f"r{self.n}"
+        self.worth.arrive(
+            Piece(handle, kind, content, size, self.worth.now, tool, arguments, call, more.get("status", "ok"))
+        )
+        return handle
+
+    def ask(self) -> None:
+        self.worth.was_sent()
+
+    def step(self, tool: str, arguments: dict[str, str], result: str, thought: str = "", **more: str) -> str:
+        if thought:
+            self.put("thinking", thought)
+        call = f"c{self.n}"
+        self.put("call", "", tool, json.dumps(arguments), call)
+        self.worth.now += 1  # the result is carried by the next request
+        handle = self.put("result", result, tool, "", call, **more)
+        self.worth.now -= 1
+        self.worth.begin(self.worth.now + 1)
+        plan = decide(self.worth, self.rental)
+        if plan:
+            plan.take(self.worth)
+            self.breaks += 1
+        self.ask()
+        return handle
+
+    def held(self, handle: str):  # type: ignore[no-untyped-def]
+        return self.worth.items[self.worth.by_handle[handle]]
+
+    def wander(self, steps: int) -> None:
+        for n in range(steps):
+            text = "\n".join(f"    row_{n}_{k} = compute_row_{n}_{k}(table_{n}, {k})" for k in range(50))
+            self.step("Read", {"file_path": f"src/part_{self.n}_{n}.py"}, text)
+
+
+def lines(*names: str) -> str:
+    return "\n".join(f"def {name}_ledger_entry(book: Book) -> None:" for name in names)
+
+
+def test_classes_and_references() -> None:
+    story = Story()
+    whole = story.step("Read", {"file_path": "src/ledger_book.py"}, lines("open", "close"))
+    part = story.step("Read", {"file_path": "src/ledger_book.py", "offset": "3"}, lines("audit"))
+    story.put(
+        "call", "", "Edit", json.dumps({"file_path": "x.py", "old_string": lines("audit"), "new_string": "y"}), "e"
+    )
+    assert [story.held(h).cls for h in (whole, part)] == [READ, PART_READ]
+    assert story.worth.items[-1].cls == EDIT_CALL
+    assert "audit_ledger_entry" in story.held(part).referred
+    assert "open_ledger_entry" not in story.held(whole).referred
+    assert "\n" + lines("audit") in story.worth.dropped
+
+
+def test_a_file_read_again_supersedes_the_earlier_read() -> None:
+    story = Story()
+    first = story.step("Read", {"file_path": "src/ledger_book.py"}, lines("open"))
+    second = story.step("Read", {"file_path": "src/ledger_book.py"}, lines("open"))
+    assert story.held(first).superseded
+    assert not story.held(second).superseded
+    assert story.worth.newest["open_ledger_entry"] == story.held(second).n
+
+
+def test_an_edit_marks_what_was_read_of_its_file() -> None:
+    story = Story()
+    read = story.step("Read", {"file_path": "src/ledger_book.py"}, lines("open"))
+    story.step("Edit", {"file_path": "src/ledger_book.py", "old_string": "a", "new_string": "b"}, "done")
+    assert story.held(read).edited
+
+
+def test_the_old_is_cleared_in_few_breaks_and_the_newest_two_stay() -> None:
+    story = Story()
+    story.wander(90)
+    full = [h.n for h in story.worth.items if h.piece.kind == "result" and h.form == "full"]
+    assert 1 <= story.breaks <= 25
+    assert story.worth.results[-2:] == full[-2:]
+    assert view_tokens(story.worth) < 0.7 * sum(h.piece.tokens for h in story.worth.items)
+    assert story.worth.items[0].form == "full"
+
+
+def test_what_is_counted_as_visible_is_what_is_shown() -> None:
+    story = Story()
+    story.wander(90)
+    assert story.breaks
+    count: dict[str, int] = {}
+    for held in story.worth.items:
+        for feature in held.shown:
+            count[feature] = count.get(feature, 0) + 1
+    assert count == story.worth.visible
+
+
+def test_a_plan_changes_nothing_until_it_is_taken() -> None:
+    story = Story()
+    story.wander(12)
+    before = [(h.tokens, h.form, h.shown, h.rows) for h in story.worth.items]
+    visible = dict(story.worth.visible)
+    plan = squeeze(story.worth, RENTAL, 1e9)
+    assert plan is not None
+    assert before == [(h.tokens, h.form, h.shown, h.rows) for h in story.worth.items]
+    assert visible == story.worth.visible
+    size = view_tokens(story.worth)
+    plan.take(story.worth)
+    assert size - view_tokens(story.worth) == pytest.approx(plan.gain)
+
+
+def test_calls_and_results_go_together() -> None:
+    story = Story()
+    story.wander(40)
+    plan = squeeze(story.worth, RENTAL, 1e9)
+    if plan:
+        plan.take(story.worth)
+    for held in story.worth.items:
+        if held.piece.kind == "result":
+            assert (held.form == "folded") == (story.worth.items[held.partner].form == "folded")
+
+
+def test_a_failed_call_says_so_in_its_ledger() -> None:
+    story = Story()
+    story.step("Bash", {"command": "make check"}, "boom\n" * 300, status="failed")
+    story.step("Bash", {"command": "make other"}, "fine\n" * 300)
+    story.step("Bash", {"command": "make wrong"}, "boom\n" * 300, status="failed")
+    story.wander(12)
+    plan = squeeze(story.worth, RENTAL, 1e9)
+    assert plan is not None
+    text = "\n".join(change.text for change in plan.changes)
+    assert 'cleared: failed, 301 lines, Recall("r3")' in text
+    assert "Bash make wrong failed, 301 lines" in text
+
+
+def test_numbered_lines_show_the_first_number_of_a_run() -> None:
+    story = Story()
+    source = "\n".join(f"{n:6}→    call_number_{n}(ledger_state)" for n in range(1, 90))
+    read = story.step("Read", {"file_path": "src/a.py"}, source)
+    story.wander(4)
+    edit = {"file_path": "src/a.py", "old_string": "    call_number_41(ledger_state)\n    call_number_42(ledger_state)"}
+    story.step("Edit", {**edit, "new_string": "    pass"}, "done")
+    story.step("Bash", {"command": "echo call_number_41 call_number_42 call_number_43"}, "ok")
+    story.wander(60)
+    sheet = sheet_of(story.held(read))
+    assert sheet.numbered
+    assert sheet.bare[40] == "    call_number_41(ledger_state)"
+
+
+def test_why_says_what_it_is_that_keeps_a_line() -> None:
+    story = Story()
+    read = story.step("Read", {"file_path": "src/ledger_book.py"}, lines("open", "close", "audit", "merge"))
+    story.step("Bash", {"command": "grep -n close_ledger_entry -r ."}, "nothing")
+    found = why(story.worth, story.held(read), RENTAL.values, RENTAL.price(story.worth), Measure())
+    assert [reason.line for reason in found] == lines("open", "close", "audit", "merge").split("\n")
+    assert found[1].why == "a name in it was needed"
+    assert found[1].chance > found[3].chance
+
+
+def test_missing_something_makes_losses_dearer() -> None:
+    story = Story()
+    calm = RENTAL.price(story.worth).line
+    story.worth.losses = 12
+    assert RENTAL.price(story.worth).line > 2 * calm
+
+
+def test_a_recall_and_a_quick_re_read_are_regretted() -> None:
+    story = Story()
+    story.wander(90)
+    cleared = next(h for h in story.worth.items if h.piece.kind == "result" and h.form != "full")
+    before = story.worth.losses
+    story.worth.recalled(cleared.piece.handle)
+    assert story.worth.losses == before + 1
+    again = next(h for h in story.worth.items if h.piece.kind == "result" and h is not cleared and h.paths)
+    again.cleared_at = story.worth.now - 3
+    story.step("Read", {"file_path": again.paths[0]}, "whatever")
+    assert story.worth.regret == {READ: 2.0}
+
+
+@pytest.mark.parametrize("kinds", [("result",), ("result", "text"), ("result", "thinking")])
+def test_only_what_is_tolerated_is_touched(kinds: tuple[str, ...]) -> None:
+    story = Story(Rental(Values(TABLES), tolerates=Tolerates(kinds)))
+    story.wander(40)
+    plan = squeeze(story.worth, story.rental, 1e9)
+    assert plan is not None
+    plan.take(story.worth)
+    assert {h.piece.kind for h in story.worth.items if h.form != "full"} <= set(kinds)
