@@ -194,3 +194,18 @@ def test_what_the_user_brought_back_stays() -> None:
     again = clear(talk.state, BUDGET, cold=True)
     assert again is not None
     assert proposed.forms[0].handle not in {form.handle for form in again.forms}
+
+
+def test_thinking_of_the_running_turn_stays_where_a_provider_wants_it() -> None:
+    talk = Talk()
+    talk.work(40)
+    careful = msgspec.structs.replace(BUDGET, clears=("result", "call", "text", "old thinking"))
+    gone = squeeze(talk.state, careful, 0, "watermark")
+    assert gone is not None
+    kinds = {talk.state.items[talk.state.index[form.handle]].kind for form in gone.forms}
+    assert "thinking" not in kinds
+    talk.say("Now the next thing.")
+    talk.work(3)
+    gone = squeeze(talk.state, careful, 0, "watermark")
+    assert gone is not None
+    assert "thinking" in {talk.state.items[talk.state.index[form.handle]].kind for form in gone.forms}

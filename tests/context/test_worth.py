@@ -55,8 +55,9 @@ class Story:
         return self.worth.items[self.worth.by_handle[handle]]
 
     def wander(self, steps: int) -> None:
+        prose = "and what it says here is of no use to anybody at all, whoever may come to read it one day"
         for n in range(steps):
-            text = "\n".join(f"    row_{n}_{k} = compute_row_{n}_{k}(table_{n}, {k})" for k in range(50))
+            text = "\n".join(f"    row_{n}_{k} = compute({k})  # {prose}, {k}" for k in range(40))
             self.step("Read", {"file_path": f"src/part_{self.n}_{n}.py"}, text)
 
 
@@ -96,7 +97,7 @@ def test_an_edit_marks_what_was_read_of_its_file() -> None:
 
 def test_the_old_is_cleared_in_few_breaks_and_the_newest_two_stay() -> None:
     story = Story()
-    story.wander(90)
+    story.wander(45)
     full = [h.n for h in story.worth.items if h.piece.kind == "result" and h.form == "full"]
     assert 1 <= story.breaks <= 25
     assert story.worth.results[-2:] == full[-2:]
@@ -106,7 +107,7 @@ def test_the_old_is_cleared_in_few_breaks_and_the_newest_two_stay() -> None:
 
 def test_what_is_counted_as_visible_is_what_is_shown() -> None:
     story = Story()
-    story.wander(90)
+    story.wander(45)
     assert story.breaks
     count: dict[str, int] = {}
     for held in story.worth.items:
@@ -161,7 +162,7 @@ def test_numbered_lines_show_the_first_number_of_a_run() -> None:
     edit = {"file_path": "src/a.py", "old_string": "    call_number_41(ledger_state)\n    call_number_42(ledger_state)"}
     story.step("Edit", {**edit, "new_string": "    pass"}, "done")
     story.step("Bash", {"command": "echo call_number_41 call_number_42 call_number_43"}, "ok")
-    story.wander(60)
+    story.wander(10)
     sheet = sheet_of(story.held(read))
     assert sheet.numbered
     assert sheet.bare[40] == "    call_number_41(ledger_state)"
@@ -186,7 +187,7 @@ def test_missing_something_makes_losses_dearer() -> None:
 
 def test_a_recall_and_a_quick_re_read_are_regretted() -> None:
     story = Story()
-    story.wander(90)
+    story.wander(45)
     cleared = next(h for h in story.worth.items if h.piece.kind == "result" and h.form != "full")
     before = story.worth.losses
     story.worth.recalled(cleared.piece.handle)
@@ -200,7 +201,7 @@ def test_a_recall_and_a_quick_re_read_are_regretted() -> None:
 @pytest.mark.parametrize("kinds", [("result",), ("result", "text"), ("result", "thinking")])
 def test_only_what_is_tolerated_is_touched(kinds: tuple[str, ...]) -> None:
     story = Story(Rental(Values(TABLES), tolerates=Tolerates(kinds)))
-    story.wander(40)
+    story.wander(20)
     plan = squeeze(story.worth, story.rental, 1e9)
     assert plan is not None
     plan.take(story.worth)

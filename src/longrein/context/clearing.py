@@ -14,13 +14,17 @@ from longrein.context.rental import Rates, Rental, Tolerates
 from longrein.context.rental import decide as rent
 from longrein.context.rental import squeeze as press
 from longrein.context.request import Budget, Item
-from longrein.context.shaping import Plan
+from longrein.context.shaping import Change, Plan
 from longrein.context.state import State
 from longrein.context.tokens import CHARS_PER_TOKEN_CODE, ITEM_TOKENS, arguments_text, estimate_part
 from longrein.context.worth import Piece, Worth
 from longrein.context.worth_tables import TABLES
-from longrein.events import AnyPart, Cleared, Form, Image, Text, ToolCall, ToolResult, text_of
+from longrein.events import AnyPart, Cleared, Form, Image, Text, ToolCall, ToolResult, marker_sign, text_of
 
+OLD_THINKING = "old thinking"
+"""In `Budget.clears`: only thinking from before the user last spoke."""
+REMEMBERED_MIN = 600
+"""So many items may be remembered that are no longer in the view."""
 SQUEEZES = (1.0, 1.2, 2.0)
 """The policy guesses sizes from characters alone; where that falls short it is asked for more."""
 _values: list[Values] = []
@@ -69,8 +73,20 @@ def _proposed(state: State, memo: Memo, plan: Plan | None, reason: str) -> Clear
     if plan is None:
         return None
     memo.plans = (*memo.plans[-3:], plan)
-    forms = tuple(Form(change.handle, change.form, change.text) for change in plan.changes)
+    forms = tuple(
+        Form(change.handle, change.form, change.text) for change in plan.changes if not _as_it_is(state, change)
+    )
+    if not forms:
+        return None
     return Cleared(forms, reason, state.gauge.scale(sum(_saved(state, form) for form in forms)))
+
+
+def _as_it_is(state: State, change: Change) -> bool:
+    """Whether a call would only be spelt anew: its arguments hold nothing that is long."""
+    part = state.items[state.index[change.handle]].part
+    if not isinstance(part, ToolCall) or change.form == "folded":
+        return False
+    return marker_sign(state.nonce) not in change.text
 
 
 def _saved(state: State, form: Form) -> int:
@@ -108,9 +124,15 @@ def rental_for(state: State, budget: Budget) -> Rental:
         _values[0],
         rates_of(budget),
         measure=Measure(chars, chars, chars, around, around),
-        tolerates=Tolerates(budget.clears),
+        tolerates=tolerates_of(budget),
         nonce=state.nonce,
     )
+
+
+def tolerates_of(budget: Budget) -> Tolerates:
+    """What may be cleared; `old thinking` in place of `thinking` leaves that of the running turn alone."""
+    kinds = tuple("thinking" if kind == OLD_THINKING else kind for kind in budget.clears)
+    return Tolerates(kinds, "thinking" in budget.clears)
 
 
 def rates_of(budget: Budget) -> Rates:
@@ -130,7 +152,7 @@ def caught_up(state: State) -> Memo:
     """The memory of the view as it stands now."""
     memo = state.worth if isinstance(state.worth, Memo) else None
     items = _closed(state)
-    if memo is None or not (_same(memo, items, state) or _taken(memo, items)):
+    if memo is None or _overgrown(memo) or not (_same(memo, items, state) or _taken(memo, items)):
         memo = Memo(Worth(), [], recalls=0 if memo is None else memo.recalls)
         state.worth = memo
     for item in items[len(memo.known) :]:
@@ -142,6 +164,11 @@ def caught_up(state: State) -> Memo:
         memo.worth.recalled(handle)
     memo.recalls = len(state.recalled)
     return memo
+
+
+def _overgrown(memo: Memo) -> bool:
+    """Whether most of what is remembered has left the view: then it is cheaper, and small, made anew."""
+    return len(memo.worth.items) > 2 * len(memo.known) + REMEMBERED_MIN
 
 
 def _closed(state: State) -> list[Item]:

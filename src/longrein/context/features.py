@@ -14,13 +14,15 @@ WORD_CHARS_MIN, WORD_CHARS_MAX = 6, 120
 """A shorter word says too little to be looked for, a longer one is data."""
 LINE_CHARS_MIN, LINE_CHARS_MAX = 20, 300
 """A shorter line stands everywhere, a longer one is never repeated exactly."""
-WORDS_CACHED_MAX = 200_000
-"""Entries of the word table; about 30 MB."""
+WORDS_CACHED_MAX = 40_000
+"""Entries of the word table; at most about 8 MB."""
 
 WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:[./-][A-Za-z0-9_]+)*")
 _MIXED = re.compile(r"[a-z][A-Z]|[A-Za-z]\d|\d[A-Za-z]")
 _SUFFIX = re.compile(r"\.[A-Za-z]{1,5}$")
 NUMBER = re.compile(r"\s*\d+\s*(?:→|\t|\||:|- )\s?")
+POINTER = "[unchanged since "
+"""How the result of a reading begins that only points at an earlier one (`tools.read`), its handle next."""
 _known: dict[str, tuple[str, ...]] = {}
 
 
