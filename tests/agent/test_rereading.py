@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from longrein.agent import Compact, Said
+from longrein.context import Budget, analyse, analysis_lines
 from longrein.events import Text
 from longrein.models import Reply
 from tests.agent.house import House, Script, call, results, says
@@ -57,3 +58,10 @@ async def test_A4_after_a_compaction_it_is_given_again_and_an_edit_still_works(h
         session.tell(Said((Text("again"),)))
         await session.run(once=True)
     assert results(model.requests[5])[-1].startswith("Read ok: 1\tline 1 of the file")
+
+
+async def test_a_reading_that_is_pointed_at_counts_as_nothing_superseded(house: House) -> None:
+    session = await house.play(Script(read(), read(), says("seen")), "look")
+    told = "\n".join(analysis_lines(analyse(session.state, Budget(50_000, 4_000))))
+    assert "other results" in told
+    assert "superseded" not in told

@@ -17,6 +17,8 @@ Cost = Callable[[str], int]
 
 BIRTH_SHARE_MAX = 0.30
 """Share of the usable window that all results of one step may take when they are first sent."""
+BIRTH_SHARE_MIN = 0.05
+"""And the least they get, however full the window is."""
 BIRTH_TOKENS_MAX = 50_000
 """And their ceiling in tokens."""
 CLEAR_TOKENS_MIN = 150
@@ -34,12 +36,14 @@ HEAD_SHARE = 0.4
 def births(state: State, budget: Budget) -> tuple[Form, ...]:
     """Birth forms of what the next request is the first to carry. What is not named goes whole.
 
-    All results together take at most `min(30 % of usable, 50k)` tokens, the user's words at most 40 % of usable; the
-    smallest are kept whole first.
+    All results together take at most `min(30 % of usable, 50k)` tokens, less when what stands there already leaves
+    less, the user's words at most 40 % of usable; the smallest are kept whole first.
     """
     fresh = [item for item in _fresh(state) if item.form == "full"]
     results = [item for item in fresh if item.kind == "result"]
-    limit = min(budget.usable_tokens * BIRTH_SHARE_MAX, BIRTH_TOKENS_MAX)
+    usable = budget.usable_tokens
+    room = usable - state.view_tokens + sum(state.gauge.tokens_of(item.part) for item in results)
+    limit = min(usable * BIRTH_SHARE_MAX, BIRTH_TOKENS_MAX, max(room, usable * BIRTH_SHARE_MIN))
     words = [item for item in fresh if item.kind == "user" and isinstance(item.part, Text)]
     forms = [*_born(state, results, limit), *_born(state, words, budget.usable_tokens * WORDS_SHARE_MAX)]
     return tuple(sorted(forms, key=lambda form: state.index[form.handle]))

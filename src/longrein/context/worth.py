@@ -8,6 +8,7 @@ newer has taken its place. Nothing here decides; `bodies` values lines from it a
 import msgspec
 
 from longrein.context.features import (
+    POINTER,
     RESULT_CLASSES,
     arguments_of,
     call_content,
@@ -294,6 +295,9 @@ class Worth:
         kind = tool_class(asked.piece.tool, asked.arguments)
         part = is_part(asked.piece.arguments)
         held.cls = PART_READ if kind == "read" and part else RESULT_CLASSES.index(kind)
+        if held.piece.content.startswith(POINTER):
+            self._pointed_at(held.piece.content[len(POINTER) :].partition(":")[0], held.piece.request)
+            return
         self._same[asked.piece.tool, asked.piece.arguments] = held.n
         for path in asked.paths:
             if kind == "read":
@@ -302,6 +306,13 @@ class Worth:
                 for n in self._reads.get(path, ()):
                     self.items[n].edited = True
                     self.dirty[n] = None
+
+    def _pointed_at(self, handle: str, request: int) -> None:
+        """A reading that a later one points at holds for both: nothing has taken its place, and it was needed now."""
+        n = self.by_handle.get(handle, -1)
+        if n >= 0:
+            self.items[n].superseded, self.items[n].last = False, request
+            self.dirty[n] = None
 
     def _read_again(self, path: str, n: int, part: bool) -> None:
         before = self._reads.setdefault(path, [])

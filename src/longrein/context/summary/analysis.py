@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import msgspec
 
 from longrein.context.decide import next_to_go
+from longrein.context.features import POINTER
 from longrein.context.forms import CLEAR_TOKENS_MIN
 from longrein.context.report import MODULES, OF_KIND
 from longrein.context.request import Budget, Item
@@ -256,6 +257,8 @@ def _of_result(
     if not isinstance(part, ToolResult):
         return None
     line, text = (part.name, str(call.arguments) if call is not None else ""), text_of(part.parts)
+    if text.startswith(POINTER):
+        return 3
     superseded, repeated = line in later and bool(line[1]), text in texts
     later[line] = texts[text] = None
     if superseded:
