@@ -1,7 +1,7 @@
 """Writes what a context policy would show, for every session of a folder, in the judge's trace format.
 
     python benchmarks/policy.py --sessions DIR --traces DIR [--policy default|keep-all|seed] [--tables FILE]
-                                [--prices P] [--window N] [--jobs N] [--only REGEX]
+                                [--prices P] [--window N] [--ttl SECONDS] [--jobs N] [--only REGEX]
 
 One request at a time: the policy never sees what a request does not yet contain. Recorded results are as their agent
 sent them, so nothing gets a birth form. Without --sessions a small generated set is used.
@@ -47,14 +47,14 @@ def tables_in(path: Path | None) -> Mapping[str, Any]:
     return found
 
 
-def write_trace(job: tuple[Path, Path, str, str, int, Path | None]) -> str:
+def write_trace(job: tuple[Path, Path, str, str, int, float, Path | None]) -> str:
     """One trace; the session's name."""
-    path, out, policy, prices, window, tables = job
+    path, out, policy, prices, window, ttl, tables = job
     session = read(path)
     rental = Rental(Values(tables_in(tables)), PRICES[prices], nonce=NONCE)
     lines: list[dict[str, Any]] = [
         {"session": session.name, "policy": policy, "prices": prices, "window": window},
-        *POLICIES[policy](session, rental, window),
+        *POLICIES[policy](session, rental, window, ttl),
         {"end": True, "requests": session.requests, "items": len(session.messages)},
     ]
     out.mkdir(parents=True, exist_ok=True)
@@ -71,6 +71,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--tables", type=Path, help="table file of fit.py instead of the one that ships")
     parser.add_argument("--prices", choices=sorted(PRICES), default="anthropic")
     parser.add_argument("--window", type=int, default=200_000, help="tokens; 0 for no limit")
+    parser.add_argument("--ttl", type=float, default=0.0, help="seconds after which the cache is cold; 0 for never")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--only", default="", help="regular expression: only these sessions")
     args = parser.parse_args(argv)
@@ -79,7 +80,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"no --sessions: using a small generated set, written to {folder}")
     files = [path for path in recordings(folder) if re.search(args.only, path.name)]
     jobs = [
-        (path, args.traces / policy, policy, args.prices, args.window, args.tables)
+        (path, args.traces / policy, policy, args.prices, args.window, args.ttl, args.tables)
         for policy in args.policy or ["default"]
         for path in files
     ]

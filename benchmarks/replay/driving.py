@@ -37,17 +37,20 @@ def _piece(n: int, message: Message) -> Piece:
     )
 
 
-def drive(session: Recording, rental: Rental, window: int) -> list[dict[str, Any]]:
-    """The lines of the trace between its header and its end."""
+def drive(session: Recording, rental: Rental, window: int, ttl_s: float = 0.0) -> list[dict[str, Any]]:
+    """The lines of the trace between its header and its end. `ttl_s`: age at which a cache is cold; 0 for never."""
     worth, lines = Worth(), []
     todo = pieces(session)
-    at = 0
+    at, asked_at = 0, 0.0
     for request in range(session.requests):
         while at < len(todo) and _arrives(session.messages[at], request):
             worth.arrive(todo[at])
             at += 1
         worth.begin(request)
-        plans = [decide(worth, rental)]
+        now = session.messages[at - 1].at if at else 0.0
+        cold = bool(ttl_s and asked_at and now - asked_at > ttl_s)
+        asked_at = max(now, asked_at)
+        plans = [decide(worth, rental, cold=cold)]
         if plans[0]:
             plans[0].take(worth)
         total = session.system_tokens + view_tokens(worth)
@@ -65,12 +68,12 @@ def drive(session: Recording, rental: Rental, window: int) -> list[dict[str, Any
     return lines
 
 
-def keep_all(_session: Recording, _rental: Rental, _window: int) -> list[dict[str, Any]]:
+def keep_all(_session: Recording, _rental: Rental, _window: int, _ttl_s: float = 0.0) -> list[dict[str, Any]]:
     """Nothing is ever changed."""
     return []
 
 
-def seed(session: Recording, _rental: Rental, _window: int) -> list[dict[str, Any]]:
+def seed(session: Recording, _rental: Rental, _window: int, _ttl_s: float = 0.0) -> list[dict[str, Any]]:
     """The founding documents: results but the newest three become `[Previous: used X]`; at 50,000 tokens a summary."""
     lines: list[dict[str, Any]] = []
     shown: dict[int, int] = {}  # place -> characters that stand in the view
@@ -103,7 +106,7 @@ def _arrives(message: Message, request: int) -> bool:
     return message.request < request or (message.request == request and not message.output)
 
 
-POLICIES: dict[str, Callable[[Recording, Rental, int], list[dict[str, Any]]]] = {
+POLICIES: dict[str, Callable[[Recording, Rental, int, float], list[dict[str, Any]]]] = {
     "default": drive,
     "keep-all": keep_all,
     "seed": seed,
