@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from longrein.build import VERSION, Built, Place, build, survey
-from longrein.context import analyse, analysis_lines, next_to_go, report
+from longrein.context import analyse, analysis_lines, next_to_go, reasons, report
 from longrein.events import LongreinError
 from longrein.frontends.options import Options
 from longrein.frontends.stderr import say
@@ -59,6 +59,7 @@ def _facts(place: Place, built: Built) -> TerminalFacts:
         colour=not place.environ.get("NO_COLOR"),
         window_tokens=lambda: crew.model.budget.usable_tokens,
         context_report=lambda: report(session.state, crew.model.budget, next_to_go(session.state, crew.model.budget)),
+        reasons=lambda handle: reasons(session.state, crew.model.budget, handle),
         analysis=lambda: analysis_lines(analyse(session.state, crew.model.budget)),
         sessions=lambda: _sessions(place),
         models=lambda: _models(place, crew.model.name),

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from longrein.context import Budget, Price, State, next_to_go, report
+from longrein.context import Budget, Price, State, next_to_go, reasons, report
 from longrein.context.report import MODULES, Report
-from longrein.frontends.context_page import as_json, as_text
+from longrein.frontends.context_page import as_json, as_text, reason_rows
 from tests.context.walk import Walk
 
 
@@ -75,3 +75,13 @@ def test_the_text_page_names_modules_and_largest_items() -> None:
     assert "calls and results" in text
     assert "usable tokens" in text
     assert "the next compaction takes it" in text
+
+
+def test_why_a_line_stays_is_said_line_by_line() -> None:
+    state, budget = walked(5)
+    handle = next(item.handle for item in state.items if item.kind == "result" and item.form == "full")
+    found = reasons(state, budget, handle)
+    assert found
+    rows = reason_rows(found)
+    assert all(("keep" in row) or ("clear" in row) for row in rows[1:])
+    assert "nothing with that handle" in reason_rows(reasons(state, budget, "r99999"))[0]

@@ -23,6 +23,7 @@ ANSWERS = {
     "/help": ["commands and keys", "/rewind", "Ctrl-S", "steer: send into the turn that goes on"],
     "/cost": ["what this session used", "read from cache", "$0.00"],
     "/context": ["what fills the context", "user requests", "20.0k", "all", "24.6k of 100.0k tokens"],
+    "/context r7": ["why r7 stands as it does", "nothing with that handle is shown"],
     "/pins": ["pinned", "nothing is pinned; /pin TEXT keeps TEXT word for word"],
     "/unpin it": ["say which: /unpin NUMBER; /pins lists them"],
     "/uncompact that": ["say which: /uncompact r412, or nothing for the last one"],

@@ -57,6 +57,7 @@ __all__ = [
     "Nothing",
     "OpenCall",
     "Price",
+    "Reason",
     "Report",
     "Request",
     "Seen",
@@ -89,6 +90,7 @@ __all__ = [
     "output_limit",
     "part_texts",
     "prose_problem",
+    "reasons",
     "reexpanded",
     "render",
     "render_seed_summary",
@@ -109,8 +111,10 @@ __all__ = [
 _LATER = {
     "Analysis": ("summary.analysis", "Analysis"),
     "Engine": ("listed", "Engine"),
+    "Reason": ("bodies", "Reason"),
     "analyse": ("summary.analysis", "analyse"),
     "analysis_lines": ("summary.analysis", "lines"),
+    "reasons": ("clearing", "reasons"),
 }
 """Public name -> where it stands, for what no turn of longrein's own loop needs."""
 

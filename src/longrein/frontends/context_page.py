@@ -1,9 +1,10 @@
 """The context report as JSON, in the shape that clients of other agents read, and as plain text."""
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
-from longrein.context import PREPARE, Report, Shown, State
+from longrein.context import PREPARE, Reason, Report, Shown, State
 
 COLOURS = {
     "System prompt": "promptBorder",
@@ -17,6 +18,8 @@ COLOURS = {
 }
 """Colour names as those clients know them."""
 GRID_ROWS, GRID_COLUMNS = 10, 10
+REASONS_SHOWN = 60
+"""Lines of one item."""
 ITEMS_SHOWN = 12
 """Largest items of the text page."""
 
@@ -170,3 +173,11 @@ def item_rows(report: Report) -> list[str]:
         price = f"${row.usd:.4f}" if row.usd else ""
         rows.append(f" {sign}{row.handle:<9} {row.tokens:>7,} {price:>8} {row.form:<11} {name:<10} {row.begins[:36]}")
     return rows
+
+
+def reason_rows(reasons: Sequence[Reason]) -> list[str]:
+    """A row a line: whether clearing would keep it, how likely it is to be needed, why, and its beginning."""
+    if not reasons:
+        return ["  nothing with that handle is shown; /context lists what is"]
+    rows = [f"  {'keep' if r.stays else 'clear'}  {r.chance:>6.1%}  {r.why:<38.38} {r.line[:40]}" for r in reasons]
+    return ["  at a clearing, how likely it is to be needed, and why:", *rows[:REASONS_SHOWN]]

@@ -181,7 +181,7 @@ COMMANDS: Mapping[str, Command] = {
         Command(
             "simulate",
             "SESSION... [FLAGS]",
-            "Replay recorded sessions (files, folders, ids) through a context policy, offline: what it costs and keeps.",
+            "Replay recorded sessions (files, folders, ids) through a policy, offline: what it costs and keeps.",
             (
                 Flag(
                     ("--policy",),

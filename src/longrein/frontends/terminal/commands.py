@@ -35,7 +35,7 @@ COMMANDS = (
     Command("rewind", "", "go back to before something you said", idle_only=True),
     Command("compact", "[FOCUS]", "make room now; FOCUS is what to keep; --dry-run only tells", idle_only=True),
     Command("uncompact", "[rSEQ]", "undo the last compaction, or that one", idle_only=True),
-    Command("context", "", "what fills the context"),
+    Command("context", "[rN]", "what fills the context; with a handle, why its lines are shown"),
     Command("pin", "TEXT", "keep TEXT word for word through every compaction"),
     Command("unpin", "NUMBER", "drop a pin"),
     Command("pins", "", "what is pinned"),

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from longrein.agent import Rewind, SetMode, SetModel
+from longrein.frontends.context_page import reason_rows
 from longrein.frontends.terminal import commands
 from longrein.frontends.terminal.chooser import Row
 from longrein.frontends.terminal.commands import Typed
@@ -117,7 +118,11 @@ def _compact(talk: Talk, argument: str) -> None:
         _word("compact")(talk, argument)
 
 
-def _context(talk: Talk, _: str) -> None:
+def _context(talk: Talk, argument: str) -> None:
+    if argument:
+        rows = reason_rows(talk.facts.reasons(argument))
+        _show(talk, f"why {escape_line(argument)} stands as it does", [line(escape_line(row)) for row in rows])
+        return
     report = talk.facts.context_report()
     if report is not None:
         _show(talk, "what fills the context", commands.context_lines(report))

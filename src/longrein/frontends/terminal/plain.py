@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 
 from longrein.agent import Answer, Pausing, Rewind, Said, SessionPort, SetMode, SetModel, Word
 from longrein.events import Entry, LongreinError, Text
+from longrein.frontends.context_page import reason_rows
 from longrein.frontends.stdin import read_lines
 from longrein.frontends.terminal import commands, drawing
 from longrein.frontends.terminal.approvals import answer, choices, content_lines
@@ -208,14 +209,14 @@ class _PlainTalk:
         elif name == "resume" and argument:
             self.leave(Outcome("switch", argument))
         else:
-            self.show(await self._told(name))
+            self.show(await self._told(name, argument))
 
-    async def _told(self, name: str) -> list[Line]:
+    async def _told(self, name: str, argument: str) -> list[Line]:
         match name:
             case "help":
                 return commands.help_lines()
             case "cost" | "context" | "compact" | "pin" | "pins":
-                return self._inspected(name)
+                return self._inspected(name, argument)
             case "resume":
                 rows = await self.facts.sessions() if self.facts.sessions is not None else ()
                 return [line(escape(f"/resume {row.id}  {row.title}  {row.when}")) for row in rows]
@@ -227,11 +228,13 @@ class _PlainTalk:
             case _:
                 return [line(f"/mode is one of {', '.join(commands.MODES)}, bypassPermissions")]
 
-    def _inspected(self, name: str) -> list[Line]:
+    def _inspected(self, name: str, argument: str) -> list[Line]:
         """What stands in the session, as it is now."""
         match name:
             case "cost":
                 return commands.cost_lines(self.session.state)
+            case "context" if argument:
+                return [line(escape(row)) for row in reason_rows(self.facts.reasons(argument))]
             case "context":
                 report = self.facts.context_report()
                 return commands.context_lines(report) if report is not None else []
