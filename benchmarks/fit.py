@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from replay.driving import pieces
-from replay.recorded import read, recordings
+from policy import read, sessions_in
 
 from longrein.context.codes import ITEM_CODES, LINE_CODES, WORD_CODES, item_codes, line_codes, sheet_of, word_codes
 from longrein.context.features import call_content, features
-from longrein.context.worth import USER, Worth
+from longrein.context.worth import USER, Piece, Worth
+from longrein.replay import Item, Recording
 
 LINE_TERMS = (
     *("cls*idle", "cls*state", "activity", "refs", "size", "near", "around", "mention", "nearby", "block"),
@@ -46,6 +46,20 @@ class Rows(NamedTuple):
     codes: "np.ndarray[Any, Any]"
     needed: "np.ndarray[Any, Any]"
     weight: "np.ndarray[Any, Any]"
+
+
+KINDS = {"user": "user", "tool_call": "call", "tool_result": "result", "assistant_text": "text"}
+
+
+def pieces(session: Recording) -> list[Piece]:
+    """The items of a session as the policy takes them; the handle is the place."""
+    return [_piece(n, item) for n, item in enumerate(session.items)]
+
+
+def _piece(n: int, item: Item) -> Piece:
+    kind, call = "thinking" if item.thinking else KINDS[item.kind], item.kind == "tool_call"
+    content, arguments = ("", item.text) if call else (item.text, "")
+    return Piece(f"r{n}", kind, content, item.tokens, item.request, item.name, arguments, item.call or f"?{n}")
 
 
 def last_needs(todo: Sequence[Any]) -> dict[tuple[int, str], int]:
@@ -177,7 +191,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--about", default="Fitted weights.")
     args = parser.parse_args(argv)
-    files = [p for p in recordings(args.sessions) if re.search(args.only, p.name) and not re.search(args.but, p.name)]
+    files = [p for p in sessions_in(args.sessions) if re.search(args.only, p.name) and not re.search(args.but, p.name)]
     with Pool(args.jobs) as pool:
         parts = list(pool.imap_unordered(sample, files))
     tables = {

@@ -1,10 +1,11 @@
 """Writes what a context policy would show, for every session of a folder, in the judge's trace format.
 
     python benchmarks/policy.py --sessions DIR --traces DIR [--policy default|keep-all|seed] [--tables FILE]
-                                [--prices P] [--window N] [--ttl SECONDS] [--jobs N] [--only REGEX]
+                                [--prices P] [--window N] [--ttl S] [--jobs N] [--only REGEX]
 
-One request at a time: the policy never sees what a request does not yet contain. Recorded results are as their agent
-sent them, so nothing gets a birth form. Without --sessions a small generated set is used.
+The engine itself is driven, one request at a time (`longrein.replay`): it never sees what a request does not yet
+contain. Recorded results are as their agent sent them, so nothing gets a birth form. Without --sessions a small
+generated set is used.
 """
 
 import argparse
@@ -12,32 +13,36 @@ import importlib.util
 import json
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from multiprocessing import Pool
 from pathlib import Path
 from typing import Any
 
-from replay.driving import POLICIES
+import msgspec
 from replay.generated import write_sessions
-from replay.recorded import read, recordings
 
-from longrein.context.bodies import Values
-from longrein.context.rental import Rates, Rental
-from longrein.context.worth_tables import TABLES
+from longrein.context import Budget, use_tables
+from longrein.replay import POLICIES, PRICES, Change, Drive, Recording, base_name, read_recording
+from longrein.simulate import budget_of
 
-PRICES = {
-    "anthropic": Rates(0.1, 1.25, 5.0),
-    "openai10": Rates(0.1, 1.0, 8.0),
-    "openai25": Rates(0.25, 1.0, 4.0),
-}
-NONCE = "3f9a2c"
-"""Of the markers in traces; as long as a session's own."""
+NO_LIMIT = 10**9
+"""A window that no session fills."""
 
 
-def tables_in(path: Path | None) -> Mapping[str, Any]:
-    """The tables that ship, or those of a file written by `fit.py`."""
-    if path is None:
-        return TABLES
+def sessions_in(folder: Path) -> list[Path]:
+    """The session files of a folder, or the one file."""
+    if folder.is_file():
+        return [folder]
+    return sorted(path for path in folder.glob("*.jsonl*") if path.suffix in (".jsonl", ".gz"))
+
+
+def read(path: Path) -> Recording:
+    """One session."""
+    return read_recording(path.name, path.read_bytes())
+
+
+def tables_in(path: Path) -> Mapping[str, Any]:
+    """The tables of a file written by `fit.py`."""
     spec = importlib.util.spec_from_file_location("tables", path)
     if spec is None or spec.loader is None:
         raise SystemExit(f"{path}: not a table file; write one with benchmarks/fit.py --out")
@@ -47,19 +52,40 @@ def tables_in(path: Path | None) -> Mapping[str, Any]:
     return found
 
 
+def traced(recording: Recording, policy: str, budget: Budget, *, timed: bool = False) -> Iterator[dict[str, Any]]:
+    """The lines of the trace between its header and its end."""
+    for change in Drive(recording, POLICIES[policy], budget, timed=timed).changes():
+        if line := _line(change):
+            yield {"t": change.t, **line}
+
+
+def _line(change: Change) -> dict[str, Any]:
+    line: dict[str, Any] = {}
+    if change.show:
+        line["show"] = {str(place): text for place, text in change.show.items()}
+    if change.summary is not None:
+        line["summary"] = change.summary
+    if change.asked_tokens:
+        line |= {"extra_output_tokens": change.asked_tokens, "extra_input": "cached"}
+    return line
+
+
 def write_trace(job: tuple[Path, Path, str, str, int, float, Path | None]) -> str:
     """One trace; the session's name."""
-    path, out, policy, prices, window, ttl, tables = job
-    session = read(path)
-    rental = Rental(Values(tables_in(tables)), PRICES[prices], nonce=NONCE)
-    lines: list[dict[str, Any]] = [
-        {"session": session.name, "policy": policy, "prices": prices, "window": window},
-        *POLICIES[policy](session, rental, window, ttl),
-        {"end": True, "requests": session.requests, "items": len(session.messages)},
+    path, out, policy, prices, window, ttl_s, tables = job
+    if tables is not None:
+        use_tables(tables_in(tables))
+    recording, budget = read(path), budget_of(prices, window or NO_LIMIT)
+    if ttl_s:
+        budget = msgspec.structs.replace(budget, cache_ttl_s=ttl_s)
+    lines = [
+        {"session": recording.name, "policy": policy, "prices": prices, "window": window},
+        *traced(recording, policy, budget, timed=bool(ttl_s)),
+        {"end": True, "requests": recording.requests, "items": len(recording.items)},
     ]
     out.mkdir(parents=True, exist_ok=True)
-    (out / f"{session.name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    return session.name
+    (out / f"{base_name(path.name)}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return recording.name
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -78,7 +104,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     folder = args.sessions or write_sessions(args.traces.with_name(args.traces.name + "-sessions"))
     if args.sessions is None:
         print(f"no --sessions: using a small generated set, written to {folder}")
-    files = [path for path in recordings(folder) if re.search(args.only, path.name)]
+    files = [path for path in sessions_in(folder) if re.search(args.only, path.name)]
     jobs = [
         (path, args.traces / policy, policy, args.prices, args.window, args.ttl, args.tables)
         for policy in args.policy or ["default"]

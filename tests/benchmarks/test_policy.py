@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 
 ROOT = Path(__file__).parents[2]
@@ -35,47 +36,43 @@ def test_it_says_that_it_uses_a_generated_set(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("policy", ["default", "keep-all", "seed"])
 def test_traces_are_whole_and_aligned(tmp_path: Path, policy: str) -> None:
-    from policy import main
+    from policy import main, read, sessions_in
     from replay.generated import write_sessions
-    from replay.recorded import read, recordings
 
-    folder = write_sessions(tmp_path / "s", 2)
-    path = recordings(folder)[1]
+    path = sessions_in(write_sessions(tmp_path / "s", 2))[1]
     arguments = ["--sessions", str(path), "--traces", str(tmp_path / "t"), "--policy", policy, "--window", "60000"]
     assert main([*arguments, "--jobs", "1"]) == 0
     session = read(path)
     head, *middle, end = rows(tmp_path / "t" / policy / f"{session.name}.jsonl")
     assert head == {"session": session.name, "policy": policy, "prices": "anthropic", "window": 60000}
-    assert end == {"end": True, "requests": session.requests, "items": len(session.messages)}
+    assert end == {"end": True, "requests": session.requests, "items": len(session.items)}
     assert [row["t"] for row in middle] == sorted({row["t"] for row in middle})
+    assert bool(middle) == (policy != "keep-all")
     for row in middle:
         show = row["show"]
         assert isinstance(show, dict)
         for n, text in show.items():
-            message = session.messages[int(n)]
-            assert message.request + message.output <= row["t"], "it has not come yet"
-            assert message.kind != "user" or policy == "seed"
-            if text is not None and message.kind == "tool_call":
-                assert list(json.loads(text)) == list(json.loads(message.args))
+            item = session.items[int(n)]
+            assert item.request + item.output <= row["t"], "it has not come yet"
+            assert item.kind != "user" or policy == "seed"
+            if text is not None and item.kind == "tool_call":
+                assert list(json.loads(text)) == list(json.loads(item.text))
 
 
 def test_the_policy_sees_no_future(tmp_path: Path) -> None:
-    from policy import NONCE
-    from replay.driving import drive
+    from policy import read, sessions_in, traced
     from replay.generated import write_sessions
-    from replay.recorded import read, recordings
 
-    from longrein.context.bodies import Values
-    from longrein.context.rental import Rental
-    from longrein.context.worth_tables import TABLES
+    from longrein.simulate import budget_of
 
-    session = read(recordings(write_sessions(tmp_path, 3))[2])
-    rental = Rental(Values(TABLES), nonce=NONCE)
-    whole = drive(session, rental, 200_000)
+    session, budget = read(sessions_in(write_sessions(tmp_path, 3))[2]), budget_of("anthropic", 200_000)
+    whole = list(traced(session, "default", budget))
     half = session.requests // 2
-    early = session._replace(messages=[m for m in session.messages if m.request < half], requests=half)
+    early = msgspec.structs.replace(
+        session, items=tuple(item for item in session.items if item.request < half), requests=half
+    )
     assert whole
-    assert drive(early, rental, 200_000) == [row for row in whole if row["t"] < half]
+    assert list(traced(early, "default", budget)) == [row for row in whole if row["t"] < half]
 
 
 def test_the_generated_set_is_the_same_each_time(tmp_path: Path) -> None:

@@ -104,6 +104,7 @@ __all__ = [
     "step",
     "summarized",
     "summary_chunks",
+    "use_tables",
     "window_of",
 ]
 
@@ -115,6 +116,7 @@ _LATER = {
     "analyse": ("summary.analysis", "analyse"),
     "analysis_lines": ("summary.analysis", "lines"),
     "reasons": ("clearing", "reasons"),
+    "use_tables": ("clearing", "use_tables"),
 }
 """Public name -> where it stands, for what no turn of longrein's own loop needs."""
 
