@@ -1,4 +1,4 @@
-"""Fits the tables of `longrein.context.worth_tables` on recorded sessions.
+"""Fits the tables of `longrein.context.worth.tables` on recorded sessions.
 
     python benchmarks/fit.py --sessions DIR [--only REGEX | --except REGEX] [--out FILE]
 
@@ -18,9 +18,17 @@ from typing import Any, NamedTuple
 import numpy as np
 from policy import read, sessions_in
 
-from longrein.context.codes import ITEM_CODES, LINE_CODES, WORD_CODES, item_codes, line_codes, sheet_of, word_codes
-from longrein.context.features import call_content, features
-from longrein.context.worth import USER, Piece, Worth
+from longrein.context.worth.codes import (
+    ITEM_CODES,
+    LINE_CODES,
+    WORD_CODES,
+    item_codes,
+    line_codes,
+    sheet_of,
+    word_codes,
+)
+from longrein.context.worth.features import call_content, features
+from longrein.context.worth.memory import USER, Piece, Worth
 from longrein.replay import Item, Recording
 
 LINE_TERMS = (

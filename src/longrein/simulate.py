@@ -21,7 +21,7 @@ from longrein.replay import (
 )
 from longrein.store import Reader, find_session
 
-OUTPUT_TOKENS_MAX = 16_000
+OUTPUT_TOKENS_MAX = 8_192
 """Largest answer that the budget leaves room for."""
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from longrein.context.features import (
+from longrein.context.worth.features import (
     arguments_of,
     call_content,
     declares,

@@ -4,11 +4,11 @@ import json
 
 import pytest
 
-from longrein.context.bodies import Measure, Values, why
-from longrein.context.codes import sheet_of
-from longrein.context.rental import Rental, Tolerates, decide, squeeze, view_tokens
-from longrein.context.worth import EDIT_CALL, PART_READ, READ, Piece, Worth
-from longrein.context.worth_tables import TABLES
+from longrein.context.worth.bodies import Measure, Values, why
+from longrein.context.worth.codes import sheet_of
+from longrein.context.worth.memory import EDIT_CALL, PART_READ, READ, Piece, Worth
+from longrein.context.worth.rental import Rental, Tolerates, decide, squeeze, view_tokens
+from longrein.context.worth.tables import TABLES
 
 RENTAL = Rental(Values(TABLES), nonce="a1b2c3")
 

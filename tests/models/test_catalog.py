@@ -107,7 +107,7 @@ def test_the_providers_that_are_found_without_a_file() -> None:
 def test_what_the_settings_say_goes_first_and_an_unknown_wire_is_named() -> None:
     budget = Budget(1000, 100)
     options = ModelOptions("mock", "small", "openai-chat", "http://127.0.0.1:1", budget=budget)
-    assert open_model(options, BLOBS.__getitem__, StillClock()).budget is budget
+    assert open_model(options, BLOBS.__getitem__, StillClock()).budget == budget
     wrong = ModelOptions("mock", "small", "morse", "http://127.0.0.1:1")
     with pytest.raises(SettingsError) as raised:
         open_model(wrong, BLOBS.__getitem__, StillClock())

@@ -17,7 +17,6 @@ from longrein.context.decide import (
     next_to_go,
     window_of,
 )
-from longrein.context.features import call_content, features
 from longrein.context.fold import History, advance, fold, step
 from longrein.context.forms import births, born_gain
 from longrein.context.reminding.catalogue import KINDS
@@ -36,6 +35,7 @@ from longrein.context.summary.digest import FileBlock, covering, event_texts, pa
 from longrein.context.summary.records import FileUse, Ledger
 from longrein.context.summary.reexpand import reexpanded
 from longrein.context.tokens import arguments_text, estimate_text
+from longrein.context.worth.features import call_content, features
 
 __all__ = [
     "KINDS",
@@ -112,7 +112,7 @@ __all__ = [
 _LATER = {
     "Analysis": ("summary.analysis", "Analysis"),
     "Engine": ("listed", "Engine"),
-    "Reason": ("bodies", "Reason"),
+    "Reason": ("worth.bodies", "Reason"),
     "analyse": ("summary.analysis", "analyse"),
     "analysis_lines": ("summary.analysis", "lines"),
     "reasons": ("clearing", "reasons"),

@@ -11,16 +11,16 @@ from typing import Any
 
 import msgspec
 
-from longrein.context.bodies import Measure, Reason, Values, why
-from longrein.context.rental import Rates, Rental, Tolerates
-from longrein.context.rental import decide as rent
-from longrein.context.rental import squeeze as press
 from longrein.context.request import Budget, Item
-from longrein.context.shaping import Change, Plan
 from longrein.context.state import State
 from longrein.context.tokens import CHARS_PER_TOKEN_CODE, ITEM_TOKENS, arguments_text, estimate_part
-from longrein.context.worth import Piece, Worth
-from longrein.context.worth_tables import TABLES
+from longrein.context.worth.bodies import Measure, Reason, Values, why
+from longrein.context.worth.memory import Piece, Worth
+from longrein.context.worth.rental import Rates, Rental, Tolerates
+from longrein.context.worth.rental import decide as rent
+from longrein.context.worth.rental import squeeze as press
+from longrein.context.worth.shaping import Change, Plan
+from longrein.context.worth.tables import TABLES
 from longrein.events import AnyPart, Cleared, Form, Image, Text, ToolCall, ToolResult, marker_sign, text_of
 
 OLD_THINKING = "old thinking"

@@ -88,7 +88,7 @@ class Budget(msgspec.Struct, frozen=True):
     accepts_prefill: bool = False
     """Whether a request may end with the assistant's side; most current models refuse that."""
     clears: tuple[str, ...] = ("result", "call", "text", "thinking")
-    """Kinds of items that this provider and model tolerate being cleared."""
+    """Kinds of items that this provider and model tolerate being cleared; `old thinking` spares the running turn."""
 
     @property
     def usable_tokens(self) -> int:

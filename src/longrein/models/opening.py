@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 
+import msgspec
+
 from longrein.events import SettingsError
 from longrein.models.anthropic import Anthropic
 from longrein.models.catalog import look_up
@@ -22,6 +24,14 @@ WIRES: dict[str, Callable[[Facing], Wire]] = {
     "gemini": Gemini,
 }
 """Wire name -> what speaks it."""
+CLEARS: dict[str, tuple[str, ...]] = {
+    "anthropic": ("result", "call", "text", "old thinking"),
+    "openai-chat": ("result", "call", "text", "thinking"),
+    "openai-responses": ("result", "text"),
+    "gemini": ("result", "text", "old thinking"),
+}
+"""What a wire tolerates being cleared. Signed thinking of the running turn must stay on the Messages API; a reasoning
+item of the Responses API must be followed by its call; a signature of Gemini belongs to the very call it came with."""
 
 
 def open_model(options: ModelOptions, read_blob: ReadBlob, clock: Clock) -> Model:
@@ -38,6 +48,7 @@ def open_model(options: ModelOptions, read_blob: ReadBlob, clock: Clock) -> Mode
     stops = STOPS if options.text_tools else ()
     facing = Facing(options.wire, options.model, read_blob, host_of(options.base_url), options.effort, stops)
     budget = options.budget or look_up(options.provider, options.model)
+    budget = msgspec.structs.replace(budget, clears=CLEARS[options.wire])
     model = HttpModel(make(facing), options, budget, clock)
     return TextTools(model) if options.text_tools else model
 

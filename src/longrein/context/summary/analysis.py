@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import msgspec
 
 from longrein.context.decide import next_to_go
-from longrein.context.features import POINTER
 from longrein.context.forms import CLEAR_TOKENS_MIN
 from longrein.context.report import MODULES, OF_KIND
 from longrein.context.request import Budget, Item
 from longrein.context.state import State
 from longrein.context.summary.ledger import key_argument
 from longrein.context.tokens import ITEM_TOKENS, estimate_text
+from longrein.context.worth.features import POINTER
 from longrein.events import ToolCall, ToolResult, text_of
 
 SLICES = 10

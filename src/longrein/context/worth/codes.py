@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
-from longrein.context.features import declares, identifiers, line_key
-from longrein.context.worth import CLEARED, Held, Worth
+from longrein.context.worth.features import declares, identifiers, line_key
+from longrein.context.worth.memory import CLEARED, Held, Worth
 
 LABEL = re.compile(r"r\d+\S* \w.*, \d+ lines$")
 """A line of a ledger that names a folded call."""

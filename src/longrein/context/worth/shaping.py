@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from longrein.context.bodies import (
+from longrein.context.worth.bodies import (
     Measure,
     Price,
     Shape,
@@ -17,9 +17,9 @@ from longrein.context.bodies import (
     body,
     ideal,
 )
-from longrein.context.codes import Sheet, long_and_short, sheet_of
-from longrein.context.features import call_content
-from longrein.context.worth import TEXT, THINKING, USER, Held, Stand, Worth, stand_of
+from longrein.context.worth.codes import Sheet, long_and_short, sheet_of
+from longrein.context.worth.features import call_content
+from longrein.context.worth.memory import TEXT, THINKING, USER, Held, Stand, Worth, stand_of
 from longrein.events import marker
 
 LEDGER_PAIR_TOKENS_MAX = 1500

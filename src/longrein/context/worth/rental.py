@@ -6,9 +6,9 @@ what the break costs; the prefix stays byte for byte until then. When the cache 
 
 import msgspec
 
-from longrein.context.bodies import Measure, Price, Values
-from longrein.context.shaping import Desk, Plan, best, fold_runs, tokens_in, trim
-from longrein.context.worth import THINKING, USER, Held, Worth
+from longrein.context.worth.bodies import Measure, Price, Values
+from longrein.context.worth.memory import THINKING, USER, Held, Worth
+from longrein.context.worth.shaping import Desk, Plan, best, fold_runs, tokens_in, trim
 
 IMAGE_IDLE = 8
 """Requests without need after which a picture counts as dead: nobody can see in the log what is needed of it."""

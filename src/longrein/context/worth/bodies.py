@@ -1,7 +1,7 @@
 """What of an item is worth showing: a line stays when nothing else shows it and its value exceeds its rent.
 
 The value of a line is the chance that a later step needs it, times the price of bringing it back. The chance comes
-from an additive model over a few small codes (`worth_tables` holds the fitted weights): how old and idle the item is,
+from an additive model over a few small codes (`tables` holds the fitted weights): how old and idle the item is,
 what was needed of it and how near to this line, how lately its names were on the mind, what kind of line it is.
 Identifiers of the lines that go are weighed in the same way and stand alone when they stay.
 """
@@ -12,7 +12,7 @@ from math import exp, log
 
 import msgspec
 
-from longrein.context.codes import (
+from longrein.context.worth.codes import (
     ITEM_CODES,
     LINE_CODES,
     WORD_CODES,
@@ -22,8 +22,8 @@ from longrein.context.codes import (
     sheet_of,
     word_codes,
 )
-from longrein.context.features import parts_of
-from longrein.context.worth import EDIT_CALL, TEXT, WRITE_CALL, Held, Worth
+from longrein.context.worth.features import parts_of
+from longrein.context.worth.memory import EDIT_CALL, TEXT, WRITE_CALL, Held, Worth
 
 REGRET_STEP, REGRET_MAX = 0.1, 2.0
 """Each clearing of a class that was regretted makes losses of that class dearer, up to twice."""

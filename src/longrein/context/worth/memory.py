@@ -7,7 +7,7 @@ newer has taken its place. Nothing here decides; `bodies` values lines from it a
 
 import msgspec
 
-from longrein.context.features import (
+from longrein.context.worth.features import (
     POINTER,
     RESULT_CLASSES,
     arguments_of,
