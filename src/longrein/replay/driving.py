@@ -100,6 +100,8 @@ class Drive:
             while self._at < len(items) and not items[self._at].output and items[self._at].request <= t:
                 self._hear(self._at)
                 self._at += 1
+            for call in list(self.state.calls):  # its result was not recorded; no request goes out with an open call
+                self._tell(ToolEnded(call, self.state.calls[call].call.name, "interrupted", ()))
             outputs = self._at
             while self._at < len(items) and items[self._at].output and items[self._at].request == t:
                 self._at += 1
@@ -115,7 +117,7 @@ class Drive:
     def _hear(self, place: int) -> None:
         item = self.recording.items[place]
         call = self._calls.pop(item.call, "") if item.kind == "tool_result" else ""
-        if call:
+        if call in self.state.calls:
             name = item.name or self.state.calls[call].call.name
             seq = self._tell(ToolEnded(call, name, "ok", (Text(item.text),)))
         else:
