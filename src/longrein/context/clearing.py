@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from longrein.context.mix import BLOCKS
 from longrein.context.request import Budget, Item
 from longrein.context.state import State
 from longrein.context.tokens import CHARS_PER_TOKEN_CODE, ITEM_TOKENS, arguments_text, estimate_part
@@ -124,9 +125,8 @@ def rental_for(state: State, budget: Budget) -> Rental:
     """The policy with the prices of this model and the sizes of this session."""
     if not _values:
         _values.append(Values(TABLES))
-    ratio = state.gauge.ratio
-    chars = CHARS_PER_TOKEN_CODE / ratio
-    around = ITEM_TOKENS * ratio
+    chars = CHARS_PER_TOKEN_CODE / state.gauge.ratio
+    around = ITEM_TOKENS * state.gauge.learned.factors[BLOCKS]
     return Rental(
         _values[0],
         rates_of(budget),
@@ -237,7 +237,7 @@ def piece_of(item: Item, state: State) -> Piece:
     name = kind if mine or kind == "result" else "user"
     request = max(0, bisect_left(state.asked_seqs, item.seqs[0]) - mine)
     handle = _handle(item)
-    tokens = item.tokens * state.gauge.ratio
+    tokens = float(state.gauge.tokens_of(part))
     if isinstance(part, ToolCall):
         return Piece(handle, name, "", tokens, request, part.name, arguments_text(part), part.id)
     if isinstance(part, ToolResult):
