@@ -1,15 +1,12 @@
-"""Shorter forms of a result: at birth (too much at once) and when cleared (probably no longer needed).
+"""Birth forms: what is too much at once is shown by its two ends from the start.
 
 Every form ends with the handle that brings the whole back, inside a marker that only the harness can write.
 """
 
 from collections.abc import Callable, Sequence
 
-import msgspec
-
 from longrein.context.request import Budget, Item
 from longrein.context.state import State
-from longrein.context.tokens import estimate_text
 from longrein.events import Document, Form, Text, ToolResult, marker
 
 Cost = Callable[[str], int]
@@ -21,10 +18,6 @@ BIRTH_SHARE_MIN = 0.05
 """And the least they get, however full the window is."""
 BIRTH_TOKENS_MAX = 50_000
 """And their ceiling in tokens."""
-CLEAR_TOKENS_MIN = 150
-"""A smaller result is not worth a placeholder."""
-DIGEST_LINES_MAX = 12
-"""Lines a placeholder keeps."""
 WORDS_SHARE_MAX = 0.40
 """Share of the usable window for fresh words of the user; what is longer shows its two ends and its handle."""
 TRIM_TRIES_MAX = 4
@@ -157,72 +150,3 @@ def _cut_tail(text: str, chars: int) -> str:
     start = len(text) - chars
     cut = text.find("\n", start)
     return text[cut + 1 if 0 <= cut < start + chars // 2 else start :]
-
-
-def placeholder(item: Item, call: str, nonce: str) -> Form:
-    """The form of a cleared result: what was asked, how it ended, its size, a few telling lines and its handle."""
-    result = item.part
-    status = result.status if isinstance(result, ToolResult) else ""
-    name = result.name if isinstance(result, ToolResult) else item.kind
-    text = born_text(item, nonce)
-    lines = text.count("\n") + 1
-    note = (
-        f'{name} {call} {status}, {lines} lines, {len(text)} characters; Recall(handle="{item.handle}") brings it back'
-    )
-    kept = "\n".join(telling_lines(text))
-    return Form(item.handle, "placeholder", marker(nonce, "cleared", note) + (f"\n{kept}" if kept else ""))
-
-
-def telling_lines(text: str) -> list[str]:
-    """Up to a dozen lines worth keeping, in order: errors, declarations, the last line."""
-    lines = text.splitlines()
-    if len(lines) <= 3:
-        return []
-    ranked = sorted(range(len(lines)), key=lambda n: (-_weight(lines[n]), -n))[:DIGEST_LINES_MAX]
-    chosen = sorted(n for n in ranked if _weight(lines[n]) > 0)
-    last = max((n for n, line in enumerate(lines) if line.strip()), default=-1)
-    if last >= 0 and last not in chosen:
-        chosen.append(last)
-    return [lines[n][:160] for n in chosen]
-
-
-_ERRORS = ("error", "Error", "FAILED", "failed", "Traceback", "assert", "exit code", "panic", "warning")
-_DECLARES = ("def ", "class ", "func ", "fn ", "struct ", "interface ", "export ", "type ", "const ", "CREATE ")
-
-
-def _weight(line: str) -> int:
-    if len(line) > 400 or not line.strip():
-        return 0
-    return 2 * any(word in line for word in _ERRORS) + any(word in line for word in _DECLARES)
-
-
-class Clearable(msgspec.Struct, frozen=True):
-    """A result that could be cleared, with what that saves."""
-
-    form: Form
-    gain_raw: int
-
-
-def clearable(state: State, at: int) -> Clearable | None:
-    """What clearing the item at position `at` would bring; None when it may not or need not be cleared.
-
-    Only whole or trimmed results that the model has answered to, never those it has not seen (A2).
-    """
-    item = state.items[at]
-    if item.kind != "result" or item.form == "placeholder" or not 0 < item.seqs[1] <= state.seen_reach:
-        return None
-    if item.tokens < CLEAR_TOKENS_MIN:
-        return None
-    form = placeholder(item, _argument_of(state, at), state.nonce)
-    gain = item.tokens - estimate_text(form.text)
-    return Clearable(form, gain) if gain > item.tokens // 4 else None
-
-
-def _argument_of(state: State, at: int) -> str:
-    item = state.items[at]
-    for earlier in range(at - 1, max(-1, at - 200), -1):
-        part = state.items[earlier].part
-        if getattr(part, "id", None) == getattr(item.part, "call", ""):
-            values = (v for v in (getattr(part, "arguments", None) or {}).values() if isinstance(v, str))
-            return next(values, "")[:120].replace("\n", " ")
-    return ""

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import msgspec
 
 from longrein.context.decide import next_to_go
-from longrein.context.forms import CLEAR_TOKENS_MIN
 from longrein.context.report import MODULES, OF_KIND
 from longrein.context.request import Budget, Item
 from longrein.context.state import State
@@ -22,6 +21,8 @@ SLICES = 10
 """Parts of the time line."""
 FILES_SHOWN_MAX = 15
 """Files named one by one."""
+SMALL_TOKENS = 150
+"""A smaller item is not worth clearing by itself."""
 LEFT_TOKENS = 40
 """What a cleared item still takes: its digest and handle."""
 
@@ -228,7 +229,7 @@ def _rungs(state: State, talk: Sequence[_Block], calls: Mapping[str, ToolCall]) 
         free = block.tokens - LEFT_TOKENS
         if rung is None or free <= 0 or not 0 < item.seqs[1] <= state.seen_reach or item.form == "placeholder":
             continue
-        if item.kind in ("result", "call", "text") and item.tokens < CLEAR_TOKENS_MIN:
+        if item.kind in ("result", "call", "text") and item.tokens < SMALL_TOKENS:
             continue
         sums[RUNGS[rung]][0] += 1
         sums[RUNGS[rung]][1] += free
