@@ -6,7 +6,9 @@
 import asyncio
 import sys
 from random import Random
+from typing import Any
 
+import msgspec
 from benchmarks.context.material import text
 from benchmarks.context.playing import PRICE, small_tools
 from benchmarks.context.stall import RealClock
@@ -42,7 +44,8 @@ async def play(wire: str) -> list[Entry]:
         budget = Budget(WINDOW, 8_000, PRICE)
         options = ModelOptions("loopback", "small", wire, server.url, "key", budget)
         disk, clock = MemoryDisk(), RealClock()
-        model = open_model(options, lambda blob: disk.blobs()[blob], clock)
+        model: Any = open_model(options, lambda blob: disk.blobs()[blob], clock)
+        model.budget = msgspec.structs.replace(budget, clears=())  # else clearing does, and nobody asks for a summary
         crew = memory_crew(model, disk, clock=clock, tools=small_tools())
         session = open_test_session(model, disk=disk, crew=crew, mode="bypassPermissions")
         session.tell(Said((Text("work through all of it"),)))

@@ -29,6 +29,8 @@ RENT_FROM_TOKENS = 16_000
 """A smaller view is left alone: there is next to nothing to save."""
 RENT_FROM = 0.20
 """The same as a share of the usable window, for small ones."""
+ANSWER_MIN = 0.10
+"""Share of the window that an answer must be left at the very least."""
 MILD = 0.03
 """Clearing grants what may be needed at least this share of its value before a summary is the better loss."""
 PRESSED_TOKENS_MIN = 16_000
@@ -162,8 +164,15 @@ def _shrink(state: State, budget: Budget, view: int, *, must: bool, reason: str)
         return Clear(cleared)
     first, last = span(state)
     if last < first:
-        return Clear(cleared) if cleared is not None else Full(floor_diagnosis(state, budget))
+        return Clear(cleared) if cleared is not None else _floor(state, budget, view, reason)
     return Digest(digest(state, budget, first, last, reason))
+
+
+def _floor(state: State, budget: Budget, view: int, reason: str) -> Decision:
+    """Nothing can be taken away: a view that leaves room for some answer is sent as it is."""
+    if reason != "overflow" and view + budget.window_tokens * ANSWER_MIN <= budget.window_tokens:
+        return Nothing("this is as small as it gets")
+    return Full(floor_diagnosis(state, budget))
 
 
 def _prepare(state: State, budget: Budget, view: int) -> Decision:
