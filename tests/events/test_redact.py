@@ -142,7 +142,7 @@ def test_a_clean_text_of_10_kB_costs_at_most_30_microseconds() -> None:
     source = (Path(__file__).parents[2] / "src/longrein/events/facts.py").read_text()[:10_000]
     clean = redactor(["".join(random.Random(i).choices(string.ascii_letters, k=40)) for i in range(3)], NONCE)
     assert clean(source) is source
-    seconds = min(timeit.repeat(lambda: clean(source), number=50, repeat=20)) / 50
+    seconds = min(timeit.repeat(lambda: clean(source), number=4, repeat=600)) / 4  # short, so that one is undisturbed
     assert seconds <= 30e-6
 
 
