@@ -5,6 +5,7 @@ The request repeats what the provider has cached and adds one instruction; what 
 
 import msgspec
 
+from longrein import context
 from longrein.agent.asking import answer
 from longrein.agent.rebuilding import rebuild, texts_cleared_since
 from longrein.agent.session import Session
@@ -18,7 +19,6 @@ from longrein.context import (
     fits_whole,
     merge_request,
     prose_problem,
-    reexpanded,
     render_seed_summary,
     render_summary,
     reserve_usd,
@@ -183,7 +183,7 @@ def _swap(session: Session, ready: Swap) -> None:
     rebuilt = rebuild(session, ready.last)
     seen = covering(state, span, texts_cleared_since(session, span, ready.asked))
     event = summarized(state, budget, span, ready.reason, ready.prose, (ready.asked,), rebuilt.blocks, seen)
-    used = reexpanded(state, span, event.text, round(budget.usable_tokens * REEXPANDED_SHARE_MAX))
+    used = context.reexpanded(state, span, event.text, round(budget.usable_tokens * REEXPANDED_SHARE_MAX))
     session.append(event, *rebuilt.facts_of(event.files))
     if used:
         head = marker(state.nonce, "note", "lines of what was summarised that the steps since have named")

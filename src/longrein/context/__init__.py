@@ -33,9 +33,7 @@ from longrein.context.summary.audit import Claim, Covered
 from longrein.context.summary.chunks import chunk_requests, fits_whole, merge_request, summary_chunks
 from longrein.context.summary.digest import FileBlock, covering, event_texts, part_texts, prose_problem, summarized
 from longrein.context.summary.records import FileUse, Ledger
-from longrein.context.summary.reexpand import reexpanded
 from longrein.context.tokens import arguments_text, estimate_text
-from longrein.context.worth.features import call_content, features
 
 __all__ = [
     "KINDS",
@@ -115,7 +113,10 @@ _LATER = {
     "Reason": ("worth.bodies", "Reason"),
     "analyse": ("summary.analysis", "analyse"),
     "analysis_lines": ("summary.analysis", "lines"),
+    "call_content": ("worth.features", "call_content"),
+    "features": ("worth.features", "features"),
     "reasons": ("clearing", "reasons"),
+    "reexpanded": ("summary.reexpand", "reexpanded"),
     "use_tables": ("clearing", "use_tables"),
 }
 """Public name -> where it stands, for what no turn of longrein's own loop needs."""
