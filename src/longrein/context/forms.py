@@ -35,8 +35,10 @@ def births(state: State, budget: Budget) -> tuple[Form, ...]:
     fresh = [item for item in _fresh(state) if item.form == "full"]
     results = [item for item in fresh if item.kind == "result"]
     usable = budget.usable_tokens
-    room = usable - state.view_tokens + sum(state.gauge.tokens_of(item.part) for item in results)
-    limit = min(usable * BIRTH_SHARE_MAX, BIRTH_TOKENS_MAX, max(room, usable * BIRTH_SHARE_MIN))
+    limit = min(usable * BIRTH_SHARE_MAX, BIRTH_TOKENS_MAX)
+    if usable - state.view_tokens < limit:  # the results are in the view already: only then can what they leave bind
+        room = usable - state.view_tokens + sum(state.gauge.tokens_of(item.part) for item in results)
+        limit = min(limit, max(room, usable * BIRTH_SHARE_MIN))
     words = [item for item in fresh if item.kind == "user" and isinstance(item.part, Text)]
     forms = [*_born(state, results, limit), *_born(state, words, budget.usable_tokens * WORDS_SHARE_MAX)]
     return tuple(sorted(forms, key=lambda form: state.index[form.handle]))

@@ -6,6 +6,7 @@ all at the speed of the C library; of a long text evenly spaced pieces stand for
 """
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 CLASSES = (
     "words",
@@ -23,6 +24,8 @@ CLASSES = (
 )
 """What tokenizers charge differently; calibration learns one factor for each."""
 MEDIA, BLOCKS = 3, 4
+RECENT_MAX = 32
+"""Texts whose mix is kept at hand: those of a step or two."""
 Mix = tuple[float, ...]
 """Guessed tokens for each of `CLASSES`."""
 NO_MIX: Mix = (0.0,) * len(CLASSES)
@@ -72,8 +75,9 @@ _LETTERS = bytes(ord("a") if chr(kind) in "aAlx" else ord(".") for kind in range
 """From classes on: whether a byte goes on with a word."""
 
 
+@lru_cache(maxsize=RECENT_MAX)
 def mix_of(text: str) -> Mix:
-    """Guessed tokens of `text` by class, brackets not counted."""
+    """Guessed tokens of `text` by class, brackets not counted. A new text is weighed several times in one step."""
     if len(text) <= PIECE_CHARS:
         return _mix_of_piece(text)
     count = -(-len(text) // PIECE_CHARS)
