@@ -165,8 +165,9 @@ def test_bg_done_and_bg_lost() -> None:
     started = TaskStarted("t1", "npm test")
     check((started, TaskEnded("t1", "done", 0)), head + "* t1 (npm test): done, exit code 0")
     check(
-        (started, TaskEnded("t1", "timed_out", None, "limit of 60 s", "r9")),
-        head + "* t1 (npm test): timed out (limit of 60 s); its output: r9",
+        (started, TaskEnded("t1", "timed_out", None, "limit of 60 s", "", 61_234, 9_000)),
+        head
+        + "* t1 (npm test): timed out (limit of 60 s) after 61.2 s; 9000 bytes of output, whole in r8, the end below",
     )
     check(
         (started, TaskEnded("t1", "lost")),

@@ -4,12 +4,14 @@ from longrein.agent.loop import run
 from longrein.agent.moves import Judgement, Move, next_move
 from longrein.agent.opening import OpenSession, open_session
 from longrein.agent.port import (
+    AgentView,
     Answer,
     Compact,
     GoOn,
     Happened,
     Heard,
     Noticed,
+    OfChild,
     Output,
     Pausing,
     Pending,
@@ -19,6 +21,8 @@ from longrein.agent.port import (
     SessionPort,
     SetMode,
     SetModel,
+    StopChild,
+    StopTask,
     Streaming,
     Uncompact,
     Unpin,
@@ -29,6 +33,7 @@ from longrein.agent.prompts import compose_system
 from longrein.agent.session import Session
 
 __all__ = [
+    "AgentView",
     "Answer",
     "Clock",
     "Compact",
@@ -40,6 +45,7 @@ __all__ = [
     "Limits",
     "Move",
     "Noticed",
+    "OfChild",
     "OpenSession",
     "Outlook",
     "Output",
@@ -52,6 +58,8 @@ __all__ = [
     "SessionPort",
     "SetMode",
     "SetModel",
+    "StopChild",
+    "StopTask",
     "Streaming",
     "Uncompact",
     "Unpin",

@@ -20,6 +20,8 @@ from longrein.agent.port import (
     Said,
     SetMode,
     SetModel,
+    StopChild,
+    StopTask,
     Uncompact,
     Unpin,
     Word,
@@ -143,12 +145,12 @@ def takes(state: State, word: Word, *, paused: bool, quiet: bool) -> bool:
             return not state.calls
         case Rewind() | Uncompact():
             return quiet and not open_turn
-        case Answer() | SetMode() | Compact() | Pin() | Unpin() | GoOn() | Happened():
+        case Answer() | SetMode() | Compact() | Pin() | Unpin() | GoOn() | Happened() | StopChild() | StopTask():
             return True
 
 
 def facts_of(word: Word, state: State) -> tuple[AnyEvent, ...]:
-    """The entries a word becomes. `SetModel`, `Rewind` and `GoOn` are acts of the session, not facts by themselves."""
+    """The entries a word becomes. Some, as `SetModel` and `GoOn`, are acts of the session, not facts by themselves."""
     match word:
         case Said(parts, how):
             # into a turn that is open (cut by a crash, or still going) words are steering, whatever they were meant as
@@ -167,7 +169,7 @@ def facts_of(word: Word, state: State) -> tuple[AnyEvent, ...]:
             return _pinned(state, kept) if kept != state.pins else ()
         case Happened(kind, source, text):
             return happened(kind, source, text)
-        case SetModel() | Rewind() | Uncompact() | GoOn():
+        case SetModel() | Rewind() | Uncompact() | GoOn() | StopChild() | StopTask():
             return ()
 
 

@@ -8,6 +8,7 @@ import msgspec
 from longrein.context import State
 from longrein.events import AnyPart, Entry
 from longrein.models import CallDelta, TextDelta, ThinkingDelta
+from longrein.tools import TaskView
 
 How = Literal["prompt", "steer", "queued", "command"]
 
@@ -17,6 +18,8 @@ class Said(msgspec.Struct, frozen=True, tag=True):
 
     parts: tuple[AnyPart, ...]
     how: How = "prompt"
+    to: str = ""
+    """Session of the subagent that is spoken to; '' for this session."""
 
 
 class Answer(msgspec.Struct, frozen=True, tag=True):
@@ -28,6 +31,8 @@ class Answer(msgspec.Struct, frozen=True, tag=True):
     rule: str = ""
     message: str = ""
     by: str = "user"
+    session: str = ""
+    """Session of the subagent whose call it is; '' for this session."""
 
 
 class SetMode(msgspec.Struct, frozen=True, tag=True):
@@ -91,7 +96,34 @@ class Happened(msgspec.Struct, frozen=True, tag=True):
     """What is to be told; of a state '' when there is nothing any more."""
 
 
-Word = Said | Answer | SetMode | SetModel | Compact | Uncompact | Pin | Unpin | Rewind | GoOn | Happened
+class StopChild(msgspec.Struct, frozen=True, tag=True):
+    """End this subagent; it keeps what it had and its report says so."""
+
+    child: str
+    """Its session."""
+
+
+class StopTask(msgspec.Struct, frozen=True, tag=True):
+    """End this background task."""
+
+    task: str
+
+
+Word = (
+    Said
+    | Answer
+    | SetMode
+    | SetModel
+    | Compact
+    | Uncompact
+    | Pin
+    | Unpin
+    | Rewind
+    | GoOn
+    | Happened
+    | StopChild
+    | StopTask
+)
 
 
 class Streaming(msgspec.Struct, frozen=True):
@@ -126,7 +158,19 @@ class Noticed(msgspec.Struct, frozen=True):
     text: str
 
 
-Heard = Entry | Streaming | Output | Pausing | Noticed
+class OfChild(msgspec.Struct, frozen=True):
+    """Something that a subagent below this session made heard; its entries are in its own log."""
+
+    child: str
+    """Its session."""
+    label: str
+    """How it is called, such as `a398`; of one further down `a398.a12`."""
+    kind: str
+    """Its type."""
+    heard: "Entry | Streaming | Output | Pausing | Noticed"
+
+
+Heard = Entry | Streaming | Output | Pausing | Noticed | OfChild
 
 
 class Pending(msgspec.Struct, frozen=True):
@@ -135,6 +179,29 @@ class Pending(msgspec.Struct, frozen=True):
     id: int
     how: How
     text: str
+    to: str = ""
+    """Session of the subagent it is for."""
+
+
+class AgentView(msgspec.Struct, frozen=True):
+    """One subagent, now."""
+
+    label: str
+    """`a398`; one further down `a398.a12`."""
+    child: str
+    """Its session."""
+    kind: str
+    description: str
+    state: str
+    """`queued`, `running`, `asking` (waits for the user's word), `done`, `failed`, `limit` or `interrupted`."""
+    elapsed_s: float = 0.0
+    steps: int = 0
+    tokens: int = 0
+    cost_usd: float = 0.0
+    last: str = ""
+    """What it did last, in one line."""
+    model: str = ""
+    depth: int = 1
 
 
 class SessionPort(Protocol):
@@ -165,8 +232,24 @@ class SessionPort(Protocol):
         """Stop what is running, now. Nothing that was queued is lost. No effect when idle."""
         ...
 
-    def unqueue(self) -> str:
-        """Take the newest pending message back for editing; '' when there is none."""
+    def unqueue(self, number: int = 0) -> str:
+        """Take a pending message (the newest when 0) back for editing; '' when there is none."""
+        ...
+
+    def agents(self) -> Sequence[AgentView]:
+        """Subagents below this session, each followed by its own; those that are over too."""
+        ...
+
+    def tasks(self) -> Sequence[TaskView]:
+        """Background tasks of this session and its subagents."""
+        ...
+
+    def background(self) -> bool:
+        """Send the command that runs in the foreground to the background (Ctrl-B); False when none can be."""
+        ...
+
+    def cancel(self, call: str) -> None:
+        """Stop one running call; the others go on. No effect on one that does not run."""
         ...
 
     def follow(self, seq: int = 0, *, streaming: bool = True) -> AsyncIterator[Heard]:

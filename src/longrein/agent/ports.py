@@ -44,6 +44,18 @@ class Limits(msgspec.Struct, frozen=True):
     """Steps in a row without one successful call."""
     empty_max: int = 2
     """Empty answers in a row that are asked again."""
+    tokens_max: int = 0
+    """Input and output tokens of the session, its subagents' included."""
+    seconds_max: float = 0.0
+    """Wall time of one turn; of a subagent, of its task."""
+    agents_max: int = 20
+    """Subagents of the whole tree that work at once; more wait."""
+    depth_max: int = 1
+    """Levels of subagents below a session of the user."""
+    spawns_max: int = 200
+    """Subagents that the whole tree may start."""
+    tasks_max: int = 32
+    """Background tasks that run at once; more wait."""
 
 
 class Crew(msgspec.Struct):

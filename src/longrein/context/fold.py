@@ -9,6 +9,7 @@ from typing import assert_never
 
 import msgspec
 
+from longrein.context.company import child_ended, child_started, opened, task_ended, task_started
 from longrein.context.items import add, item_of, put
 from longrein.context.reform import cleared, prefix_set, reform, summarized_into
 from longrein.context.reminding.noticed import file_seen_anew, went_back, witness
@@ -109,7 +110,7 @@ def step(state: State, entry: Entry) -> State:  # noqa: C901, PLR0912, PLR0915 -
     note(state.ledger, seq, entry.event)
     match entry.event:
         case Opened() as event:
-            _opened(state, event)
+            opened(state, seq, event)
         case PrefixSet() as event:
             prefix_set(state, seq, event)
         case UserSpoke() as event:
@@ -155,22 +156,21 @@ def step(state: State, entry: Entry) -> State:  # noqa: C901, PLR0912, PLR0915 -
         case Recalled(handle=handle):
             if handle:
                 state.recalled = [*state.recalled[1 - RECALLED_MAX :], (handle, state.asks)]
-        case HookAnswered() | TaskStarted() | TaskEnded() | GoalChanged() | ChildStarted() | ChildEnded():
+        case TaskStarted() as event:
+            task_started(state, seq, event)
+        case TaskEnded() as event:
+            task_ended(state, seq, event)
+        case ChildStarted() as event:
+            child_started(state, seq, event)
+        case ChildEnded() as event:
+            child_ended(state, event)
+        case HookAnswered() | GoalChanged():
             pass
         case Rewound() | Restored():
             raise AssertionError("Rewound and Restored are folded by advance()")
         case never:
             assert_never(never)
     return state
-
-
-# --- the session and what stands before it -----------------------------------------------------------------------
-
-
-def _opened(state: State, event: Opened) -> None:
-    state.session, state.nonce = event.session, event.nonce
-    state.roots, state.cwd, state.profile = event.roots, event.cwd, event.profile
-    state.pins = event.pins
 
 
 # --- what is said ------------------------------------------------------------------------------------------------
@@ -180,9 +180,15 @@ def _user_spoke(state: State, seq: int, event: UserSpoke) -> None:
     for n, part in enumerate(event.parts):
         handle = f"r{seq}" if len(event.parts) == 1 else f"r{seq}.{n + 1}"
         add(state, item_of(seq, n, "user", part, handle=handle))
+    _turn(state)
+
+
+def _turn(state: State) -> None:
+    """A turn begins, or goes on with something new."""
     if not state.turn_open:
         state.steps = state.continuations = state.barren_steps = 0
         state.denied_last = False
+        state.began_at = state.at
     state.failures, state.failure = 0, None
     state.turn_open = state.owes_reply = True
     state.interrupted = False
@@ -193,6 +199,8 @@ def _reminded(state: State, seq: int, event: Reminded) -> None:
         state.compact_wanted = event.state
     if event.kind == "compact_refused":
         state.compact_wanted = None
+    if event.kind == "wake":
+        _turn(state)
     if event.kind == "nested_memory":
         state.told = (*state.told, event.state)
     if event.kind == "continue":

@@ -16,11 +16,16 @@ from longrein.context.tokens import Gauge
 from longrein.events import (
     Asked,
     AskFailed,
+    ChildEnded,
+    ChildStarted,
     FileSeen,
+    Grant,
     PermissionAnswered,
     PermissionAsked,
     PrefixSet,
     Replied,
+    TaskEnded,
+    TaskStarted,
     Todo,
     ToolCall,
     Usage,
@@ -56,6 +61,33 @@ class Seen(msgspec.Struct, frozen=True):
     """Blob of that."""
     changes: int = 0
     """Changes by others since the model last read or changed it."""
+
+
+class TaskNow(msgspec.Struct, frozen=True):
+    """A background task."""
+
+    seq: int
+    """Its `TaskStarted`; the first, when it waited in a queue."""
+    at: int
+    """When that was written, microseconds UTC."""
+    started: TaskStarted
+    """As it is now: `running` or `queued`."""
+    ended: TaskEnded | None = None
+    ended_seq: int = 0
+    """Its `TaskEnded`, whose handle brings its output; 0 while it is not over."""
+
+
+class ChildNow(msgspec.Struct, frozen=True):
+    """A subagent."""
+
+    seq: int
+    """Its first `ChildStarted`: it is called `a<seq>`."""
+    at: int
+    """When the last one was written, microseconds UTC."""
+    started: ChildStarted
+    """The last one."""
+    ended: ChildEnded | None = None
+    """None while it works."""
 
 
 class Reading(msgspec.Struct, frozen=True):
@@ -173,8 +205,22 @@ class State(Talk):
     """Known files by real path."""
     notices: list[Notice] = []
     """What happened that the model may have to be told of, oldest first; the newest `NOTICES_MAX`."""
-    children: dict[str, str] = {}
-    """Subagents that run: session -> the call that started it."""
+    children: dict[str, ChildNow] = {}
+    """Subagents by their session, in the order in which they were started; also those that are over."""
+    tasks: dict[str, TaskNow] = {}
+    """Background tasks by id, in the order in which they were started; also those that are over."""
+    kind: str = ""
+    """Type of a subagent; empty for a session of the user."""
+    label: str = ""
+    """How a subagent is called, such as `a398`."""
+    grant: Grant | None = None
+    """What it may spend."""
+    began_at: int = 0
+    """When the present turn began, microseconds UTC; of a subagent its present task."""
+    spawned: int = 0
+    """Subagents started so far."""
+    granted_tokens: int = 0
+    """Tokens that running subagents may use."""
     resumed_seq: int = 0
     """Entry that says that the session was resumed with files changed meanwhile."""
     resumed_gap_s: int = 0
@@ -215,6 +261,12 @@ class State(Talk):
     """Last entry folded."""
     at: int = 0
     """When it was written, microseconds UTC."""
+
+    @property
+    def spent_tokens(self) -> int:
+        """Tokens used, in and out, and what running subagents may use."""
+        used = self.usage
+        return used.context_tokens + used.output_tokens + self.granted_tokens
 
     @property
     def view_tokens(self) -> int:

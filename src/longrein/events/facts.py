@@ -50,6 +50,8 @@ class Grant(Record, frozen=True):
     """Subagents that may be started below it."""
     depth: int = 0
     """Levels of subagents below it."""
+    seconds: float = 0.0
+    """Wall time of one task, first entry to last."""
 
 
 class ToolSpec(Record, frozen=True):
@@ -105,6 +107,14 @@ class Goal(Record, frozen=True):
     """`pending`, `in_progress`, `completed` or `deleted`."""
     blocked_by: tuple[int, ...] = ()
     """Goals that must be completed first."""
+    body: str = ""
+    """What is known of it: criteria, notes, what came of it."""
+    owner: str = ""
+    """Who works on it: a session, or `a<seq>` of it; empty for nobody."""
+    lease_until: int = 0
+    """Until when the claim of `owner` holds, microseconds UTC."""
+    revision: int = 0
+    """Rises with each change, so that nobody overwrites what they have not seen."""
 
 
 class FilePut(Record, frozen=True):
@@ -142,6 +152,10 @@ class Opened(Event, frozen=True):
     """What it may spend."""
     pins: tuple[str, ...] = ()
     """Constraints inherited from the parent, verbatim."""
+    kind: str = ""
+    """Type of a subagent; empty for a session of the user."""
+    label: str = ""
+    """How a subagent is called on the screen and in task ids, such as `a398`."""
 
 
 class PrefixSet(Event, frozen=True):
@@ -371,6 +385,10 @@ class FileChanged(Event, frozen=True):
     """Made by somebody else: all that changed, as numbered lines; empty when it was not small text."""
     note: str = ""
     """And in a few words of the harness what is to be said where there is no diff."""
+    who: str = ""
+    """Which of them, where it is known: a subagent's label, a task's id."""
+    over: str = ""
+    """Blob of what somebody else had written meanwhile and this write took out of the file; merged or told."""
 
 
 class TodoSet(Event, frozen=True):
@@ -470,16 +488,30 @@ class Recalled(Event, frozen=True):
 
 
 class TaskStarted(Event, frozen=True):
-    """A process runs in the background."""
+    """A process runs in the background, or waits for its turn. Said again with `running` when its turn has come."""
 
     task: str
-    """Task id."""
+    """Task id, such as `b3`; in a subagent `a398.b3`. Never used twice in a tree."""
     command: str
     """What runs."""
     call: str = ""
     """The call that started it."""
     limit_s: float = 0.0
     """Time limit; 0 for none."""
+    state: str = "running"
+    """`running` or `queued`."""
+    policy: str = "keep"
+    """What becomes of it when longrein is gone: `keep` (it goes on) or `stop`."""
+    cwd: str = ""
+    """Absolute folder it runs in."""
+    promoted: str = ""
+    """Why a foreground command went on in the background: `timeout`, `user`; empty when it was started there."""
+    path: str = ""
+    """File that its output grows in."""
+    memory_bytes: int = 0
+    """Memory limit of its tree; 0 for none."""
+    cpu_s: float = 0.0
+    """CPU limit of its tree; 0 for none."""
 
 
 class TaskEnded(Event, frozen=True):
@@ -494,7 +526,15 @@ class TaskEnded(Event, frozen=True):
     cause: str = ""
     """Signal, limit or who ended it."""
     output: str = ""
-    """Handle or blob of the output."""
+    """Blob of the output; empty when there was none."""
+    elapsed_ms: int = 0
+    """From its start to its end; 0 when it is not known."""
+    size_bytes: int = 0
+    """What it printed, also what was not kept."""
+    elided_bytes: int = 0
+    """What of that was not kept: the middle, beyond the quota or the room on the disk."""
+    tail: str = ""
+    """The end of the output."""
 
 
 class GoalChanged(Event, frozen=True):
@@ -505,7 +545,7 @@ class GoalChanged(Event, frozen=True):
 
 
 class ChildStarted(Event, frozen=True):
-    """A subagent began."""
+    """A subagent began, or was asked again. In one transaction with its `Opened`, or its next `UserSpoke`."""
 
     child: str
     """Its session."""
@@ -515,21 +555,49 @@ class ChildStarted(Event, frozen=True):
     """The `Agent` call."""
     grant: Grant | None = None
     """What it may spend."""
+    index: int = 0
+    """Its place among the subagents of one call, from 0; their reports are told in this order."""
+    description: str = ""
+    """What it does, in three to five words."""
+    task: str = ""
+    """What it was told to do."""
+    form: str = "empty"
+    """`empty` or `fork`."""
+    background: bool = False
+    """Whether its report comes later, not as the result of the call."""
+    model: str = ""
+    """`provider/model` it runs on."""
+    worktree: str = ""
+    """Git worktree it works in; empty for the parent's folders."""
+    again: int = 0
+    """Seq of its first `ChildStarted` when it is asked again; 0 else."""
+    note: str = ""
+    """What was granted otherwise than asked for, and why."""
 
 
 class ChildEnded(Event, frozen=True):
-    """A subagent is over."""
+    """A subagent is over. In one transaction with the `ToolEnded` that carries its report, when one does."""
 
     child: str
     """Its session."""
     status: str
     """`done`, `failed`, `limit` or `interrupted`."""
     report: str = ""
-    """What it says."""
+    """What it says; of one that did not finish, what it had."""
     usage: Usage = Usage()
-    """What it used."""
+    """What it used for this task, its own subagents included."""
     cost_usd: float = 0.0
-    """What it cost."""
+    """What that cost."""
+    steps: int = 0
+    """Requests it made."""
+    message: str = ""
+    """Why it did not finish; one line."""
+    files: tuple[str, ...] = ()
+    """Files it changed, absolute."""
+    worktree: str = ""
+    """Branch or folder that was kept, with what is to be done with it; empty when there is nothing."""
+    elapsed_ms: int = 0
+    """From its start to its end."""
 
 
 # --- the walk ----------------------------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 """What the agent needs of a session's log on disk."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from typing import Protocol
 
@@ -88,8 +88,17 @@ class Log(Protocol):
     notes: list[str]
     """What was repaired at open; each a line for the user."""
 
-    def append(self, entries: Sequence[Entry], *, flush: bool, take: Sequence[int] = ()) -> "Future[None]":
+    def append(
+        self,
+        entries: Sequence[Entry],
+        *,
+        flush: bool,
+        take: Sequence[int] = (),
+        beside: "Sequence[tuple[Log, Sequence[Entry], Sequence[int]]]" = (),
+    ) -> "Future[None]":
         """Write `entries` and delete the inbox messages `take`, in one transaction.
+
+        `beside`: (log, entries, messages to delete) of other sessions in this database, in the same transaction.
 
         Without `flush` a `kill -9` loses nothing; a power cut may until the next flushing commit or 20 ms later.
         The future fails with `StoreFull` or `StoreDamaged`; then nothing of the call was written.
@@ -98,6 +107,24 @@ class Log(Protocol):
 
     def put(self, body: bytes, *, flush: bool = True) -> "tuple[int, Future[None]]":
         """Store an inbox message; gives its id at once."""
+        ...
+
+    def child(self, session: str, shares: int = 0) -> "Log":
+        """The log of subagent `session` in this database, made with its first entry when it is not there.
+
+        `shares`: how many of this log's entries are its own first ones, by reference (a fork); its own go on from
+        there. It has its own inbox, shares blobs, the writer and the lock, and is closed with this one; its own
+        `close` only lets go of its reader.
+        """
+        ...
+
+    def history(self, first: int, last: int) -> Iterator[Entry]:
+        """Committed entries from seq `first` to `last`, shared ones included, a few at a time in memory."""
+        ...
+
+    async def adopt(self, path: str) -> str:
+        """Make the file at `path` a blob, moved where that can be done; gives its hash. It is hashed beside the loop
+        and the writer. '' for an empty file. Raises `OSError`, `StoreFull`."""
         ...
 
     async def collect(self) -> "list[Message]":

@@ -1,22 +1,34 @@
 """The model's hands: functions whose signature and docstring are the tool."""
 
+from longrein.tools.agent_port import AgentPort, Job, Kind, Report
 from longrein.tools.arguments import check_arguments, fit_arguments, malformed_arguments, unknown_tool
 from longrein.tools.builtin import builtin_tools
 from longrein.tools.deferred import Deferral, Offer, by_name, misfit_call, offer, unknown_call
+from longrein.tools.goal_port import GoalPort
 from longrein.tools.port import Access, Archive, Blobs, FileVersion, Hands, Outcome, Past, Tool, ToolOptions
 from longrein.tools.registry import make_tool, tool
+from longrein.tools.task_port import Kept, OutputSlice, TaskPort, TaskView
 from longrein.tools.text import clean
 
 __all__ = [
     "Access",
+    "AgentPort",
     "Archive",
     "Blobs",
     "Deferral",
     "FileVersion",
+    "GoalPort",
     "Hands",
+    "Job",
+    "Kept",
+    "Kind",
     "Offer",
     "Outcome",
+    "OutputSlice",
     "Past",
+    "Report",
+    "TaskPort",
+    "TaskView",
     "Tool",
     "ToolOptions",
     "builtin_tools",

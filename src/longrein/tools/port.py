@@ -7,6 +7,9 @@ import msgspec
 
 from longrein.events import AnyEvent, AnyPart, Entry, Text, Todo, ToolSpec
 from longrein.store import BlobWriter, Found
+from longrein.tools.agent_port import AgentPort
+from longrein.tools.goal_port import GoalPort
+from longrein.tools.task_port import TaskPort
 from longrein.workspace import Workspace
 
 Access = Literal["none", "read", "write", "command"]
@@ -103,6 +106,14 @@ class Hands(msgspec.Struct, frozen=True):
     """Text that a result may hold and surely be shown whole in the present window."""
     standing: Callable[[str, str, int, int], str] = lambda *_asked: ""
     """(real path, hash, first line, last line) -> handle of a reading that shows just that in the view, or ''."""
+    tasks: TaskPort | None = None
+    """Commands and background tasks; None where there is no supervisor: commands then run through the spawner."""
+    agents: AgentPort | None = None
+    """Subagents; None where none may be started."""
+    goals: GoalPort | None = None
+    """The project's goals; None where there is no state folder."""
+    author: str = ""
+    """Label of the subagent that calls; '' for the session of the user."""
 
 
 class ToolOptions(msgspec.Struct, frozen=True):

@@ -6,7 +6,18 @@ from longrein.workspace.globs import split_glob
 from longrein.workspace.memory import MemoryUse, give_back, memory_use
 from longrein.workspace.orphans import sweep
 from longrein.workspace.plain import open_workspace
-from longrein.workspace.port import Ended, Place, Sink, Spawner, Stamp, Workspace
+from longrein.workspace.port import (
+    Ended,
+    Keeping,
+    Place,
+    Sink,
+    Spawner,
+    Spooled,
+    Stamp,
+    Started,
+    Supervision,
+    Workspace,
+)
 from longrein.workspace.search import Found, Line, Query, glob, grep
 from longrein.workspace.spawner import PlainSpawner
 from longrein.workspace.stamps import differs, stamp, stamp_again
@@ -14,6 +25,7 @@ from longrein.workspace.stamps import differs, stamp, stamp_again
 __all__ = [
     "Ended",
     "Found",
+    "Keeping",
     "Line",
     "MemoryUse",
     "Place",
@@ -21,7 +33,10 @@ __all__ = [
     "Query",
     "Sink",
     "Spawner",
+    "Spooled",
     "Stamp",
+    "Started",
+    "Supervision",
     "Workspace",
     "differs",
     "give_back",

@@ -57,6 +57,132 @@ class Sink(Protocol):
     def write(self, data: bytes) -> None: ...
 
 
+class Keeping(msgspec.Struct, frozen=True):
+    """How a command is kept in the background. The supervisor obeys it, whether longrein lives or not."""
+
+    task: str
+    """Id, unique in the spool of the session."""
+    command: str
+    """As the user knows it, for lists."""
+    policy: str = "keep"
+    """When longrein is gone: `keep` lets it go on, `stop` ends it."""
+    timeout_s: float = 0.0
+    """From its start; 0 for none."""
+    quota_bytes: int = 64 * 1024 * 1024
+    """Output kept on disk: the first half and the newest half; what lies between is counted."""
+    memory_bytes: int = 0
+    """Resident memory of its tree; 0 for no limit."""
+    cpu_s: float = 0.0
+    """CPU of its tree; 0 for no limit."""
+
+
+class Spooled(msgspec.Struct, frozen=True):
+    """A kept task as the spool tells of it."""
+
+    task: str
+    command: str
+    cwd: str
+    pid: int
+    """Of the leader of its session."""
+    started_at: int
+    """Microseconds UTC."""
+    policy: str
+    path: str
+    """File that its output grows in: the first half of the quota."""
+    size_bytes: int = 0
+    """Output so far."""
+    elided_bytes: int = 0
+    """What of it was not kept."""
+    lost: str = ""
+    """Why some of it was not kept, when it was not the quota: a full disk."""
+    state: str = "running"
+    """`running`, `done`, `failed`, `timed_out`, `killed` or `lost`."""
+    code: int | None = None
+    cause: str = ""
+    """Signal, limit, or who ended it."""
+    elapsed_s: float = 0.0
+    written_at: int = 0
+    """When it last printed something, microseconds UTC; 0 for never."""
+    reads_input: bool = False
+    """Whether it waits for its standard input, as far as the system tells."""
+
+
+class Started(Protocol):
+    """A command that was started. Foreground until it is kept."""
+
+    pid: int
+
+    async def ended(self) -> Ended:
+        """Wait for its end. Cancelling the wait leaves it running."""
+        ...
+
+    def end(self, cause: str) -> None:
+        """End its whole tree: TERM, 2 s grace, KILL, which goes on behind. `ended` then says `cause`."""
+        ...
+
+    async def keep(self, keeping: Keeping) -> Spooled:
+        """From now it is a task: its output, from the first byte on, goes to the spool, its end is written there.
+
+        `ended` then never returns. Raises `OSError` when the supervisor is gone.
+        """
+        ...
+
+
+class Supervision(Protocol):
+    """Kept tasks of one session's tree. Belongs to one event loop."""
+
+    def warm(self) -> None:
+        """A command may soon be wanted: start what is slow to start, beside whatever goes on. Cheap when it runs."""
+        ...
+
+    async def start(
+        self,
+        command: str | Sequence[str],
+        *,
+        cwd: str,
+        env: Mapping[str, str],
+        sink: Sink,
+        output_bytes_max: int,
+        stdin: bool = False,
+    ) -> "Started | Ended":
+        """Start a command as `Spawner.run` does; `Ended` with cause `not_started` when it cannot be. With `stdin` its
+        standard input is a pipe that stays open for `give`; else it is /dev/null."""
+        ...
+
+    async def adopt(self) -> Sequence[Spooled]:
+        """All that the spool holds, from an earlier longrein too: running tasks and ends that were not settled.
+
+        What has neither an end nor a live supervisor is ended by its mark and told as `lost`.
+        """
+        ...
+
+    def spooled(self, task: str) -> Spooled | None:
+        """A task now; None for one that the spool does not know. One look at its files, no process is asked."""
+        ...
+
+    def read(self, task: str, start: int, size_bytes: int) -> tuple[int, bytes]:
+        """Output from byte `start` of all that was printed: (offset where it begins, bytes). What was not kept is
+        skipped, so the offset may be larger than `start`. b"" at the end."""
+        ...
+
+    def on_news(self, call: Callable[[str], None]) -> None:
+        """`call(task)` in the loop's thread whenever a kept task has ended, or the supervisor is gone (`""`)."""
+        ...
+
+    async def stop(self, task: str, cause: str) -> None:
+        """End a kept task; its end is told as `killed` by `cause`. Nothing for one that is over."""
+        ...
+
+    async def give(self, task: str, data: bytes, *, eof: bool) -> None:
+        """Write to its standard input. Raises `OSError` (`BrokenPipeError` when nobody reads, or it was closed)."""
+        ...
+
+    def settle(self, task: str) -> str:
+        """Its end is in the log: forget it. Gives the path of its whole output as one file, for the caller to take
+        away; '' when it printed nothing."""
+        ...
+
+
 class Spawner(Protocol):
     """Starts commands. Its parent may be another process, so nothing above it holds a `Popen`."""
 

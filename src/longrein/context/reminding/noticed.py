@@ -12,7 +12,6 @@ from longrein.context.state import Seen, State
 from longrein.context.summary.verdicts import clip
 from longrein.events import (
     ChildEnded,
-    ChildStarted,
     CwdSet,
     Entry,
     FileChanged,
@@ -164,14 +163,16 @@ def went_back(state: State, then: Mapping[str, Seen], put: tuple[FilePut, ...], 
 
 
 def _task_ended(state: State, seq: int, event: TaskEnded) -> None:
-    if _asked_about(state, event.task):
+    task = state.tasks.get(event.task)
+    if (task is not None and task.ended is not None) or _asked_about(state, event.task):
         return
     how = f", exit code {event.code}" if event.code is not None else ""
     cause = f" ({event.cause})" if event.cause else ""
-    output = f"; its output: {event.output}" if event.output else ""
+    took = f" after {event.elapsed_ms / 1000:.1f} s" if event.elapsed_ms else ""
+    output = f"; {event.size_bytes} bytes of output, whole in r{seq}, the end below" if event.size_bytes else ""
     kind = "bg_lost" if event.state == "lost" else "bg_done"
-    line = f"{event.task}{_what(state, event.task)}: {event.state.replace('_', ' ')}{how}{cause}{output}"
-    notice(state, seq, kind, line, key=event.task)
+    line = f"{event.task}{_what(state, event.task)}: {event.state.replace('_', ' ')}{how}{cause}{took}{output}"
+    notice(state, seq, kind, line, body=event.tail, key=event.task)
 
 
 def _what(state: State, name: str) -> str:
@@ -186,16 +187,15 @@ def _asked_about(state: State, task: str) -> bool:
     return any(call.name in ("TaskStop", "TaskOutput") and task in (call.arguments or {}).values() for call in calls)
 
 
-def _child_started(state: State, _seq: int, event: ChildStarted) -> None:
-    state.children[event.child] = event.call
-
-
 def _child_ended(state: State, seq: int, event: ChildEnded) -> None:
     """A report that is the result of its call needs no notice."""
-    if state.children.pop(event.child, "") in state.calls:
+    child = state.children.get(event.child)
+    if child is None or child.ended is not None or (not child.started.background and child.started.call in state.calls):
         return
     kind = "subagent_done" if event.status == "done" else "subagent_failed"
-    line = f"{event.child}{_what(state, event.child)}: {event.status}"
+    why = f" ({event.message})" if event.message else ""
+    kept = f"; {event.worktree}" if event.worktree else ""
+    line = f"a{child.seq}{_what(state, event.child)}: {event.status}{why}{kept}"
     notice(state, seq, kind, line, body=event.report, key=event.child)
 
 
@@ -242,7 +242,6 @@ _LOOKS: dict[type, Callable[[State, int, Any], None]] = {
     TodoSet: _todo_set,
     FileChanged: _file_changed,
     TaskEnded: _task_ended,
-    ChildStarted: _child_started,
     ChildEnded: _child_ended,
     HookAnswered: _hook_answered,
     Reminded: _reminded,

@@ -8,7 +8,7 @@ from typing import Literal
 
 import msgspec
 
-from longrein.agent import Heard, Noticed, Output, Pausing, Streaming
+from longrein.agent import Heard, Noticed, OfChild, Output, Pausing, Streaming
 from longrein.events import (
     Asked,
     AskFailed,
@@ -141,6 +141,8 @@ class Scene:
                 return []
             case Noticed(text=text):
                 return self._put("note", [drawing.notice_line(text)])
+            case OfChild():
+                return []
 
     def _enter(self, phase: Phase, now_s: float) -> None:
         if phase != self.phase:
