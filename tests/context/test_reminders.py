@@ -192,7 +192,7 @@ def test_subagent_progress_done_and_failed() -> None:
     check(
         (started, ChildEnded("kid", "done", "All fine.")),
         "[subagent_done: subagents have ended; a report is what they say, check what matters]\n"
-        "* kid (explore): done\n| All fine.",
+        "* a7 (explore): done\n| All fine.",
     )
     check(
         (started, ChildEnded("kid", "limit")),

@@ -190,12 +190,14 @@ def _asked_about(state: State, task: str) -> bool:
 def _child_ended(state: State, seq: int, event: ChildEnded) -> None:
     """A report that is the result of its call needs no notice."""
     child = state.children.get(event.child)
-    if child is None or child.ended is not None or (not child.started.background and child.started.call in state.calls):
-        return
+    if child is not None:
+        if child.ended is not None or (not child.started.background and child.started.call in state.calls):
+            return
     kind = "subagent_done" if event.status == "done" else "subagent_failed"
     why = f" ({event.message})" if event.message else ""
     kept = f"; {event.worktree}" if event.worktree else ""
-    line = f"a{child.seq}{_what(state, event.child)}: {event.status}{why}{kept}"
+    name = f"a{child.seq}" if child is not None else event.child
+    line = f"{name}{_what(state, event.child)}: {event.status}{why}{kept}"
     notice(state, seq, kind, line, body=event.report, key=event.child)
 
 
