@@ -196,7 +196,7 @@ def test_subagent_progress_done_and_failed() -> None:
     )
     check(
         (started, ChildEnded("kid", "limit")),
-        "[subagent_failed: subagents did not finish their task]\n* kid (explore): limit",
+        "[subagent_failed: subagents did not finish their task]\n* a7 (explore): limit",
     )
 
 
