@@ -9,7 +9,7 @@ from longrein.context import Budget
 from longrein.events import Entry, PrefixSet
 from longrein.models import Model
 from longrein.permissions import Rules
-from longrein.tools import Archive, Tool, ToolOptions
+from longrein.tools import Archive, Kind, Tool, ToolOptions
 from longrein.workspace import MemoryUse, Workspace
 
 
@@ -95,6 +95,13 @@ class Crew(msgspec.Struct):
     """Model that writes summaries; '' for the session's own, which reads the conversation from the cache."""
     archive: Archive | None = None
     """The session's past, for `Recall`; None where the log is not on disk."""
+    kinds: tuple[Kind, ...] = ()
+    """Types of subagents that may be started, in the order in which the model is told of them."""
+    child_model: Callable[[str], tuple[str, str]] = lambda asked: (asked, "")
+    """Model that a call or a type asks for (a name, an alias, '') -> (`provider/model`, '' for the parent's; what is
+    to be said when it is another than was asked for, else '')."""
+    worktrees: str = ""
+    """Folder for git worktrees of subagents, outside every root; '' where none can be made."""
 
 
 class Outlook(msgspec.Struct, frozen=True):

@@ -18,7 +18,7 @@ class Job(msgspec.Struct, frozen=True):
     kind: str = "general"
     """Subagent type."""
     model: str = ""
-    """`provider/model`; '' as the type says, else the parent's."""
+    """As the call has it, `provider/model` or an alias; '' as the type says, else the parent's."""
     form: str = ""
     """`empty` or `fork`; '' for `empty`."""
     worktree: bool = False
@@ -47,6 +47,8 @@ class Report(msgspec.Struct, frozen=True):
     """Files it changed, absolute."""
     worktree: str = ""
     """What was kept of its worktree."""
+    handle: str = ""
+    """`a<seq>/r<n>` of the reply that `text` is, where there is one: all of it, should the result show only a part."""
 
 
 class Kind(msgspec.Struct, frozen=True):
@@ -56,19 +58,19 @@ class Kind(msgspec.Struct, frozen=True):
     description: str
     """When to use it, as the model is told."""
     system: str = ""
-    """System text; '' for the default one."""
+    """System text as it was written; '' for one that stands in the package (see `agent.child_system`)."""
     tools: tuple[str, ...] | None = None
     """Names of the tools it may use, `*` at the end of a name for any; None for all of the parent's."""
     without: tuple[str, ...] = ()
     """Names that are taken off after that."""
     model: str = ""
-    """`provider/model`, or '' for the parent's."""
+    """As it was written: `provider/model`, an alias such as `haiku`, or '' for the parent's."""
     mode: str = ""
     """Permission mode; '' for the parent's. It can only narrow what the parent may."""
     turns_max: int = 0
     """Requests; 0 for the default."""
     spawns: tuple[str, ...] = ()
-    """Types it may start itself, within the depth that is granted."""
+    """Types it may start itself, within the depth that is granted; `*` for any, () for none (then it has no `Agent`)."""
     background: bool = False
     """Whether it always runs in the background."""
     worktree: bool = False
