@@ -58,7 +58,7 @@ def check(move: Move, expect: str) -> None:
 
 def test_a_turn_from_the_first_word_to_the_last() -> None:
     check(move(*START[:2]), "Wait")
-    check(move(*START), "AskModel(usd_left=None)")
+    check(move(*START), "AskModel(usd_left=None, tokens_left=None)")
     check(move(*REPLIED), "RunTools(calls=(ToolCall(id='c4.0', name='Read'")
     started = (*REPLIED, ToolStarted(READ.id, "Read"), ToolStarted(LIST.id, "Glob"))
     check(move(*started, ended(LIST), ended(READ)), "RunTools(calls=(ToolCall(id='c4.2', name='Write'")
@@ -178,7 +178,7 @@ def test_max_turns_refuses_before_the_request() -> None:
 
 
 def test_a_money_limit_refuses_before_the_request_and_lowers_its_output() -> None:
-    check(move(*START, limits=Limits(usd_max=1.0)), "AskModel(usd_left=1.0)")
+    check(move(*START, limits=Limits(usd_max=1.0)), "AskModel(usd_left=1.0")
     check(move(*START, limits=Limits(usd_max=0.001)), "Stop(reason='budget', message='the money limit stands")
 
 

@@ -40,7 +40,8 @@ class _Versions(Mapping[str, FileVersion]):
 async def run_tools(session: Session, calls: Sequence[ToolCall]) -> None:
     """Run `calls` side by side, at most `limits.parallel_max` at once."""
     fitted = {call.id: _fitted(session, call) for call in calls}
-    session.append(*(_started(call, fitted[call.id]) for call in calls))
+    fresh = [call for call in calls if not session.state.calls[call.id].started]
+    session.append(*(_started(call, fitted[call.id]) for call in fresh))
     await session.commit(flush=True)
     if len(calls) == 1:
         await _run(session, calls[0], fitted[calls[0].id])

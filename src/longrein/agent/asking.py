@@ -30,12 +30,12 @@ from longrein.events import (
 from longrein.models import CallDelta, Delta, Failure, Model, Reply, TextDelta, ThinkingDelta, cost_usd
 
 
-async def ask(session: Session, usd_left: float | None) -> None:
+async def ask(session: Session, usd_left: float | None, tokens_left: int | None = None) -> None:
     """The next request of purpose turn. On cancel what has come so far is kept (DESIGN: stopping in the middle)."""
     state, model = session.state, session.crew.model
     budget = window_of(state, model.budget)
     forms = births(state, budget)
-    probe = render(state, budget, usd_left)
+    probe = render(state, budget, usd_left, tokens_left)
     asked = Asked(
         purpose="turn",
         reach=state.seq,

@@ -30,8 +30,8 @@ async def run(session: Session, *, once: bool) -> None:
         match move:
             case Record(events):
                 session.append(*events)
-            case AskModel(usd_left):
-                await session.perform(ask(session, usd_left))
+            case AskModel(usd_left, tokens_left):
+                await session.perform(ask(session, usd_left, tokens_left))
             case RunTools(calls):
                 await session.perform(run_tools(session, calls))
             case Summarise() | Swap():

@@ -11,6 +11,7 @@ import msgspec
 
 from longrein.agent.ports import Limits, Outlook
 from longrein.context import (
+    OUTPUT_TOKENS_MIN,
     Clear,
     Digest,
     Full,
@@ -67,6 +68,8 @@ class AskModel(msgspec.Struct, frozen=True):
 
     usd_left: float | None = None
     """What a money limit leaves for it."""
+    tokens_left: int | None = None
+    """What a token limit leaves for it, input and output together."""
 
 
 class RunTools(msgspec.Struct, frozen=True):
@@ -111,13 +114,13 @@ Move = Record | AskModel | RunTools | Summarise | Swap | AskUser | Pause | Switc
 def next_move(state: State, judged: Mapping[str, Judgement], outlook: Outlook) -> Move:
     """The next move. `judged` holds a judgement for each open call."""
     if state.calls:
-        cut = tuple(_ended(c, "interrupted", "interrupted; it may have run") for c in state.calls.values() if c.started)
-        if cut:
-            return Record(cut)
+        lost = tuple(_ended(call, "interrupted", "interrupted; it may have run") for call in _cut(state))
+        if lost:
+            return Record(lost)
         return Wait() if outlook.paused else _of_calls(state, judged)
-    lost = _lost(state, outlook)
-    if lost:
-        return Record(lost)
+    unanswered = _lost(state, outlook)
+    if unanswered:
+        return Record(unanswered)
     if state.interrupted:
         return Stop("interrupted")
     if state.compact_wanted is not None and not (state.turn_open and outlook.paused):
@@ -127,6 +130,12 @@ def next_move(state: State, judged: Mapping[str, Judgement], outlook: Outlook) -
     if not state.owes_reply:
         return _after_reply(state, outlook.limits)
     return _before_request(state, outlook)
+
+
+def _cut(state: State) -> list[OpenCall]:
+    """Calls that a crash cut. One that has started subagents goes on with them."""
+    joined = {child.started.call for child in state.children.values()} if state.children else ()
+    return [call for call in state.calls.values() if call.started and call.call.id not in joined]
 
 
 def _lost(state: State, outlook: Outlook) -> tuple[AskFailed, ...]:
@@ -184,6 +193,9 @@ def _unrun(calls: list[OpenCall]) -> list[ToolEnded]:
     ended: list[ToolEnded] = []
     denied = False
     for call in calls:
+        if call.started:
+            ended.append(_ended(call, "interrupted", "interrupted by the user; it may have had effects"))
+            continue
         denied = denied or call.asked is not None
         text = "Denied: the user interrupted." if denied else "not run: the user interrupted"
         ended.append(_ended(call, "denied" if denied else "not_run", text))
@@ -219,10 +231,16 @@ def _before_request(state: State, outlook: Outlook) -> Move:
         return Stop(
             "limit", f"the limit of {limits.turns_max} turns is reached; go on with -c and a higher --max-turns"
         )
+    if limits.seconds_max and outlook.now_us - state.began_at > limits.seconds_max * 1e6:
+        return Stop("limit", f"the time limit of {limits.seconds_max:g} s has passed")
     if state.barren_steps >= limits.barren_steps_max:
         return Stop("error", f"{state.barren_steps} steps in a row without one successful call; say how to go on")
     told = () if outlook.seed else due(state, outlook.budget, state.at, limits.usd_max)
-    return Record(told) if told else _compact(state, outlook) or _ask(state, outlook)
+    if told:
+        return Record(told)
+    if not outlook.seed and state.items and state.items[-1].mine:
+        return Stop("done")  # woken for something that the model has been told of meanwhile
+    return _compact(state, outlook) or _ask(state, outlook)
 
 
 def _after_failure(state: State, failure: AskFailed, outlook: Outlook) -> Move | None:
@@ -260,13 +278,20 @@ def _compact(state: State, outlook: Outlook) -> Move | None:
 
 
 def _ask(state: State, outlook: Outlook) -> Move:
+    tokens_left = None
+    most = outlook.limits.tokens_max
+    if most:
+        tokens_left = most - state.spent_tokens
+        if state.view_tokens + OUTPUT_TOKENS_MIN > tokens_left:
+            told = f"{state.spent_tokens} of {most} tokens are used and the next request needs {state.view_tokens}"
+            return Stop("budget", f"the token limit stands: {told}")
     limit = outlook.limits.usd_max
     if not limit:
-        return AskModel()
+        return AskModel(tokens_left=tokens_left)
     budget = window_of(state, outlook.budget)
     left = limit - state.spent_usd
     reserve = reserve_usd(state, budget, output_limit(state, budget, left))
     if reserve > left:
         told = f"${state.spent_usd:.4f} of ${limit:.4f} are spent and the next request may cost ${reserve:.4f}"
         return Stop("budget", f"the money limit stands: {told}; go on with -c and a higher --max-budget-usd")
-    return AskModel(left)
+    return AskModel(left, tokens_left)

@@ -22,7 +22,7 @@ from longrein.context.forms import births, born_gain
 from longrein.context.reminding.catalogue import KINDS
 from longrein.context.reminding.noticed import happened
 from longrein.context.reminding.reminders import due
-from longrein.context.render import output_limit, render, render_summary, reserve_usd
+from longrein.context.render import OUTPUT_TOKENS_MIN, output_limit, render, render_summary, reserve_usd
 from longrein.context.report import Report, Shown, report
 from longrein.context.request import Budget, Item, Price, Request
 from longrein.context.schemas import by_server, schema_diagnosis, spec_tokens
@@ -37,6 +37,7 @@ from longrein.context.tokens import arguments_text, estimate_text
 
 __all__ = [
     "KINDS",
+    "OUTPUT_TOKENS_MIN",
     "PREPARE",
     "Analysis",
     "Budget",

@@ -14,6 +14,7 @@ def opened(state: State, seq: int, event: Opened) -> None:
     state.roots, state.cwd, state.profile = event.roots, event.cwd, event.profile
     state.pins, state.kind, state.label, state.grant = event.pins, event.kind, event.label, event.grant
     if seq == 1:
+        state.route = event.session
         return
     state.asked = state.summarising = state.summary = state.summary_of = state.failure = None
     state.calls, state.tasks, state.children, state.notices = {}, {}, {}, []

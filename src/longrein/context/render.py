@@ -13,8 +13,8 @@ OUTPUT_TOKENS_MIN = 1_000
 """A money limit does not lower an answer's limit below this."""
 
 
-def render(state: State, budget: Budget, usd_left: float | None = None) -> Request:
-    """The next request of purpose turn. Needs a `PrefixSet` and no open call."""
+def render(state: State, budget: Budget, usd_left: float | None = None, tokens_left: int | None = None) -> Request:
+    """The next request of purpose turn. Needs a `PrefixSet` and no open call. What limits leave lowers its answer."""
     prefix = _prefix(state)
     return Request(
         session=state.session,
@@ -22,7 +22,8 @@ def render(state: State, budget: Budget, usd_left: float | None = None) -> Reque
         prefix_seq=state.prefix_seq,
         items=tuple(state.items),
         marks=marks(state),
-        max_output_tokens=output_limit(state, budget, usd_left),
+        max_output_tokens=output_limit(state, budget, usd_left, tokens_left),
+        route=state.route,
     )
 
 
@@ -41,13 +42,15 @@ def marks(state: State) -> tuple[int, ...]:
     return tuple(sorted({at for at in (fixed, state.sent_items - 1, tail) if at >= 0}))
 
 
-def output_limit(state: State, budget: Budget, usd_left: float | None) -> int:
-    """Largest answer: the model's own limit, what the window leaves, and what the money left pays for."""
+def output_limit(state: State, budget: Budget, usd_left: float | None, tokens_left: int | None = None) -> int:
+    """Largest answer: the model's own limit, what the window leaves, and what the money and tokens left pay for."""
     budget = window_of(state, budget)
     limit = min(budget.max_output_tokens, max(256, budget.window_tokens - state.view_tokens))
     if usd_left is not None and budget.price is not None and budget.price.output > 0:
         affordable = int((usd_left - input_usd(state, budget)) * 1e6 / budget.price.output)
         limit = min(limit, max(OUTPUT_TOKENS_MIN, affordable))
+    if tokens_left is not None:
+        limit = min(limit, max(OUTPUT_TOKENS_MIN, tokens_left - state.view_tokens))
     return limit
 
 

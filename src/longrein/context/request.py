@@ -46,7 +46,7 @@ class Request(msgspec.Struct, frozen=True):
     """A request, neutral: same state, same bytes (law 1)."""
 
     session: str
-    """Session id, for providers that route by it."""
+    """Session id."""
     prefix: PrefixSet
     """System text, tools, model."""
     prefix_seq: int
@@ -59,6 +59,8 @@ class Request(msgspec.Struct, frozen=True):
     """Limit of the answer."""
     purpose: Literal["turn", "summary"] = "turn"
     """What it is for. A summary request is a turn request plus items at its end."""
+    route: str = ""
+    """For providers that route by a key: the session whose prefix it shares; '' for `session`."""
 
 
 class Price(msgspec.Struct, frozen=True):

@@ -209,6 +209,8 @@ class State(Talk):
     """Subagents by their session, in the order in which they were started; also those that are over."""
     tasks: dict[str, TaskNow] = {}
     """Background tasks by id, in the order in which they were started; also those that are over."""
+    route: str = ""
+    """Session that providers know the prefix by: of a forked subagent its parent's, whose cache it reads."""
     kind: str = ""
     """Type of a subagent; empty for a session of the user."""
     label: str = ""

@@ -99,7 +99,7 @@ class OpenAIChat:
         if habits.usage_on_wish:
             fields["stream_options"] = {"include_usage": True}
         if habits.cache_key:
-            fields["prompt_cache_key"] = request.session
+            fields["prompt_cache_key"] = request.route or request.session
         if habits.auto_marks:
             fields["cache_control"] = {"type": "ephemeral"}
         if effort:

@@ -46,7 +46,7 @@ class OpenAIResponses:
 
     def _head(self, request: Request) -> bytes:
         fields: dict[str, object] = {"model": self.facing.model, "stream": True, "store": False}
-        fields["prompt_cache_key"] = request.session
+        fields["prompt_cache_key"] = request.route or request.session
         if not family(self.facing.model).startswith(_WITHOUT_REASONING):
             fields["include"] = ["reasoning.encrypted_content"]
             if self.facing.effort:

@@ -190,9 +190,9 @@ def _asked_about(state: State, task: str) -> bool:
 def _child_ended(state: State, seq: int, event: ChildEnded) -> None:
     """A report that is the result of its call needs no notice."""
     child = state.children.get(event.child)
-    if child is not None:
-        if child.ended is not None or (not child.started.background and child.started.call in state.calls):
-            return
+    told = child is not None and not child.started.background and child.started.call in state.calls
+    if told or (child is not None and child.ended is not None):
+        return
     kind = "subagent_done" if event.status == "done" else "subagent_failed"
     why = f" ({event.message})" if event.message else ""
     kept = f"; {event.worktree}" if event.worktree else ""

@@ -309,6 +309,8 @@ def _proof(name: str) -> Callable[[Ledger, int, Any], None]:
 
 def _opened(ledger: Ledger, seq: int, event: Opened) -> None:
     ledger.proofs["cwd"] = seq
+    if seq > 1:  # a forked subagent: what ran beside its parent is the parent's
+        ledger.running = {}
     if event.pins:
         ledger.proofs["pins"] = seq
 
