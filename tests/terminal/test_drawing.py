@@ -23,6 +23,7 @@ from longrein.events import (
     TurnEnded,
     UserSpoke,
 )
+from longrein.frontends import amounts
 from longrein.frontends.terminal import drawing
 from longrein.frontends.terminal.approvals import Approval, answer, choices, content_lines
 from longrein.frontends.terminal.chooser import Chooser, Row
@@ -140,12 +141,12 @@ def test_a_long_prompt_is_folded() -> None:
 
 @pytest.mark.parametrize(("count", "told"), [(0, "0"), (999, "999"), (12_345, "12.3k"), (1_234_567, "1.2M")])
 def test_tokens(count: int, told: str) -> None:
-    assert drawing.tokens(count) == told
+    assert amounts.tokens(count) == told
 
 
 @pytest.mark.parametrize(("usd", "told"), [(0, "$0.00"), (0.0012, "$0.0012"), (0.0123, "$0.01"), (12.5, "$12.50")])
 def test_money(usd: float, told: str) -> None:
-    assert drawing.money(usd) == told
+    assert amounts.money(usd) == told
 
 
 # --- differences -----------------------------------------------------------------------------------------------------

@@ -8,13 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from longrein.events import PermissionAsked, Text, Todo, ToolEnded
+from longrein.frontends.safe import escape, escape_line
 from longrein.frontends.terminal import drawing
 from longrein.frontends.terminal.approvals import Approval, content_lines
 from longrein.frontends.terminal.blocks import Block
 from longrein.frontends.terminal.commands import unknown
 from longrein.frontends.terminal.lines import Line, cells, plain
 from longrein.frontends.terminal.markdown import MarkdownPainter
-from longrein.frontends.terminal.safe import escape, escape_line
 
 SGR = re.compile(r"\x1b\[[\d;]*m")
 EVIL = "a\x1b]52;c;aGk=\x07\x1b[2J\x1bc\x9b31m\x00\r\x7f\u202e\u200b\ufeff\U000e0041z"

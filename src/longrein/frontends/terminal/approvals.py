@@ -7,9 +7,9 @@ import msgspec
 
 from longrein.agent import Answer
 from longrein.events import PermissionAsked
+from longrein.frontends.safe import escape, escape_line
 from longrein.frontends.terminal.diff import FileText, change_lines, counts
 from longrein.frontends.terminal.lines import Line, line, wrap
-from longrein.frontends.terminal.safe import escape, escape_line
 
 Key = Literal["y", "s", "a", "n", "f"]
 

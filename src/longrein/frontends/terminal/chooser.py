@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import msgspec
 
+from longrein.frontends.safe import escape_line
 from longrein.frontends.terminal.lines import Line, crop, line
-from longrein.frontends.terminal.safe import escape_line
 
 
 class Row(msgspec.Struct, frozen=True):

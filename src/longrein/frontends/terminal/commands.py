@@ -6,10 +6,11 @@ import msgspec
 
 from longrein.agent import Compact, Pin, Uncompact, Unpin, Word
 from longrein.context import Report, State
+from longrein.frontends import amounts
 from longrein.frontends.context_page import item_rows
+from longrein.frontends.safe import escape_line
 from longrein.frontends.terminal import drawing
 from longrein.frontends.terminal.lines import Line, line
-from longrein.frontends.terminal.safe import escape_line
 
 MODES = ("default", "acceptEdits", "plan")
 """What Shift-Tab goes through. `bypassPermissions` must be asked for by name."""
@@ -99,11 +100,11 @@ def cost_lines(state: State) -> list[Line]:
     share = f" ({100 * used.cache_read_tokens / used.context_tokens:.0f}% of input)" if used.context_tokens else ""
     rows = (
         ("requests", str(state.asks)),
-        ("input, not cached", drawing.tokens(used.input_tokens)),
-        ("read from cache", drawing.tokens(used.cache_read_tokens) + share),
-        ("written to cache", drawing.tokens(used.cache_write_tokens)),
-        ("output", drawing.tokens(used.output_tokens)),
-        ("spent", drawing.money(drawing.spent_usd(state))),
+        ("input, not cached", amounts.tokens(used.input_tokens)),
+        ("read from cache", amounts.tokens(used.cache_read_tokens) + share),
+        ("written to cache", amounts.tokens(used.cache_write_tokens)),
+        ("output", amounts.tokens(used.output_tokens)),
+        ("spent", amounts.money(drawing.spent_usd(state))),
     )
     return [line(("dim", f"  {name:<20}"), value) for name, value in rows]
 
@@ -115,7 +116,7 @@ def context_lines(report: Report) -> list[Line]:
     wide = max([len(name) for name, _ in modules] + [5])
     rows = [_share(name, count, most, wide, "run") for name, count in modules]
     rows.append(_share("free", max(window - report.total_tokens, 0), most, wide, "dim"))
-    total = f"{drawing.tokens(report.total_tokens):>7} of {drawing.tokens(window)} tokens"
+    total = f"{amounts.tokens(report.total_tokens):>7} of {amounts.tokens(window)} tokens"
     rows.append(line(("bold", f"  {'all'.ljust(wide)}  {total}")))
     rows.append(line(("dim", f"  guesses × {report.factor:.2f} are the provider's count")))
     return rows + [line(("dim", escape_line(row))) for row in item_rows(report)]
@@ -130,7 +131,7 @@ def pin_lines(pins: Sequence[str]) -> list[Line]:
 def _share(name: str, count: int, most: int, wide: int, style: str) -> Line:
     bar = "█" * round(24 * count / most)
     return line(
-        f"  {escape_line(name).ljust(wide)}  {drawing.tokens(count):>7} {100 * count / most:>3.0f}% ", (style, bar)
+        f"  {escape_line(name).ljust(wide)}  {amounts.tokens(count):>7} {100 * count / most:>3.0f}% ", (style, bar)
     )
 
 

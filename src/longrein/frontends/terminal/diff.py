@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterator
 from difflib import SequenceMatcher
 from typing import Any
 
+from longrein.frontends.safe import escape
 from longrein.frontends.terminal.lines import Line, line
-from longrein.frontends.terminal.safe import escape
 
 LINES_MAX = 2_000
 """Texts longer than this are shown as all old, then all new: finding what they share would take seconds."""

@@ -20,9 +20,10 @@ from longrein.events import (
     UserSpoke,
     text_of,
 )
+from longrein.frontends.amounts import elapsed, tokens
+from longrein.frontends.safe import escape, escape_line
 from longrein.frontends.terminal.diff import counts, only_changes
 from longrein.frontends.terminal.lines import ONE, Line, fold, indented, line
-from longrein.frontends.terminal.safe import escape, escape_line
 
 USER_LINES_MAX = 12
 """Lines of what the user said that are shown again."""
@@ -56,28 +57,6 @@ def key_argument(arguments: dict[str, Any] | None) -> str:
         return ""
     first, newline, _ = found[0].strip().partition("\n")
     return escape_line(first[:500]) + (" …" if newline else "")
-
-
-def elapsed(seconds: float) -> str:
-    """`0.4 s`, `12 s`, `3 m 05 s`; '' below a twentieth of a second."""
-    if seconds < 0.05:
-        return ""
-    if seconds < 10:
-        return f"{seconds:.1f} s"
-    minutes, rest = divmod(int(seconds), 60)
-    return f"{minutes} m {rest:02d} s" if minutes else f"{rest} s"
-
-
-def tokens(count: int) -> str:
-    """`950`, `12.3k`, `1.2M`."""
-    if count < 1_000:
-        return str(count)
-    return f"{count / 1_000:.1f}k" if count < 1_000_000 else f"{count / 1_000_000:.1f}M"
-
-
-def money(usd: float) -> str:
-    """`$0.12`; four digits below a cent."""
-    return f"${usd:.2f}" if usd >= 0.01 or usd == 0 else f"${usd:.4f}"
 
 
 def spent_usd(state: State) -> float:

@@ -3,9 +3,10 @@
 import msgspec
 
 from longrein.context import State
+from longrein.frontends import amounts
+from longrein.frontends.safe import escape_line
 from longrein.frontends.terminal import drawing
 from longrein.frontends.terminal.lines import Line, crop, line
-from longrein.frontends.terminal.safe import escape_line
 from longrein.frontends.terminal.scene import Scene
 
 SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
@@ -47,7 +48,7 @@ def footer_line(of: Figures, word: str, width: int) -> Line:
         (1, of.mode, "warn" if of.mode == "bypassPermissions" else "dim"),
         (2, f"context {of.context_percent}%" if of.context_percent >= 0 else "", _fullness(of.context_percent)),
         (6, f"cache {of.cache_percent}%" if of.cache_percent >= 0 else "", "dim"),
-        (3, drawing.money(of.usd) if of.usd else "", "dim"),
+        (3, amounts.money(of.usd) if of.usd else "", "dim"),
         (4, f"{of.queued} queued" if of.queued else "", "warn"),
     ]
     shown = [part for part in parts if part[1]]
@@ -71,7 +72,7 @@ def state_line(scene: Scene, now_s: float) -> Line:
     if not scene.busy:
         return ()
     spin = SPINNER[int(now_s / FRAME_S) % len(SPINNER)]
-    time = drawing.elapsed(now_s - scene.turn_since_s)
+    time = amounts.elapsed(now_s - scene.turn_since_s)
     told = _told(scene, now_s)
     return line(("run", f"{spin} {told}"), ("dim", f"  {time}  Esc interrupts" if time else "  Esc interrupts"))
 

@@ -14,9 +14,9 @@ from rich.syntax import Syntax
 from rich.table import Table
 from rich.theme import Theme
 
+from longrein.frontends.safe import escape
 from longrein.frontends.terminal.blocks import Block
 from longrein.frontends.terminal.lines import plain, wrap_text
-from longrein.frontends.terminal.safe import escape
 
 WIDTH_MAX = 120
 """Prose wider than this is hard to read."""

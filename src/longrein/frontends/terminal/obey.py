@@ -4,12 +4,12 @@ from collections.abc import Callable
 
 from longrein.agent import Rewind, SetMode, SetModel
 from longrein.frontends.context_page import reason_rows
+from longrein.frontends.safe import escape_line
 from longrein.frontends.terminal import commands
 from longrein.frontends.terminal.chooser import Row
 from longrein.frontends.terminal.commands import Typed
 from longrein.frontends.terminal.facts import Outcome
 from longrein.frontends.terminal.lines import Line, line
-from longrein.frontends.terminal.safe import escape_line
 from longrein.frontends.terminal.talk import Talk
 
 Deed = Callable[[Talk, str], None]

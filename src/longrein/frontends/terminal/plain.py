@@ -9,13 +9,13 @@ from collections.abc import Callable, Sequence
 from longrein.agent import Answer, Pausing, Rewind, Said, SessionPort, SetMode, SetModel, Word
 from longrein.events import Entry, LongreinError, Text
 from longrein.frontends.context_page import reason_rows
+from longrein.frontends.safe import escape
 from longrein.frontends.stdin import read_lines
 from longrein.frontends.terminal import commands, drawing
 from longrein.frontends.terminal.approvals import answer, choices, content_lines
 from longrein.frontends.terminal.blocks import Block
 from longrein.frontends.terminal.facts import Outcome, TerminalFacts
 from longrein.frontends.terminal.lines import Line, line, plain
-from longrein.frontends.terminal.safe import escape
 from longrein.frontends.terminal.scene import Piece, Scene
 
 NOBODY = "stdin has ended, so nobody can approve this"

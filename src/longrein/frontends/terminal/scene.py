@@ -35,11 +35,11 @@ from longrein.events import (
     text_of,
     unwrapped,
 )
+from longrein.frontends.safe import escape, escape_line
 from longrein.frontends.terminal import drawing
 from longrein.frontends.terminal.blocks import Block, Splitter
 from longrein.frontends.terminal.diff import FileText, change_lines
 from longrein.frontends.terminal.lines import Line, line
-from longrein.frontends.terminal.safe import escape, escape_line
 from longrein.models import CallDelta, TextDelta, ThinkingDelta
 
 Phase = Literal["idle", "thinking", "writing", "calling", "running", "waiting", "retrying", "compacting"]

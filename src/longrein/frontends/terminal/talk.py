@@ -12,6 +12,8 @@ from prompt_toolkit.buffer import Buffer
 
 from longrein.agent import Answer, Said, SessionPort, Word
 from longrein.events import LongreinError, PermissionAsked, Text
+from longrein.frontends import amounts
+from longrein.frontends.safe import escape_line
 from longrein.frontends.terminal import drawing
 from longrein.frontends.terminal.approvals import Approval, content_lines
 from longrein.frontends.terminal.approvals import answer as answer_for
@@ -22,7 +24,6 @@ from longrein.frontends.terminal.footer import figures, footer_line, state_line,
 from longrein.frontends.terminal.input import InputCompleter, Pastes, ProjectHistory
 from longrein.frontends.terminal.lines import Line, ansi, crop, fit, fold, line, wrap_text
 from longrein.frontends.terminal.markdown import MarkdownPainter
-from longrein.frontends.terminal.safe import escape_line
 from longrein.frontends.terminal.scene import EMPTY, Piece, Scene
 from longrein.frontends.terminal.screen import Screen
 
@@ -351,7 +352,7 @@ class Talk:
         now = self.mono_s()
         rows: list[Line] = []
         for row in self.scene.calls.values():
-            time = drawing.elapsed(now - row.since_s) if row.status == "running" else ""
+            time = amounts.elapsed(now - row.since_s) if row.status == "running" else ""
             rows.append(drawing.call_line(row.name, row.argument, row.status, time, "○"))
         shown = fold(rows, CALLS_SHOWN_MAX)
         last = self._output() if len(rows) == 1 else ""
