@@ -3,11 +3,16 @@
 import msgspec
 import pytest
 
-from longrein.context import render, window_of
+from longrein.context import fold, render, window_of
 from longrein.events import (
+    SCHEMA_VERSION,
     Asked,
     AskFailed,
     Cleared,
+    Entry,
+    Opened,
+    Parent,
+    Reminded,
     Rewound,
     Summarized,
     Text,
@@ -169,3 +174,46 @@ def test_A2_nothing_is_cleared_that_the_model_has_not_answered_to(default: list[
                     assert handle.seq <= before.seen_reach, f"seed {walk.seed} r{entry.seq}"
                     checked += 1
     assert checked > 20
+
+
+def test_law_9_each_end_of_a_task_or_subagent_is_told_once(default: list[Walk]) -> None:
+    """Once for each time that the user did not go back to before it was told; what ended last may still wait."""
+    told_once = 0
+    for walk in default:
+        lines = [
+            line
+            for entry in walk.entries
+            if isinstance(entry.event, Reminded) and entry.event.kind in ("bg_done", "bg_lost", "subagent_done")
+            for line in entry.event.text.splitlines()
+        ]
+        rewound = any(isinstance(entry.event, Rewound) for entry in walk.entries)
+        for name, task in walk.state.tasks.items():
+            times = sum(line.startswith(f"* {name} ") for line in lines)
+            assert times <= 1 or rewound, (walk.seed, name)
+            told_once += times == 1 and task.ended is not None
+            assert task.ended is not None or times == 0, (walk.seed, name)
+    assert told_once > 20
+
+
+def test_E15_law_2_a_subagent_forked_at_any_request_begins_with_that_request(default: list[Walk]) -> None:
+    """Its first request is the parent's items, the same prefix, and its task as the last message."""
+    forks = 0
+    for walk in default[:20]:
+        turns = [at for at, entry in enumerate(walk.entries) if _forks_well(entry.event)]
+        for at in turns[:: max(1, len(turns) // 3)]:
+            shared = walk.entries[: at + 1]
+            parent = render(fold(shared), walk.budget)
+            opened = Opened(
+                SCHEMA_VERSION, "kid", "n0nce", ("/w",), "/w", parent=Parent("p", at + 1, "c1.0"), kind="explore"
+            )
+            own = [Entry(at + 2, 0, opened), Entry(at + 3, 0, UserSpoke((Text("look"),)))]
+            child = render(fold([*shared, *own]), walk.budget)
+            assert child.prefix == parent.prefix
+            assert child.items[:-1] == parent.items, (walk.seed, at)
+            assert child.items[-1].part == Text("look")
+            forks += 1
+    assert forks > 30
+
+
+def _forks_well(event: object) -> bool:
+    return isinstance(event, Asked) and event.purpose == "turn"

@@ -33,9 +33,12 @@ from longrein.events import (
     AnyEvent,
     Asked,
     AskFailed,
+    ChildEnded,
+    ChildStarted,
     Document,
     Entry,
     FileSeen,
+    Grant,
     Interrupted,
     Opened,
     PermissionAnswered,
@@ -43,6 +46,8 @@ from longrein.events import (
     Reminded,
     Replied,
     Rewound,
+    TaskEnded,
+    TaskStarted,
     Text,
     Thinking,
     Todo,
@@ -91,6 +96,8 @@ class Walk:
         self.budget = Budget(self.window, self.window // 5, Price(3, 15, 0.3, 3.75))
         self.rested = 0
         self.beside: int | None = None
+        self.company = random.Random(f"{self.seed} company")
+        """Tasks and subagents come and go by a luck of their own."""
         self.add(Opened(SCHEMA_VERSION, SESSION, "n0nce", ("/w",), "/w", self.profile))
         self.add(
             PrefixSet(
@@ -114,6 +121,7 @@ class Walk:
             self.moves += 1
             judged = {c: self.judge(c) for c in self.state.calls}
             self.hear()
+            self.accompany()
             outlook = Outlook(
                 window_of(self.state, self.budget),
                 Limits(),
@@ -157,6 +165,23 @@ class Walk:
                 self.add(PermissionAnswered(call, "allow", "user"))
             case Switch():
                 raise AssertionError("no fallback is set")
+
+    def accompany(self) -> None:
+        """Now and then a task or a subagent starts or ends; sometimes an end wakes the agent."""
+        luck, names = self.company.random(), len(self.state.tasks) + len(self.state.children)
+        running = [name for name, task in self.state.tasks.items() if task.ended is None]
+        working = [name for name, child in self.state.children.items() if child.ended is None]
+        if luck < 0.03:
+            self.add(TaskStarted(f"b{names + 1}", f"make {self.text(5)}"))
+        elif luck < 0.05:
+            self.add(ChildStarted(f"kid{names + 1}", "explore", grant=Grant(0.1, 1_000), background=True))
+        elif luck < 0.09 and running:
+            state = self.company.choice(["done", "failed", "lost", "killed"])
+            self.add(TaskEnded(self.company.choice(running), state, None if state == "lost" else 1, tail="boom\n"))
+        elif luck < 0.12 and working:
+            self.add(ChildEnded(self.company.choice(working), self.company.choice(["done", "limit"]), "It is so."))
+        elif luck < 0.2 and not self.state.turn_open and (running or working):
+            self.add(Reminded("wake", "", "company"))
 
     def idle(self) -> None:
         turns = [e.seq for e in self.entries if isinstance(e.event, TurnEnded)]
