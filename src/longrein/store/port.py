@@ -123,8 +123,12 @@ class Log(Protocol):
         ...
 
     async def adopt(self, path: str) -> str:
-        """Make the file at `path` a blob, moved where that can be done; gives its hash. It is hashed beside the loop
-        and the writer. '' for an empty file. Raises `OSError`, `StoreFull`."""
+        """Make the file at `path` a blob; gives its hash. '' for an empty file. Raises `OSError`, `StoreFull`.
+
+        The file stays where it is (a hard link, where none can be made a copy): its owner removes it when an entry
+        that names the blob is on disk, so that a crash in between loses nothing. Nobody writes to it any more. It is
+        hashed beside the loop and the writer.
+        """
         ...
 
     async def collect(self) -> "list[Message]":

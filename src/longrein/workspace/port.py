@@ -177,9 +177,14 @@ class Supervision(Protocol):
         """Write to its standard input. Raises `OSError` (`BrokenPipeError` when nobody reads, or it was closed)."""
         ...
 
-    def settle(self, task: str) -> str:
-        """Its end is in the log: forget it. Gives the path of its whole output as one file, for the caller to take
-        away; '' when it printed nothing."""
+    def whole(self, task: str) -> str:
+        """Path of all that was kept of an ended task's output, as one file; '' when it printed nothing. It is made a
+        blob (`Log.adopt`, which leaves it there) before the end is in the log; asked again after a crash it says so
+        again."""
+        ...
+
+    def settle(self, task: str) -> None:
+        """Its end and its output are in the log: forget it and remove what is left of its files."""
         ...
 
 
