@@ -13,7 +13,7 @@ import pytest
 from longrein.workspace import sweep
 from longrein.workspace.orphans import find_orphans
 from longrein.workspace.processes import Process, marked, process, processes, send, variable
-from longrein.workspace.trees import owner_mark
+from longrein.workspace.tree import owner_mark
 
 
 class Crash:

@@ -23,7 +23,7 @@ from longrein.workspace.processes import (
     send,
     variable,
 )
-from longrein.workspace.trees import COMMAND_MARK
+from longrein.workspace.tree import COMMAND_MARK
 
 SESSION_MARK = "LONGREIN_SESSION"
 PATIENCE_S = 0.25

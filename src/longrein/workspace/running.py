@@ -1,0 +1,137 @@
+"""Reading what a command prints, beside everything else, until the process has ended; never until its pipe has (R051)."""
+
+import asyncio
+import os
+from collections.abc import Callable
+
+from longrein.workspace.port import Sink
+
+HELD_PIPE_S = 0.1
+"""How long output is awaited after the exit while somebody else holds the pipe."""
+PIPE_BYTES = 1 << 20
+"""What a pipe is enlarged to once it was found full."""
+READ_BYTES = 1 << 16
+BIG_READ_BYTES = 1 << 18
+LEFT_OPEN_MAX = 64
+"""Pipes still read for processes that outlive their command; the oldest is closed."""
+LEFT_OPEN_BYTES_MAX = 64 << 20
+"""What such a process may print before its pipe is closed."""
+
+
+class Running:
+    """The output of one command while it runs, and a future for its end. Who learns of its exit calls `exited`."""
+
+    def __init__(self, output: int, sink: Sink, output_bytes_max: int, stop: Callable[[str], None]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._sink = sink
+        self._left_bytes = output_bytes_max
+        self._stop = stop
+        self._read_bytes = READ_BYTES
+        self.output = output
+        """Read end of the output; -1 once it is closed or given away."""
+        self.ended: asyncio.Future[None] = self._loop.create_future()
+        self._late: asyncio.TimerHandle | None = None
+        self._loop.add_reader(self.output, self._read)
+
+    def _read(self) -> bool:
+        """Take what is there, one piece, so that others get their turn. False when there is nothing more."""
+        try:
+            data = os.read(self.output, self._read_bytes)
+        except BlockingIOError:
+            return False
+        if not data:
+            self._close_output()
+            return False
+        self._take(data)
+        if len(data) == READ_BYTES == self._read_bytes:
+            self._widen()
+        return True
+
+    def _take(self, data: bytes) -> None:
+        if len(data) > self._left_bytes:
+            data = data[: self._left_bytes]
+            self._loop.remove_reader(self.output)
+            self._stop("flood")
+        self._left_bytes -= len(data)
+        if data:
+            self._sink.write(data)
+
+    def _widen(self) -> None:
+        """A full pipe: a larger one saves switches between us and the writer."""
+        self._read_bytes = BIG_READ_BYTES
+        try:
+            import fcntl
+
+            fcntl.fcntl(self.output, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
+        except (AttributeError, OSError):
+            return  # macOS, or this user's pipes hold enough already
+
+    def exited(self) -> None:
+        """The process has ended. What is in the pipe now is all of it, unless somebody else holds it."""
+        pieces = 2 * PIPE_BYTES // READ_BYTES
+        while self.output >= 0 and self._left_bytes > 0 and pieces > 0 and self._read():
+            pieces -= 1
+        if self.output < 0 or self._left_bytes <= 0:
+            self._finish()
+        else:
+            self._late = self._loop.call_later(HELD_PIPE_S, self._finish)
+
+    def _close_output(self) -> None:
+        if self.output >= 0:
+            self._loop.remove_reader(self.output)
+            os.close(self.output)
+            self.output = -1
+        if self._late is not None:
+            self._finish()
+
+    def _finish(self) -> None:
+        if self._late is not None:
+            self._late.cancel()
+            self._late = None
+        if not self.ended.done():
+            self.ended.set_result(None)
+
+    def give_away(self) -> int:
+        """The output pipe, if somebody still holds it; -1 else. Who has it closes it."""
+        output, self.output = self.output, -1
+        if output >= 0:
+            self._loop.remove_reader(output)
+        return output
+
+    def abandon(self) -> None:
+        """Nobody wants the rest: the pipe is closed."""
+        self._close_output()
+
+
+class LeftOpen:
+    """Pipes of what outlives its command (`server &`): read and thrown away, so that writing to them does not kill."""
+
+    def __init__(self) -> None:
+        self._left: dict[int, int] = {}
+        """Descriptor -> bytes it may still bring, oldest first."""
+
+    def keep(self, output: int) -> None:
+        """Read this pipe until it ends or has brought too much."""
+        if len(self._left) >= LEFT_OPEN_MAX:
+            self._drop(next(iter(self._left)))
+        self._left[output] = LEFT_OPEN_BYTES_MAX
+        asyncio.get_running_loop().add_reader(output, self._read, output)
+
+    def _read(self, output: int) -> None:
+        try:
+            size = len(os.read(output, READ_BYTES))
+        except BlockingIOError:
+            return
+        self._left[output] -= size
+        if size == 0 or self._left[output] <= 0:
+            self._drop(output)
+
+    def _drop(self, output: int) -> None:
+        asyncio.get_running_loop().remove_reader(output)
+        del self._left[output]
+        os.close(output)
+
+    def close(self) -> None:
+        """Close all."""
+        for output in list(self._left):
+            self._drop(output)
