@@ -58,6 +58,22 @@ class Limits(msgspec.Struct, frozen=True):
     """Background tasks that run at once; more wait."""
 
 
+class Room(msgspec.Struct, frozen=True):
+    """What is left to a session and all below it; infinite where there is no limit."""
+
+    usd: float = float("inf")
+    tokens: float = float("inf")
+    seconds: float = float("inf")
+    spawns: float = float("inf")
+    """Subagents."""
+    depth: int = 0
+    """Levels of subagents below it."""
+
+
+UNBOUND = Room()
+"""No limit of any kind."""
+
+
 class Crew(msgspec.Struct):
     """The parts a session works with."""
 

@@ -21,11 +21,12 @@ from longrein.context.fold import History, advance, fold, step
 from longrein.context.forms import births, born_gain
 from longrein.context.reminding.catalogue import KINDS
 from longrein.context.reminding.noticed import happened
-from longrein.context.reminding.reminders import due
+from longrein.context.reminding.reminders import due, outside, quoted
 from longrein.context.render import OUTPUT_TOKENS_MIN, output_limit, render, render_summary, reserve_usd
 from longrein.context.report import Report, Shown, report
 from longrein.context.request import Budget, Item, Price, Request
 from longrein.context.schemas import by_server, schema_diagnosis, spec_tokens
+from longrein.context.seed.background import seed_due
 from longrein.context.seed.policy import decide_seed, render_seed_summary, seed_summarized
 from longrein.context.standing import standing
 from longrein.context.state import OpenCall, Seen, State
@@ -34,10 +35,12 @@ from longrein.context.summary.chunks import chunk_requests, fits_whole, merge_re
 from longrein.context.summary.digest import FileBlock, covering, event_texts, part_texts, prose_problem, summarized
 from longrein.context.summary.records import FileUse, Ledger
 from longrein.context.tokens import arguments_text, estimate_text
+from longrein.context.trail import PERIODS
 
 __all__ = [
     "KINDS",
     "OUTPUT_TOKENS_MIN",
+    "PERIODS",
     "PREPARE",
     "Analysis",
     "Budget",
@@ -87,8 +90,10 @@ __all__ = [
     "merge_request",
     "next_to_go",
     "output_limit",
+    "outside",
     "part_texts",
     "prose_problem",
+    "quoted",
     "reasons",
     "reexpanded",
     "render",
@@ -97,6 +102,7 @@ __all__ = [
     "report",
     "reserve_usd",
     "schema_diagnosis",
+    "seed_due",
     "seed_summarized",
     "spec_tokens",
     "standing",

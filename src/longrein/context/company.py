@@ -5,6 +5,7 @@ the sum of what is spent and held back never passes what the session itself was 
 """
 
 from longrein.context.state import ChildNow, State, TaskNow
+from longrein.context.trail import Trail
 from longrein.events import ChildEnded, ChildStarted, Opened, TaskEnded, TaskStarted, Usage
 
 
@@ -21,6 +22,8 @@ def opened(state: State, seq: int, event: Opened) -> None:
     state.spent_usd, state.usage, state.failures, state.rules = 0.0, Usage(), 0, ()
     state.turn_open = state.owes_reply = state.interrupted = False
     state.compact_wanted = None
+    state.spawned = state.granted_tokens = 0
+    state.trail = Trail()
 
 
 def task_started(state: State, seq: int, event: TaskStarted) -> None:
@@ -42,6 +45,7 @@ def child_started(state: State, seq: int, event: ChildStarted) -> None:
     if event.grant is not None:
         state.spent_usd += event.grant.usd
         state.granted_tokens += event.grant.tokens
+        state.spawned += event.grant.spawns
     state.children[event.child] = ChildNow(event.again or seq, state.at, event)
     state.spawned += not event.again
 
@@ -54,6 +58,8 @@ def child_ended(state: State, event: ChildEnded) -> None:
     if was.started.grant is not None:
         state.spent_usd -= was.started.grant.usd
         state.granted_tokens -= was.started.grant.tokens
+        state.spawned -= was.started.grant.spawns
     state.spent_usd += event.cost_usd
     state.usage += event.usage
+    state.spawned += event.spawned
     state.children[event.child] = ChildNow(was.seq, was.at, was.started, event)

@@ -14,8 +14,9 @@ from longrein.context.items import add, item_of, put
 from longrein.context.reform import cleared, prefix_set, reform, summarized_into
 from longrein.context.reminding.noticed import file_seen_anew, went_back, witness
 from longrein.context.request import ItemKind
-from longrein.context.state import OpenCall, Reading, Seen, Settled, State, rejoin
+from longrein.context.state import Began, OpenCall, Reading, Seen, Settled, State, rejoin
 from longrein.context.summary.ledger import note, note_result
+from longrein.context.trail import Trail, trodden
 from longrein.events import (
     Asked,
     AskFailed,
@@ -180,15 +181,19 @@ def _user_spoke(state: State, seq: int, event: UserSpoke) -> None:
     for n, part in enumerate(event.parts):
         handle = f"r{seq}" if len(event.parts) == 1 else f"r{seq}.{n + 1}"
         add(state, item_of(seq, n, "user", part, handle=handle))
-    _turn(state)
+    _turn(state, said=True)
+    state.trail = Trail()
 
 
-def _turn(state: State) -> None:
+def _turn(state: State, *, said: bool) -> None:
     """A turn begins, or goes on with something new."""
     if not state.turn_open:
         state.steps = state.continuations = state.barren_steps = 0
         state.denied_last = False
-        state.began_at = state.at
+        state.trail = Trail()
+        if said or not state.label:  # a subagent that is woken goes on with its task
+            state.began_at = state.at
+            state.began = Began(state.spent_usd, state.usage, state.asks, state.spawned)
     state.failures, state.failure = 0, None
     state.turn_open = state.owes_reply = True
     state.interrupted = False
@@ -200,7 +205,9 @@ def _reminded(state: State, seq: int, event: Reminded) -> None:
     if event.kind == "compact_refused":
         state.compact_wanted = None
     if event.kind == "wake":
-        _turn(state)
+        _turn(state, said=False)
+    if event.kind == "stuck":
+        state.trail = msgspec.structs.replace(state.trail, told=state.trail.told + 1, told_seq=seq)
     if event.kind == "nested_memory":
         state.told = (*state.told, event.state)
     if event.kind == "continue":
@@ -318,6 +325,7 @@ def _tool_ended(state: State, seq: int, event: ToolEnded) -> None:
         state.denied_last = False
         state.barren_steps = 0
     note_result(state.ledger, seq, open_call.call, event)
+    state.trail = trodden(state.trail, open_call.call, event, state.seen_now, over=not state.calls)
     for seen in state.seen_now:
         _read(state, item.handle, seen)
     state.seen_now = ()

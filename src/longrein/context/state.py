@@ -13,6 +13,7 @@ from longrein.context.request import Item
 from longrein.context.summary.ledger import rejoined
 from longrein.context.summary.records import Ledger, Word
 from longrein.context.tokens import Gauge
+from longrein.context.trail import Trail
 from longrein.events import (
     Asked,
     AskFailed,
@@ -90,6 +91,17 @@ class ChildNow(msgspec.Struct, frozen=True):
     """None while it works."""
 
 
+class Began(msgspec.Struct, frozen=True):
+    """What had been used when a task began."""
+
+    usd: float = 0.0
+    usage: Usage = Usage()
+    asks: int = 0
+    """Requests."""
+    spawned: int = 0
+    """Subagents."""
+
+
 class Reading(msgspec.Struct, frozen=True):
     """A `Read` whose result may still stand in the view."""
 
@@ -142,6 +154,8 @@ class Talk(msgspec.Struct):
     """Requests of purpose turn since the user last spoke."""
     barren_steps: int = 0
     """Steps in a row without one successful call."""
+    trail: Trail = Trail()
+    """What the last steps did, to see when they go round in a circle."""
     continuations: int = 0
     """Times the model was told to go on after a cut answer, in this turn."""
     stop: str = ""
@@ -219,8 +233,10 @@ class State(Talk):
     """What it may spend."""
     began_at: int = 0
     """When the present turn began, microseconds UTC; of a subagent its present task."""
+    began: Began = Began()
+    """What had been used then."""
     spawned: int = 0
-    """Subagents started so far."""
+    """Subagents started so far on all levels below, and those that running ones may still start."""
     granted_tokens: int = 0
     """Tokens that running subagents may use."""
     resumed_seq: int = 0

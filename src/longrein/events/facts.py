@@ -47,9 +47,9 @@ class Grant(Record, frozen=True):
     turns: int = 0
     """Requests of purpose `turn` in one run."""
     spawns: int = 0
-    """Subagents that may be started below it."""
+    """Subagents that may be started below it, on all levels together."""
     depth: int = 0
-    """Levels of subagents below it."""
+    """Levels of subagents below it; here 0 means none."""
     seconds: float = 0.0
     """Wall time of one task, first entry to last."""
 
@@ -598,6 +598,8 @@ class ChildEnded(Event, frozen=True):
     """Branch or folder that was kept, with what is to be done with it; empty when there is nothing."""
     elapsed_ms: int = 0
     """From its start to its end."""
+    spawned: int = 0
+    """Subagents that were started below it for this task."""
 
 
 # --- the walk ----------------------------------------------------------------------------------------------------

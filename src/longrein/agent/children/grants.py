@@ -1,0 +1,295 @@
+"""One budget tree: what is left of a session's limits, what a spawn costs, and what each subagent may spend of it.
+
+All of it is a function of the logs. What a running subagent may spend counts as spent by its parent, so a grant is
+never given twice; what it left unused comes back with its `ChildEnded`. Refusals come before the act. A parent keeps
+back the price of one request that carries all reports, so that it can always answer.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+
+import msgspec
+
+from longrein.agent.ports import UNBOUND, Limits, Room
+from longrein.context import OUTPUT_TOKENS_MIN, Budget, State
+from longrein.events import Grant
+
+REPORT_TOKENS_MAX = 4_000
+"""What one report may be in its parent's view."""
+TURNS_DEFAULT = 50
+"""Requests of a subagent whose type names no limit."""
+TURNS_EXPECTED = 6
+"""Requests that a subagent is priced for."""
+STEP_TOKENS = 2_000
+"""What one step is expected to add to its view."""
+ANSWER_TOKENS = 500
+"""Output that one request is expected to give."""
+OUTPUT_KEPT_TOKENS = 2_000
+"""Output of the request that a parent keeps back for itself."""
+SECONDS_KEPT = 30.0
+"""Time that a parent keeps back for its own answer, or a tenth of what is left where that is less."""
+LEAST_USD = 1e-9
+"""A money limit of nothing: 0 would be none."""
+
+
+class Spent(msgspec.Struct, frozen=True):
+    """What a session and all below it have used; requests under way count as what was held back for them."""
+
+    usd: float = 0.0
+    tokens: int = 0
+    spawned: int = 0
+    """Subagents."""
+
+    def __sub__(self, other: "Spent") -> "Spent":
+        return Spent(self.usd - other.usd, self.tokens - other.tokens, self.spawned - other.spawned)
+
+
+class Offer(msgspec.Struct, frozen=True):
+    """One way in which a job can be run."""
+
+    form: str
+    """`empty` or `fork`."""
+    model: str
+    """`provider/model`."""
+    budget: Budget
+    """What that model costs."""
+    fresh_tokens: int
+    """Input of its first request that no cache holds: of an empty one all of it, of a fork its task."""
+    cached_tokens: int = 0
+    """Input of its first request that the cache holds: of a fork its parent's request."""
+
+
+class Wish(msgspec.Struct, frozen=True):
+    """A job that is to be run."""
+
+    offers: tuple[Offer, ...]
+    """As it was asked for, then what would do instead, the best first."""
+    turns: int = 0
+    """Requests it may make; 0 for the default."""
+    depth: int = 0
+    """Levels of subagents below it that its type allows."""
+    again: bool = False
+    """Whether a finished subagent is asked again: that is no further one."""
+
+
+class Given(msgspec.Struct, frozen=True):
+    """It may be run."""
+
+    grant: Grant
+    offer: Offer
+    note: str = ""
+    """What is otherwise than asked for, and why; the model is told."""
+
+
+class Refused(msgspec.Struct, frozen=True):
+    """It may not."""
+
+    reason: str
+    """One sentence for the model, with what it can do instead."""
+
+
+# --- what is used and what is left -------------------------------------------------------------------------------
+
+
+def spent(state: State, tree: Mapping[str, State]) -> Spent:
+    """All that this session and those below it have used. `tree`: states by session, of those that are at hand.
+
+    A running subagent whose state is not at hand counts as what it was granted.
+    """
+    usd, tokens, spawned = state.spent_usd, state.spent_tokens, state.spawned
+    if state.asked is not None:
+        tokens += state.asked.estimate_tokens
+    for session, child in state.children.items():
+        below = tree.get(session) if child.ended is None else None
+        if below is None:
+            continue
+        held, used = child.started.grant or Grant(), spent_on_task(below, tree)
+        usd += used.usd - held.usd
+        tokens += used.tokens - held.tokens
+        spawned += used.spawned - held.spawns
+    return Spent(usd, tokens, spawned)
+
+
+def spent_on_task(state: State, tree: Mapping[str, State]) -> Spent:
+    """The same since its present task began: what a `ChildEnded` tells the parent."""
+    began = state.began
+    return spent(state, tree) - Spent(began.usd, began.usage.context_tokens + began.usage.output_tokens, began.spawned)
+
+
+def left(state: State, limits: Limits, now_us: int, tree: Mapping[str, State], above: Room = UNBOUND) -> Room:
+    """What this session and those below it may still use together. Negative when a request cost more than was guessed.
+
+    `limits` as `limits_under` gives them; `above`: what is left to those above it.
+    """
+    used = spent(state, tree)
+    seconds = limits.seconds_max - (now_us - state.began_at) / 1e6 if limits.seconds_max else above.seconds
+    return Room(
+        min(above.usd, limits.usd_max - used.usd if limits.usd_max else above.usd),
+        min(above.tokens, limits.tokens_max - used.tokens if limits.tokens_max else above.tokens),
+        min(above.seconds, seconds),
+        min(above.spawns, limits.spawns_max - used.spawned if limits.spawns_max else above.spawns),
+        limits.depth_max,
+    )
+
+
+def less(room: Room, kept: Spent) -> Room:
+    """`room` without what is kept back."""
+    seconds = room.seconds - min(SECONDS_KEPT, room.seconds / 10) if kept.usd or kept.tokens else room.seconds
+    return msgspec.structs.replace(room, usd=room.usd - kept.usd, tokens=room.tokens - kept.tokens, seconds=seconds)
+
+
+def kept_back(state: State, budget: Budget, more: int = 0, report_tokens: int = REPORT_TOKENS_MAX) -> Spent:
+    """What one request costs at most that carries the reports of all running subagents, and of `more`.
+
+    Nothing when there are none. `budget`: of the session's own model.
+    """
+    reports = more + sum(child.ended is None for child in state.children.values())
+    if not reports:
+        return Spent()
+    view = min(state.view_tokens + reports * report_tokens, budget.window_tokens)
+    output = max(OUTPUT_TOKENS_MIN, min(OUTPUT_KEPT_TOKENS, budget.max_output_tokens))
+    price = budget.price
+    usd = (view * max(price.input, price.cache_write) + output * price.output) / 1e6 if price is not None else 0.0
+    return Spent(usd, view + output)
+
+
+def limits_under(limits: Limits, grant: Grant | None, state: State) -> Limits:
+    """`limits` of a session that works under `grant`: of its present task, counted from where that began."""
+    if grant is None:
+        return limits
+    began = state.began
+    tokens = began.usage.context_tokens + began.usage.output_tokens
+    return msgspec.structs.replace(
+        limits,
+        usd_max=began.usd + grant.usd if grant.usd else 0.0,
+        tokens_max=tokens + grant.tokens if grant.tokens else 0,
+        turns_max=grant.turns,
+        seconds_max=grant.seconds,
+        spawns_max=began.spawned + grant.spawns if grant.spawns else 0,
+        depth_max=grant.depth,
+    )
+
+
+def limits_within(limits: Limits, state: State, room: Room) -> Limits:
+    """`limits` for the next request of this session alone, when no more than `room` is left."""
+    usd, tokens = limits.usd_max, limits.tokens_max
+    if room.usd != UNBOUND.usd:
+        usd = max(LEAST_USD, min(usd or UNBOUND.usd, state.spent_usd + room.usd))
+    if room.tokens != UNBOUND.tokens:
+        tokens = max(1, int(min(tokens or UNBOUND.tokens, state.spent_tokens + room.tokens)))
+    return msgspec.structs.replace(limits, usd_max=usd, tokens_max=tokens)
+
+
+# --- what a spawn costs ------------------------------------------------------------------------------------------
+
+
+def quote(offer: Offer, turns: int = TURNS_EXPECTED) -> Spent:
+    """What a subagent is expected to use in `turns` requests: its context, again in each, and what each adds."""
+    price = offer.budget.price
+    usd, tokens, known, new = 0.0, 0, offer.cached_tokens, offer.fresh_tokens
+    for _ in range(max(1, turns)):
+        tokens += known + new + ANSWER_TOKENS
+        if price is not None:
+            read = price.input if price.cache_read < 0 else price.cache_read
+            write = max(price.input, price.cache_write)
+            usd += (known * read + new * write + ANSWER_TOKENS * price.output) / 1e6
+        known, new = known + new, STEP_TOKENS
+    return Spent(usd, tokens)
+
+
+# --- who gets what -----------------------------------------------------------------------------------------------
+
+
+def share_out(room: Room, wishes: Sequence[Wish], *, rivals: int = 0) -> tuple[Given | Refused, ...]:
+    """What each of `wishes` gets of `room`, which is `less` what is kept back; in their order.
+
+    Fair shares: those still to be served, `rivals` (jobs of other calls of the same reply) and the parent itself count
+    alike. A job gets at least its price while there is so much. What is not limited stays so. The sum never passes
+    `room`.
+    """
+    given: list[Given | Refused] = []
+    for at, wish in enumerate(wishes):
+        sharers = len(wishes) - at + rivals + 1
+        one = _serve(room, wish, sharers)
+        given.append(one)
+        if isinstance(one, Given):
+            room = _without(room, one.grant, again=wish.again)
+    return tuple(given)
+
+
+def _serve(room: Room, wish: Wish, sharers: int) -> Given | Refused:
+    why = _closed(room, again=wish.again)
+    if why:
+        return Refused(why)
+    turns = wish.turns or TURNS_DEFAULT
+    prices = [quote(offer, min(turns, TURNS_EXPECTED)) for offer in wish.offers]
+    for at, (offer, price) in enumerate(zip(wish.offers, prices, strict=True)):
+        if price.usd <= room.usd and price.tokens <= room.tokens:
+            return Given(_grant(room, price, turns, wish.depth, sharers), offer, _note(room, wish, prices, at))
+    return Refused(
+        f"it is expected to cost {_words(prices[-1], room)}, and no more than {_rest(room)} can be granted; do it "
+        "yourself or with fewer subagents, or answer with what you have"
+    )
+
+
+def _closed(room: Room, *, again: bool) -> str:
+    """Why nobody may be started at all; '' when somebody may."""
+    if room.depth <= 0 and not again:
+        return "no subagents may be started at this depth; do it yourself"
+    if room.spawns < 1 and not again:
+        return "no more subagents may be started in this session; do it yourself, or ask a finished one again"
+    if room.seconds <= 0:
+        return "no time is left for a subagent; answer with what you have"
+    return ""
+
+
+def _grant(room: Room, price: Spent, turns: int, depth: int, sharers: int) -> Grant:
+    below = min(depth, room.depth - 1)
+    spawns = 0 if room.spawns == UNBOUND.spawns else int((room.spawns - 1) // sharers)
+    if room.spawns != UNBOUND.spawns and not spawns:
+        below = 0
+    return Grant(
+        usd=0.0 if room.usd == UNBOUND.usd else max(price.usd, room.usd / sharers),
+        tokens=0 if room.tokens == UNBOUND.tokens else max(price.tokens, int(room.tokens // sharers)),
+        turns=turns,
+        spawns=spawns if below > 0 else 0,
+        depth=max(0, below),
+        seconds=0.0 if room.seconds == UNBOUND.seconds else room.seconds,
+    )
+
+
+def _without(room: Room, grant: Grant, *, again: bool) -> Room:
+    spawns = room.spawns - grant.spawns - (not again)
+    return Room(room.usd - grant.usd, room.tokens - grant.tokens, room.seconds, spawns, room.depth)
+
+
+# --- how it is said ----------------------------------------------------------------------------------------------
+
+
+def _note(room: Room, wish: Wish, prices: Sequence[Spent], at: int) -> str:
+    """What the offer `at` lacks of the one that was asked for, and why."""
+    if not at:
+        return ""
+    changes = list(_changes(wish.offers[: at + 1]))
+    return (
+        f"{' and '.join(changes)}: as asked for it would cost {_words(prices[0], room)}, {_rest(room)} can be granted"
+    )
+
+
+def _changes(offers: Sequence[Offer]) -> Iterator[str]:
+    for before, after in pairwise((offers[0], offers[-1])):
+        if before.form != after.form:
+            yield f"{after.form} instead of {before.form}"
+        if before.model != after.model:
+            yield f"on {after.model} instead of {before.model}"
+
+
+def _words(price: Spent, room: Room) -> str:
+    """A price in the units that are limited."""
+    money = [f"about ${price.usd:.4f}"] if room.usd != UNBOUND.usd else []
+    return " and ".join([*money, *([f"about {price.tokens} tokens"] if room.tokens != UNBOUND.tokens else [])])
+
+
+def _rest(room: Room) -> str:
+    money = [f"${max(0.0, room.usd):.4f}"] if room.usd != UNBOUND.usd else []
+    return " and ".join([*money, *([f"{max(0, int(room.tokens))} tokens"] if room.tokens != UNBOUND.tokens else [])])
