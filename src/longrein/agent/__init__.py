@@ -29,7 +29,7 @@ from longrein.agent.port import (
     Word,
 )
 from longrein.agent.ports import Clock, Crew, Limits, Outlook
-from longrein.agent.prompts import compose_system
+from longrein.agent.prompts import builtin_kinds, child_system, compose_system, fork_task
 from longrein.agent.session import Session
 
 __all__ = [
@@ -64,7 +64,10 @@ __all__ = [
     "Uncompact",
     "Unpin",
     "Word",
+    "builtin_kinds",
+    "child_system",
     "compose_system",
+    "fork_task",
     "next_move",
     "open_session",
     "run",

@@ -1,5 +1,6 @@
 """The model's hands: functions whose signature and docstring are the tool."""
 
+from longrein.tools.agent import agent_tool
 from longrein.tools.agent_port import AgentPort, Job, Kind, Report
 from longrein.tools.arguments import check_arguments, fit_arguments, malformed_arguments, unknown_tool
 from longrein.tools.builtin import builtin_tools
@@ -31,6 +32,7 @@ __all__ = [
     "TaskView",
     "Tool",
     "ToolOptions",
+    "agent_tool",
     "builtin_tools",
     "by_name",
     "check_arguments",

@@ -70,7 +70,7 @@ class Kind(msgspec.Struct, frozen=True):
     turns_max: int = 0
     """Requests; 0 for the default."""
     spawns: tuple[str, ...] = ()
-    """Types it may start itself, within the depth that is granted; `*` for any, () for none (then it has no `Agent`)."""
+    """Types it may start itself, within the depth that is granted; `*` for any. Without one it has no `Agent`."""
     background: bool = False
     """Whether it always runs in the background."""
     worktree: bool = False

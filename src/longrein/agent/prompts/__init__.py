@@ -1,19 +1,94 @@
-"""The system text: plain words in `system.md`, composed by a pure function. Nothing in it changes during a session."""
+"""The system texts: plain words in files, composed by pure functions. Nothing in them changes during a session.
+
+`system.md` is the text of a session of the user. A subagent's is that of its type, then `subagent.md` (its place and
+how it reports), then the section of `system.md` on what the harness says, so that this is written once.
+"""
 
 import os.path
 from functools import cache
+
+from longrein.tools import Kind
+
+BASE_PROMPT = "${base_prompt}"
+"""In the text of a type from a file: longrein's own text for subagents stands in its place."""
+HARNESS = "# What the harness tells you"
+"""Heading of the section that every agent needs."""
 
 _HERE = os.path.dirname(__file__)
 
 
 @cache
-def system_text() -> str:
-    """The system text as it stands in the package."""
-    with open(os.path.join(_HERE, "system.md"), encoding="utf-8") as file:
+def prompt(name: str) -> str:
+    """A text as it stands in the package."""
+    with open(os.path.join(_HERE, f"{name}.md"), encoding="utf-8") as file:
         return file.read()
+
+
+def system_text() -> str:
+    """The system text of a session of the user."""
+    return prompt("system")
 
 
 def compose_system(*, replaced: str = "", appended: str = "") -> str:
     """What a session's `PrefixSet.system` is: our text or the user's own, and what they add to it."""
     text = replaced or system_text()
     return f"{text.rstrip()}\n\n{appended.strip()}\n" if appended.strip() else text
+
+
+def child_system(kind: Kind) -> str:
+    """The system text of a subagent of this type that begins with an empty conversation."""
+    own = kind.system or prompt(kind.name if kind.name in BUILT_IN else "general")
+    own = own.replace(BASE_PROMPT, prompt("general").strip()).strip()
+    return f"{own}\n\n{prompt('subagent').strip()}\n\n{section(system_text(), HARNESS)}\n"
+
+
+def fork_task(kind: Kind, task: str) -> str:
+    """The last message to a subagent that begins with its parent's conversation: it has no system text of its own."""
+    own = kind.system.replace(BASE_PROMPT, prompt("general").strip()) if kind.system else ""
+    own = own or (prompt(kind.name) if kind.name in BUILT_IN else "")
+    return f"{prompt('fork').strip()}\n\n{own.strip()}\n\n{prompt('subagent').strip()}\n\n# Your task\n{task.strip()}\n"
+
+
+def section(text: str, heading: str) -> str:
+    """`heading` and what stands below it, up to the next heading of its level."""
+    _, _, after = text.partition(f"{heading}\n")
+    return f"{heading}\n{after.partition(f'{chr(10)}# ')[0].strip()}"
+
+
+BUILT_IN = ("general", "explore", "plan", "synthesis")
+"""Types whose text stands here."""
+READING = ("Read", "Grep", "Glob", "Recall")
+"""Tools that only look. No `Bash`: what a command does cannot be told from its words, so the mode `plan`, which is the
+second lock of these types, refuses every one, and a tool that is always refused only costs steps."""
+
+
+def builtin_kinds() -> tuple[Kind, ...]:
+    """The types that are there without any file, in the order in which the model is told of them."""
+    return (
+        Kind(
+            "general",
+            "Carries out a task with all your tools: a change in files that nobody else touches now, an experiment, "
+            "work that takes many steps.",
+            spawns=("*",),
+        ),
+        Kind(
+            "explore",
+            "Finds out how things stand in the code and reports with places; only reads, no shell. Say how thorough: "
+            "one place, or every one.",
+            tools=READING,
+            mode="plan",
+        ),
+        Kind(
+            "plan",
+            "Works out how a change is to be made, step by step with places, risks and tests; only reads, no shell.",
+            tools=READING,
+            mode="plan",
+        ),
+        Kind(
+            "synthesis",
+            "Makes one answer of several reports: names what contradicts, checks it, decides by the goal. Started by "
+            "the argument synthesis.",
+            tools=READING,
+            mode="plan",
+        ),
+    )
