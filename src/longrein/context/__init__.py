@@ -21,7 +21,7 @@ from longrein.context.fold import History, advance, fold, step
 from longrein.context.forms import births, born_gain
 from longrein.context.reminding.catalogue import KINDS
 from longrein.context.reminding.noticed import happened
-from longrein.context.reminding.reminders import due, outside, quoted
+from longrein.context.reminding.reminders import due, outside, quoted, untold
 from longrein.context.render import OUTPUT_TOKENS_MIN, output_limit, render, render_summary, reserve_usd
 from longrein.context.report import Report, Shown, report
 from longrein.context.request import Budget, Item, Price, Request
