@@ -1,0 +1,389 @@
+"""The budget tree: what is left, what a spawn costs, who gets how much, and that no cap is ever passed (law 6, I5)."""
+
+from collections.abc import Iterator
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from longrein.agent.children.grants import (
+    Given,
+    Offer,
+    Refused,
+    Spent,
+    Wish,
+    kept_back,
+    left,
+    less,
+    limits_under,
+    limits_within,
+    quote,
+    share_out,
+    spent,
+    spent_on_task,
+)
+from longrein.agent.ports import UNBOUND, Limits, Room
+from longrein.context import Budget, Price, State, fold, step
+from longrein.events import (
+    AnyEvent,
+    Asked,
+    ChildEnded,
+    ChildStarted,
+    Entry,
+    Grant,
+    Opened,
+    PrefixSet,
+    Replied,
+    Text,
+    TurnEnded,
+    Usage,
+    UserSpoke,
+)
+
+INSTEAD = "do it yourself or with fewer subagents, or answer with what you have"
+PRICE = Price(3, 15, 0.3, 3.75)
+BUDGET = Budget(200_000, 8_000, PRICE)
+CHEAP = Budget(200_000, 8_000, Price(0.3, 1.5, 0.03, 0.375))
+EMPTY = Offer("empty", "test/big", BUDGET, 5_000)
+FORK = Offer("fork", "test/big", BUDGET, 200, 90_000)
+SMALL = Offer("empty", "test/small", CHEAP, 5_000)
+
+
+def log(*events: AnyEvent, grant: Grant | None = None, label: str = "") -> State:
+    first = Opened(1, "s", "n0nce", ("/w",), "/w", grant=grant, label=label)
+    prefix = PrefixSet("start", "test", "big", "scripted", "Be good.")
+    return fold([Entry(n, n * 1_000_000, one) for n, one in enumerate((first, prefix, *events), 1)])
+
+
+def speak(text: str = "do it") -> UserSpoke:
+    return UserSpoke((Text(text),))
+
+
+def cost(usd: float, tokens: int, asked: int) -> list[AnyEvent]:
+    """A request and its answer."""
+    return [
+        Asked("turn", asked - 1, 2, estimate_tokens=tokens, reserved_usd=usd),
+        Replied(asked, (Text("ok"),), "end", Usage(tokens), cost_usd=usd),
+    ]
+
+
+# --- what is left ------------------------------------------------------------------------------------------------
+
+
+def test_what_is_left_is_the_limit_without_what_was_spent_and_what_subagents_hold() -> None:
+    state = log(speak(), *cost(0.5, 1_000, 4), ChildStarted("k", "explore", "c4.0", Grant(0.3, 700, spawns=2)))
+    limits = Limits(usd_max=2.0, tokens_max=10_000, seconds_max=60, spawns_max=10, depth_max=1)
+    room = left(state, limits, now_us=13_000_000, tree={})
+    assert room == Room(pytest.approx(1.2), 8_300, pytest.approx(50), 7, 1)
+
+
+def test_what_is_not_limited_stays_so() -> None:
+    room = left(log(speak()), Limits(spawns_max=0), 0, {})
+    assert room == msgspec.structs.replace(UNBOUND, depth=1)
+    one = share_out(room, [Wish((EMPTY,))])[0]
+    assert isinstance(one, Given)
+    assert one.grant == Grant(turns=50)
+
+
+def test_what_is_left_above_binds_too() -> None:
+    above = Room(usd=0.1, tokens=50, seconds=3, spawns=2)
+    assert left(log(speak()), Limits(usd_max=5), 3_000_000, {}, above) == Room(0.1, 50, 3, 2, 1)
+
+
+def test_a_subagent_counts_its_task_from_where_that_began() -> None:
+    """Asked again, it has a grant of its own, and what it spent before is not counted against it."""
+    grant = Grant(usd=1.0, tokens=5_000, turns=7, spawns=3, depth=1, seconds=9)
+    state = log(speak(), *cost(0.5, 1_000, 4), TurnEnded("done"), speak("again"), *cost(0.25, 100, 8), label="a5")
+    limits = limits_under(Limits(turns_max=99, usd_max=50), grant, state)
+    assert (limits.usd_max, limits.tokens_max, limits.turns_max) == (1.5, 6_000, 7)
+    assert (limits.spawns_max, limits.seconds_max, limits.depth_max) == (3, 9, 1)
+    assert spent_on_task(state, {}) == Spent(0.25, 100, 0)
+    assert left(state, limits, state.began_at, {}) == Room(0.75, 4_900, 9, 3, 1)
+
+
+def test_the_tree_is_folded_from_the_logs() -> None:
+    """With a running subagent's log at hand its true spend counts, else what it was granted; a request under way is
+    what was held back for it."""
+    grandchild = log(speak(), *cost(0.02, 10, 4), Asked("turn", 5, 2, estimate_tokens=5, reserved_usd=0.03), label="a6")
+    child = log(speak(), *cost(0.1, 100, 4), ChildStarted("g", "explore", "", Grant(0.2, 300)), label="a5")
+    root = log(speak(), *cost(0.5, 1_000, 4), ChildStarted("k", "general", "", Grant(0.6, 900, spawns=2)))
+    assert spent(root, {}) == Spent(pytest.approx(1.1), 1_900, 3)
+    assert spent(root, {"k": child}) == Spent(pytest.approx(0.8), 1_400, 2)
+    assert spent(root, {"k": child, "g": grandchild}) == Spent(pytest.approx(0.65), 1_115, 2)
+
+
+def test_what_a_subagent_did_not_use_comes_back() -> None:
+    ended = ChildEnded("k", "done", "found", Usage(300), 0.1, spawned=1)
+    root = log(speak(), ChildStarted("k", "general", "", Grant(0.6, 900, spawns=4)), ended)
+    assert spent(root, {}) == Spent(pytest.approx(0.1), 300, 2)
+
+
+# --- what is kept back -------------------------------------------------------------------------------------------
+
+
+def test_the_price_of_a_request_that_carries_all_reports_is_kept_back() -> None:
+    state = log(speak())
+    assert kept_back(state, BUDGET) == Spent()
+    kept = kept_back(state, BUDGET, more=10, report_tokens=1_000)
+    assert kept.tokens == state.view_tokens + 10_000 + 2_000
+    assert kept.usd == pytest.approx(((state.view_tokens + 10_000) * 3.75 + 2_000 * 15) / 1e6)
+    room = less(Room(usd=1.0, tokens=20_000, seconds=100, spawns=5, depth=1), kept)
+    assert room == Room(1.0 - kept.usd, 20_000 - kept.tokens, 90, 5, 1)
+
+
+def test_no_more_than_the_window_is_kept_back() -> None:
+    assert kept_back(log(speak()), BUDGET, more=500).tokens == 202_000
+
+
+def test_while_subagents_run_the_parent_leaves_what_is_kept_back() -> None:
+    state = log(speak(), *cost(0.5, 1_000, 4), ChildStarted("k", "explore", "c4.0", Grant(0.3, 700), background=True))
+    limits = Limits(usd_max=1.0, tokens_max=20_000)
+    kept = kept_back(state, BUDGET)
+    now = limits_within(limits, state, less(left(state, limits, 0, {}), kept))
+    assert now.usd_max == pytest.approx(1.0 - kept.usd)
+    assert now.tokens_max == 20_000 - kept.tokens
+    assert limits_within(Limits(), state, UNBOUND) == Limits()
+
+
+def test_a_limit_of_nothing_is_not_no_limit() -> None:
+    now = limits_within(Limits(), log(speak()), Room(usd=0.0, tokens=0))
+    assert 0 < now.usd_max < 1e-6
+    assert now.tokens_max == 1
+
+
+# --- the price of a spawn ----------------------------------------------------------------------------------------
+
+
+def test_a_spawn_is_priced_by_its_context_in_each_request() -> None:
+    one = quote(EMPTY, 1)
+    assert one.usd == pytest.approx((5_000 * 3.75 + 500 * 15) / 1e6)
+    assert one.tokens == 5_500
+    two = quote(EMPTY, 2)
+    assert two.usd == pytest.approx(one.usd + (5_000 * 0.3 + 2_000 * 3.75 + 500 * 15) / 1e6)
+    assert quote(FORK, 1).usd == pytest.approx((90_000 * 0.3 + 200 * 3.75 + 500 * 15) / 1e6)
+    assert quote(Offer("empty", "x", Budget(1, 1), 10)).usd == 0
+
+
+# --- who gets what -----------------------------------------------------------------------------------------------
+
+
+def check(room: Room, *wishes: Wish, rivals: int = 0) -> Iterator[str]:
+    for one in share_out(room, wishes, rivals=rivals):
+        if isinstance(one, Refused):
+            yield f"refused: {one.reason}"
+        else:
+            grant = one.grant
+            note = f" ({one.note})" if one.note else ""
+            yield f"{one.offer.form} {one.offer.model} ${grant.usd:.2f} {grant.tokens} tokens {grant.spawns}{note}"
+
+
+JOB = Wish((EMPTY,))
+
+
+def test_shares_are_fair_and_one_stays_with_the_parent() -> None:
+    room = Room(usd=4.0, depth=1)
+    assert list(check(room, JOB, JOB, JOB)) == ["empty test/big $1.00 0 tokens 0"] * 3
+    assert list(check(room, JOB)) == ["empty test/big $2.00 0 tokens 0"]
+    assert list(check(room, JOB, rivals=2)) == ["empty test/big $1.00 0 tokens 0"]
+
+
+def test_R070_a_recursion_bomb_ends_at_its_depth_and_number() -> None:
+    deep = Wish((EMPTY,), depth=9)
+    assert list(check(Room(depth=0), deep)) == [
+        "refused: no subagents may be started at this depth; do it yourself",
+    ]
+    assert list(check(Room(spawns=2, depth=3), deep, deep, deep))[1:] == [
+        "empty test/big $0.00 0 tokens 0",
+        "refused: no more subagents may be started in this session; do it yourself, or ask a finished one again",
+    ]
+    one, two = share_out(Room(spawns=20, depth=3), [deep, deep])
+    assert isinstance(one, Given)
+    assert isinstance(two, Given)
+    assert (one.grant.depth, one.grant.spawns, two.grant.depth, two.grant.spawns) == (2, 6, 2, 6)
+    assert list(check(Room(spawns=0, depth=1), Wish((EMPTY,), again=True))) == ["empty test/big $0.00 0 tokens 0"]
+
+
+def test_where_the_spawns_left_are_too_few_to_share_nobody_below_may_start_any() -> None:
+    one = share_out(Room(spawns=2, depth=3), [Wish((EMPTY,), depth=2)])[0]
+    assert isinstance(one, Given)
+    assert (one.grant.depth, one.grant.spawns) == (0, 0)
+
+
+def test_R071_what_cannot_be_paid_is_refused_before_the_act() -> None:
+    price = quote(EMPTY).tokens
+    assert list(check(Room(tokens=10_000, depth=1), JOB)) == [
+        f"refused: it is expected to cost about {price} tokens, and no more than 10000 tokens can be granted; {INSTEAD}"
+    ]
+
+
+def test_what_pays_for_three_of_ten_starts_three() -> None:
+    price = quote(EMPTY).usd
+    said = list(check(Room(usd=price * 3.5, depth=1), *[JOB] * 10))
+    assert [one.split()[0] for one in said] == ["empty"] * 3 + ["refused:"] * 7
+
+
+def test_it_is_made_cheaper_before_it_is_refused() -> None:
+    every = Wish((FORK, EMPTY, SMALL))
+    fork, empty, small = (quote(one).usd for one in (FORK, EMPTY, SMALL))
+    assert small < empty < fork
+    asked, less = f"as asked for it would cost about ${fork:.4f}", (empty - 0.01) / 2
+    what = "empty instead of fork and on test/small instead of test/big"
+    assert list(check(Room(usd=1.0, depth=1), every)) == ["fork test/big $0.50 0 tokens 0"]
+    assert list(check(Room(usd=empty + 0.01, depth=1), every)) == [
+        f"empty test/big ${empty:.2f} 0 tokens 0 (empty instead of fork: {asked}, ${empty + 0.01:.4f} can be granted)"
+    ]
+    assert list(check(Room(usd=empty - 0.01, depth=1), every)) == [
+        f"empty test/small ${less:.2f} 0 tokens 0 ({what}: {asked}, ${empty - 0.01:.4f} can be granted)"
+    ]
+
+
+def test_no_time_no_subagent() -> None:
+    assert list(check(Room(seconds=0, depth=1), JOB)) == [
+        "refused: no time is left for a subagent; answer with what you have"
+    ]
+
+
+# --- whole trees -------------------------------------------------------------------------------------------------
+
+
+class Node:
+    """A session of a tree, as far as money goes: it asks when its limits let it, the answers cost what they like."""
+
+    def __init__(self, tree: "Tree", parent: "Node | None", name: str, grant: Grant | None, depth: int) -> None:
+        self.tree, self.parent, self.name, self.grant, self.depth = tree, parent, name, grant, depth
+        self.state = log(speak(), grant=grant, label="" if parent is None else "a1")
+        self.children = 0
+        tree.nodes[name] = self
+
+    def append(self, *events: AnyEvent) -> None:
+        for event in events:
+            self.state = step(self.state, Entry(self.state.seq + 1, self.state.at + 1, event))
+
+    @property
+    def states(self) -> dict[str, State]:
+        return {name: node.state for name, node in self.tree.nodes.items()}
+
+    def room(self) -> Room:
+        """What is left here for all together, those above included, without what each of them keeps back."""
+        above = UNBOUND if self.parent is None else self.parent.room()
+        limits = limits_under(self.tree.limits, self.grant, self.state)
+        return less(left(self.state, limits, self.state.began_at, self.states, above), kept_back(self.state, BUDGET))
+
+    def ask(self, reserve: float, real: float) -> None:
+        """A request that may cost `reserve`, when that is left, and then costs `real`."""
+        limits = limits_under(self.tree.limits, self.grant, self.state)
+        limits = limits_within(limits, self.state, self.room())
+        if self.state.asked is not None or self.state.spent_usd + reserve > limits.usd_max:
+            return
+        seq = self.state.seq + 1
+        self.append(Asked("turn", self.state.seq, 2, reserved_usd=reserve))
+        self.tree.waiting.append((self, seq, reserve, real))
+
+    def spawn(self, count: int) -> None:
+        room = less(self.room(), kept_back(self.state, BUDGET, more=count))
+        for one in share_out(room, [Wish((SMALL,), depth=3)] * count):
+            if isinstance(one, Given):
+                self.children += 1
+                name = f"{self.name}.{self.children}"
+                self.append(ChildStarted(name, "general", "", one.grant))
+                Node(self.tree, self, name, one.grant, self.depth + 1)
+
+    def end(self) -> None:
+        """Its task is over; so are those below it."""
+        if self.parent is None or self.state.asked is not None:
+            return
+        below = [node for node in self.tree.nodes.values() if node.parent is self]
+        if below:
+            return
+        used = spent_on_task(self.state, self.states)
+        ended = ChildEnded(self.name, "done", "", Usage(used.tokens), used.usd, spawned=used.spawned)
+        self.parent.append(ended)
+        del self.tree.nodes[self.name]
+
+
+class Tree:
+    def __init__(self, cap: float, spawns: int) -> None:
+        self.limits = Limits(usd_max=cap, spawns_max=spawns, depth_max=3)
+        self.nodes: dict[str, Node] = {}
+        self.waiting: list[tuple[Node, int, float, float]] = []
+        self.excess = 0.0
+        self.root = Node(self, None, "s", None, 0)
+
+    def answer(self, at: int) -> None:
+        if self.waiting:
+            node, seq, reserve, real = self.waiting.pop(at % len(self.waiting))
+            node.append(Replied(seq, (Text("ok"),), "end", Usage(), cost_usd=real))
+            self.excess += max(0.0, real - reserve)
+
+    def check(self) -> None:
+        for node in self.nodes.values():
+            used = spent(node.state, node.states)
+            limits = limits_under(self.limits, node.grant, node.state)
+            assert used.usd <= limits.usd_max + self.excess + 1e-9, (node.name, used, limits.usd_max, self.excess)
+            assert node.depth <= 3
+            if limits.spawns_max:
+                assert used.spawned <= limits.spawns_max
+
+
+ACTS = st.tuples(
+    st.sampled_from(["ask", "ask", "ask", "spawn", "answer", "answer", "end"]),
+    st.integers(0, 30),
+    st.floats(0.0, 0.2),
+    st.floats(0.0, 0.3),
+)
+
+
+@given(st.floats(0.05, 3.0), st.integers(1, 12), st.lists(ACTS, max_size=60))
+def test_I5_no_ancestor_passes_its_cap_by_more_than_calls_cost_above_their_estimate(
+    cap: float, spawns: int, acts: list[tuple[str, int, float, float]]
+) -> None:
+    tree = Tree(cap, spawns)
+    for kind, pick, reserve, real in acts:
+        node = list(tree.nodes.values())[pick % len(tree.nodes)]
+        match kind:
+            case "ask":
+                node.ask(reserve, real)
+            case "spawn":
+                node.spawn(1 + pick % 4)
+            case "answer":
+                tree.answer(pick)
+            case "end":
+                node.end()
+        tree.check()
+
+
+@given(st.floats(0.05, 3.0), st.lists(ACTS, max_size=60))
+def test_I5_with_one_request_at_a_time_only_one_call_is_ever_too_much(
+    cap: float, acts: list[tuple[str, int, float, float]]
+) -> None:
+    """After a call that cost more than it was thought to, nobody in the tree asks beyond the cap again."""
+    tree = Tree(cap, 12)
+    dearest = 0.0
+    for kind, pick, reserve, real in acts:
+        node = list(tree.nodes.values())[pick % len(tree.nodes)]
+        if kind == "spawn":
+            node.spawn(1 + pick % 4)
+        elif kind == "end":
+            node.end()
+        else:
+            node.ask(reserve, real)
+            if tree.waiting:
+                dearest = max(dearest, real - reserve)
+            tree.answer(0)
+        used = spent(tree.root.state, tree.root.states)
+        assert used.usd <= cap + max(0.0, dearest) + 1e-9
+
+
+@given(st.lists(st.floats(0.0, 4.0), min_size=1, max_size=8), st.integers(1, 10), st.integers(0, 5))
+def test_the_sum_of_the_shares_never_passes_what_there_is(rooms: list[float], count: int, rivals: int) -> None:
+    for usd in rooms:
+        shares = share_out(
+            Room(usd=usd, tokens=usd * 1e5, spawns=5, depth=2), [Wish((FORK, EMPTY, SMALL), depth=1)] * count
+        )
+        grants = [one.grant for one in shares if isinstance(one, Given)]
+        assert sum(grant.usd for grant in grants) <= usd + 1e-9
+        assert sum(grant.tokens for grant in grants) <= usd * 1e5
+        assert sum(1 + grant.spawns for grant in grants) <= 5
+        more = share_out(Room(usd=usd, depth=2), [Wish((EMPTY,))] * count, rivals=rivals)
+        assert len(more) == count
