@@ -25,6 +25,7 @@ from longrein.context import (
     due,
     output_limit,
     reserve_usd,
+    seed_due,
     window_of,
 )
 from longrein.events import (
@@ -235,7 +236,7 @@ def _before_request(state: State, outlook: Outlook) -> Move:
         return Stop("limit", f"the time limit of {limits.seconds_max:g} s has passed")
     if state.barren_steps >= limits.barren_steps_max:
         return Stop("error", f"{state.barren_steps} steps in a row without one successful call; say how to go on")
-    told = () if outlook.seed else due(state, outlook.budget, state.at, limits.usd_max)
+    told = seed_due(state) if outlook.seed else due(state, outlook.budget, state.at, limits.usd_max)
     if told:
         return Record(told)
     if not outlook.seed and state.items and state.items[-1].mine:
