@@ -2,8 +2,10 @@
 
 from longrein.tools.agent import agent_tool
 from longrein.tools.agent_port import AgentPort, Job, Kind, Report
+from longrein.tools.agent_report import report_text
 from longrein.tools.arguments import check_arguments, fit_arguments, malformed_arguments, unknown_tool
 from longrein.tools.builtin import builtin_tools
+from longrein.tools.changes import change_of
 from longrein.tools.deferred import Deferral, Offer, by_name, misfit_call, offer, unknown_call
 from longrein.tools.goal_port import GoalPort
 from longrein.tools.port import Access, Archive, Blobs, FileVersion, Hands, Outcome, Past, Tool, ToolOptions
@@ -35,6 +37,7 @@ __all__ = [
     "agent_tool",
     "builtin_tools",
     "by_name",
+    "change_of",
     "check_arguments",
     "clean",
     "fit_arguments",
@@ -42,6 +45,7 @@ __all__ = [
     "malformed_arguments",
     "misfit_call",
     "offer",
+    "report_text",
     "tool",
     "unknown_call",
     "unknown_tool",

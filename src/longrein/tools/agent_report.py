@@ -5,7 +5,7 @@ A report is text from outside: each of its lines stands behind a bar, so that no
 
 from collections.abc import Sequence
 
-from longrein.context import outside, quoted
+from longrein.context import outside
 from longrein.events import AnyEvent
 from longrein.tools.agent_port import Report
 from longrein.tools.port import Outcome
@@ -29,7 +29,7 @@ ENDED_SHORT = ("failed", "limit", "interrupted")
 def reported(reports: Sequence[Report], facts: tuple[AnyEvent, ...], nonce: str, page_bytes: int) -> Outcome:
     """The result of the call: a head line, then each report in its place. Failed when none did what it was to do."""
     room = max(REPORT_CHARS_MIN, (page_bytes - 200 * len(reports)) // max(1, len(reports)))
-    below = [one(number, report, nonce, room) for number, report in enumerate(reports, 1)]
+    below = [report_text(number, report, nonce, room) for number, report in enumerate(reports, 1)]
     text = "\n\n".join([head(reports), *below])
     going = any(report.status in ("done", "running") for report in reports)
     if all(report.status == "interrupted" for report in reports) and reports:
@@ -49,7 +49,7 @@ def head(reports: Sequence[Report]) -> str:
     return line
 
 
-def one(number: int, report: Report, nonce: str, room: int) -> str:
+def report_text(number: int, report: Report, nonce: str, room: int) -> str:
     """One report: who, how it went, what it left behind, what it says."""
     lines = [title(number, report, nonce)]
     if report.message:
@@ -60,6 +60,8 @@ def one(number: int, report: Report, nonce: str, room: int) -> str:
         lines.append(f"files changed: {files(report.files, nonce)}")
     if report.worktree:
         lines.append(f"worktree: {single(report.worktree, nonce)}")
+    if report.evidence:
+        lines.append(f"evidence: {'; '.join(single(place, nonce) for place in report.evidence)}")
     if report.text.strip():
         lines += body(report, nonce, room)
     elif report.status in ENDED_SHORT:
@@ -111,6 +113,5 @@ def body(report: Report, nonce: str, room: int) -> list[str]:
 
 
 def barred(text: str, nonce: str) -> str:
-    """`text` with a bar before each line, also where every line begins as a diff does."""
-    said = quoted(text, nonce)
-    return said if said.startswith("| ") else "\n".join(f"| {line}" for line in said.split("\n"))
+    """`text` with a bar before each line and without our sign."""
+    return "\n".join(f"| {line}" for line in outside(text, nonce).split("\n"))
