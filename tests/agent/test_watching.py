@@ -10,12 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from longrein.agent import GoOn, Rewind, Said
-from longrein.agent.changes import change_of
 from longrein.agent.watching import CHANGES_MAX, Watch, watched
 from longrein.context import Request, Seen, State
 from longrein.events import FileChanged, PrefixSet, Reminded, SourceFile, Text
 from longrein.models import Failure, Reply
-from longrein.tools import ToolOptions
+from longrein.tools import ToolOptions, change_of
 from longrein.workspace import PlainSpawner, open_workspace
 from tests.agent.house import House, Script, call, results, said, says
 

@@ -9,9 +9,9 @@ from hashlib import sha256
 from heapq import nlargest
 from typing import Protocol
 
-from longrein.agent.changes import change_of
 from longrein.context import Seen, State
 from longrein.events import FileChanged
+from longrein.tools import change_of
 from longrein.workspace import Stamp, Workspace
 
 WATCHED_MAX = 200
