@@ -1,6 +1,7 @@
 """The budget tree: what is left, what a spawn costs, who gets how much, and that no cap is ever passed (law 6, I5)."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import msgspec
 import pytest
@@ -41,6 +42,7 @@ from longrein.events import (
     UserSpoke,
 )
 
+near: Any = pytest.approx
 INSTEAD = "do it yourself or with fewer subagents, or answer with what you have"
 PRICE = Price(3, 15, 0.3, 3.75)
 BUDGET = Budget(200_000, 8_000, PRICE)
@@ -75,7 +77,7 @@ def test_what_is_left_is_the_limit_without_what_was_spent_and_what_subagents_hol
     state = log(speak(), *cost(0.5, 1_000, 4), ChildStarted("k", "explore", "c4.0", Grant(0.3, 700, spawns=2)))
     limits = Limits(usd_max=2.0, tokens_max=10_000, seconds_max=60, spawns_max=10, depth_max=1)
     room = left(state, limits, now_us=13_000_000, tree={})
-    assert room == Room(pytest.approx(1.2), 8_300, pytest.approx(50), 7, 1)
+    assert room == Room(near(1.2), 8_300, near(50), 7, 1)
 
 
 def test_what_is_not_limited_stays_so() -> None:
@@ -108,15 +110,15 @@ def test_the_tree_is_folded_from_the_logs() -> None:
     grandchild = log(speak(), *cost(0.02, 10, 4), Asked("turn", 5, 2, estimate_tokens=5, reserved_usd=0.03), label="a6")
     child = log(speak(), *cost(0.1, 100, 4), ChildStarted("g", "explore", "", Grant(0.2, 300)), label="a5")
     root = log(speak(), *cost(0.5, 1_000, 4), ChildStarted("k", "general", "", Grant(0.6, 900, spawns=2)))
-    assert spent(root, {}) == Spent(pytest.approx(1.1), 1_900, 3)
-    assert spent(root, {"k": child}) == Spent(pytest.approx(0.8), 1_400, 2)
-    assert spent(root, {"k": child, "g": grandchild}) == Spent(pytest.approx(0.65), 1_115, 2)
+    assert spent(root, {}) == Spent(near(1.1), 1_900, 3)
+    assert spent(root, {"k": child}) == Spent(near(0.8), 1_400, 2)
+    assert spent(root, {"k": child, "g": grandchild}) == Spent(near(0.65), 1_115, 2)
 
 
 def test_what_a_subagent_did_not_use_comes_back() -> None:
     ended = ChildEnded("k", "done", "found", Usage(300), 0.1, spawned=1)
     root = log(speak(), ChildStarted("k", "general", "", Grant(0.6, 900, spawns=4)), ended)
-    assert spent(root, {}) == Spent(pytest.approx(0.1), 300, 2)
+    assert spent(root, {}) == Spent(near(0.1), 300, 2)
 
 
 # --- what is kept back -------------------------------------------------------------------------------------------
@@ -127,7 +129,7 @@ def test_the_price_of_a_request_that_carries_all_reports_is_kept_back() -> None:
     assert kept_back(state, BUDGET) == Spent()
     kept = kept_back(state, BUDGET, more=10, report_tokens=1_000)
     assert kept.tokens == state.view_tokens + 10_000 + 2_000
-    assert kept.usd == pytest.approx(((state.view_tokens + 10_000) * 3.75 + 2_000 * 15) / 1e6)
+    assert kept.usd == near(((state.view_tokens + 10_000) * 3.75 + 2_000 * 15) / 1e6)
     room = less(Room(usd=1.0, tokens=20_000, seconds=100, spawns=5, depth=1), kept)
     assert room == Room(1.0 - kept.usd, 20_000 - kept.tokens, 90, 5, 1)
 
@@ -141,7 +143,7 @@ def test_while_subagents_run_the_parent_leaves_what_is_kept_back() -> None:
     limits = Limits(usd_max=1.0, tokens_max=20_000)
     kept = kept_back(state, BUDGET)
     now = limits_within(limits, state, less(left(state, limits, 0, {}), kept))
-    assert now.usd_max == pytest.approx(1.0 - kept.usd)
+    assert now.usd_max == near(1.0 - kept.usd)
     assert now.tokens_max == 20_000 - kept.tokens
     assert limits_within(Limits(), state, UNBOUND) == Limits()
 
@@ -157,11 +159,11 @@ def test_a_limit_of_nothing_is_not_no_limit() -> None:
 
 def test_a_spawn_is_priced_by_its_context_in_each_request() -> None:
     one = quote(EMPTY, 1)
-    assert one.usd == pytest.approx((5_000 * 3.75 + 500 * 15) / 1e6)
+    assert one.usd == near((5_000 * 3.75 + 500 * 15) / 1e6)
     assert one.tokens == 5_500
     two = quote(EMPTY, 2)
-    assert two.usd == pytest.approx(one.usd + (5_000 * 0.3 + 2_000 * 3.75 + 500 * 15) / 1e6)
-    assert quote(FORK, 1).usd == pytest.approx((90_000 * 0.3 + 200 * 3.75 + 500 * 15) / 1e6)
+    assert two.usd == near(one.usd + (5_000 * 0.3 + 2_000 * 3.75 + 500 * 15) / 1e6)
+    assert quote(FORK, 1).usd == near((90_000 * 0.3 + 200 * 3.75 + 500 * 15) / 1e6)
     assert quote(Offer("empty", "x", Budget(1, 1), 10)).usd == 0
 
 

@@ -14,7 +14,7 @@ from longrein.agent.ports import UNBOUND, Limits, Room
 from longrein.context import OUTPUT_TOKENS_MIN, Budget, State
 from longrein.events import Grant
 
-REPORT_TOKENS_MAX = 4_000
+REPORT_TOKENS_MAX = 8_000
 """What one report may be in its parent's view."""
 TURNS_DEFAULT = 50
 """Requests of a subagent whose type names no limit."""

@@ -1,0 +1,249 @@
+"""The watchdog: an agent that goes round in a circle or in which nothing happens is told, then ended (R077, R070)."""
+
+from longrein.agent.children.progress import End, Patience, Tell, circling, idle, looping
+from longrein.context import State, fold, step
+from longrein.events import (
+    AnyEvent,
+    AnyPart,
+    Asked,
+    ChildStarted,
+    Document,
+    Entry,
+    FileSeen,
+    Opened,
+    PermissionAsked,
+    PrefixSet,
+    Reminded,
+    Replied,
+    TaskStarted,
+    Text,
+    ToolCall,
+    ToolEnded,
+    ToolStarted,
+    TurnEnded,
+    UserSpoke,
+)
+
+MINUTE = 60_000_000
+Call = tuple[str, dict[str, object], str]
+"""Tool, arguments, result."""
+
+READ: Call = ("Read", {"file_path": "a.py"}, "1  a = 1")
+TEST: Call = ("Bash", {"command": "pytest"}, "1 failed")
+EDIT: Call = ("Edit", {"file_path": "a.py", "old_string": "a", "new_string": "b"}, "edited")
+BACK: Call = ("Edit", {"file_path": "a.py", "old_string": "b", "new_string": "a"}, "edited")
+
+
+class Agent:
+    """A session that makes steps."""
+
+    def __init__(self) -> None:
+        first = Opened(1, "s", "n0nce", ("/w",), "/w")
+        prefix = PrefixSet("start", "test", "big", "scripted", "Be good.")
+        self.state: State = fold([Entry(1, 1, first), Entry(2, 2, prefix)])
+        self.append(UserSpoke((Text("do it"),)))
+
+    def append(self, *events: AnyEvent, at: int = 0) -> None:
+        for event in events:
+            self.state = step(self.state, Entry(self.state.seq + 1, at or self.state.at + 1, event))
+
+    def step(self, *calls: Call, facts: tuple[AnyEvent, ...] = (), backwards: bool = False) -> None:
+        """One reply with `calls` and their results."""
+        asked = self.state.seq + 1
+        parts: list[AnyPart] = [ToolCall(f"c{asked}.{n}", name, args) for n, (name, args, _) in enumerate(calls)]
+        self.append(Asked("turn", asked - 1, 2), Replied(asked, tuple(parts), "calls"))
+        ends = [
+            (ToolStarted(f"c{asked}.{n}", name), *facts, ToolEnded(f"c{asked}.{n}", name, "ok", _parts(text)))
+            for n, (name, _, text) in enumerate(calls)
+        ]
+        for events in reversed(ends) if backwards else ends:
+            self.append(*events)
+
+    def walk(self, *steps: tuple[Call, ...], times: int) -> str:
+        """Go round `steps`; what the watchdog says is told, until it ends the turn. Gives what happened when."""
+        said: list[str] = []
+        for n in range(times):
+            for at, calls in enumerate(steps):
+                self.step(*calls)
+                verdict = circling(self.state)
+                if isinstance(verdict, Tell):
+                    said.append(f"told at {n + 1}.{at + 1}")
+                    self.append(verdict.reminded)
+                if isinstance(verdict, End):
+                    return ", ".join([*said, f"ended at {n + 1}.{at + 1}"])
+        return ", ".join(said) or "fine"
+
+
+def _parts(text: str) -> tuple[AnyPart, ...]:
+    return (Document(text, "text/plain", 9),) if text.startswith("blob") else (Text(text),)
+
+
+def check(expected: str, *steps: tuple[Call, ...], times: int = 60) -> None:
+    assert Agent().walk(*steps, times=times) == expected
+
+
+def test_R077_the_same_call_with_the_same_result_five_times() -> None:
+    check("told at 5.1, ended at 7.1", (READ,))
+    check("fine", (READ,), times=4)
+    check("told at 5.1, ended at 7.1", (READ, TEST))
+    check("told at 5.1, ended at 7.1", (("Bash", {"command": "x"}, "blob1"),))
+
+
+def test_R077_a_circle_of_two_ten_times() -> None:
+    check("told at 10.2, ended at 12.2", (EDIT,), (BACK,))
+    check("fine", (EDIT,), (BACK,), times=9)
+    check("told at 10.3, ended at 12.3", (EDIT,), (TEST,), (BACK,))
+    check("told at 10.4, ended at 12.4", (EDIT,), (TEST,), (BACK,), (READ,))
+
+
+def test_R077_a_circle_longer_than_four_steps_is_not_looked_for() -> None:
+    check("fine", (EDIT,), (TEST,), (BACK,), (READ,), (("Read", {"file_path": "b.py"}, "b"),), times=20)
+
+
+def test_R077_real_polling_is_not_flagged() -> None:
+    """The same call with another result each time; and waits, ten times as patiently."""
+    agent = Agent()
+    for n in range(60):
+        agent.step(("Bash", {"command": "curl localhost/state"}, f"{n} % done"))
+        assert circling(agent.state) is None
+    waits: list[Call] = [
+        ("TaskOutput", {"task": "b1", "wait": 30}, "still running"),
+        ("TaskList", {}, "b1 running"),
+        ("Bash", {"command": "sleep 5; cat state"}, "waiting"),
+        ("Bash", {"command": "for i in 1 2 3; do sleep 1; done"}, ""),
+    ]
+    for wait in waits:
+        check("fine", (wait,), times=49)
+        check("told at 50.1, ended at 52.1", (wait,))
+    check("told at 5.1, ended at 7.1", (("Bash", {"command": "grep sleepy a.py"}, ""),))
+
+
+def test_a_task_that_runs_is_named_in_the_advice() -> None:
+    agent = Agent()
+    agent.append(TaskStarted("b1", "make"))
+    for _ in range(50):
+        agent.step(("TaskList", {}, "b1 running"))
+    verdict = circling(agent.state)
+    assert isinstance(verdict, Tell)
+    assert verdict.reminded.text == (
+        "[longrein:n0nce stuck: the last 50 steps were the same calls with the same results: nothing moves. You are "
+        "told when a task ends: end your turn, or do something else meanwhile]"
+    )
+
+
+def test_what_it_is_told() -> None:
+    agent = Agent()
+    agent.walk((READ,), times=5)
+    told = agent.state.items[-1].part
+    assert isinstance(told, Text)
+    assert told.text == (
+        "[longrein:n0nce stuck: the last 5 steps were the same calls with the same results: nothing moves. Do "
+        "something else, or say plainly what is in the way; if it goes on like this your turn is ended]"
+    )
+    agent.walk((READ,), times=2)
+    assert looping(agent.state) == "no progress: the last 7 steps were the same calls with the same results"
+
+
+def test_another_step_breaks_the_circle_and_the_next_one_is_told_anew() -> None:
+    agent = Agent()
+    assert agent.walk((READ,), times=6) == "told at 5.1"
+    agent.step(TEST)
+    assert agent.walk((READ,), times=7) == "told at 5.1, ended at 7.1"
+
+
+def test_the_user_s_words_and_a_new_turn_begin_anew() -> None:
+    agent = Agent()
+    agent.walk((READ,), times=4)
+    agent.append(UserSpoke((Text("once more"),), "steer"))
+    assert agent.walk((READ,), times=4) == "fine"
+    agent.append(TurnEnded("done"), Reminded("wake", "", "b1"))
+    assert agent.walk((READ,), times=4) == "fine"
+
+
+def test_the_order_in_which_results_came_does_not_matter() -> None:
+    agent = Agent()
+    for n in range(5):
+        agent.step(READ, TEST, backwards=bool(n % 2))
+    assert isinstance(circling(agent.state), Tell)
+
+
+def test_a_reading_is_known_by_what_was_read_not_by_how_it_is_told() -> None:
+    """The second reading of a file only points at the first."""
+    agent = Agent()
+    for n in range(5):
+        seen = FileSeen("/w/a.py", "h1", "blob", first=1, last=3)
+        agent.step(("Read", {"file_path": "a.py"}, f"as in r{n}"), facts=(seen,))
+    assert isinstance(circling(agent.state), Tell)
+
+
+def test_parallel_equal_calls_are_one_step() -> None:
+    agent = Agent()
+    agent.step(*[READ] * 8)
+    assert circling(agent.state) is None
+
+
+# --- nothing happens ---------------------------------------------------------------------------------------------
+
+
+def quiet(agent: Agent, minutes: float, heard: float = 0.0) -> str:
+    """What the watchdog says after `minutes` of silence."""
+    now = agent.state.at + round(minutes * MINUTE)
+    verdict = idle(agent.state, now, heard_us=round(agent.state.at + heard * MINUTE) if heard else 0)
+    if isinstance(verdict, Tell):
+        agent.append(verdict.reminded, at=now)
+        return "told"
+    return verdict.message if isinstance(verdict, End) else "fine"
+
+
+def test_R073_a_hung_subagent_is_told_and_then_ended() -> None:
+    agent = Agent()
+    assert quiet(agent, 9) == "fine"
+    assert quiet(agent, 10) == "told"
+    assert quiet(agent, 9) == "fine"
+    assert quiet(agent, 10) == "no progress: nothing has happened for 10 minutes"
+
+
+def test_after_it_was_told_anything_new_begins_the_time_anew() -> None:
+    agent = Agent()
+    assert quiet(agent, 10) == "told"
+    agent.step(READ)
+    assert quiet(agent, 10) == "told"
+
+
+def test_what_runs_has_limits_of_its_own_and_is_given_longer() -> None:
+    agent = Agent()
+    agent.append(Asked("turn", 3, 2))
+    assert quiet(agent, 59) == "fine"
+    assert quiet(agent, 65, heard=30) == "fine"
+    assert quiet(agent, 61) == "told"
+    called = Agent()
+    called.append(Asked("turn", 3, 2), Replied(4, (ToolCall("c4.0", "Bash", {"command": "make"}),), "calls"))
+    called.append(ToolStarted("c4.0", "Bash"))
+    assert quiet(called, 59) == "fine"
+
+
+def test_what_waits_for_others_is_not_idle() -> None:
+    asks = Agent()
+    asks.append(Asked("turn", 3, 2), Replied(4, (ToolCall("c4.0", "Bash", {"command": "make"}),), "calls"))
+    asks.append(PermissionAsked("c4.0", "Bash", "make", "no rule"))
+    parent = Agent()
+    parent.append(ChildStarted("k", "explore"))
+    over = Agent()
+    over.append(TurnEnded("done"))
+    assert [quiet(one, 10_000) for one in (asks, parent, over)] == ["fine"] * 3
+
+
+def test_patience_is_an_option() -> None:
+    agent = Agent()
+    agent.step(READ)
+    agent.step(READ)
+    assert isinstance(circling(agent.state, Patience(same_max=2)), Tell)
+    assert isinstance(idle(agent.state, agent.state.at + 5_000_000, Patience(idle_s=5)), Tell)
+
+
+def test_the_watchdog_costs_the_same_however_long_the_session_is() -> None:
+    agent = Agent()
+    for n in range(300):
+        agent.step(("Bash", {"command": f"echo {n}"}, f"{n}"))
+    assert len(agent.state.trail.last) == 4
+    assert not agent.state.trail.step
