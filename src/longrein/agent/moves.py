@@ -9,6 +9,7 @@ from typing import Literal
 
 import msgspec
 
+from longrein.agent.children.progress import Tell, circling
 from longrein.agent.ports import Limits, Outlook
 from longrein.context import (
     OUTPUT_TOKENS_MIN,
@@ -236,6 +237,9 @@ def _before_request(state: State, outlook: Outlook) -> Move:
         return Stop("limit", f"the time limit of {limits.seconds_max:g} s has passed")
     if state.barren_steps >= limits.barren_steps_max:
         return Stop("error", f"{state.barren_steps} steps in a row without one successful call; say how to go on")
+    stuck = circling(state)
+    if stuck is not None:
+        return Record((stuck.reminded,)) if isinstance(stuck, Tell) else Stop("limit", stuck.message)
     told = seed_due(state) if outlook.seed else due(state, outlook.budget, state.at, limits.usd_max)
     if told:
         return Record(told)
