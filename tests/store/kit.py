@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from concurrent.futures import Future
 from pathlib import Path
 
-from longrein.events import SCHEMA_VERSION, Entry, Opened, Text, ToolEnded, UserSpoke
+from longrein.events import SCHEMA_VERSION, ChildStarted, Entry, Opened, Parent, Text, ToolEnded, UserSpoke
 from longrein.store import SessionLog, open_log
 
 ID = "6f1c3a52-7d0e-4b7a-9f3e-0123456789ab"
@@ -111,3 +111,35 @@ def crash(work: Callable[[], Awaitable[None]]) -> None:
 def ended(pid: int) -> int:
     """Wait for a child; its wait status."""
     return os.waitpid(pid, 0)[1]
+
+
+CHILD = "c0000000-0000-4000-8000-000000000001"
+GRANDCHILD = "c0000000-0000-4000-8000-000000000002"
+
+
+def child_opened(session: str = CHILD, parent: str = ID, shares: int = 0) -> Opened:
+    return Opened(
+        SCHEMA_VERSION, session, "n0nce", ("/work",), "/work", parent=Parent(parent, shares, "c2.0"), label="a9"
+    )
+
+
+def begun(session: str = CHILD, *, parent: str = ID, shares: int = 0, task: str = "find the parser") -> list[Entry]:
+    """What a subagent's log begins with."""
+    return [
+        Entry(shares + 1, wall_us(), child_opened(session, parent, shares)),
+        Entry(shares + 2, wall_us(), said(task)),
+    ]
+
+
+def started(seq: int, child: str = CHILD) -> Entry:
+    return Entry(seq, wall_us(), ChildStarted(child, "explore", f"c{seq}.0"))
+
+
+async def bring_up(log: SessionLog, seq: int, session: str = CHILD, *, shares: int = 0, results: int = 0) -> SessionLog:
+    """Start a subagent at entry `seq` of `log`; it gets `results` further entries."""
+    child = log.child(session, shares)
+    first = begun(session, parent=log.session, shares=shares)
+    await done(log.append([started(seq, session)], flush=True, beside=[(child, first, ())]))
+    for n in range(results):
+        await add(child, [entry(shares + 3 + n, f"{session[-1]} found {n}")])
+    return child

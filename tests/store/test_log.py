@@ -119,7 +119,8 @@ async def test_a_write_that_fails_half_way_writes_nothing(tmp_path: Path) -> Non
     await add(log, entries(1, 2))
     key, *rest = next(iter(log.reader.rows(after=1)))
     write = Write(flush=True)
-    write.rows = [(key + 1, *rest), (key + 1, *rest)]
+    write.rows = [(key + 1, *rest)]
+    write.put = [(7, b"once", 1), (7, b"twice", 1)]
     with pytest.raises(SessionError, match="UNIQUE constraint"):
         await done(log._writer.write(write))
     assert log.reader.entry(3) is None

@@ -1,15 +1,20 @@
 """Blobs by the SHA-256 of their bytes: small ones wait in memory for the next commit, large ones are files."""
 
 import contextlib
+import errno
 import hashlib
 import itertools
 import os
+import stat
 from collections.abc import Callable, Iterator
+from typing import BinaryIO
 
-from longrein.store.folder import BLOBS, flush_path, make_folder, new_file, write_file
+from longrein.store.folder import BLOBS, flush, flush_path, make_folder, new_file, write_file
 
 INLINE_BYTES_MAX = 64 * 1024
 """Content up to this size lies in the database and so costs no flush of its own."""
+PIECE_BYTES = 1024 * 1024
+"""Read and written at once."""
 
 
 def blob_file(folder: str, blob: str) -> str:
@@ -52,6 +57,26 @@ class Blobs:
         if len(data) <= INLINE_BYTES_MAX or not os.path.exists(blob_file(self.folder, blob)):
             self._pending.setdefault(blob, bytes(data))
         return blob
+
+    def copy_of(self, path: str) -> tuple[str, bytes | str]:
+        """(hash, content or path): a small file's bytes, of a large one a link or copy on disk in the folder of blobs,
+        ready to be adopted.
+
+        For any thread. Nobody may write the file any more; it stays. Raises OSError, also when it is no plain file.
+        """
+        with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK), "rb") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise OSError(errno.EINVAL, "not a plain file", path)
+            start = file.read(INLINE_BYTES_MAX + 1)
+            if len(start) <= INLINE_BYTES_MAX:
+                return blob_hash(start), start
+            temporary = self.temporary()
+            if _linked(path, temporary):
+                flush(file.fileno())
+                file.seek(0)
+                return hashlib.file_digest(file, "sha256").hexdigest(), temporary
+            file.seek(0)
+            return _copied(file, temporary), temporary
 
     def adopt(self, blob: str, path: str) -> None:
         """Take the finished file `path` as `blob`: it has its name now and is flushed before the next commit."""
@@ -139,6 +164,36 @@ def _files(folder: str) -> Iterator[tuple[str, str]]:
             yield from ((inner.path, inner.name) for inner in os.scandir(item.path))
         else:
             yield item.path, item.name
+
+
+def _linked(path: str, target: str) -> bool:
+    """Whether `target` is now a second name of `path`; False on another file system or one without links."""
+    try:
+        os.link(path, target)
+    except FileNotFoundError:
+        raise
+    except OSError:
+        return False
+    os.chmod(target, 0o600)
+    return True
+
+
+def _copied(file: BinaryIO, target: str) -> str:
+    """Copy `file` to the new file `target`, on disk; the hash. Leaves nothing when it fails."""
+    digest, descriptor = hashlib.sha256(), new_file(target)
+    try:
+        while piece := file.read(PIECE_BYTES):
+            digest.update(piece)
+            view = memoryview(piece)
+            while view:
+                view = view[os.write(descriptor, view) :]
+        flush(descriptor)
+    except OSError:
+        os.unlink(target)
+        raise
+    finally:
+        os.close(descriptor)
+    return digest.hexdigest()
 
 
 class GrowingBlob:

@@ -4,10 +4,10 @@ import contextlib
 import os
 import sqlite3
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 
 from longrein.store.blobs import blob_file
-from longrein.store.database import ROOT, TABLES, Row, entry_key
+from longrein.store.database import ROOT, TABLES, Row, entry_key, entry_seq
 from longrein.store.faults import is_damage
 from longrein.store.folder import new_file
 
@@ -16,13 +16,21 @@ class Unsound(Exception):
     """The log is good up to here."""
 
 
-def sound_rows(connection: sqlite3.Connection, folder: str) -> Iterator[Row]:
-    """The entries of a log from the first on. Raises `Unsound` at the first that is missing or not what was written."""
+def sound_rows(connection: sqlite3.Connection, folder: str, number: int = ROOT, first: int = 1) -> Iterator[Row]:
+    """The entries of session `number` from seq `first` on. Raises `Unsound` at the first that is missing or not what
+    was written."""
     query = "SELECT key, at, version, crc, body FROM entries WHERE key > ? AND key < ? ORDER BY key"
-    expected = 1
-    for row in _until_damage(connection, query, (entry_key(ROOT, 0), entry_key(ROOT + 1, 0))):
+    values = (entry_key(number, 0), entry_key(number + 1, 0))
+    with contextlib.closing(_until_damage(connection, query, values)) as rows:
+        yield from sound(rows, folder, first)
+
+
+def sound(rows: Iterable[Row], folder: str, first: int) -> Iterator[Row]:
+    """`rows` of one session as far as they are what was written, from seq `first` on without a gap. Raises `Unsound`
+    at the first that is not."""
+    for expected, row in enumerate(rows, first):
         key, _, _, crc, body = row
-        if key != entry_key(ROOT, expected):
+        if entry_seq(key) != expected:
             raise Unsound(f"entry {expected} is missing")
         if isinstance(body, str):
             if not os.path.exists(blob_file(folder, body)):
@@ -30,10 +38,9 @@ def sound_rows(connection: sqlite3.Connection, folder: str) -> Iterator[Row]:
         elif zlib.crc32(body) != crc:
             raise Unsound(f"entry {expected} is not what was written")
         yield row
-        expected += 1
 
 
-def _until_damage(connection: sqlite3.Connection, query: str, values: tuple[int, int]) -> Iterator[Row]:
+def _until_damage(connection: sqlite3.Connection, query: str, values: tuple[int, int]) -> Generator[Row, None, None]:
     try:
         yield from connection.execute(query, values)
     except sqlite3.DatabaseError as error:
@@ -61,8 +68,11 @@ def insert_entry(target: sqlite3.Connection, row: Row) -> None:
 
 
 def copy_tables(source: sqlite3.Connection, target: sqlite3.Connection, tables: Sequence[str]) -> None:
-    """Copy `tables` row by row; of a damaged one, what can be read."""
+    """Copy `tables` row by row; of a damaged one, what can be read. The source may be of an older layout."""
     for table in tables:
         with contextlib.suppress(sqlite3.DatabaseError):
-            for row in source.execute(f"SELECT * FROM {table}"):
-                target.execute(f"INSERT OR REPLACE INTO {table} VALUES({', '.join('?' * len(row))})", row)
+            rows = source.execute(f"SELECT * FROM {table}")
+            names = ", ".join(column[0] for column in rows.description)
+            marks = ", ".join("?" * len(rows.description))
+            for row in rows:
+                target.execute(f"INSERT OR REPLACE INTO {table}({names}) VALUES({marks})", row)

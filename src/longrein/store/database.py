@@ -14,7 +14,7 @@ from longrein.events import SessionReadOnly
 from longrein.store.blobs import INLINE_BYTES_MAX, Blobs, Kept
 from longrein.store.folder import DATABASE, flush, flush_path, new_file
 
-LAYOUT = 1
+LAYOUT = 2
 """Version of the tables, in `user_version`."""
 
 TABLES = f"""
@@ -23,7 +23,7 @@ CREATE TABLE sessions(number INTEGER PRIMARY KEY, session TEXT NOT NULL, created
     cwd TEXT NOT NULL, title TEXT NOT NULL);
 CREATE TABLE entries(key INTEGER PRIMARY KEY, at INTEGER NOT NULL, version INTEGER NOT NULL, crc INTEGER NOT NULL,
     body NOT NULL);
-CREATE TABLE inbox(id INTEGER PRIMARY KEY AUTOINCREMENT, body BLOB NOT NULL);
+CREATE TABLE inbox(id INTEGER PRIMARY KEY AUTOINCREMENT, body BLOB NOT NULL, number INTEGER NOT NULL DEFAULT 1);
 CREATE TABLE collected(name TEXT PRIMARY KEY) WITHOUT ROWID;
 CREATE TABLE blobs(hash BLOB PRIMARY KEY, body BLOB NOT NULL);
 CREATE TABLE files(hash BLOB PRIMARY KEY) WITHOUT ROWID;
@@ -32,7 +32,11 @@ COMMIT;
 """
 # entries.key is `entry_key(session number, seq)`: one integer key, so that an append touches only the last page.
 # entries.body is the event as a blob or, above 64 kB, the text of the hash of the file that holds it.
+# inbox.number is the session that the message is for; ids rise over all of them.
 # collected remembers the files of the inbox folder that were taken in; files the blob files that a commit named.
+
+LIFTS = {1: ("ALTER TABLE inbox ADD COLUMN number INTEGER NOT NULL DEFAULT 1",)}
+"""Layout -> what makes it the next one."""
 
 WAL_TIDY_BYTES = 4 * 1024 * 1024
 """The WAL is folded into the main file when longrein is idle and it is larger than this."""
@@ -43,10 +47,14 @@ BUSY_S = 10.0
 
 Row = tuple[int, int, int, int, bytes | str]
 """(key, at, version, crc32 of the body, body)."""
+About = tuple[int, str, int, str, str]
+"""(number, session, created in microseconds UTC, cwd, title): a row of `sessions`."""
 
 ROOT = 1
 """Number of the root session in its own database."""
 _SEQ_BITS = 40
+SEQ_MAX = (1 << _SEQ_BITS) - 1
+"""No entry has a higher seq."""
 
 
 def entry_key(number: int, seq: int) -> int:
@@ -56,7 +64,12 @@ def entry_key(number: int, seq: int) -> int:
 
 def entry_seq(key: int) -> int:
     """The seq in a key."""
-    return key & ((1 << _SEQ_BITS) - 1)
+    return key & SEQ_MAX
+
+
+def key_number(key: int) -> int:
+    """The session's number in a key."""
+    return key >> _SEQ_BITS
 
 
 class Write:
@@ -68,15 +81,15 @@ class Write:
         self.flush = flush
         """On disk before it counts as done."""
         self.rows: list[Row] = []
-        """Entries with rising keys, without a gap."""
-        self.put: Sequence[tuple[int, bytes]] = ()
-        """Inbox messages: (id, body)."""
+        """Entries; those of one session with rising keys, without a gap."""
+        self.put: Sequence[tuple[int, bytes, int]] = ()
+        """Inbox messages: (id, body, number of the session)."""
         self.take: Sequence[int] = ()
         """Ids of inbox messages to delete."""
         self.names: Sequence[str] = ()
         """Files of the inbox folder that `put` comes from."""
-        self.about: tuple[str, int, str, str] | None = None
-        """(session, created, cwd, title) when it changed."""
+        self.about: list[About] = []
+        """Of those sessions where it changed."""
 
 
 def lost_main(path: str) -> bool:
@@ -151,6 +164,8 @@ class Database:
             )
         if layout == 0:
             self._connection.executescript(TABLES)
+        elif layout < LAYOUT:
+            self._lift(layout)
         if mode == "wal":
             execute("PRAGMA wal_autocheckpoint=0")
             execute(f"PRAGMA journal_size_limit={WAL_FORCE_BYTES}")
@@ -160,6 +175,18 @@ class Database:
         else:
             execute("PRAGMA synchronous=FULL")
             notes.append(f"{self.folder} is on a network file system: the log is written in a slower, safe mode")
+
+    def _lift(self, layout: int) -> None:
+        """Bring the tables of an older longrein to the present layout, in one transaction."""
+        steps = [statement for step in range(layout, LAYOUT) for statement in LIFTS[step]]
+        self._connection.execute("BEGIN IMMEDIATE")
+        try:
+            for statement in (*steps, f"PRAGMA user_version={LAYOUT}", "COMMIT"):
+                self._connection.execute(statement)
+        except BaseException:
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+            raise
 
     def commit(self, writes: Sequence[Write]) -> None:
         """All of `writes` and every pending blob in one transaction, or nothing. Raises sqlite3.Error, OSError.
@@ -194,14 +221,12 @@ class Database:
             many("INSERT OR IGNORE INTO files(hash) VALUES(?)", [(bytes.fromhex(name),) for name in kept.files])
 
     def _rest(self, write: Write) -> None:
-        if write.about:
-            self._connection.execute(
-                f"INSERT OR REPLACE INTO sessions(number, session, created, cwd, title) VALUES({ROOT}, ?, ?, ?, ?)",
-                write.about,
-            )
         many = self._connection.executemany
+        if write.about:
+            query = "INSERT OR REPLACE INTO sessions(number, session, created, cwd, title) VALUES(?, ?, ?, ?, ?)"
+            many(query, write.about)
         if write.put:
-            many("INSERT INTO inbox(id, body) VALUES(?, ?)", write.put)
+            many("INSERT INTO inbox(id, body, number) VALUES(?, ?, ?)", write.put)
         if write.names:
             many("INSERT INTO collected(name) VALUES(?)", [(name,) for name in write.names])
         if write.take:
@@ -248,9 +273,11 @@ class Database:
         except sqlite3.OperationalError:
             return
 
-    def last_key(self) -> int:
-        """Key of the last entry; 0 when there is none."""
-        return int(self._connection.execute("SELECT coalesce(max(key), 0) FROM entries").fetchone()[0])
+    def last_key(self, number: int) -> int:
+        """Key of the last entry of session `number`; 0 when there is none."""
+        query = "SELECT key FROM entries WHERE key > ? AND key < ? ORDER BY key DESC LIMIT 1"
+        row = self._connection.execute(query, (entry_key(number, 0), entry_key(number + 1, 0))).fetchone()
+        return int(row[0]) if row else 0
 
     def has_pending(self) -> bool:
         """Whether a blob waits for a commit."""

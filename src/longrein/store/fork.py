@@ -5,10 +5,7 @@ import contextlib
 import os
 import shutil
 import sqlite3
-import threading
 from binascii import crc32
-from collections.abc import Callable
-from concurrent.futures import Future
 
 from longrein.events import SCHEMA_VERSION, Entry, Opened, SessionError, StoreDamaged, encode_event
 from longrein.store.blobs import blob_file
@@ -16,6 +13,7 @@ from longrein.store.copying import Unsound, copy_tables, insert_entry, new_datab
 from longrein.store.database import ROOT, entry_key, entry_seq, read_only
 from longrein.store.faults import store_failure
 from longrein.store.folder import BLOBS, DATABASE, existing_folder, flush_path, make_folder, make_session_folder
+from longrein.store.threads import in_thread
 
 
 async def fork_log(state_dir: str, source: str, to: int, first: Entry) -> None:
@@ -32,23 +30,7 @@ async def fork_log(state_dir: str, source: str, to: int, first: Entry) -> None:
     folder, fresh = make_session_folder(state_dir, opened.session)
     if not fresh:
         raise SessionError(f"there is already a session {opened.session}")
-    await asyncio.wrap_future(_beside(lambda: _fork(origin, folder, to, first, opened)))
-
-
-def _beside(work: Callable[[], None]) -> "Future[None]":
-    """`work` in a thread of its own."""
-    future: Future[None] = Future()
-
-    def run() -> None:
-        try:
-            work()
-        except SessionError as error:
-            future.set_exception(error)
-        else:
-            future.set_result(None)
-
-    threading.Thread(target=run, name="longrein-fork", daemon=True).start()
-    return future
+    await asyncio.wrap_future(in_thread(lambda: _fork(origin, folder, to, first, opened), "fork"))
 
 
 def _fork(origin: str, folder: str, to: int, first: Entry, opened: Opened) -> None:

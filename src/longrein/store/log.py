@@ -1,26 +1,30 @@
-"""The log of one session, opened for writing: what `port.Log` promises, on SQLite."""
+"""The log of one session, opened for writing: what `port.Log` promises, on SQLite.
+
+A subagent's is of the same class: it has its own entries and inbox, and shares the rest with the root's.
+"""
 
 import asyncio
-from binascii import crc32
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 
-from longrein.events import SCHEMA_VERSION, Entry, Opened, SessionError, UserSpoke, encode_event, text_of
-from longrein.store.blobs import Blobs, GrowingBlob
-from longrein.store.database import ROOT, Database, Write, entry_key
-from longrein.store.faults import store_failure
+from longrein.events import Entry, SessionError, StoreDamaged, StoreFull
+from longrein.store import port
+from longrein.store.blobs import GrowingBlob
+from longrein.store.copying import Unsound, sound
+from longrein.store.database import ROOT, SEQ_MAX, Row, Write
+from longrein.store.faults import mark_suspect, store_failure
 from longrein.store.folder import existing_folder, make_session_folder, on_network, session_id
 from longrein.store.inbox import read_message, remove_message, waiting_files
-from longrein.store.lock import SessionLock, take_lock
+from longrein.store.lock import take_lock
 from longrein.store.port import Message
-from longrein.store.reading import Reader, StoredEntries
-from longrein.store.repair import Survey, open_sound
+from longrein.store.reading import Reader, StoredEntries, cut
+from longrein.store.shared import Shared
+from longrein.store.strand import Strand
+from longrein.store.threads import in_thread
 from longrein.store.writer import Writer
 
 CLOSE_WAIT_S = 0.01
 """How long `close` waits for SQLite to fold the WAL into the main file, once everything is on disk."""
-TITLE_CHARS_MAX = 80
-"""Of a session's title."""
 
 
 async def open_log(
@@ -41,7 +45,7 @@ async def open_log(
         lock = await take_lock(folder, wall_us)
     except OSError as error:
         raise store_failure(error, folder) from None
-    log = SessionLog(state_dir, session, lock)
+    log = SessionLog(Shared(folder, lock), Reader(state_dir, session), Strand(session, ROOT, listed=True))
     network = on_network(folder) if network is None else network
     if fresh:
         log.start(wall_us, network)
@@ -57,90 +61,118 @@ async def open_log(
 
 
 class SessionLog:
-    """See `port.Log`; made by `open_log`."""
+    """See `port.Log`; made by `open_log`, and by `child` of another."""
 
-    def __init__(self, state_dir: str, session: str, lock: SessionLock) -> None:
-        self.session = session
+    def __init__(self, shared: Shared, reader: Reader, strand: Strand) -> None:
+        self.session = strand.session
         self.entries: Sequence[Entry] = ()
         self.inbox: Sequence[Message] = ()
-        self.notes: list[str] = []
-        self.reader = Reader(state_dir, session)
+        self.notes = shared.notes
+        self.reader = reader
         """Reads what is committed: entries by seq, blobs. For the loop's thread."""
-        self.folder = self.reader.folder
-        """Folder of the session."""
-        self._lock = lock
-        self._blobs = Blobs(self.folder)
-        self._writer: Writer
-        self._about = (0, "", "")
-        self._listed = True  # whether the database holds `_about`
-        self._last_message = 0
+        self.folder = shared.folder
+        """Folder of the session, and of all below it."""
+        self.number = strand.number
+        """Its number in the database."""
+        self._shared = shared
+        self._strand = strand
+        self._blobs = shared.blobs
         self._collecting: set[str] = set()
+        self._latest: Future[None] | None = None
         self._stopped: Future[None] | None = None
+
+    @property
+    def _writer(self) -> Writer:
+        return self._shared.writer
 
     def start(self, wall_us: Callable[[], int], network: bool) -> None:
         """Make the database of a new session, in the writer thread."""
-        self._writer = Writer(
-            self.folder, lambda: Database(self.folder, self._blobs, self.notes, network=network), wall_us
-        )
+        self._shared.start(wall_us, network)
 
     async def load(self, wall_us: Callable[[], int], network: bool) -> None:
         """Open the database that is there, in the writer thread, and say what is in it."""
-        surveys: list[Survey] = []
-
-        def open_database() -> Database:
-            database, survey = open_sound(self.folder, self._blobs, self.notes, network=network)
-            surveys.append(survey)
-            return database
-
-        self._writer = Writer(self.folder, open_database, wall_us)
+        surveys = self._shared.load(wall_us, network)
         await asyncio.wrap_future(self._writer.opened)
         survey = surveys[0]
         self.entries = StoredEntries(self.reader, survey.rows, survey.size)
         self.inbox = [Message(number, body) for number, body in survey.inbox]
-        self._about, self._last_message = survey.about, survey.last_message
+        self._strand.about = survey.about
+        self._shared.go_on(survey)
 
-    def append(self, entries: Sequence[Entry], *, flush: bool, take: Sequence[int] = ()) -> "Future[None]":
+    # --- subagents -------------------------------------------------------------------------------------------
+
+    def child(self, session: str, shares: int = 0) -> "SessionLog":
+        """See `port.Log.child`. What is there is read at once and checked; it is what is committed by now.
+
+        Raises `SessionUnknown` for a text that is no id, `StoreDamaged` (the next open of the root mends it).
+        """
+        session = session_id(session)
+        number = self.reader.number_of(session) or self._shared.number_for(session)
+        reader = self.reader.other(number)
+        if rows := self._sound(reader):
+            shares = reader.first - 1
+        else:
+            reader = self.reader.other(number, cut(self.reader.spans(), shares))
+            self._writer.begin(number, shares)
+        log = SessionLog(self._shared, reader, Strand(session, number, listed=bool(rows)))
+        log.entries = StoredEntries(reader, None if shares else rows, shares + len(rows))
+        log.inbox = [Message(*row) for row in reader.inbox()]
+        if rows:
+            log._strand.about = reader.about()
+        return log
+
+    def _sound(self, reader: Reader) -> list[Row]:
+        """Its own entries as they are stored."""
+        try:
+            return list(sound(reader.rows_of(reader.number, 0, SEQ_MAX), self.folder, reader.first))
+        except Unsound as damage:
+            mark_suspect(self.folder)
+            why = f"the log of a subagent in {self.folder} is damaged ({damage}); open the session again to repair it"
+            raise StoreDamaged(why) from None
+
+    def history(self, first: int, last: int) -> Iterator[Entry]:
+        """See `port.Log.history`."""
+        return self.reader.entries(max(first, 1) - 1, last) if last >= max(first, 1) else iter(())
+
+    # --- writing ---------------------------------------------------------------------------------------------
+
+    def append(
+        self,
+        entries: Sequence[Entry],
+        *,
+        flush: bool,
+        take: Sequence[int] = (),
+        beside: "Sequence[tuple[port.Log, Sequence[Entry], Sequence[int]]]" = (),
+    ) -> "Future[None]":
         """See `port.Log.append`."""
         write = Write(flush=flush)
-        for entry in entries:
-            body = encode_event(entry.event)
-            write.rows.append((entry_key(ROOT, entry.seq), entry.at, SCHEMA_VERSION, crc32(body), body))
-            if not self._about[2]:
-                self._learn(entry)
-        write.take = take
-        if self._listed:
-            return self._writer.write(write)
-        write.about = (self.session, *self._about)
-        future, about = self._writer.write(write), self._about
-        future.add_done_callback(lambda written: self._mark_listed(written, about))
+        self._strand.write(write, entries, take)
+        logs = [self]
+        for log, more, taken in beside:
+            if not isinstance(log, SessionLog) or log._shared is not self._shared:
+                raise ValueError(f"session {log.session} is not in the database of {self.session}")
+            log._strand.write(write, more, taken)
+            logs.append(log)
+        future = self._writer.write(write)
+        for log in logs:
+            log._latest = future
+            log._strand.watch(future)
         return future
-
-    def _learn(self, entry: Entry) -> None:
-        """What lists show of the session comes from its first entries."""
-        created, cwd, title = self._about
-        match entry.event:
-            case Opened():
-                self._about = (entry.at, entry.event.cwd, title)
-            case UserSpoke():
-                self._about = (created, cwd, title_of(entry.event))
-            case _:
-                return
-        self._listed = False
-
-    def _mark_listed(self, written: "Future[None]", about: tuple[int, str, str]) -> None:
-        # in the writer thread; a write that failed leaves it to the next
-        if written.exception() is None and about == self._about:
-            self._listed = True
 
     def put(self, body: bytes, *, flush: bool = True) -> "tuple[int, Future[None]]":
         """See `port.Log.put`."""
-        self._last_message += 1
+        message = self._shared.next_message()
         write = Write(flush=flush)
-        write.put = [(self._last_message, body)]
-        return self._last_message, self._writer.write(write)
+        write.put = [(message, body, self.number)]
+        self._strand.list_in(write)
+        self._latest = self._writer.write(write)
+        self._strand.watch(self._latest)
+        return message, self._latest
 
     async def collect(self) -> list[Message]:
-        """See `port.Log.collect`."""
+        """See `port.Log.collect`: the folder is the root's, what lies there for a subagent passes through it."""
+        if self.number != ROOT:
+            return []
         names = [name for name in waiting_files(self.folder) if name not in self._collecting]
         if not names:
             return []
@@ -156,9 +188,8 @@ class SessionLog:
         write = Write(flush=True)
         for name in names:
             if name not in known:
-                self._last_message += 1
-                found.append(Message(self._last_message, read_message(self.folder, name)))
-        write.put = [(message.id, message.body) for message in found]
+                found.append(Message(self._shared.next_message(), read_message(self.folder, name)))
+        write.put = [(message.id, message.body, ROOT) for message in found]
         write.names = [name for name in names if name not in known]
         if found:
             await asyncio.wrap_future(self._writer.write(write))
@@ -166,9 +197,24 @@ class SessionLog:
             remove_message(self.folder, name)
         return found
 
+    # --- blobs -----------------------------------------------------------------------------------------------
+
     def put_blob(self, data: bytes) -> str:
         """See `port.Log.put_blob`."""
         return self._blobs.put(data)
+
+    async def adopt(self, path: str) -> str:
+        """See `port.Log.adopt`."""
+        try:
+            blob, content = await asyncio.wrap_future(in_thread(lambda: self._blobs.copy_of(path), "adopt"))
+            if isinstance(content, bytes):
+                return self._blobs.put(content) if content else ""
+            self._blobs.adopt(blob, content)
+        except OSError as error:
+            failure = store_failure(error, self.folder)
+            raise (failure if isinstance(failure, StoreFull) else error) from None
+        self._flush_files()
+        return blob
 
     def read_blob(self, blob: str) -> bytes:
         """See `port.Log.read_blob`."""
@@ -181,24 +227,25 @@ class SessionLog:
 
     def new_blob(self) -> GrowingBlob:
         """See `port.Log.new_blob`."""
-        # its flush begins at once in the writer thread; when that fails, the commit that names it tries again
-        return GrowingBlob(self._blobs, lambda: self._writer.call(lambda _: self._blobs.flush_files()))
+        return GrowingBlob(self._blobs, self._flush_files)
+
+    def _flush_files(self) -> None:
+        # it begins at once in the writer thread; when that fails, the commit that names the file tries again
+        self._writer.call(lambda _: self._blobs.flush_files())
 
     async def close(self) -> None:
-        """See `port.Log.close`."""
+        """See `port.Log.close`. A subagent's waits for what it has queued and lets go of nothing that others need."""
+        if self.number != ROOT:
+            if self._latest is not None:  # how it ended is known to whoever made the write
+                await asyncio.gather(asyncio.wrap_future(self._latest), return_exceptions=True)
+            return
         if self._stopped is None:
             self.reader.close()  # SQLite folds the WAL in when the last connection goes, and only a writing one can
             self._stopped = self._writer.stop()
         try:
             await asyncio.wrap_future(self._stopped)
         finally:
-            self._lock.release()
+            self._shared.lock.release()
         closed = asyncio.wrap_future(self._writer.closed)
         await asyncio.wait([closed], timeout=CLOSE_WAIT_S)
         closed.cancel()  # else the thread would call a loop that may be gone
-
-
-def title_of(event: UserSpoke) -> str:
-    """First words of the user, on one line."""
-    words = " ".join(text_of(event.parts)[: 4 * TITLE_CHARS_MAX].split())
-    return words if len(words) <= TITLE_CHARS_MAX else words[: TITLE_CHARS_MAX - 1] + "…"

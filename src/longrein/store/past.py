@@ -6,14 +6,14 @@ of its own and with a connection of its own.
 
 import asyncio
 import importlib
-import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
 from typing import TypeVar
 
 from longrein.events import Entry, Opened, SessionUnknown
+from longrein.store.database import ROOT
 from longrein.store.port import Found
 from longrein.store.reading import Reader
+from longrein.store.threads import in_thread
 
 T = TypeVar("T")
 PIECE_BYTES = 1024 * 1024
@@ -61,12 +61,15 @@ class Past:
             while piece := file.read(PIECE_BYTES):
                 yield piece
 
-    def search(self, query: str, limit: int, before: int = 0) -> Found:
-        """Where `query` stands in this session, the newest first; only entries before seq `before` when it is not 0.
+    def search(self, query: str, limit: int, before: int = 0, *, own: bool = False) -> Found:
+        """Where `query` stands in this session, the newest first; only entries before seq `before` when it is not 0,
+        and with `own` none that it shares with its parent.
 
         See `store.search`, which is imported at first use: few sessions search.
         """
-        found: Found = importlib.import_module("longrein.store.search").search(self._reader, self, query, limit, before)
+        after = self._reader.first - 1 if own else 0
+        search = importlib.import_module("longrein.store.search").search
+        found: Found = search(self._reader, self, query, limit, before, after)
         return found
 
     def search_tree(self, query: str, limit: int, before: int = 0) -> Found:
@@ -98,15 +101,19 @@ class Past:
         return found if parent is not None and parent[0] == self._reader.session else None
 
     def _original(self) -> "Past | None":
+        """Of a fork, or of the fork that this subagent belongs to."""
+        if self._reader.number != ROOT:
+            root = self._other(self._reader.session)
+            return root._original() if root is not None else None
         parent = self._parent()
         return self._other(parent[0]) if parent is not None and not parent[1] else None
 
     def _parent(self) -> tuple[str, str] | None:
         """(session, call) that this one comes from."""
-        first = self.entry(1)
-        if first is None or not isinstance(first.event, Opened) or first.event.parent is None:
+        opened = self._reader.opened()
+        if opened is None or not isinstance(opened.event, Opened) or opened.event.parent is None:
             return None
-        return first.event.parent.session, first.event.parent.call
+        return opened.event.parent.session, opened.event.parent.call
 
     def _other(self, session: str, number: int = 0) -> "Past | None":
         try:
@@ -127,29 +134,29 @@ class Past:
 class Archive:
     """The past of one session, read beside the event loop."""
 
-    def __init__(self, state_dir: str, session: str) -> None:
+    def __init__(self, state_dir: str, session: str, child: str = "") -> None:
+        """`child`: id of a subagent of `session` whose past it is."""
         self._state_dir = state_dir
         self._session = session
+        self._child = child
 
     async def reading(self, work: Callable[[Past], T]) -> T:
         """`work` with the past of the session, in a thread of its own; gives what it gives and raises what it raises.
 
         Cancelled, it lets the thread finish: nothing it reads does anything.
         """
-        done: Future[T] = Future()
-        threading.Thread(target=self._read, args=(work, done), name="longrein-recall", daemon=True).start()
-        return await asyncio.wrap_future(done)
+        return await asyncio.wrap_future(in_thread(lambda: self._read(work), "recall"))
 
-    def _read(self, work: "Callable[[Past], T]", done: "Future[T]") -> None:
-        if not done.set_running_or_notify_cancel():
-            return
+    def child(self, session: str) -> "Archive":
+        """The past of the subagent `session`."""
+        return Archive(self._state_dir, self._session, session)
+
+    def _read(self, work: "Callable[[Past], T]") -> T:
+        past = Past(self._state_dir, self._session)
         try:
-            past = Past(self._state_dir, self._session)
-            try:
-                result = work(past)
-            finally:
-                past.close()
-        except BaseException as error:  # the thread's end is the caller's news, whatever it is
-            done.set_exception(error)
-        else:
-            done.set_result(result)
+            home = past.child(self._child) if self._child else past
+            if home is None:
+                raise SessionUnknown(f"there is no subagent {self._child} in session {self._session}")
+            return work(home)
+        finally:
+            past.close()

@@ -106,15 +106,19 @@ class Log(Protocol):
         ...
 
     def put(self, body: bytes, *, flush: bool = True) -> "tuple[int, Future[None]]":
-        """Store an inbox message; gives its id at once."""
+        """Store an inbox message; gives its id at once: rising, and no other of a root and its subagents has it."""
         ...
 
     def child(self, session: str, shares: int = 0) -> "Log":
-        """The log of subagent `session` in this database, made with its first entry when it is not there.
+        """The log of subagent `session` in this database, made with its first write when it is not there.
 
         `shares`: how many of this log's entries are its own first ones, by reference (a fork); its own go on from
-        there. It has its own inbox, shares blobs, the writer and the lock, and is closed with this one; its own
-        `close` only lets go of its reader.
+        there, the first being an `Opened` whose `parent.seq` is `shares`. Of one that is there `shares` is read from
+        it, and `entries` and `inbox` are what is committed at the call. It has its own inbox (`collect` gives
+        nothing: the folder is the root's), shares blobs, the writer and the lock, and is closed with this one; its own
+        `close` waits until what it has queued is written.
+
+        Raises `StoreDamaged` when it cannot be read to its end; the next open of the root mends it.
         """
         ...
 

@@ -10,14 +10,15 @@ import sqlite3
 
 from longrein.events import SCHEMA_VERSION, SessionReadOnly, StoreDamaged
 from longrein.store.blobs import Blobs
-from longrein.store.copying import Unsound, copy_tables, insert_entry, new_database, sound_rows
+from longrein.store.copying import Unsound, copy_tables, new_database, sound_rows
 from longrein.store.database import ROOT, Database, Row, entry_seq, lost_main, read_only
 from longrein.store.faults import SUSPECT, is_damage
 from longrein.store.folder import DATABASE, flush_path, set_aside
+from longrein.store.salvage import Kept, copy_sessions, last_number
 
 KEEP_BYTES_MAX = 16 * 1024 * 1024
 """Rows of a log up to this size are kept from the look at open, so that the first walk does not read them again."""
-_OTHER_TABLES = ("sessions", "inbox", "collected", "blobs", "files", "sqlite_sequence")
+_OTHER_TABLES = ("collected", "blobs", "files", "sqlite_sequence")
 
 
 class Survey:
@@ -29,9 +30,11 @@ class Survey:
         self.rows: list[Row] | None = []
         """All of them, None when they are too many to keep."""
         self.inbox: list[tuple[int, bytes]] = []
-        """Messages not yet taken."""
+        """The root's messages not yet taken."""
         self.last_message = 0
         """Highest id ever given to a message."""
+        self.last_number = ROOT
+        """Highest number that a session of the database has."""
         self.about: tuple[int, str, str] = (0, "", "")
         """(created, cwd, title)."""
 
@@ -80,7 +83,8 @@ def _look(connection: sqlite3.Connection, folder: str) -> Survey:
         elif rows:
             rows, survey.rows = [], None
     survey.rows = rows if survey.rows is not None else None
-    survey.inbox = connection.execute("SELECT id, body FROM inbox ORDER BY id").fetchall()
+    survey.inbox = connection.execute("SELECT id, body FROM inbox WHERE number = ? ORDER BY id", (ROOT,)).fetchall()
+    survey.last_number = last_number(connection)
     survey.last_message = connection.execute("SELECT coalesce(max(seq), 0) FROM sqlite_sequence").fetchone()[0]
     about = connection.execute("SELECT created, cwd, title FROM sessions WHERE number = ?", (ROOT,)).fetchone()
     survey.about = about or (0, "", "")
@@ -104,15 +108,19 @@ def _rebuild(folder: str, why: str, notes: list[str]) -> None:
     building = path + ".new"
     kept = _copy_good(folder, damaged, building)
     flush_path(building)
-    if kept == 0:
+    if kept.entries == 0:
         os.unlink(building)
         raise StoreDamaged(f"nothing in the database of this session could be read ({why}); it is kept as {damaged}")
     os.rename(building, path)
     with contextlib.suppress(FileNotFoundError):
         os.unlink(os.path.join(folder, SUSPECT))
     flush_path(folder)
+    below = (
+        f"; of its subagents' logs {kept.cut} were cut and {kept.dropped} dropped" if kept.cut or kept.dropped else ""
+    )
     notes.append(
-        f"the session's database was damaged ({why}): the first {kept} entries were kept, the rest is in {damaged}"
+        f"the session's database was damaged ({why}): the first {kept.entries} entries were kept, "
+        f"the rest is in {damaged}{below}"
     )
 
 
@@ -133,26 +141,18 @@ def _move_aside(folder: str) -> str:
     return target
 
 
-def _copy_good(folder: str, damaged: str, building: str) -> int:
-    """Copy what can be read of `damaged` into a new database; the number of entries."""
+def _copy_good(folder: str, damaged: str, building: str) -> Kept:
+    """Copy what can be read of `damaged` into a new database."""
     target = new_database(building)
     try:
         with contextlib.closing(read_only(damaged)) as source:
-            return _copy(folder, source, target)
+            kept = copy_sessions(folder, source, target)
+            copy_tables(source, target, _OTHER_TABLES)
+            target.execute("COMMIT")
+            return kept
     except sqlite3.DatabaseError:
-        return 0
+        return Kept()
     finally:
         target.close()
         with contextlib.suppress(FileNotFoundError):
             os.unlink(damaged + "-shm")
-
-
-def _copy(folder: str, source: sqlite3.Connection, target: sqlite3.Connection) -> int:
-    kept = 0
-    with contextlib.suppress(Unsound):
-        for row in sound_rows(source, folder):
-            insert_entry(target, row)
-            kept += 1
-    copy_tables(source, target, _OTHER_TABLES)
-    target.execute("COMMIT")
-    return kept

@@ -35,7 +35,7 @@ class Tree(Protocol):
     """A session that can be searched, and those below it."""
 
     def of_kind(self, *kinds: str) -> Iterator[Entry]: ...
-    def search(self, query: str, limit: int, before: int = 0) -> Found: ...
+    def search(self, query: str, limit: int, before: int = 0, *, own: bool = False) -> Found: ...
     def child(self, session: str, /) -> "Tree | None": ...
 
 
@@ -43,31 +43,40 @@ def search_tree(tree: Tree, query: str, limit: int, before: int = 0) -> Found:
     """The same as `search` for a session and its newest subagents, whose handles begin with `a<seq>/`."""
     found = tree.search(query, limit, before)
     hits, more = [*found.hits], found.more
-    for entry in itertools.islice(tree.of_kind("ChildStarted"), CHILDREN_MAX):
-        child = tree.child(entry.event.child) if isinstance(entry.event, ChildStarted) else None
-        if child is not None and len(hits) < limit:
-            below = child.search(query, limit - len(hits))
-            hits += [msgspec.structs.replace(hit, handle=f"a{entry.seq}/{hit.handle}") for hit in below.hits]
+    for label, session in itertools.islice(_children(tree), CHILDREN_MAX):
+        child = tree.child(session) if len(hits) < limit else None
+        if child is not None:
+            below = child.search(query, limit - len(hits), own=True)
+            hits += [msgspec.structs.replace(hit, handle=f"{label}/{hit.handle}") for hit in below.hits]
             more = more or below.more
     return Found(tuple(hits), more)
 
 
-def search(reader: Reader, texts: Texts, query: str, limit: int, before: int = 0) -> Found:
+def _children(tree: Tree) -> Iterator[tuple[str, str]]:
+    """(label, session) of the subagents, the newest first; one that was asked again keeps its first label."""
+    seen = set()
+    for entry in tree.of_kind("ChildStarted"):
+        if isinstance(entry.event, ChildStarted) and entry.event.child not in seen:
+            seen.add(entry.event.child)
+            yield f"a{entry.event.again or entry.seq}", entry.event.child
+
+
+def search(reader: Reader, texts: Texts, query: str, limit: int, before: int = 0, after: int = 0) -> Found:
     """At most `limit` places where `query` stands, with the help of the index, which is brought up to date first.
 
-    `before`: only in entries before that seq; 0 for all. Raises what `Reader` raises.
+    `before`, `after`: only in entries before or after that seq; 0 for all. Raises what `Reader` raises.
     """
     wanted = query_of(query)
     try:
-        seqs: Iterable[int] = indexed(reader, wanted.words, lambda entry: texts_of(entry, texts))
+        seqs: Iterable[int] = indexed(reader, wanted.words, lambda entry: texts_of(entry, texts), after)
     except IndexTrouble:
-        return scan(texts, query, limit, before)
+        return scan(texts, query, limit, before, after)
     return _found(texts, wanted, seqs, limit, before)
 
 
-def scan(texts: Texts, query: str, limit: int, before: int = 0) -> Found:
+def scan(texts: Texts, query: str, limit: int, before: int = 0, after: int = 0) -> Found:
     """The same without an index: reads every entry, from the newest on."""
-    return _found(texts, query_of(query), range(texts.tail()[0], 0, -1), limit, before)
+    return _found(texts, query_of(query), range(texts.tail()[0], after, -1), limit, before)
 
 
 def _found(texts: Texts, query: Query, seqs: Iterable[int], limit: int, before: int) -> Found:

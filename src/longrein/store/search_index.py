@@ -52,8 +52,9 @@ class IndexTrouble(Exception):
     """There is no index to ask: read the log through."""
 
 
-def indexed(reader: Reader, words: Sequence[str], texts_of: TextsOf) -> Iterator[int]:
-    """Entries that may hold all of `words`, the newest first; `texts_of` gives the texts of an entry in small letters.
+def indexed(reader: Reader, words: Sequence[str], texts_of: TextsOf, after: int = 0) -> Iterator[int]:
+    """Entries after seq `after` that may hold all of `words`, the newest first; `texts_of` gives the texts of an entry
+    in small letters. Entries that several sessions share are in the index once.
 
     Raises `IndexTrouble` when the words are too short to be looked up or the index cannot be had. Raises what `Reader`
     raises.
@@ -63,7 +64,7 @@ def indexed(reader: Reader, words: Sequence[str], texts_of: TextsOf) -> Iterator
         raise IndexTrouble("too short")
     path = os.path.join(reader.folder, NAME)
     try:
-        return iter(_looked_up(path, reader, long, texts_of))
+        return iter(_looked_up(path, reader, long, texts_of, after))
     except sqlite3.DatabaseError as error:
         if isinstance(error, sqlite3.OperationalError) and "locked" in str(error):
             raise IndexTrouble(str(error)) from None
@@ -73,21 +74,31 @@ def indexed(reader: Reader, words: Sequence[str], texts_of: TextsOf) -> Iterator
         for end in ("", "-journal"):
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(path + end)
-        return iter(_looked_up(path, reader, long, texts_of))
+        return iter(_looked_up(path, reader, long, texts_of, after))
     except (sqlite3.Error, OSError) as error:
         raise IndexTrouble(str(error)) from None
 
 
-def _looked_up(path: str, reader: Reader, words: Sequence[str], texts_of: TextsOf) -> list[int]:
+def _looked_up(path: str, reader: Reader, words: Sequence[str], texts_of: TextsOf, after: int) -> list[int]:
+    found: list[int] = []
     with contextlib.closing(_open(path)) as connection:
-        last, _ = reader.tail()
-        while not _turn(connection, reader, last, texts_of):
-            pass
-        found: set[int] | None = None
-        for word in words:
-            held = _holding(connection, reader.number, word)
-            found = held if found is None else found & held
-    return sorted(found or (), reverse=True)
+        for number, first, last in reader.newest_spans():
+            if last <= after:
+                break
+            end = min(last, reader.tail()[0])
+            while not _turn(connection, reader, number, end, texts_of):
+                pass
+            held = _holding_all(connection, number, words)
+            found += sorted((seq for seq in held if max(first, after + 1) <= seq <= last), reverse=True)
+    return found
+
+
+def _holding_all(connection: sqlite3.Connection, number: int, words: Sequence[str]) -> set[int]:
+    found: set[int] | None = None
+    for word in words:
+        held = _holding(connection, number, word)
+        found = held if found is None else found & held
+    return found or set()
 
 
 def _open(path: str) -> sqlite3.Connection:
@@ -134,29 +145,31 @@ def _holding(connection: sqlite3.Connection, number: int, word: str) -> set[int]
     return {entry_seq(key) for (key,) in rows}
 
 
-def _turn(connection: sqlite3.Connection, reader: Reader, last: int, texts_of: TextsOf) -> bool:
-    """Take in what is new up to entry `last`, as much as one transaction holds; whether that was all."""
-    if _reached(connection, reader) >= last:
+def _turn(connection: sqlite3.Connection, reader: Reader, number: int, last: int, texts_of: TextsOf) -> bool:
+    """Take in what is new of session `number` up to entry `last`, as much as one transaction holds; whether that was
+    all."""
+    if _reached(connection, reader, number) >= last:
         return True
     with _transaction(connection):
-        after = _reached(connection, reader)  # another process may have had its turn meanwhile
+        after = _reached(connection, reader, number)  # another process may have had its turn meanwhile
         row, room = None, TURN_CHARS
-        for row in reader.rows(after, last):
+        for row in reader.rows_of(number, after, last):
             room -= _take(connection, row, texts_of(entry_of(reader.folder, row)))
             if room <= 0:
                 break
         if row is not None:
-            reached = (reader.number, entry_seq(row[0]), _sign(row))
-            connection.execute("INSERT OR REPLACE INTO reached VALUES(?, ?, ?)", reached)
+            connection.execute(
+                "INSERT OR REPLACE INTO reached VALUES(?, ?, ?)", (number, entry_seq(row[0]), _sign(row))
+            )
     return row is None or entry_seq(row[0]) >= last
 
 
-def _reached(connection: sqlite3.Connection, reader: Reader) -> int:
-    """The last entry of this session that is in. Raises sqlite3.DatabaseError when the log is not the one it was."""
-    found = connection.execute("SELECT seq, sign FROM reached WHERE number = ?", (reader.number,)).fetchone()
+def _reached(connection: sqlite3.Connection, reader: Reader, number: int) -> int:
+    """The last entry of session `number` that is in. Raises sqlite3.DatabaseError when the log is another by now."""
+    found = connection.execute("SELECT seq, sign FROM reached WHERE number = ?", (number,)).fetchone()
     if found is None:
         return 0
-    row = next(reader.rows(found[0] - 1, found[0]), None)
+    row = next(reader.rows_of(number, found[0] - 1, found[0]), None)
     if row is None or _sign(row) != found[1]:
         raise sqlite3.DatabaseError("the log is not the one that was indexed")
     return int(found[0])

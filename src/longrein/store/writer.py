@@ -9,7 +9,7 @@ from sqlite3 import Error as SqliteError
 from typing import Any, TypeVar
 
 from longrein.events import SessionError
-from longrein.store.database import ROOT, Database, Write, entry_key
+from longrein.store.database import Database, Write, entry_key, key_number
 from longrein.store.faults import is_damage, mark_suspect, store_failure
 
 FLUSH_AFTER_S = 0.02
@@ -35,10 +35,15 @@ class Writer:
         self._jobs: SimpleQueue[Job] = SimpleQueue()
         self._wall_us = wall_us
         self._unflushed_since_us = 0
-        self._last_key = 0
+        self._last_keys: dict[int, int] = {}  # by number of the session; only of those that were written to
+        self._begun: dict[int, int] = {}
         self._refusal: SessionError | None = None
         self._broken: SessionError | None = None
         threading.Thread(target=self._run, args=(open_database,), name="longrein-log", daemon=True).start()
+
+    def begin(self, number: int, seq: int) -> None:
+        """Session `number`, of which nothing may be stored yet, goes on after entry `seq`. Before its first write."""
+        self._begun[number] = seq
 
     def write(self, write: Write) -> "Future[None]":
         """Queue a write; resolves when it is committed, and with `flush` when it is on disk."""
@@ -64,7 +69,6 @@ class Writer:
         except (OSError, SqliteError, SessionError) as error:
             self._refuse(store_failure(error, self._folder))
         else:
-            self._last_key = database.last_key()
             self.opened.set_result(database)
             self._serve(database)
             database.close()
@@ -109,31 +113,44 @@ class Writer:
 
     def _commit(self, database: Database, ready: deque[Job]) -> None:
         """One transaction for the writes at the head of `ready`."""
-        last_key, batch = self._last_key, []
+        before, batch = dict(self._last_keys), []
         while ready and isinstance(write := ready[0][0], Write):
             future = ready.popleft()[1]
-            error = self._broken or self._misplaced(write)
+            error = self._broken or self._misplaced(database, write)
             if error:
                 future.set_exception(error)
             else:
                 batch.append((write, future))
         failure = self._attempt(database, [write for write, _ in batch]) if batch else None
         if failure:
-            self._last_key, self._refusal = last_key, failure
+            self._last_keys, self._refusal = before, failure
         for _, future in batch:
             if failure:
                 future.set_exception(failure)
             else:
                 future.set_result(None)
 
-    def _misplaced(self, write: Write) -> SessionError | None:
-        """None when its entries go on where the log ends. After a failed write the ones queued behind it do not."""
-        if not write.rows:
-            return None
-        if write.rows[0][0] != (self._last_key or entry_key(ROOT, 0)) + 1:
-            return self._refusal or SessionError(f"an entry out of order was refused by the log in {self._folder}")
-        self._last_key = write.rows[-1][0]
+    def _misplaced(self, database: Database, write: Write) -> SessionError | None:
+        """None when its entries go on where their logs end. After a failed write the ones queued behind it do not."""
+        reached: dict[int, int] = {}
+        try:
+            for key, *_ in write.rows:
+                number = key_number(key)
+                if key != (reached.get(number) or self._last_key(database, number)) + 1:
+                    why = f"an entry out of order was refused by the log in {self._folder}"
+                    return self._refusal or SessionError(why)
+                reached[number] = key
+        except SqliteError as error:
+            return store_failure(error, self._folder)
+        self._last_keys.update(reached)
         return None
+
+    def _last_key(self, database: Database, number: int) -> int:
+        found = self._last_keys.get(number)
+        if found is None:
+            found = database.last_key(number) or entry_key(number, self._begun.get(number, 0))
+            self._last_keys[number] = found
+        return found
 
     def _attempt(self, database: Database, writes: Sequence[Write]) -> SessionError | None:
         clean, flush = not database.unflushed, any(write.flush for write in writes)

@@ -74,6 +74,7 @@ class Archive(Protocol):
     """Reads the past beside the event loop (see `store.Archive`)."""
 
     async def reading(self, work: Callable[[Past], T], /) -> T: ...
+    def child(self, session: str, /) -> "Archive": ...
 
 
 class Hands(msgspec.Struct, frozen=True):

@@ -1,0 +1,68 @@
+"""One session among those of a database: how its entries become rows, and what lists show of it."""
+
+from binascii import crc32
+from collections.abc import Sequence
+from concurrent.futures import Future
+
+from longrein.events import SCHEMA_VERSION, Entry, Opened, UserSpoke, encode_event, text_of
+from longrein.store.database import Write, entry_key
+
+TITLE_CHARS_MAX = 80
+"""Of a session's title."""
+
+
+class Strand:
+    """What one session writes. For the loop's thread."""
+
+    def __init__(self, session: str, number: int, *, listed: bool) -> None:
+        """`listed`: whether the database holds its row of `sessions` as far as it is known."""
+        self.session = session
+        self.number = number
+        self.about: tuple[int, str, str] = (0, "", "")
+        """(created, cwd, title)."""
+        self.listed = listed
+
+    def write(self, write: Write, entries: Sequence[Entry], take: Sequence[int]) -> None:
+        """Have `write` hold `entries` and take the messages `take` out of the inbox."""
+        for entry in entries:
+            body = encode_event(entry.event)
+            write.rows.append((entry_key(self.number, entry.seq), entry.at, SCHEMA_VERSION, crc32(body), body))
+            if not self.about[2]:
+                self._learn(entry)
+        if take:
+            write.take = (*write.take, *take)
+        self.list_in(write)
+
+    def list_in(self, write: Write) -> None:
+        """Have `write` hold the session's row, where the database has not."""
+        if not self.listed:
+            write.about.append((self.number, self.session, *self.about))
+
+    def _learn(self, entry: Entry) -> None:
+        """What lists show of the session comes from its first entries."""
+        created, cwd, title = self.about
+        match entry.event:
+            case Opened():
+                self.about = (entry.at, entry.event.cwd, title)
+            case UserSpoke():
+                self.about = (created, cwd, title_of(entry.event))
+            case _:
+                return
+        self.listed = False
+
+    def watch(self, written: "Future[None]") -> None:
+        """Remember that its row is stored when `written` is; one that fails leaves it to the next."""
+        if not self.listed:
+            about = self.about
+            written.add_done_callback(lambda done: self._stored(done, about))
+
+    def _stored(self, written: "Future[None]", about: tuple[int, str, str]) -> None:
+        # in the writer thread
+        if written.exception() is None and about == self.about:
+            self.listed = True
+
+
+def title_of(event: UserSpoke) -> str:
+    """First words of the user, on one line."""
+    words = " ".join(text_of(event.parts)[: 4 * TITLE_CHARS_MAX].split())
+    return words if len(words) <= TITLE_CHARS_MAX else words[: TITLE_CHARS_MAX - 1] + "…"
