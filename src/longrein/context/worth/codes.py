@@ -7,6 +7,7 @@ by, how lately a name was on the mind) is looked up in the memory. Every code is
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 
 import msgspec
 
@@ -15,6 +16,9 @@ from longrein.context.worth.memory import CLEARED, Held, Worth
 
 LABEL = re.compile(r"r\d+\S* \w.*, \d+ lines$")
 """A line of a ledger that names a folded call."""
+LINES_KEPT = 4_096
+"""Lines whose reading is kept; longer ones than `LINE_KEPT_CHARS_MAX` are not."""
+LINE_KEPT_CHARS_MAX = 400
 LONG_CHARS = 120
 """A longer value of a call's argument may be shortened."""
 
@@ -68,16 +72,17 @@ class Sheet:
 
     def __init__(self, held: Held) -> None:
         self.texts, self.fixed, origins = _rows(held)
-        self.bare = [bare_line(text) for text in self.texts]
+        read = [_known(text) if len(text) <= LINE_KEPT_CHARS_MAX else read_line(text) for text in self.texts]
+        self.bare = [line[0] for line in read]
         """The lines without their numbers; a run of kept lines shows the first number only."""
-        self.numbered = sum(a is not b for a, b in zip(self.bare, self.texts, strict=True)) * 2 > len(self.texts)
-        self.keys = [line_key(text) for text in self.texts]
-        self.names = [identifiers(text) for text in self.texts]
+        self.keys = [line[1] for line in read]
+        self.names = [line[2] for line in read]
+        declaring, indents = [line[3] for line in read], [line[4] for line in read]
+        self.numbered = sum(map(len, self.bare)) < sum(map(len, self.texts)) and _most_numbered(self.bare, self.texts)
         self.row_of = {key: row for row, key in enumerate(self.keys) if key}
-        declaring = [declares(text) for text in self.texts]
-        self.heads = _heads(self.bare, self.names, declaring)
+        self.heads = _heads(indents, self.names, declaring)
         """For each row the declaration that it stands under, or -1."""
-        self.static = _static_lines(self, origins)
+        self.static = _static_lines(self, origins, indents)
         """For each row the last five codes of `LINE_CODES`."""
         self.word_static = _static_words(self.names, declaring)
         """For each identifier the last three codes of `WORD_CODES`."""
@@ -144,16 +149,20 @@ def _origins(arguments: Mapping[str, object]) -> dict[str, int]:
     return {key: (1 if key not in after else 2 if key not in before else 3) for key in before | after if key}
 
 
-def _heads(texts: list[str], names: list[tuple[str, ...]], declaring: list[bool]) -> list[int]:
+def _most_numbered(bare: list[str], texts: list[str]) -> bool:
+    return sum(len(a) < len(b) for a, b in zip(bare, texts, strict=True)) * 2 > len(texts)
+
+
+def _heads(indents: list[int], names: list[tuple[str, ...]], declaring: list[bool]) -> list[int]:
     head, heads = -1, []
-    for row, text in enumerate(texts):
-        if declaring[row] and names[row] and indent_of(text) < 2:
+    for row, indent in enumerate(indents):
+        if declaring[row] and names[row] and indent < 2:
             head = row
         heads.append(head)
     return heads
 
 
-def _static_lines(sheet: Sheet, origins: Mapping[str, int]) -> list[tuple[int, int, int, int, int]]:
+def _static_lines(sheet: Sheet, origins: Mapping[str, int], indents: list[int]) -> list[tuple[int, int, int, int, int]]:
     copies: dict[str, int] = {}
     for key in sheet.keys:
         copies[key] = copies.get(key, 0) + 1
@@ -163,7 +172,7 @@ def _static_lines(sheet: Sheet, origins: Mapping[str, int]) -> list[tuple[int, i
         place = 0 if row / last < 0.1 else 2 if row / last > 0.9 else 1
         length = bisect_right(_LENGTH, len(sheet.texts[row]))
         origin = origins.get(key, 0)
-        found.append((origin, length, place, bisect_right(_COUNT, copies[key]), indent_of(sheet.bare[row])))
+        found.append((origin, length, place, bisect_right(_COUNT, copies[key]), indents[row]))
     return found
 
 
@@ -243,6 +252,16 @@ def line_codes(worth: Worth, held: Held, sheet: Sheet, rows: Sequence[int]) -> I
         nearby = min(mention(row - 2), mention(row - 1), mention(row + 1), mention(row + 2))
         often = bisect_right(_SPREAD, spread.get(key, 1))
         yield row, (near[row], around[row], mention(row), nearby, mention(heads[row]), often, origin, *rest)
+
+
+def read_line(text: str) -> tuple[str, str, tuple[str, ...], bool, int]:
+    """(without its number, key, identifiers, whether it declares something, indentation) of one line."""
+    bare = bare_line(text)
+    return bare, line_key(text), identifiers(text), declares(text), indent_of(bare)
+
+
+_known = lru_cache(maxsize=LINES_KEPT)(read_line)
+"""What is read is mostly read again, whole or in part."""
 
 
 def bare_line(text: str) -> str:
