@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from longrein.events import SCHEMA_VERSION, Entry, Opened, SessionBusy, SessionError, StoreFull, TodoSet
+from longrein.events import SCHEMA_VERSION, Entry, Opened, Parent, SessionBusy, SessionError, StoreFull, TodoSet
 from longrein.store import Log, open_log
 from longrein.testing.clock import Deadlock, VirtualClock, run_virtual
 from longrein.testing.store import SESSION, MemoryDisk
@@ -86,8 +86,14 @@ async def test_on_an_ordinary_loop_the_clock_is_turned_by_hand() -> None:
 # --- the log: one story on both -----------------------------------------------------------------------------------
 
 
-def entry(seq: int) -> Entry:
+CHILD = "00000000-0000-4000-8000-00000000c41d"
+FORK = "00000000-0000-4000-8000-00000000f04c"
+
+
+def entry(seq: int, opens: str = "") -> Entry:
     event = Opened(SCHEMA_VERSION, SESSION, "n0nce", ("/w",), "/w") if seq == 1 else TodoSet(())
+    if opens:
+        event = Opened(SCHEMA_VERSION, opens, "n0nce", ("/w",), "/w", parent=Parent(SESSION, seq - 1, "c1.0"))
     return Entry(seq, seq, event)
 
 
@@ -106,14 +112,28 @@ async def story(log: Log) -> list[object]:
         await asyncio.wrap_future(log.append([entry(5)], flush=True))
     with pytest.raises(KeyError):
         log.read_blob("0" * 64)
-    found += [number, second, await log.collect()]
+    child, forked = log.child(CHILD), log.child(FORK, 2)
+    found += [[e.seq for e in child.entries], [e.seq for e in forked.entries]]
+    with pytest.raises(SessionError):
+        await asyncio.wrap_future(log.append([entry(4)], flush=True, beside=[(child, [entry(2)], ())]))
+    begun = [(child, [entry(1, CHILD)], [second]), (forked, [entry(3, FORK)], ())]
+    await asyncio.wrap_future(log.append([entry(4)], flush=True, beside=begun))
+    third, _ = forked.put(b'"for the fork"')
+    await asyncio.wrap_future(forked.append([entry(4)], flush=False, beside=[(log, [entry(5)], ())]))
+    found += [number, second, third, await log.collect(), await child.collect()]
+    found += [list(log.history(2, 3)), list(forked.history(1, 4)), list(child.history(1, 0))]
+    await child.close()
     await log.close()
     await log.close()
     return found
 
 
 def seen(log: Log) -> list[object]:
-    return [list(log.entries), [(m.id, m.body) for m in log.inbox], log.read_blob(log.put_blob(b"small"))]
+    below = [log.child(CHILD), log.child(FORK)]
+    return [
+        log.read_blob(log.put_blob(b"small")),
+        *([[e.seq for e in one.entries], [(m.id, m.body) for m in one.inbox]] for one in (log, *below)),
+    ]
 
 
 @pytest.mark.anyio
@@ -122,8 +142,20 @@ async def test_the_log_in_memory_does_as_the_log_on_disk_does(tmp_path: Path) ->
     real = await open_log(str(tmp_path), SESSION, create=True, wall_us=VirtualClock().wall_us)
     assert await story(disk.open()) == await story(real)
     again, real = disk.open(), await open_log(str(tmp_path), SESSION, create=False, wall_us=VirtualClock().wall_us)
-    assert seen(again) == seen(real) == [[entry(1), entry(2), entry(3)], [(2, b'"again"')], b"small"]
-    assert again.put(b"x")[0] == real.put(b"x")[0] == 3
+    assert (
+        seen(again)
+        == seen(real)
+        == [
+            b"small",
+            [[1, 2, 3, 4, 5], []],
+            [[1], []],
+            [[1, 2, 3, 4], [(3, b'"for the fork"')]],
+        ]
+    )
+    assert list(again.child(FORK).entries) == list(real.child(FORK).entries)
+    assert again.put(b"x")[0] == real.put(b"x")[0] == 4
+    (tmp_path / "out").write_bytes(b"o" * 100_000)
+    assert await again.adopt(str(tmp_path / "out")) == await real.adopt(str(tmp_path / "out"))
     await again.close()
     await real.close()
 

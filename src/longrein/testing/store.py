@@ -6,14 +6,14 @@ was only queued may be, and nothing is half there.
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from hashlib import sha256
 
 import msgspec
 
 from longrein.events import Entry, SessionBusy, SessionError, StoreFull
-from longrein.store import Message
+from longrein.store import Log, Message
 
 SESSION = "00000000-0000-4000-8000-00000000beef"
 """Id of a session that nobody named."""
@@ -23,6 +23,10 @@ class Write(msgspec.Struct):
     """One transaction."""
 
     entries: tuple[Entry, ...] = ()
+    below: dict[str, tuple[Entry, ...]] = {}
+    """Entries of subagents, by session."""
+    owner: str = ""
+    """Session of the messages that come; '' for the root."""
     put: tuple[Message, ...] = ()
     """Messages that come into the inbox."""
     take: tuple[int, ...] = ()
@@ -50,8 +54,10 @@ class MemoryDisk:
         """What other processes left for the session (`leave_message`)."""
         self.delay: Callable[[], float] | None = None
         """Seconds that each commit takes, in the loop's time; None: it is done in the loop's next round."""
+        self.shares: dict[str, tuple[str, int]] = {}
+        """Forked subagent -> the session whose first entries are its own, and how many."""
         self._log: MemoryLog | None = None
-        self._entries: list[Entry] = []
+        self._entries: dict[str, list[Entry]] = {}
 
     def open(self) -> "MemoryLog":
         """Open the session for writing. Raises `SessionBusy` while another log of this disk is open."""
@@ -74,7 +80,9 @@ class MemoryDisk:
             del self.writes[self.committed if writes is None else writes :]
         self.kill()
         self.committed = self.flushed = len(self.writes)
-        self._entries = [entry for write in self.writes for entry in write.entries]
+        self._entries = {}
+        for write in self.writes:
+            self._keep(write)
         return self.open()
 
     def kill(self) -> None:
@@ -91,32 +99,44 @@ class MemoryDisk:
         for at, write in enumerate(self.writes):
             if write.entries and write.entries[-1].seq > seq:
                 kept = tuple(entry for entry in write.entries if entry.seq <= seq)
-                first_part = [] if whole or not kept else [msgspec.structs.replace(write, entries=kept)]
+                first_part = [] if whole or not kept else [msgspec.structs.replace(write, entries=kept, below={})]
                 self.writes[at:] = first_part
                 return
 
-    def entries(self) -> list[Entry]:
-        """Every committed entry."""
-        return list(self._entries)
+    def entries(self, session: str = "") -> list[Entry]:
+        """Every committed entry of the root, or of a subagent, those that it shares included."""
+        above, shares = self.shares.get(session, ("", 0))
+        shared = self.entries(above)[:shares] if shares else []
+        return [*shared, *self._entries.get(session or self.session, ())]
 
     def history(self, first: int, last: int) -> list[Entry]:
         """Committed entries from seq `first` to seq `last`, as `agent.Crew.history` wants them."""
-        return self._entries[max(first - 1, 0) : max(last, 0)]
+        return self._entries.get(self.session, [])[max(first - 1, 0) : max(last, 0)]
+
+    def children(self) -> list[str]:
+        """Subagents that have entries, in the order in which they were started."""
+        return [session for session in self._entries if session != self.session]
+
+    def _keep(self, write: Write) -> None:
+        for session, entries in {self.session: write.entries, **write.below}.items():
+            if entries:
+                self._entries.setdefault(session, []).extend(entries)
 
     def commit(self) -> Write:
         """The oldest queued transaction is on disk now."""
         write = self.writes[self.committed]
         self.committed += 1
-        self._entries += write.entries
+        self._keep(write)
         if write.flush:
             self.flushed = self.committed
         return write
 
-    def inbox(self, writes: int | None = None) -> list[Message]:
+    def inbox(self, writes: int | None = None, *, session: str = "") -> list[Message]:
         """Messages that wait after the committed transactions, or after the first `writes`."""
         waiting: dict[int, Message] = {}
         for write in self.writes[: self.committed if writes is None else writes]:
-            waiting.update((message.id, message) for message in write.put)
+            if write.owner == session:
+                waiting.update((message.id, message) for message in write.put)
             for number in write.take:
                 waiting.pop(number, None)
         return [waiting[number] for number in sorted(waiting)]
@@ -131,46 +151,89 @@ class MemoryDisk:
 
 
 class MemoryLog:
-    """A `store.Log` on a `MemoryDisk`; made by `MemoryDisk.open`. Needs a running loop to commit."""
+    """A `store.Log` on a `MemoryDisk`; made by `MemoryDisk.open`. Needs a running loop to commit.
 
-    def __init__(self, disk: MemoryDisk) -> None:
+    One of a subagent, made by `child`, leaves all writing to its root's.
+    """
+
+    def __init__(self, disk: MemoryDisk, session: str = "", root: "MemoryLog | None" = None) -> None:
         self.disk = disk
-        self.session = disk.session
-        self.entries: Sequence[Entry] = disk.entries()
-        self.inbox: Sequence[Message] = disk.inbox()
+        self.session = session or disk.session
+        self.entries: Sequence[Entry] = disk.entries(session)
+        self.inbox: Sequence[Message] = disk.inbox(session=session)
         self.notes: list[str] = []
+        self.root = root or self
         self.dead = False
         """Whether its process was killed."""
         self.closed = False
         """Whether it was closed in order."""
         self._last_seq = len(self.entries)
+        if not self.entries and session in disk.shares:
+            self._last_seq = disk.shares[session][1]
         self._last_message = disk.last_message()
         self._blobs = disk.blobs()
         self._fresh: dict[str, bytes] = {}
         self._queue: deque[Future[None]] = deque()
         self._idle: list[asyncio.Future[None]] = []
 
-    def append(self, entries: Sequence[Entry], *, flush: bool, take: Sequence[int] = ()) -> "Future[None]":
+    def append(
+        self,
+        entries: Sequence[Entry],
+        *,
+        flush: bool,
+        take: Sequence[int] = (),
+        beside: "Sequence[tuple[Log, Sequence[Entry], Sequence[int]]]" = (),
+    ) -> "Future[None]":
         """See `store.Log.append`."""
-        for entry in entries:
-            if entry.seq != self._last_seq + 1:
-                return _failed(SessionError(f"entry {entry.seq} was refused: the log ends at {self._last_seq}"))
-            self._last_seq += 1
-        blobs, self._fresh = self._fresh, {}
-        future = self._write(Write(tuple(entries), (), tuple(take), blobs, flush))
+        written: list[tuple[MemoryLog, Sequence[Entry]]] = [(self, entries)]
+        for log, more, taken in beside:
+            if not isinstance(log, MemoryLog) or log.root is not self.root:
+                raise ValueError(f"session {log.session} is not on the disk of {self.session}")
+            written.append((log, more))
+            take = (*take, *taken)
+        for log, more in written:
+            for seq, entry in enumerate(more, log._last_seq + 1):
+                if entry.seq != seq:
+                    return _failed(SessionError(f"entry {entry.seq} was refused: the log ends at {seq - 1}"))
+        root = self.root
+        own = tuple(entry for log, more in written if log is root for entry in more)
+        below = {log.session: tuple(more) for log, more in written if log is not root}
+        blobs, root._fresh = root._fresh, {}
+        future = root._write(Write(own, below, take=tuple(take), blobs=blobs, flush=flush))
         if future.done() and future.exception() is not None:
-            self._last_seq -= len(entries)
-            self._fresh = {**blobs, **self._fresh}
+            root._fresh = {**blobs, **root._fresh}
+        else:
+            for log, more in written:
+                log._last_seq += len(more)
         return future
+
+    def child(self, session: str, shares: int = 0) -> "MemoryLog":
+        """See `store.Log.child`."""
+        if shares and session not in self.disk.children():
+            self.disk.shares[session] = ("" if self.root is self else self.session, shares)
+        return MemoryLog(self.disk, session, self.root)
+
+    def history(self, first: int, last: int) -> Iterator[Entry]:
+        """See `store.Log.history`."""
+        entries = self.disk.entries("" if self.root is self else self.session)
+        return iter(entries[max(first - 1, 0) : max(last, 0)])
+
+    async def adopt(self, path: str) -> str:
+        """See `store.Log.adopt`."""
+        with open(path, "rb") as file:
+            data = file.read()
+        return self.put_blob(data) if data else ""
 
     def put(self, body: bytes, *, flush: bool = True) -> "tuple[int, Future[None]]":
         """See `store.Log.put`."""
-        self._last_message += 1
-        return self._last_message, self._write(Write(put=(Message(self._last_message, body),), flush=flush))
+        root, owner = self.root, "" if self.root is self else self.session
+        root._last_message += 1
+        message = Message(root._last_message, body)
+        return message.id, root._write(Write(owner=owner, put=(message,), flush=flush))
 
     async def collect(self) -> list[Message]:
         """See `store.Log.collect`."""
-        if self.dead or not self.disk.left:
+        if self.root is not self or self.dead or not self.disk.left:
             return []
         bodies, self.disk.left = self.disk.left, []
         stored = [(self.put(body), body) for body in bodies]
@@ -221,13 +284,14 @@ class MemoryLog:
     def put_blob(self, data: bytes) -> str:
         """See `store.Log.put_blob`."""
         name = sha256(data).hexdigest()
-        if name not in self._blobs:
-            self._fresh[name] = data
+        if name not in self.root._blobs:
+            self.root._fresh[name] = data
         return name
 
     def read_blob(self, blob: str) -> bytes:
         """See `store.Log.read_blob`."""
-        return self._fresh[blob] if blob in self._fresh else self._blobs[blob]
+        root = self.root
+        return root._fresh[blob] if blob in root._fresh else root._blobs[blob]
 
     def blob_path(self, blob: str) -> str:  # noqa: ARG002 - the port's signature
         """See `store.Log.blob_path`: no blob of a memory disk is a file."""
@@ -240,6 +304,9 @@ class MemoryLog:
     async def close(self) -> None:
         """See `store.Log.close`."""
         if self.closed or self.dead:
+            return
+        if self.root is not self:
+            self.closed = True
             return
         while self._queue:
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
