@@ -1,0 +1,310 @@
+"""`MemorySupervision`: commands that outlive the session that started them, played in the time of the test.
+
+It is the process that stands beside longrein: `leave` says that longrein is gone, `die` ends it and all it holds. Its
+spool is a dict that stays, as a folder would.
+"""
+
+import asyncio
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+
+import msgspec
+
+from longrein.agent import Clock
+from longrein.testing.workspace import FLOOD_PIECE, Commands, Ran
+from longrein.workspace import Ended, Keeping, Sink, Spooled
+
+LEFT_S = 2.0
+"""How long what was not asked to stay goes on after longrein is gone."""
+PIECES = 4
+"""Pieces in which a command prints what it prints."""
+GONE = "the supervisor of commands is gone"
+
+
+class MemorySupervision:
+    """A `workspace.Supervision` and `workspace.Spawner`. `commands` as of `MemorySpawner`."""
+
+    def __init__(self, commands: Commands, clock: Clock) -> None:
+        self.started: list[str] = []
+        """Every command line that was run, in order."""
+        self.spool: dict[str, Kept] = {}
+        """Kept tasks, running and over, until they are settled."""
+        self.files: dict[str, bytes] = {}
+        """Output of those that are over, by path."""
+        self.running: list[MemoryProcess] = []
+        """Processes that live."""
+        self.alive = True
+        """Whether it lives; a dead one is begun anew by `adopt` or the next start."""
+        self._commands, self.clock = commands, clock
+        self._listeners: list[Callable[[str], None]] = []
+
+    # --- longrein's side -----------------------------------------------------------------------------------------
+
+    def warm(self) -> None:
+        """See `Supervision.warm`."""
+        self.alive = True
+
+    async def run(
+        self,
+        command: str | Sequence[str],
+        *,
+        cwd: str,
+        env: Mapping[str, str],
+        sink: Sink,
+        timeout_s: float,
+        output_bytes_max: int,
+    ) -> Ended:
+        """See `Spawner.run`."""
+        started = await self.start(command, cwd=cwd, env=env, sink=sink, output_bytes_max=output_bytes_max)
+        if isinstance(started, Ended):
+            return started
+        timer = asyncio.ensure_future(self.clock.sleep(timeout_s))
+        over = asyncio.ensure_future(started.ended())
+        try:
+            await asyncio.wait((timer, over), return_when=asyncio.FIRST_COMPLETED)
+            if not over.done():
+                started.end("timeout")
+            return await over
+        except asyncio.CancelledError:
+            started.end("interrupt")
+            raise
+        finally:
+            timer.cancel()
+            over.cancel()
+
+    async def start(
+        self,
+        command: str | Sequence[str],
+        *,
+        cwd: str,
+        env: Mapping[str, str],  # noqa: ARG002 - the port's signature
+        sink: Sink,
+        output_bytes_max: int,
+        stdin: bool = False,
+    ) -> "MemoryProcess | Ended":
+        """See `Supervision.start`."""
+        self.alive = True
+        line = command if isinstance(command, str) else shlex.join(command)
+        ran = self._found(line)
+        if ran.code < 0:
+            return Ended(None, cause="not_started", message="no such folder")
+        self.started.append(line)
+        return MemoryProcess(self, line, ran, cwd, sink, output_bytes_max, stdin=stdin)
+
+    def _found(self, line: str) -> Ran:
+        if callable(self._commands):
+            ran = self._commands(line)
+        else:
+            ran = self._commands.get(line, Ran(f"bash: {line.split(' ', 1)[0]}: command not found\n", 127))
+        return Ran(ran) if isinstance(ran, str) else ran
+
+    async def adopt(self) -> Sequence[Spooled]:
+        """See `Supervision.adopt`."""
+        await asyncio.sleep(0)
+        for kept in self.spool.values():
+            if kept.now.state == "running" and kept.process not in self.running:
+                kept.now = msgspec.structs.replace(kept.now, state="lost", cause=GONE)
+        return [kept.now for kept in self.spool.values()]
+
+    def spooled(self, task: str) -> Spooled | None:
+        """See `Supervision.spooled`."""
+        kept = self.spool.get(task)
+        return None if kept is None else kept.now
+
+    def read(self, task: str, start: int, size_bytes: int) -> tuple[int, bytes]:
+        """See `Supervision.read`."""
+        kept = self.spool.get(task)
+        data = bytes(kept.process.output) if kept is not None else b""
+        return start, data[start : start + size_bytes]
+
+    def on_news(self, call: Callable[[str], None]) -> None:
+        """See `Supervision.on_news`."""
+        self._listeners.append(call)
+
+    def tell(self, task: str) -> None:
+        """Whoever listens hears of it in the loop's next round."""
+        for call in self._listeners:
+            asyncio.get_running_loop().call_soon(call, task)
+
+    async def stop(self, task: str, cause: str) -> None:
+        """See `Supervision.stop`."""
+        kept = self.spool.get(task)
+        if kept is not None and kept.now.state == "running":
+            kept.process.end(cause)
+        await asyncio.sleep(0)
+
+    async def give(self, task: str, data: bytes, *, eof: bool) -> None:  # noqa: ARG002 - the port's signature
+        """See `Supervision.give`."""
+        await asyncio.sleep(0)
+        kept = self.spool.get(task)
+        if kept is None or kept.now.state != "running":
+            raise BrokenPipeError("it has ended")
+        kept.process.given.set()
+
+    def whole(self, task: str) -> str:
+        """See `Supervision.whole`."""
+        kept = self.spool.get(task)
+        if kept is None or not kept.process.output:
+            return ""
+        path = f"/spool/{task}.out"
+        self.files[path] = bytes(kept.process.output)
+        return path
+
+    def settle(self, task: str) -> None:
+        """See `Supervision.settle`."""
+        self.spool.pop(task, None)
+        self.files.pop(f"/spool/{task}.out", None)
+
+    async def drain(self) -> None:
+        """See `Spawner.drain`: what is not kept is ended."""
+        for process in [one for one in self.running if one.kept is None]:
+            process.end("interrupt")
+        await asyncio.sleep(0)
+
+    # --- what befalls it -----------------------------------------------------------------------------------------
+
+    def leave(self) -> None:
+        """longrein is gone: nobody listens, and what was not asked to stay is ended a moment later."""
+        self._listeners.clear()
+        for process in list(self.running):
+            if process.kept is None or process.kept.policy == "stop":
+                asyncio.get_running_loop().call_later(LEFT_S, process.end, "longrein ended")
+
+    def die(self) -> None:
+        """It is killed, and all that it holds with it. longrein hears of it when it is there."""
+        self.alive = False
+        for process in list(self.running):
+            process.vanish()
+        self.tell("")
+
+
+class Kept(msgspec.Struct):
+    """A task in the spool."""
+
+    process: "MemoryProcess"
+    now: Spooled
+
+
+class MemoryProcess:
+    """One command that was started: a `workspace.Started`."""
+
+    def __init__(
+        self, home: MemorySupervision, line: str, ran: Ran, cwd: str, sink: Sink, most: int, *, stdin: bool
+    ) -> None:
+        self.home, self.line, self.ran, self.cwd, self.sink, self.most = home, line, ran, cwd, sink, most
+        self.pid = 1_000 + len(home.started)
+        self.output = bytearray()
+        self.kept: Keeping | None = None
+        self.given = asyncio.Event()
+        """Set when something was written to its standard input, or that is closed from the start."""
+        if not stdin:
+            self.given.set()
+        self._begun_s, self._begun_us = home.clock.mono_s(), home.clock.wall_us()
+        self._over: asyncio.Future[Ended] = asyncio.get_running_loop().create_future()
+        home.running.append(self)
+        self._life = asyncio.ensure_future(self._live())
+
+    async def ended(self) -> Ended:
+        """See `Started.ended`."""
+        return await asyncio.shield(self._over)
+
+    def end(self, cause: str) -> None:
+        """See `Started.end`: it obeys at once."""
+        if self in self.home.running:
+            self._life.cancel()
+            self._finish(Ended(None, "SIGTERM", cause, elapsed_s=self._elapsed_s))
+
+    def vanish(self) -> None:
+        """It is gone without an end that anybody saw."""
+        self._life.cancel()
+        self.home.running.remove(self)
+        if self.kept is None and not self._over.done():
+            self._over.set_result(Ended(None, "SIGKILL", "interrupt", GONE))
+
+    async def keep(self, keeping: Keeping) -> Spooled:
+        """See `Started.keep`."""
+        await asyncio.sleep(0)
+        if not self.home.alive:
+            raise OSError(GONE)
+        self.kept = keeping
+        self.home.spool[keeping.task] = Kept(self, self._now(keeping))
+        if self._over.done():  # it had ended meanwhile
+            self._settled(self._over.result(), keeping)
+        elif keeping.timeout_s:
+            rest_s = max(0.0, keeping.timeout_s - self._elapsed_s)
+            asyncio.get_running_loop().call_later(rest_s, self.end, "timeout")
+        return self.home.spool[keeping.task].now
+
+    @property
+    def _elapsed_s(self) -> float:
+        return self.home.clock.mono_s() - self._begun_s
+
+    def _now(self, keeping: Keeping) -> Spooled:
+        return Spooled(
+            keeping.task,
+            keeping.command,
+            self.cwd,
+            self.pid,
+            self._begun_us,
+            keeping.policy,
+            f"/spool/{keeping.task}.out",
+            len(self.output),
+            written_at=self._begun_us if self.output else 0,
+        )
+
+    async def _live(self) -> None:
+        ran = self.ran
+        data = ran.output.encode() if isinstance(ran.output, str) else ran.output
+        size = max(1, -(-len(data) // PIECES))
+        for at in range(0, len(data), size):
+            if not self._print(data[at : at + size]):
+                return
+            await self._pass(ran.delay_s / PIECES)
+        while ran.flood:
+            if not self._print(FLOOD_PIECE):
+                return
+            await asyncio.sleep(0)
+        if ran.hang:
+            await asyncio.Event().wait()
+        if not data:
+            await self._pass(ran.delay_s)
+        code = None if ran.signal else ran.code
+        self._finish(Ended(code, ran.signal, elapsed_s=self._elapsed_s, cwd=ran.cwd or self.cwd))
+
+    async def _pass(self, seconds: float) -> None:
+        await (self.home.clock.sleep(seconds) if seconds > 0 else asyncio.sleep(0))
+
+    def _print(self, data: bytes) -> bool:
+        """False when that was more than it may."""
+        self.output += data
+        if self.kept is None:
+            self.sink.write(data)
+        else:
+            kept = self.home.spool[self.kept.task]
+            told = self.home.clock.wall_us()
+            kept.now = msgspec.structs.replace(kept.now, size_bytes=len(self.output), written_at=told)
+        if len(self.output) < self.most:
+            return True
+        self._finish(Ended(None, "SIGTERM", "flood", elapsed_s=self._elapsed_s))
+        return False
+
+    def _finish(self, ended: Ended) -> None:
+        self.home.running.remove(self)
+        if not self._over.done():
+            self._over.set_result(ended)
+        if self.kept is not None:
+            self._settled(ended, self.kept)
+
+    def _settled(self, ended: Ended, keeping: Keeping) -> None:
+        """Its end stands in the spool."""
+        states = {"exit": "done" if ended.code == 0 else "failed", "timeout": "timed_out"}
+        kept = self.home.spool[keeping.task]
+        kept.now = msgspec.structs.replace(
+            kept.now,
+            size_bytes=len(self.output),
+            state=states.get(ended.cause, "killed"),
+            code=ended.code,
+            cause="" if ended.cause == "exit" else ended.cause,
+            elapsed_s=ended.elapsed_s,
+        )
+        self.home.tell(keeping.task)
