@@ -29,7 +29,7 @@ from longrein.context.schemas import by_server, schema_diagnosis, spec_tokens
 from longrein.context.seed.background import seed_due
 from longrein.context.seed.policy import decide_seed, render_seed_summary, seed_summarized
 from longrein.context.standing import standing
-from longrein.context.state import OpenCall, Seen, State, TaskNow
+from longrein.context.state import ChildNow, OpenCall, Seen, State, TaskNow
 from longrein.context.summary.audit import Claim, Covered
 from longrein.context.summary.chunks import chunk_requests, fits_whole, merge_request, summary_chunks
 from longrein.context.summary.digest import FileBlock, covering, event_texts, part_texts, prose_problem, summarized
@@ -44,6 +44,7 @@ __all__ = [
     "PREPARE",
     "Analysis",
     "Budget",
+    "ChildNow",
     "Claim",
     "Clear",
     "Covered",
