@@ -14,7 +14,7 @@ from longrein.agent.port import Output
 from longrein.agent.session import Session
 from longrein.context import Seen, standing, window_of
 from longrein.events import Text, ToolCall, ToolEnded, ToolError, ToolStarted
-from longrein.tools import FileVersion, Hands, Outcome, fit_arguments
+from longrein.tools import FileVersion, Hands, Outcome, Tool, fit_arguments
 
 PAGE_BYTES_MIN, PAGE_BYTES_MAX = 1_000, 30_000
 """Text of one page of a recall."""
@@ -77,7 +77,7 @@ async def _run(session: Session, call: ToolCall, arguments: dict[str, Any]) -> N
     tool = session.crew.tools[call.name]
     begun = session.crew.clock.mono_s()
     try:
-        outcome = await tool.run(_hands(session, call.id), **arguments)
+        outcome = await tool.run(_hands(session, call.id, tool), **arguments)
     except asyncio.CancelledError:
         if not session.interrupting:
             raise
@@ -88,14 +88,20 @@ async def _run(session: Session, call: ToolCall, arguments: dict[str, Any]) -> N
         outcome = Outcome.fail(f"the tool {call.name} failed inside: {type(error).__name__}: {error}")
     elapsed = round((session.crew.clock.mono_s() - begun) * 1000)
     parts = spilled(outcome.parts, call.name, session.blobs)
-    session.append(*outcome.facts, ToolEnded(call.id, call.name, outcome.status, parts, elapsed))
+    ended = ToolEnded(call.id, call.name, outcome.status, parts, elapsed)
+    told = session.commands.told_by(call.id) if session.commands is not None else ()
+    if outcome.status == "ok":
+        session.append(*told, *outcome.facts, ended)
+    else:  # the ends of tasks that it was to tell are told by notices
+        session.append(*outcome.facts, ended, *told)
 
 
-def _hands(session: Session, call: str) -> Hands:
+def _hands(session: Session, call: str, tool: Tool) -> Hands:
     state, crew = session.state, session.crew
+    desk = session.open_commands() if tool.access == "command" else session.commands
     return Hands(
         call=call,
-        session=session.id,
+        session=session.id if crew.above is None else crew.above.process_session,
         nonce=state.nonce,
         cwd=state.cwd,
         workspace=crew.workspace,
@@ -108,6 +114,9 @@ def _hands(session: Session, call: str) -> Hands:
         note=lambda data: session.readers.stream(Output(call, data)),
         archive=crew.archive,
         now_us=crew.clock.wall_us,
+        tasks=desk.of(call) if desk is not None else None,
+        agents=session.agent_port,
+        author=state.label,
         page_bytes=_page_bytes(window_of(state, crew.model.budget).usable_tokens),
     )
 

@@ -97,11 +97,11 @@ class Inbox:
         """The user's words that wait, for the screen."""
         return [Pending(n, w.how, text_of(w.parts)) for n, w in self._words if isinstance(w, Said)]
 
-    def take_back(self) -> tuple[int, Said] | None:
-        """The newest waiting words of the user, out of the inbox again."""
+    def take_back(self, wanted: int = 0) -> tuple[int, Said] | None:
+        """Waiting words of the user (the newest when 0), out of the inbox again."""
         for at in range(len(self._words) - 1, -1, -1):
             number, word = self._words[at]
-            if isinstance(word, Said):
+            if isinstance(word, Said) and wanted in (0, number):
                 del self._words[at]
                 return number, word
         return None

@@ -1,12 +1,10 @@
 """What may become of a call: does it exist, are its arguments whole, and do the rules allow it?"""
 
-import msgspec
-
 from longrein.agent.moves import Judgement
 from longrein.agent.session import Session
 from longrein.context import OpenCall
 from longrein.events import PermissionAsked
-from longrein.permissions import Call, Rules, Touched, judge
+from longrein.permissions import Call, Touched, judge
 from longrein.tools import Tool, fit_arguments, malformed_arguments, misfit_call, unknown_call
 
 CUT = "not run: the answer was cut by the output limit inside this call; send it again in smaller pieces"
@@ -42,8 +40,8 @@ def _permitted(session: Session, open_call: OpenCall, tool: Tool, arguments: dic
         return Judgement("run", together=together)
     verdict = judge(
         Call(call.name, arguments, tool.access, _touched(session, tool, arguments)),
-        _rules(session.crew.rules, state.rules),
-        state.mode,
+        session.rules,
+        session.mode,
         state.cwd,
     )
     if verdict.kind == "allow":
@@ -52,10 +50,6 @@ def _permitted(session: Session, open_call: OpenCall, tool: Tool, arguments: dic
         return Judgement("deny", f"Denied: {verdict.reason}", together)
     question = PermissionAsked(call.id, call.name, verdict.shown, verdict.reason, verdict.suggestion)
     return Judgement("ask", verdict.reason, together, question)
-
-
-def _rules(rules: Rules, session_rules: tuple[str, ...]) -> Rules:
-    return msgspec.structs.replace(rules, allow=(*rules.allow, *session_rules)) if session_rules else rules
 
 
 def _touched(session: Session, tool: Tool, arguments: dict[str, object]) -> tuple[Touched, ...]:

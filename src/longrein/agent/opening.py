@@ -1,7 +1,9 @@
 """Opening: new, resumed, forked or a subagent's, a session begins the same way: fold the log, go on from there."""
 
 import asyncio
+import importlib
 
+from longrein.agent.company import Company
 from longrein.agent.inbox import told_pins
 from longrein.agent.loop import run
 from longrein.agent.ports import Crew
@@ -9,6 +11,7 @@ from longrein.agent.session import Session
 from longrein.context import State, fold
 from longrein.events import ModeSet, Opened, PrefixSet
 from longrein.store import Log
+from longrein.tools import AgentPort
 
 
 class OpenSession(Session):
@@ -17,10 +20,25 @@ class OpenSession(Session):
     async def run(self, *, once: bool) -> None:
         """See `loop.run`."""
         self.walk = asyncio.current_task()
+        if self.company is None and any(child.ended is None for child in self.state.children.values()):
+            self._open_company().resume()
         try:
             await run(self, once=once)
         finally:
             self.walk = None
+
+    @property
+    def agent_port(self) -> AgentPort | None:
+        """See `Session.agent_port`."""
+        return self._open_company() if self.crew.kinds else self.company
+
+    def _open_company(self) -> Company:
+        if self.company is None:
+            children = importlib.import_module("longrein.agent.children.running")  # most sessions start no subagent
+            company: Company = children.Children(self)
+            self.company = company
+            self.readers.asking = lambda: company.questions
+        return self.company
 
 
 def open_session(
@@ -34,16 +52,19 @@ def open_session(
     that was sent before changes (law 10).
     """
     session = OpenSession(log, crew, fold(log.entries) if state is None else state)
-    if session.state.seq == 0:
+    new = session.state.seq == 0
+    if session.state.session != log.session:  # it is new, or the entries that are there are its parent's
         if opened is None:
             raise AssertionError("a new session needs its Opened")
-        session.append(opened, crew.prefix(crew.model, "start"))
-        if opened.pins:
+        session.append(opened, *((crew.prefix(crew.model, "start"),) if new else ()))
+        if opened.pins and new:
             session.append(told_pins(opened.nonce, opened.pins))
     elif session.state.prefix is not None:
         _renew(session, session.state.prefix)
     if mode and mode != session.state.mode:
         session.append(ModeSet(mode))
+    if session.state.tasks:
+        session.open_commands()
     return session
 
 

@@ -5,6 +5,9 @@ from typing import Protocol
 
 import msgspec
 
+from longrein.agent.company import Above
+from longrein.agent.tasks.options import TaskOptions
+from longrein.agent.tasks.pool import TaskPool
 from longrein.context import Budget
 from longrein.events import Entry, PrefixSet
 from longrein.models import Model
@@ -116,6 +119,11 @@ class Crew(msgspec.Struct):
     child_model: Callable[[str], tuple[str, str]] = lambda asked: (asked, "")
     """Model that a call or a type asks for (a name, an alias, '') -> (`provider/model`, '' for the parent's; what is
     to be said when it is another than was asked for, else '')."""
+    above: Above | None = None
+    """What stands above a subagent; None for a session of the user."""
+    pool: TaskPool | None = None
+    """Places and news of background tasks, shared by all agents of a tree; None where there is no supervisor."""
+    task_options: TaskOptions = TaskOptions()
     worktrees: str = ""
     """Folder for git worktrees of subagents, outside every root; '' where none can be made."""
 

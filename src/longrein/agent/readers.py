@@ -8,7 +8,8 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable
 
-from longrein.agent.port import Heard, Output, Streaming
+from longrein.agent.company import Above
+from longrein.agent.port import Heard, OfChild, Output, Streaming
 from longrein.events import Entry
 
 History = Callable[[int, int], Iterable[Entry]]
@@ -17,30 +18,39 @@ History = Callable[[int, int], Iterable[Entry]]
 class Readers:
     """All who follow one session."""
 
-    def __init__(self, history: History, committed: int) -> None:
+    def __init__(self, history: History, committed: int, above: Above | None = None) -> None:
         self._history = history
+        self._above = above
         self._queues: list[tuple[deque[Heard], asyncio.Event, bool]] = []
         self._closed = False
         self.committed = committed
         """Last entry that readers may have seen."""
+        self.asking: Callable[[], Iterable[OfChild]] = tuple
+        """Questions of subagents that wait for the user, for those who begin to follow."""
 
     @property
     def streaming(self) -> bool:
         """Whether anybody wants to hear replies and output while they grow."""
-        return any(streaming for _, _, streaming in self._queues)
+        if any(streaming for _, _, streaming in self._queues):
+            return True
+        return self._above is not None and self._above.streaming
 
     def publish(self, heard: Heard) -> None:
         """Hand `heard` to everybody; entries only when they are committed."""
         for queue, wake, _ in self._queues:
             queue.append(heard)
             wake.set()
+        if self._above is not None:
+            self._above.hear(heard)
 
-    def stream(self, heard: Streaming | Output) -> None:
+    def stream(self, heard: Streaming | Output | OfChild) -> None:
         """Hand `heard` to those who want to hear it while it grows."""
         for queue, wake, streaming in self._queues:
             if streaming:
                 queue.append(heard)
                 wake.set()
+        if self._above is not None:
+            self._above.hear(heard)
 
     def commit(self, entries: list[Entry]) -> None:
         """Hand out entries that are on disk now."""
@@ -61,10 +71,12 @@ class Readers:
         mine = (queue, wake, streaming)
         self._queues.append(mine)
         try:
-            last = self.committed
+            last, asking = self.committed, tuple(self.asking())
             if seq < last:
                 for entry in self._history(seq + 1, last):
                     yield entry
+            for question in asking:
+                yield question
             while queue or not self._closed:
                 if not queue:
                     wake.clear()

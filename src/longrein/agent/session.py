@@ -5,22 +5,30 @@ act on the world comes after a commit that flushes, so what an act relies on is 
 """
 
 import asyncio
+import importlib
 from collections.abc import AsyncIterator, Awaitable, Coroutine, Sequence
 from concurrent.futures import Future
 from typing import Any
 
+import msgspec
+
 from longrein.agent.beside import Beside
 from longrein.agent.blobs import CleanBlobs
+from longrein.agent.company import Company
 from longrein.agent.inbox import Inbox
 from longrein.agent.memory import Pressure
-from longrein.agent.port import Heard, Noticed, Pending, Word
+from longrein.agent.port import AgentView, Answer, Heard, Noticed, Pending, Said, StopChild, Word
 from longrein.agent.ports import Crew, Outlook
 from longrein.agent.readers import Readers
 from longrein.agent.redaction import redacted
+from longrein.agent.tasks.desk import TaskDesk
+from longrein.agent.waking import Wakes
 from longrein.agent.watching import Watch
 from longrein.context import State, advance, window_of
 from longrein.events import AnyEvent, Entry, Interrupted, SourceFile, text_of
+from longrein.permissions import Rules
 from longrein.store import Log
+from longrein.tools import AgentPort, TaskView
 
 CLOSE_WAIT_S = 5.0
 """How long `close` waits for the loop to come to rest; only a stuck disk takes longer than a moment."""
@@ -38,7 +46,7 @@ class Session:
         self.state = state
         self.blobs = CleanBlobs(log, crew.redact, crew.secrets)
         self.inbox = Inbox(log)
-        self.readers = Readers(crew.history, self.state.seq)
+        self.readers = Readers(crew.history, self.state.seq, crew.above)
         self.memory = Pressure(crew.memory, crew.ease, self.notice, crew.clock.mono_s)
         self.beside = Beside()
         self.paused = self.state.turn_open
@@ -49,6 +57,11 @@ class Session:
         """Failures in a row after which a pause was made."""
         self.folders_seen: dict[tuple[str, int], None] = {}
         """Folders whose instruction files were looked for; only spares looking again."""
+        self.company: Company | None = None
+        """Its subagents; None until one is started, or was before."""
+        self.commands: TaskDesk | None = None
+        """Its commands and background tasks; None until one is started, or was before."""
+        self.wakes = Wakes(crew.clock, crew.task_options.wake_after_s, state.seq, wanted=crew.task_options.wake)
         self.walk: asyncio.Task[None] | None = None
         """The task that runs the loop."""
         self.closed = False
@@ -76,8 +89,11 @@ class Session:
         last = self._held[0].seq - 1 if self._held else seq
         return [*self.crew.history(1, min(seq, last)), *held]
 
-    def commit(self, *, flush: bool) -> "asyncio.Future[None]":
-        """Hand what is held to the store. The future is done when it is committed, with `flush` when it is on disk."""
+    def commit(self, *, flush: bool, beside: "Sequence[Session]" = ()) -> "asyncio.Future[None]":
+        """Hand what is held to the store. The future is done when it is committed, with `flush` when it is on disk.
+
+        `beside`: subagents whose entries are written in the same transaction.
+        """
         done: asyncio.Future[None] = self._loop.create_future()
         if self._broken is not None:
             done.set_exception(self._broken)
@@ -86,25 +102,37 @@ class Session:
         if not entries and not taken and not flush:
             done.set_result(None)
             return done
-        self._held, self._taken = [], []
-        self._in_flight += 1
-        written = self.log.append(entries, flush=flush, take=taken)
-        written.add_done_callback(lambda w: self._loop.call_soon_threadsafe(self._committed, w, entries, done))
+        those = [(one, *one._hand_over()) for one in (self, *beside)]
+        more = [(one.log, held, gone) for one, held, gone in those[1:]]
+        written = self.log.append(entries, flush=flush, take=taken, beside=more)
+        written.add_done_callback(lambda w: self._loop.call_soon_threadsafe(self._committed, w, those, done))
         return done
 
-    def _committed(self, written: "Future[None]", entries: list[Entry], done: "asyncio.Future[None]") -> None:
-        self._in_flight -= 1
+    def _hand_over(self) -> tuple[list[Entry], list[int]]:
+        entries, taken = self._held, self._taken
+        self._held, self._taken = [], []
+        self._in_flight += 1
+        return entries, taken
+
+    def _committed(
+        self,
+        written: "Future[None]",
+        those: "Sequence[tuple[Session, list[Entry], list[int]]]",
+        done: "asyncio.Future[None]",
+    ) -> None:
         error = written.exception()
-        if error is not None:
-            self._broken = error
-            if not done.done():
-                done.set_exception(error)
-                done.exception()  # it is raised by the next commit too, so nobody need have waited for this one
+        for one, entries, _ in those:
+            one._in_flight -= 1
+            one._broken = error or one._broken
+            if entries and error is None:
+                one.readers.commit(entries)
+        if done.done():
             return
-        if entries:
-            self.readers.commit(entries)
-        if not done.done():
+        if error is None:
             done.set_result(None)
+        else:
+            done.set_exception(error)
+            done.exception()  # it is raised by the next commit too, so nobody need have waited for this one
 
     @property
     def quiet(self) -> bool:
@@ -119,8 +147,9 @@ class Session:
 
     @property
     def pending(self) -> Sequence[Pending]:
-        """The user's words not yet taken."""
-        return self.inbox.pending
+        """The user's words not yet taken, also those for subagents."""
+        below = self.company.pending if self.company is not None else ()
+        return [*self.inbox.pending, *below]
 
     @property
     def busy(self) -> bool:
@@ -128,14 +157,23 @@ class Session:
         return self._act is not None or (self.state.turn_open and not self.paused)
 
     def tell(self, word: Word) -> Awaitable[None]:
-        """Put a word into the inbox at once; the awaitable is done when it is on disk."""
-        return self.inbox.put(word)
+        """Put a word into the inbox at once, or into that of the subagent it is for; done when it is on disk."""
+        child = for_child(word)
+        if not child or child == self.id:
+            return self.inbox.put(word)
+        told = self.company.tell(word, child) if self.company is not None else None
+        if told is None:
+            self.notice("that subagent does not work any more, so that it cannot be told anything")
+            told = self._loop.create_future()
+            told.set_result(None)
+        return told
 
-    def unqueue(self) -> str:
-        """Take the newest waiting words back for editing; '' when there are none."""
-        taken = self.inbox.take_back()
+    def unqueue(self, number: int = 0) -> str:
+        """Take waiting words (the newest when 0), also those for a subagent, back for editing; '' when there are
+        none."""
+        taken = self.inbox.take_back(number)
         if taken is None:
-            return ""
+            return self.company.unqueue(number) if self.company is not None else ""
         self.take(taken[0])
         self.commit(flush=False)
         return text_of(taken[1].parts)
@@ -149,6 +187,23 @@ class Session:
             self._act.cancel()
         self.inbox.poke()
 
+    def agents(self) -> Sequence[AgentView]:
+        """See `SessionPort.agents`."""
+        return self.company.views() if self.company is not None else ()
+
+    def tasks(self) -> Sequence[TaskView]:
+        """See `SessionPort.tasks`."""
+        return self.commands.views() if self.commands is not None else ()
+
+    def background(self) -> bool:
+        """See `SessionPort.background`."""
+        return self.commands is not None and self.commands.background()
+
+    async def leave(self, policy: str) -> Sequence[TaskView]:
+        """Before `close`, between two turns: `stop` ends every task, `keep` those that may not outlive longrein. Gives
+        those that go on."""
+        return await self.commands.leave(policy) if self.commands is not None else ()
+
     def follow(self, seq: int = 0, *, streaming: bool = True) -> AsyncIterator[Heard]:
         """Entries after `seq`, then live news; without `streaming` neither replies nor output while they grow."""
         return self.readers.follow(seq, streaming=streaming)
@@ -158,6 +213,31 @@ class Session:
         self.readers.publish(Noticed(text))
 
     # --- the loop's needs ------------------------------------------------------------------------------------
+
+    @property
+    def agent_port(self) -> AgentPort | None:
+        """Subagents, for tools; None where none may be started."""
+        return None
+
+    def open_commands(self) -> TaskDesk | None:
+        """Its commands; None where there is no supervisor."""
+        if self.commands is None and self.crew.pool is not None:
+            behind = importlib.import_module("longrein.agent.tasks.commands")  # most prompts run no command
+            desk: TaskDesk = behind.Commands(self, self.crew.pool)
+            self.commands = desk
+        return self.commands
+
+    @property
+    def rules(self) -> Rules:
+        """What holds now: the settings, what the user allowed for this session, and the same of all above it."""
+        rules = self.crew.rules if self.crew.above is None else self.crew.above.rules
+        allowed = self.state.rules
+        return msgspec.structs.replace(rules, allow=(*rules.allow, *allowed)) if allowed else rules
+
+    @property
+    def mode(self) -> str:
+        """The permission mode that holds now; below another session it is no wider than there."""
+        return self.state.mode if self.crew.above is None else self.crew.above.mode
 
     @property
     def prefix_sources(self) -> tuple[SourceFile, ...]:
@@ -232,10 +312,25 @@ class Session:
             self._act.cancel()
         if self.walk is not None and self.walk is not asyncio.current_task():
             await asyncio.wait([self.walk], timeout=CLOSE_WAIT_S)
+        if self.company is not None:
+            await self.company.close()
+        self.wakes.stop()
+        if self.commands is not None:
+            await self.commands.close()
         await self.beside.stop(self)
         if self._held:
             await self.commit(flush=True)
-        await self.crew.workspace.spawner.drain()
-        await self.crew.model.aclose()
+        if self.crew.above is None:  # what all agents of a tree share goes with its root
+            await self.crew.workspace.spawner.drain()
+            await self.crew.model.aclose()
         await self.log.close()
         self.readers.close()
+
+
+def for_child(word: Word) -> str:
+    """Session of the subagent that a word is for; '' for the session it was said to."""
+    match word:
+        case Said(to=child) | Answer(session=child) | StopChild(child):
+            return child
+        case _:
+            return ""

@@ -1,10 +1,10 @@
 """What the loop does between moves: take words in, rest after a failure, change the model, go back."""
 
 from longrein.agent.inbox import facts_of, takes
-from longrein.agent.port import Answer, GoOn, Pausing, Rewind, Said, SetModel, Uncompact, Word
+from longrein.agent.port import Answer, GoOn, Pausing, Rewind, Said, SetModel, StopTask, Uncompact, Word
 from longrein.agent.rewinding import rewind, uncompact
-from longrein.agent.session import Session
-from longrein.events import AskFailed, LongreinError
+from longrein.agent.session import Session, for_child
+from longrein.events import AskFailed, LongreinError, ModeSet
 from longrein.models import ATTEMPTS_MAX
 
 
@@ -14,11 +14,20 @@ async def drain(session: Session) -> None:
     session.memory.look()
     session.beside.collect(session)
     session.settle_interrupt()
+    if session.company is not None:
+        session.company.collect()
+    if session.commands is not None and await session.commands.collect():
+        session.wakes.since = session.state.seq
+    if session.mode != session.state.mode:  # it follows the session above
+        session.append(ModeSet(session.mode))
     while session.inbox.waiting and not session.closed:
         taken = session.inbox.take(lambda word: takes(session.state, word, paused=session.paused, quiet=session.quiet))
         if taken is None:
             return
         session.take(taken[0])
+        if for_child(taken[1]) not in ("", session.id):  # left by another process
+            session.tell(taken[1])
+            continue
         _take(session, taken[1])
 
 
@@ -28,10 +37,14 @@ def _take(session: Session, word: Word) -> None:
             switch(session, model)
         case Rewind(to, files):
             rewind(session, to, files=files)
+            session.wakes.since = session.state.seq
         case Uncompact(seq):
             uncompact(session, seq)
         case GoOn() | Said():
             session.paused = False
+            session.wakes.spoken()
+        case StopTask(task) if session.commands is not None:
+            session.commands.stop(task)
         case Answer():
             session.paused = False
             if word.scope == "always" and word.verdict == "allow" and word.rule:
@@ -52,9 +65,15 @@ async def idle(session: Session, *, once: bool) -> bool:
     await session.commit(flush=True)
     if session.inbox.waiting:
         return False
-    if not once:
-        await session.wait_word()
-    return once
+    wake = session.wakes.due(session.state)
+    if wake is not None:
+        session.append(wake)
+        return False
+    if once and not session.wakes.pausing:
+        return True
+    session.wakes.rouse(session.poke)
+    await session.wait_word()
+    return False
 
 
 async def rest(session: Session, delay_s: float, failure: AskFailed) -> None:

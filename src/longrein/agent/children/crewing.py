@@ -1,30 +1,17 @@
-"""The parts a subagent works with: its parent's, narrowed. Whatever is immutable is shared, so that one costs little."""
+"""The parts a subagent works with: its parent's, narrowed. What is immutable is shared, so that one costs little."""
 
 from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
-from longrein.agent.ports import Crew
 from longrein.events import CALL_TOOL, PrefixSet, ToolError, ToolSpec
 from longrein.models import Model
-from longrein.store import Log
-from longrein.tools import Archive, Hands, Kind, Outcome, Past, Tool, by_name, offer
+from longrein.tools import Hands, Kind, Outcome, Tool, by_name, offer
 
 AGENT = "Agent"
 """The tool that starts subagents."""
 SEARCH = "ToolSearch"
 """The tool that finds deferred ones; made anew for the tools there are."""
-
-
-class Below:
-    """The past of a subagent, read where its root's is read."""
-
-    def __init__(self, archive: Archive, session: str) -> None:
-        self._archive, self._session = archive, session
-
-    async def reading[T](self, work: Callable[[Past], T]) -> T:
-        """See `store.Archive.reading`."""
-        return await self._archive.reading(lambda past: work(past.child(self._session) or past))
 
 
 def tools_of(kind: Kind, above: Mapping[str, Tool], *, spawns: bool) -> dict[str, Tool]:
@@ -78,8 +65,3 @@ def prefix_of(
         return PrefixSet(reason, *names, system, listed, tuple(context), found, deferred)
 
     return prefix
-
-
-def archive_of(crew: Crew, log: Log) -> Archive | None:
-    """Where a subagent's own past is read."""
-    return None if crew.archive is None else Below(crew.archive, log.session)

@@ -1,0 +1,160 @@
+"""What came of a subagent, from its log alone: so it is the same whether its end was seen or found after a crash."""
+
+from collections.abc import Iterable, Mapping
+
+from longrein.agent.children.grants import spent_on_task
+from longrein.agent.children.tree import Working
+from longrein.context import State, outside
+from longrein.events import (
+    AnyEvent,
+    AskFailed,
+    ChildEnded,
+    ChildStarted,
+    Entry,
+    FileChanged,
+    Interrupted,
+    Replied,
+    Text,
+    ToolCall,
+    ToolEnded,
+    TurnEnded,
+    Usage,
+    UserSpoke,
+    text_of,
+)
+from longrein.tools import Job, Report
+
+REPORT_CHARS_MAX = 24_000
+"""Of a report in the parent's log; all of it stays in the subagent's own."""
+STATUS = {"done": "done", "blocked": "done", "limit": "limit", "budget": "limit", "interrupted": "interrupted"}
+"""Why its turn ended -> how it ended; anything else is `failed`."""
+BLOCKED = "a call that it wanted was denied"
+
+
+class Last:
+    """The end of its present task, read from its log."""
+
+    def __init__(self, entries: Iterable[Entry]) -> None:
+        self._begin()
+        for entry in entries:
+            self._step(entry)
+
+    def _begin(self) -> None:
+        self.text, self.seq = "", 0
+        """The last words of the model, and the entry they stand in."""
+        self.calls: list[str] = []
+        """Names of the tools it has called, in order."""
+        self.reason, self.message = "", ""
+        """Of the end of its turn; '' while that is open."""
+        self.files: dict[str, None] = {}
+        """Files that it changed."""
+
+    def _step(self, entry: Entry) -> None:
+        match entry.event:
+            case UserSpoke(origin="prompt"):
+                self._begin()
+            case Replied() as event:
+                said = text_of(tuple(part for part in event.parts if isinstance(part, Text)))
+                if said.strip():
+                    self.text, self.seq = said, entry.seq
+                self.calls += [part.name for part in event.parts if isinstance(part, ToolCall)]
+            case TurnEnded(reason=reason, message=message):
+                self.reason, self.message = reason, message
+            case FileChanged(path=path, by="agent" | "subagent" | "command"):
+                self.files[path] = None
+            case ChildEnded(files=files):
+                self.files.update(dict.fromkeys(files))
+            case _:
+                pass
+
+
+def ended_of(one: Working, tree: Mapping[str, State], now_us: int) -> ChildEnded:
+    """The end of one that works no more."""
+    session, started = one.session, one.started
+    state = session.state
+    last = Last(session.log.history(one.first, state.seq))
+    problem = _problem(one)
+    status = "failed" if problem else STATUS.get(last.reason, "failed")
+    message = problem or (BLOCKED if last.reason == "blocked" else last.message)
+    used, began = spent_on_task(state, tree), state.began
+    return ChildEnded(
+        started.child,
+        status,
+        cut(outside(said_of(last, status), state.nonce), handle(one.seq, last)),
+        usage=less(state.usage, began.usage),
+        cost_usd=used.usd,
+        steps=state.asks - began.asks,
+        message=outside(message, state.nonce),
+        files=tuple(last.files),
+        elapsed_ms=max(0, now_us - state.began_at) // 1000,
+        spawned=used.spawned,
+    )
+
+
+def _problem(one: Working) -> str:
+    """What went wrong beside the log: our own mistake, or a disk that is full."""
+    if one.walk is None or one.walk.cancelled():
+        return ""
+    error = one.walk.exception()
+    return f"{type(error).__name__}: {error}" if error is not None else ""
+
+
+def said_of(last: Last, status: str) -> str:
+    """The report; of one that did not finish, its last words and what it had done."""
+    if status == "done" or not last.calls:
+        return last.text
+    done = f"(it had made {len(last.calls)} calls, the last ones {', '.join(last.calls[-3:])})"
+    return f"{last.text}\n\n{done}" if last.text else done
+
+
+def handle(seq: int, last: Last) -> str:
+    """Where its last words stand whole."""
+    return f"a{seq}/r{last.seq}" if last.seq else ""
+
+
+def cut(text: str, whole: str) -> str:
+    """The two ends of a long report, and where the rest is."""
+    if len(text) <= REPORT_CHARS_MAX:
+        return text
+    first, rest = text[: REPORT_CHARS_MAX * 2 // 3], text[-REPORT_CHARS_MAX // 3 :]
+    return f"{first}\n[… {len(text) - len(first) - len(rest)} characters are left out; all of it: {whole}]\n{rest}"
+
+
+def less(usage: Usage, began: Usage) -> Usage:
+    """What was used since."""
+    return Usage(*(getattr(usage, name) - getattr(began, name) for name in Usage.__struct_fields__))
+
+
+def report_of(seq: int, job: Job, started: ChildStarted, ended: ChildEnded | None) -> Report:
+    """As the parent's tool tells it; without an end it works in the background."""
+    label = f"a{seq}"
+    if ended is None:
+        return Report(label, job, "running", "", started.note)
+    return Report(
+        label,
+        job,
+        ended.status,
+        ended.report,
+        "; ".join(filter(None, (ended.message, started.note))),
+        ended.steps,
+        ended.usage.context_tokens + ended.usage.output_tokens,
+        ended.cost_usd,
+        ended.elapsed_ms / 1000,
+        ended.files,
+        ended.worktree,
+    )
+
+
+def closing(state: State, text: str, reason: str, message: str) -> tuple[AnyEvent, ...]:
+    """What brings the log of one that was cut by our own doing to rest, so that it can be asked again."""
+    facts: list[AnyEvent] = []
+    for asked, seq in ((state.asked, state.asked_seq), (state.summarising, state.summarising_seq)):
+        if asked is not None:
+            facts.append(AskFailed(seq, "lost", text, assumed_usd=asked.reserved_usd))
+    for call in state.calls.values():
+        status = "interrupted" if call.started else "not_run"
+        facts.append(ToolEnded(call.call.id, call.call.name, status, (Text(text),)))
+    if not state.turn_open:
+        return tuple(facts)
+    cut = (Interrupted(text),) if reason == "interrupted" else ()
+    return (*facts, *cut, TurnEnded(reason, message))

@@ -1,0 +1,420 @@
+"""The subagents of one session: started in one transaction, walked by the same loop, ended as facts.
+
+What a subagent is, does and says stands in its own log; here is only what runs just now. So a crash costs nothing: the
+same call joins those that it started, and they go on from their logs.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Sequence
+
+import msgspec
+
+from longrein.agent.children.bond import Bond
+from longrein.agent.children.ending import closing, ended_of, report_of
+from longrein.agent.children.grants import Given, Spent, kept_back, left, less, limits_under, share_out
+from longrein.agent.children.starting import (
+    SECONDS_MAX,
+    Plan,
+    child_id,
+    crew_of,
+    fork_point,
+    plan,
+    refusals,
+    task_of,
+)
+from longrein.agent.children.tree import Tree, Working
+from longrein.agent.children.viewing import views
+from longrein.agent.opening import open_session
+from longrein.agent.port import AgentView, Answer, OfChild, Pending, Said, StopChild, Word
+from longrein.agent.ports import UNBOUND, Room
+from longrein.agent.session import Session
+from longrein.agent.synthesis import synthesis_job
+from longrein.context import ChildNow, fold
+from longrein.events import (
+    SCHEMA_VERSION,
+    AnyEvent,
+    ChildEnded,
+    ChildStarted,
+    Entry,
+    Grant,
+    LongreinError,
+    ModeSet,
+    Opened,
+    Parent,
+    Text,
+    UserSpoke,
+)
+from longrein.tools import Job, Kind, Report
+
+
+class Children:
+    """See `tools.AgentPort` for what the tool may do, and `agent.company.Company` for the rest."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        bond = session.crew.above
+        self.tree: Tree = bond.tree if isinstance(bond, Bond) else Tree(session)
+        self._mine: dict[str, Working] = {}
+        """Those that this session has started and that are not over, by session."""
+        self._aside: dict[str, Working] = {}
+        """Those of them that nobody waits for."""
+        self._leaving: dict[str, asyncio.Task[None]] = {}
+        """Sessions of those that are over, while they are closed."""
+        self._waiting = 0
+
+    # --- the tool ------------------------------------------------------------------------------------------------
+
+    def kinds(self) -> Sequence[Kind]:
+        """See `AgentPort.kinds`."""
+        return self.session.crew.kinds
+
+    async def run(
+        self, jobs: Sequence[Job], *, call: str, background: bool, synthesis: str = ""
+    ) -> tuple[Sequence[Report], tuple[AnyEvent, ...]]:
+        """See `AgentPort.run`."""
+        found = {now.started.index: now for now in self.session.state.children.values() if now.started.call == call}
+        places = await self._go(list(enumerate(jobs)), call, background, found)
+        reports, facts = self._reports(jobs, places)
+        if synthesis and not background and not self.session.interrupting:
+            more, ends = await self._synthesis(synthesis, reports, call, found)
+            return [*reports, *more], (*facts, *ends)
+        return reports, facts
+
+    async def _synthesis(
+        self, goal: str, reports: Sequence[Report], call: str, found: dict[int, ChildNow]
+    ) -> tuple[list[Report], tuple[AnyEvent, ...]]:
+        """One more subagent, which reads what the others say; nobody is needed for a single report."""
+        if sum(bool(report.text) for report in reports) < 2:
+            return [], ()
+        job = synthesis_job(goal, reports, self.session.state.nonce)
+        places = await self._go([(len(reports), job)], call, False, found)
+        return self._reports([job], places)
+
+    def _reports(
+        self, jobs: Sequence[Job], places: Sequence[Working | ChildNow | str]
+    ) -> tuple[list[Report], tuple[AnyEvent, ...]]:
+        reports, facts = [], []
+        for job, one in zip(jobs, places, strict=True):
+            if isinstance(one, str):
+                reports.append(Report("", job, "refused", "", one))
+            elif isinstance(one, ChildNow):
+                reports.append(report_of(one.seq, job, one.started, one.ended))
+            elif one.started.background:
+                reports.append(report_of(one.seq, job, one.started, None))
+            else:
+                ended = self._ended(one)
+                facts.append(ended)
+                reports.append(report_of(one.seq, job, one.started, ended))
+        return reports, tuple(facts)
+
+    async def _go(
+        self, jobs: Sequence[tuple[int, Job]], call: str, background: bool, found: dict[int, ChildNow]
+    ) -> "list[Working | ChildNow | str]":
+        """Start or join, let them go, and wait for those that are waited for."""
+        places = self._start(jobs, call, background, found)
+        new = [one.session for one in places if isinstance(one, Working) and one.walk is None]
+        await self.session.commit(flush=True, beside=new)
+        for one in places:
+            if isinstance(one, Working):
+                self._walk(one)
+        await self._wait([one for one in places if isinstance(one, Working) and not one.started.background])
+        return places
+
+    # --- starting ------------------------------------------------------------------------------------------------
+
+    def _start(
+        self, jobs: Sequence[tuple[int, Job]], call: str, background: bool, found: dict[int, ChildNow]
+    ) -> list[Working | ChildNow | str]:
+        """Join those that were started for this call before a crash, start the others. Nothing waits in here."""
+        places: dict[int, Working | ChildNow | str] = {}
+        for index, now in found.items():
+            places[index] = now if now.ended is not None else self._rejoin(now)
+        fresh = [(index, job) for index, job in jobs if index not in places]
+        plans = [self._plan(index, job) for index, job in fresh]
+        wishes = [one.wish(self.session) for one in plans if isinstance(one, Plan)]
+        room = less(self.room(), self._kept(len(wishes)))
+        for (index, _), one in zip(fresh, refusals(plans, share_out(room, wishes)), strict=True):
+            places[index] = one if isinstance(one, str) else self._begin(*one, call, background)
+        return [places[index] for index, _ in jobs]
+
+    def _plan(self, index: int, job: Job) -> Plan | str:
+        if not job.again:
+            return plan(self.session, self.tree, index, job)
+        named = next((now for now in self.session.state.children.values() if f"a{now.seq}" == job.again), None)
+        if named is None:
+            known = ", ".join(f"a{now.seq}" for now in self.session.state.children.values()) or "none"
+            return f"there is no subagent {job.again} of yours; there are {known}"
+        if named.ended is None:
+            return f"{job.again} still works; its report comes when it is there"
+        one = plan(self.session, self.tree, index, msgspec.structs.replace(job, kind=named.started.kind, form=""))
+        if isinstance(one, Plan):
+            one.job, one.again, one.form = job, named.started.child, named.started.form
+        return one
+
+    def _kept(self, more: int) -> Spent:
+        return kept_back(self.session.state, self.session.crew.model.budget, more)
+
+    def room(self) -> Room:
+        """What is left to this session and all below it."""
+        session, above = self.session, self.session.crew.above
+        company = above.parent.company if isinstance(above, Bond) else None
+        room = company.room() if isinstance(company, Children) else UNBOUND
+        return left(session.state, session.crew.limits, session.crew.clock.wall_us(), self.tree.states, room)
+
+    def _begin(self, one: Plan, given: Given, call: str, background: bool) -> Working:
+        """Append its start and open its session; both are committed together by the caller."""
+        grant, state = given.grant, self.session.state
+        grant = msgspec.structs.replace(grant, seconds=grant.seconds or SECONDS_MAX)
+        was = state.children[one.again] if one.again else None
+        seq = was.seq if was is not None else state.seq + 1
+        started = ChildStarted(
+            child=was.started.child if was is not None else child_id(self.session.id, seq),
+            kind=one.kind.name,
+            call=call,
+            grant=grant,
+            index=one.index,
+            description=one.job.description,
+            task=one.job.prompt,
+            form=was.started.form if was is not None else given.offer.form,
+            background=background or one.background,
+            model=one.model.name,
+            again=was.seq if was is not None else 0,
+            note="; ".join(filter(None, (one.note, given.note))),
+        )
+        self.session.append(started)
+        working = self._opened(one.kind, seq, started, fork_point(call) if started.form == "fork" else 0, again=was)
+        child = working.session
+        if child.mode != child.state.mode:
+            child.append(ModeSet(child.mode))
+        child.append(UserSpoke((Text(task_of(one, started.form)),)))
+        child.crew.limits = limits_under(self.session.crew.limits, grant, child.state)
+        return working
+
+    def _rejoin(self, now: ChildNow) -> Working:
+        """One that worked when the session was left, as its log has it."""
+        known = self._mine.get(now.started.child)
+        if known is not None:
+            return known
+        kind = next((kind for kind in self.session.crew.kinds if kind.name == now.started.kind), None)
+        working = self._opened(kind, now.seq, now.started, self._shares(now), again=now)
+        child = working.session
+        child.paused = False
+        child.crew.limits = limits_under(self.session.crew.limits, now.started.grant, child.state)
+        for call in child.state.calls.values():
+            if call.asked is not None and call.answer is None:
+                told = Entry(child.state.seq, child.state.at, call.asked)
+                child.readers.publish(told)
+        return working
+
+    def _shares(self, now: ChildNow) -> int:
+        """How much of this log one that was forked has as its own beginning."""
+        if now.started.form != "fork":
+            return 0
+        first = next(iter(self.session.crew.history(now.seq, now.seq)), None)
+        begun = first.event if first is not None else None
+        return fork_point(begun.call) if isinstance(begun, ChildStarted) else 0
+
+    def _opened(
+        self, kind: Kind | None, seq: int, started: ChildStarted, shares: int, *, again: ChildNow | None
+    ) -> Working:
+        session, state = self.session, self.session.state
+        log = session.log.child(started.child, shares)
+        told = fold(log.entries)
+        if kind is None:  # its type is gone: it keeps the tools it was told of, and no more
+            kind = Kind(started.kind, "", tools=tuple(t.name for t in told.prefix.tools) if told.prefix else ())
+        label = f"{state.label}.a{seq}" if state.label else f"a{seq}"
+        bond = Bond(session, self.tree, started.child, label, started.kind)
+        bond.cap = kind.mode or bond.cap
+        try:
+            model = self.tree.model(started.model, session)
+        except LongreinError:
+            model = session.crew.model  # it was started by an older longrein, or the settings have changed
+        grant = started.grant or Grant()
+        crew = crew_of(session, kind, model, started.form, depth=grant.depth)
+        crew.history, crew.above = log.history, bond
+        crew.archive = crew.archive.child(log.session) if crew.archive is not None else None
+        opened = None
+        if again is None:
+            opened = Opened(
+                SCHEMA_VERSION,
+                started.child,
+                state.nonce,
+                state.roots,
+                state.cwd,
+                state.profile,
+                Parent(session.id, shares, started.call),
+                grant,
+                state.pins,
+                started.kind,
+                label,
+            )
+        child = open_session(log, crew, state=told, opened=opened)
+        child.paused = False
+        working = Working(seq, started, child, shares + 1)
+        self._mine[started.child] = self.tree.working[started.child] = working
+        if started.background:
+            self._aside[started.child] = working
+        return working
+
+    # --- working -------------------------------------------------------------------------------------------------
+
+    def _walk(self, one: Working) -> None:
+        """Let it go."""
+        if one.walk is None:
+            one.walk = asyncio.ensure_future(self._work(one))
+            one.walk.add_done_callback(lambda _walk: self.session.poke())
+
+    async def _work(self, one: Working) -> None:
+        """Its whole walk. Cancelled before it had a place, it writes down that it was; else the loop does."""
+        gate = self.tree.gate
+        try:
+            await gate.enter(self.session.id)
+        except asyncio.CancelledError:
+            if not one.stopped:
+                raise
+            text = "[interrupted by the user]"
+            one.session.append(*closing(one.session.state, text, "interrupted", ""))
+            await one.session.commit(flush=False)
+            return
+        one.begun = True
+        try:
+            await one.session.run(once=True)
+        finally:
+            gate.leave()
+
+    async def _wait(self, those: Sequence[Working]) -> None:
+        """Until they are over. Interrupted, they end with what they have; closed, they are left for another day."""
+        walks = [one.walk for one in those if one.walk is not None]
+        if not walks:
+            return
+        try:
+            await self._away(walks)
+        except asyncio.CancelledError:
+            if not self.session.interrupting:
+                raise
+            for one in those:
+                one.stop()
+            await asyncio.wait(walks)
+
+    async def _away(self, walks: "Sequence[asyncio.Task[None]]") -> None:
+        """Wait without holding a place, so that those below have it."""
+        if self.session.crew.above is None:
+            await asyncio.wait(walks)
+            return
+        gate = self.tree.gate
+        self._waiting += 1
+        if self._waiting == 1:
+            gate.leave()
+        back = gate.force
+        try:
+            await asyncio.wait(walks)
+            if self._waiting == 1:
+                await gate.enter(self.session.id, back=True)
+                back = _nothing
+        finally:
+            self._waiting -= 1
+            if not self._waiting:
+                back()
+
+    def _ended(self, one: Working) -> ChildEnded:
+        """Its end, for the parent's log; it is forgotten here."""
+        state = one.session.state
+        error = one.walk.exception() if one.walk is not None and not one.walk.cancelled() else None
+        if error is not None and not isinstance(error, LongreinError):
+            text = f"longrein failed inside: {type(error).__name__}: {error}"
+            one.session.append(*closing(state, text, "error", text))
+            one.session.commit(flush=False)
+        ended = ended_of(one, self.tree.states, self.session.crew.clock.wall_us())
+        child = one.started.child
+        for known in (self._mine, self._aside, self.tree.working):
+            known.pop(child, None)
+        self.tree.questions.settled(child)
+        leaving = asyncio.ensure_future(one.session.close())
+        self._leaving[child] = leaving
+        leaving.add_done_callback(lambda _done: self._leaving.pop(child, None))
+        return ended
+
+    # --- the session ---------------------------------------------------------------------------------------------
+
+    @property
+    def running(self) -> bool:
+        """See `Company.running`."""
+        return bool(self._aside)
+
+    @property
+    def questions(self) -> Sequence[OfChild]:
+        """See `Company.questions`."""
+        return self.tree.questions.shown if self.session is self.tree.root else ()
+
+    @property
+    def pending(self) -> Sequence[Pending]:
+        """See `Company.pending`."""
+        below = self.tree.working.items() if self.session is self.tree.root else ()
+        return [msgspec.structs.replace(word, to=child) for child, one in below for word in one.session.inbox.pending]
+
+    def collect(self) -> None:
+        """See `Company.collect`."""
+        for one in [one for one in self._aside.values() if one.done]:
+            self.session.append(self._ended(one))
+        self.tree.questions.look()
+
+    def resume(self) -> None:
+        """See `Company.resume`."""
+        calls = self.session.state.calls
+        for now in list(self.session.state.children.values()):
+            if now.ended is None and (now.started.background or now.started.call not in calls):
+                one = self._rejoin(now)
+                self._aside[now.started.child] = one
+                self._walk(one)
+
+    def tell(self, word: Word, child: str) -> Awaitable[None] | None:
+        """See `Company.tell`."""
+        one = self.tree.working.get(child)
+        if one is None or one.done:
+            return None
+        match word:
+            case Said(parts, how):
+                return one.session.tell(Said(parts, "steer" if how == "prompt" else how))
+            case Answer():
+                return one.session.tell(msgspec.structs.replace(word, session=""))
+            case StopChild():
+                one.stop()
+        return _nothing_to_wait_for()
+
+    def unqueue(self, number: int) -> str:
+        """See `Company.unqueue`."""
+        number = number or max((word.id for word in self.pending), default=0)
+        for one in self.tree.working.values():
+            if any(word.id == number for word in one.session.inbox.pending):
+                return one.session.unqueue(number)
+        return ""
+
+    def views(self) -> Sequence[AgentView]:
+        """See `Company.views`."""
+        return views(self.session, self.tree.working, self.session.crew.clock.wall_us())
+
+    async def close(self) -> None:
+        """See `Company.close`."""
+        for one in self._mine.values():
+            if one.walk is not None:
+                one.session.closed = True
+                one.walk.cancel()
+        walks = [one.walk for one in self._mine.values() if one.walk is not None]
+        if walks:
+            await asyncio.wait(walks)
+        for one in self._mine.values():
+            await one.session.close()
+        if self._leaving:
+            await asyncio.wait(list(self._leaving.values()))
+        if self.session is self.tree.root:
+            await self.tree.close()
+
+
+def _nothing() -> None:
+    """Nothing is to be done."""
+
+
+def _nothing_to_wait_for() -> Awaitable[None]:
+    done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    done.set_result(None)
+    return done

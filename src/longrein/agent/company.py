@@ -1,0 +1,79 @@
+"""Above and below a session, as the loop knows of it; `children` is what stands behind, imported when needed."""
+
+from collections.abc import Awaitable, Sequence
+from typing import Protocol
+
+from longrein.agent.port import AgentView, Heard, OfChild, Pending, Word
+from longrein.permissions import Rules
+from longrein.tools import AgentPort
+
+
+class Above(Protocol):
+    """What stands above a subagent's session."""
+
+    @property
+    def rules(self) -> Rules:
+        """Rules that hold for the session above, now."""
+        ...
+
+    @property
+    def mode(self) -> str:
+        """The widest permission mode that may hold here, now."""
+        ...
+
+    @property
+    def process_session(self) -> str:
+        """Session that processes belong to: the root of the tree."""
+        ...
+
+    @property
+    def streaming(self) -> bool:
+        """Whether anybody up there wants to hear things while they grow."""
+        ...
+
+    def hear(self, heard: Heard) -> None:
+        """Something was heard here: an entry that is committed, or news between them."""
+        ...
+
+
+class Company(AgentPort, Protocol):
+    """The subagents of one session."""
+
+    @property
+    def running(self) -> bool:
+        """Whether one works in the background."""
+        ...
+
+    @property
+    def pending(self) -> Sequence[Pending]:
+        """Words that wait in the inbox of a subagent somewhere below."""
+        ...
+
+    @property
+    def questions(self) -> Sequence[OfChild]:
+        """The approval that a subagent somewhere below waits for, for those who begin to listen now."""
+        ...
+
+    def collect(self) -> None:
+        """Append what has become of those in the background."""
+        ...
+
+    def resume(self) -> None:
+        """Let go on what worked when the session was left and whose call does not wait for it."""
+        ...
+
+    def tell(self, word: Word, child: str) -> Awaitable[None] | None:
+        """Put a word into the inbox of `child`, somewhere below; None when it does not work."""
+        ...
+
+    def unqueue(self, number: int) -> str:
+        """Take a message that waits somewhere below (the newest when 0) back; '' when it is not there."""
+        ...
+
+    def views(self) -> Sequence[AgentView]:
+        """All below, each followed by its own."""
+        ...
+
+    async def close(self) -> None:
+        """End them; they go on when the session is opened again."""
+        ...

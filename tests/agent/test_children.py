@@ -1,0 +1,223 @@
+"""Subagents as sessions: started in one transaction, walked by the same loop, ended as facts; whole trees in memory."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+import pytest
+
+from longrein.agent import Limits, OpenSession, Said, builtin_kinds
+from longrein.context import Request
+from longrein.events import ChildEnded, ChildStarted, Opened, PrefixSet, Text, ToolEnded, UserSpoke, text_of
+from longrein.models import Failure, Reply
+from longrein.testing.clock import VirtualClock, run_virtual
+from longrein.testing.house import memory_crew, memory_tools, open_test_session, results, said, story
+from longrein.testing.model import ScriptedModel, call, says
+from longrein.testing.store import MemoryDisk
+from longrein.testing.workspace import MemoryWorkspace
+from longrein.tools import agent_tool
+
+Answer = Callable[[Request], Reply | Failure]
+
+
+class Troupe(ScriptedModel):
+    """One model for all agents: each conversation plays the part whose name its first words hold."""
+
+    def __init__(self, clock: VirtualClock, parts: dict[str, Sequence[Reply | Failure | Answer]], **more: Any) -> None:
+        super().__init__(**more)
+        self.clock, self.parts = clock, {name: list(steps) for name, steps in parts.items()}
+        self.latency_s: dict[str, float] = {}
+        self.by_part: dict[str, list[Request]] = {name: [] for name in parts}
+        self.at_once = self.most = 0
+
+    def _next(self, request: Request) -> Reply | Failure:
+        first = [text for text in said(request) if not text.startswith(("# ", "[longrein:"))]
+        part = next((name for name in self.parts if any(name in text for text in reversed(first[:1]))), "main")
+        self.by_part[part].append(request)
+        step = self.parts[part].pop(0)
+        return step(request) if callable(step) else step
+
+    async def stream(self, request: Request):  # type: ignore[no-untyped-def]
+        self.at_once += 1
+        self.most = max(self.most, self.at_once)
+        try:
+            first = " ".join(said(request))
+            await self.clock.sleep(next((s for name, s in self.latency_s.items() if name in first), 0.1))
+            async for batch in super().stream(request):
+                yield batch
+        finally:
+            self.at_once -= 1
+
+    def check_done(self) -> None:
+        left = {name: len(steps) for name, steps in self.parts.items() if steps}
+        assert not left, f"not played: {left}"
+
+
+class Stage:
+    """A root session with a troupe."""
+
+    def __init__(self, *, limits: Limits | None = None, **parts: Sequence[Reply | Failure | Answer]) -> None:
+        self.clock = VirtualClock()
+        self.disk = MemoryDisk()
+        self.space = MemoryWorkspace({"/w/a.py": "a = 1\n"})
+        self.limits = limits or Limits()
+        self.model = Troupe(self.clock, parts)
+        self.heard: list[Any] = []
+
+    def open(self, mode: str = "bypassPermissions") -> OpenSession:
+        tools = (*memory_tools(), agent_tool(builtin_kinds()))
+        crew = memory_crew(self.model, self.disk, workspace=self.space, clock=self.clock, tools=tools)
+        crew.kinds = builtin_kinds()
+        crew.limits = self.limits
+        return open_test_session(self.model, disk=self.disk, crew=crew, mode=mode)
+
+    def play(self, words: str = "go", mode: str = "bypassPermissions") -> None:
+        """Say `words` and let the turn end."""
+
+        async def main() -> None:
+            session = self.open(mode)
+            listening = asyncio.ensure_future(self.listen(session))
+            session.tell(Said((Text(words),)))
+            await session.run(once=True)
+            await session.close()
+            await listening
+
+        run_virtual(main(), clock=self.clock)
+        self.model.check_done()
+
+    async def listen(self, session: OpenSession) -> None:
+        async for heard in session.follow():
+            self.heard.append(heard)
+
+    def result(self) -> str:
+        """What the root's model was told of its last call."""
+        return results(self.model.by_part["main"][-1])[-1]
+
+    def events(self, kind: type) -> list[Any]:
+        return [e.event for e in self.disk.entries() if isinstance(e.event, kind)]
+
+
+def agent(prompt: str, **more: Any) -> Any:
+    return call("Agent", description=more.pop("description", "look around"), prompt=prompt, **more)
+
+
+def tasks(*prompts: str, **more: Any) -> Any:
+    listed = [{"description": f"part {n}", "prompt": prompt} for n, prompt in enumerate(prompts, 1)]
+    return call("Agent", description="several", tasks=listed, **more)
+
+
+def test_E15_a_subagent_has_its_own_log_an_empty_conversation_and_no_agents_of_its_own() -> None:
+    stage = Stage(
+        main=[says(agent("ALPHA: what is in a.py?")), says("It holds a = 1.")],
+        ALPHA=[says("I look.", call("Read", file_path="/w/a.py")), says("a.py holds a = 1")],
+    )
+    stage.play("what does the file hold?")
+    child = stage.disk.children()[0]
+    assert story(stage.disk.entries(child)) == (
+        "Opened PrefixSet ModeSet UserSpoke Asked Replied ToolStarted FileSeen ToolEnded Asked Replied TurnEnded"
+    )
+    assert "ChildStarted ChildEnded ToolEnded" in story(stage.disk.entries())
+    first = stage.model.by_part["ALPHA"][0]
+    assert "what does the file hold?" not in " ".join(said(first))
+    assert "Agent" not in [tool.name for tool in first.prefix.tools]
+    assert [tool.name for tool in first.prefix.tools] != [t.name for t in stage.model.by_part["main"][0].prefix.tools]
+    assert "| a.py holds a = 1" in stage.result()
+    assert stage.result().count("a = 1") == 1  # one result, the report alone
+
+
+def test_E15_start_and_opening_are_one_transaction_and_so_are_end_and_result() -> None:
+    stage = Stage(main=[says(agent("ALPHA")), says("done")], ALPHA=[says("found")])
+    stage.play()
+    child = stage.disk.children()[0]
+    born = next(write for write in stage.disk.writes if child in write.below)
+    assert [type(e.event) for e in born.entries][-1] is ChildStarted
+    assert [type(e.event) for e in born.below[child]] == [
+        Opened,
+        PrefixSet,
+        type(born.below[child][2].event),
+        UserSpoke,
+    ]
+    over = next(write for write in stage.disk.writes if any(isinstance(e.event, ChildEnded) for e in write.entries))
+    assert any(isinstance(e.event, ToolEnded) for e in over.entries)
+
+
+def test_E17_E18_several_work_at_once_and_are_told_in_the_order_asked() -> None:
+    stage = Stage(
+        main=[says(tasks("ALPHA", "BETA", "GAMMA")), says("done")],
+        ALPHA=[says("first")],
+        BETA=[says("second")],
+        GAMMA=[says("third")],
+    )
+    stage.model.latency_s = {"ALPHA": 3, "BETA": 2, "GAMMA": 1}
+    stage.play()
+    told = stage.result()
+    assert told.index("first") < told.index("second") < told.index("third")
+    assert stage.model.most == 3
+    assert stage.clock.elapsed_s < 3.5
+
+
+@pytest.mark.parametrize("most", [1, 2, 5])
+def test_E17_no_more_than_the_cap_work_at_once(most: int) -> None:
+    names = [f"PART{n:02d}" for n in range(12)]
+    stage = Stage(
+        limits=Limits(agents_max=most),
+        main=[says(tasks(*names)), says("done")],
+        **{name: [says(f"report of {name}")] for name in names},
+    )
+    stage.play()
+    assert stage.model.most == most
+    assert [line for line in stage.result().splitlines() if "report of" in line] == [f"| report of {n}" for n in names]
+
+
+def test_E20_R073_one_that_fails_is_a_report_and_the_others_are_delivered() -> None:
+    def explode(_request: Request) -> Reply:
+        raise RuntimeError("bug in the script")
+
+    stage = Stage(
+        main=[says(tasks("ALPHA", "BETA", "GAMMA", "DELTA")), says("done")],
+        ALPHA=[says("fine")],
+        BETA=[says("so far", call("Read", file_path="/w/a.py")), Failure("auth", "the key was refused", 401)],
+        GAMMA=[says(call("Read", file_path="/w/a.py")), explode],
+        DELTA=[says("fine too")],
+    )
+    stage.play()
+    told = stage.result()
+    for words in ("| fine", "| fine too", "the key was refused", "so far", "RuntimeError: bug in the script"):
+        assert words in told, told
+    ends = stage.events(ChildEnded)
+    assert [e.status for e in ends] == ["done", "failed", "failed", "done"]
+
+
+def test_what_subagents_do_is_heard_by_who_follows_the_root() -> None:
+    stage = Stage(main=[says(agent("ALPHA")), says("done")], ALPHA=[says("found")])
+    stage.play()
+    heard = [one for one in stage.heard if type(one).__name__ == "OfChild"]
+    kinds = [type(getattr(one.heard, "event", one.heard)).__name__ for one in heard]
+    assert kinds[:3] == ["Opened", "PrefixSet", "ModeSet"]
+    assert "Streaming" in kinds
+    assert kinds[-1] == "TurnEnded"
+    started = next(e for e in stage.disk.entries() if isinstance(e.event, ChildStarted))
+    assert {(one.label, one.kind) for one in heard} == {(f"a{started.seq}", "general")}
+
+
+def test_E16_a_second_subagent_does_not_know_the_first_and_one_that_is_asked_again_does() -> None:
+    def again(request: Request) -> Reply:
+        label = next(e for e in stage.disk.entries() if isinstance(e.event, ChildStarted)).seq
+        return says(agent("and BETA?", resume=f"a{label}"))
+
+    stage = Stage(
+        main=[says(agent("ALPHA is 1")), says(agent("BETA is 2")), again, says("done")],
+        ALPHA=[says("noted alpha"), says("still know alpha")],
+        BETA=[says("noted beta")],
+    )
+    stage.play()
+    assert "ALPHA" not in " ".join(said(stage.model.by_part["BETA"][0]))
+    assert [t for t in said(stage.model.by_part["ALPHA"][1]) if "BETA" in t or "noted" in t] == [
+        "noted alpha",
+        "and BETA?",
+    ]
+    starts = stage.events(ChildStarted)
+    assert (starts[2].child, starts[2].again > 0) == (starts[0].child, True)
+    assert len(stage.disk.children()) == 2
+    assert [e.steps for e in stage.events(ChildEnded)] == [1, 1, 1]
