@@ -1,5 +1,8 @@
 """Where files and processes are."""
 
+import importlib
+from typing import Any
+
 from longrein.workspace.files import sweep_halves
 from longrein.workspace.git import run_git
 from longrein.workspace.globs import split_glob
@@ -24,10 +27,12 @@ from longrein.workspace.stamps import differs, stamp, stamp_again
 
 __all__ = [
     "Ended",
+    "Finished",
     "Found",
     "Keeping",
     "Line",
     "MemoryUse",
+    "Merged",
     "Place",
     "PlainSpawner",
     "Query",
@@ -38,12 +43,19 @@ __all__ = [
     "Started",
     "Supervision",
     "Workspace",
+    "Worktree",
     "differs",
+    "finish_worktree",
     "give_back",
     "glob",
     "grep",
+    "list_worktrees",
+    "make_worktree",
     "memory_use",
+    "merge_worktree",
     "open_workspace",
+    "read_worktree",
+    "remove_worktree",
     "run_git",
     "split_glob",
     "stamp",
@@ -51,3 +63,23 @@ __all__ = [
     "sweep",
     "sweep_halves",
 ]
+
+_LATER = {
+    "Finished": "worktrees",
+    "Merged": "worktree_merge",
+    "Worktree": "worktrees",
+    "finish_worktree": "worktrees",
+    "make_worktree": "worktrees",
+    "merge_worktree": "worktree_merge",
+    "read_worktree": "worktrees",
+    "remove_worktree": "worktrees",
+    "list_worktrees": "worktrees",
+}
+"""Public name -> where it stands, for what most sessions never need."""
+
+
+def __getattr__(name: str) -> Any:
+    """Names of `_LATER`, imported at first use."""
+    if name in _LATER:
+        return getattr(importlib.import_module(f"longrein.workspace.{_LATER[name]}"), name)
+    raise AttributeError(f"longrein.workspace has no public name {name!r}")

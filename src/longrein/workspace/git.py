@@ -77,7 +77,9 @@ class Collected:
         return b"".join(self._pieces)
 
 
-async def run_git(workspace: Workspace, args: Sequence[str], cwd: str, session: str = "") -> tuple[int, bytes]:
+async def run_git(
+    workspace: Workspace, args: Sequence[str], cwd: str, session: str = "", *, timeout_s: float = GIT_TIMEOUT_S
+) -> tuple[int, bytes]:
     """(exit code, output) of `git <args>` in `cwd`. 127 without git, 124 when it took too long or printed too much."""
     environment = quiet(workspace.environment(session))
     git = find_program("git", environment.get("PATH", ""), spellings(workspace.roots))
@@ -85,23 +87,25 @@ async def run_git(workspace: Workspace, args: Sequence[str], cwd: str, session: 
         return 127, b""
     options = [git, "--no-pager", "--no-optional-locks", *settings(DISARMED)]
     if args and args[0] not in NO_CONTENT:
-        code, names = await _run(workspace, [*options, *FILTERS], cwd, environment)
+        code, names = await _run(workspace, [*options, *FILTERS], cwd, environment, timeout_s)
         if code not in (0, 1):
             return code, names
         if b"=" in names:
             return 128, b"fatal: a filter of this repository has '=' in its name and cannot be switched off\n"
         options += settings({os.fsdecode(name): "" for name in names.split(b"\0") if name})
-    return await _run(workspace, [*options, *args_disarmed(args)], cwd, environment)
+    return await _run(workspace, [*options, *args_disarmed(args)], cwd, environment, timeout_s)
 
 
-async def _run(workspace: Workspace, words: list[str], cwd: str, environment: dict[str, str]) -> tuple[int, bytes]:
+async def _run(
+    workspace: Workspace, words: list[str], cwd: str, environment: dict[str, str], timeout_s: float
+) -> tuple[int, bytes]:
     output = Collected()
     ended = await workspace.spawner.run(
         words,
         cwd=cwd,
         env=environment,
         sink=output,
-        timeout_s=GIT_TIMEOUT_S,
+        timeout_s=timeout_s,
         output_bytes_max=GIT_BYTES_MAX,
     )
     if ended.cause in ("timeout", "flood"):

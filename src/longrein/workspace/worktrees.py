@@ -1,0 +1,318 @@
+"""Git worktrees for those who work beside each other: a folder and a branch of one's own, outside the user's tree.
+
+All of it goes through `run_git`, so nothing that the repository brings can run. Nothing here touches the user's work
+tree, index or branches. A worktree in which nothing changed is removed with its branch; in any other what was not
+committed is committed on its branch, and it is kept. Never with force: what would lose work is refused in words.
+"""
+
+import os
+import re
+from collections.abc import Sequence
+
+import msgspec
+
+from longrein.workspace.git import run_git
+from longrein.workspace.paths import is_inside
+from longrein.workspace.port import Workspace
+
+NAME = r"(?![.-])(?!.*\.\.)(?!.*\.lock\Z)[A-Za-z0-9._-]{1,64}(?<!\.)\Z"
+"""Names that are safe as a folder, as a branch and on a command line."""
+BRANCHES = "longrein/"
+LONG_S = 120.0
+"""For what writes as many files as the repository has."""
+SHOWN_MAX = 5
+AUTHOR = ("-c", "user.name=longrein", "-c", "user.email=longrein@localhost")
+"""Of commits that nobody asked for; a name of the user's would be a lie."""
+
+
+class Worktree(msgspec.Struct, frozen=True):
+    """One that was made."""
+
+    path: str
+    """Its top folder, absolute."""
+    branch: str
+    start: str
+    """Commit it began with."""
+    root: str
+    """Top folder of the user's own work tree."""
+    prefix: str = ""
+    """Folder below `root` in which the session works; '' for `root` itself."""
+    missing: tuple[str, ...] = ()
+    """What was changed in `root` and not committed, so it is not in here; as git prints it, the first few."""
+    missing_count: int = 0
+
+    @property
+    def cwd(self) -> str:
+        """Where work begins."""
+        inner = os.path.join(self.path, self.prefix)
+        return inner if os.path.isdir(inner) else self.path
+
+    def mapped(self, path: str) -> str:
+        """The place in here of a path at or below `root`; any other path as it is."""
+        return self.path + path[len(self.root) :] if is_inside(path, (self.root,)) else path
+
+    @property
+    def words(self) -> str:
+        """What whoever works in it must know."""
+        left_out = f"Not in it: {listed(self.missing, self.missing_count)} (not committed there). " * bool(
+            self.missing_count
+        )
+        return (
+            f"You work in a git worktree of your own: {self.path}, branch {self.branch}, made from the last commit of "
+            f"{self.root}. {left_out}Files that git ignores (dependencies, build results, local settings) are not in "
+            f"it either. Keep to this folder; what you change is merged later by others, so change nothing in "
+            f"{self.root}. Commit or leave uncommitted, as you like: both are kept."
+        )
+
+
+class Finished(msgspec.Struct, frozen=True):
+    """What became of a worktree when its work was over."""
+
+    kept: bool
+    text: str
+    """Where it is and what is to be done with it; '' when it was removed and there is nothing to say."""
+    files: tuple[str, ...] = ()
+    """Files that differ from the commit it began with, by their place in the user's tree."""
+
+
+async def make_worktree(workspace: Workspace, cwd: str, folder: str, name: str, session: str = "") -> Worktree | str:
+    """A new worktree `<folder>/<name>` of the repository around `cwd`, from its last commit; or why there is none.
+
+    One of that name that is there already is given again. Cancelled half-way, the next call with the name begins anew.
+    """
+    if not re.match(NAME, name):
+        return f"{name!r} is no name for a worktree: letters, digits, '.', '_' and '-', at most 64"
+    path = os.path.join(os.path.realpath(folder), name)
+    known = read_worktree(path)
+    if known is not None:
+        return known
+    root = await _root_of(workspace, cwd, os.path.dirname(path), session)
+    if isinstance(root, Refusal):
+        return root.why
+    tree = await _planned(workspace, root, os.path.realpath(cwd), path, session)
+    return tree if isinstance(tree, str) else await _made(workspace, tree, session)
+
+
+def read_worktree(path: str) -> Worktree | None:
+    """The worktree whose folder is `path`; None when there is none (any more)."""
+    try:
+        with open(_record(path), "rb") as file:
+            tree = msgspec.json.decode(file.read(), type=Worktree)
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+        return None
+    return tree if tree.path == path and os.path.lexists(os.path.join(path, ".git")) else None
+
+
+def list_worktrees(folder: str) -> list[Worktree]:
+    """All that were made below `folder` and are still there, by name."""
+    try:
+        names = sorted(os.listdir(folder))
+    except OSError:
+        return []
+    found = (read_worktree(os.path.join(os.path.realpath(folder), name)) for name in names)
+    return [tree for tree in found if tree is not None]
+
+
+async def finish_worktree(workspace: Workspace, tree: Worktree, session: str = "") -> Finished:
+    """The work in it is over: removed when nothing changed, else committed on its branch and kept."""
+    changes = await status(workspace, tree.path, session)
+    if changes is None:
+        return Finished(
+            True, f"worktree {tree.path} (branch {tree.branch}) was left as it is: git does not answer there"
+        )
+    if not changes and await commit_of(workspace, tree.path, session=session) == tree.start:
+        why = await remove_worktree(workspace, tree, session)
+        return Finished(bool(why), f"worktree {tree.path} is unchanged and was not removed: {why}" if why else "")
+    left = await _commit_rest(workspace, tree, session) if changes else ""
+    files = await changed_files(workspace, tree, session)
+    return Finished(True, await _kept_words(workspace, tree, left, session), files)
+
+
+async def remove_worktree(workspace: Workspace, tree: Worktree, session: str = "", *, unmerged: bool = False) -> str:
+    """Remove it and its branch; '' when that was done, else why not.
+
+    Never with uncommitted changes. Commits that are not in the user's branch only go with `unmerged`.
+    """
+    changes = await status(workspace, tree.path, session)
+    if changes is None or changes:
+        what = f"uncommitted: {listed(changes)}" if changes else "git does not answer there"
+        return f"{tree.path} was not removed, it holds work ({what})" if changes else what
+    head = await commit_of(workspace, tree.path, session=session)
+    merged = head == tree.start or await _is_within(workspace, tree.root, head, session)
+    if not merged and not unmerged:
+        return f"{tree.branch} holds commits that were not merged"
+    code, said = await run_git(workspace, ["worktree", "remove", tree.path], tree.root, session, timeout_s=LONG_S)
+    if code:
+        return line_of(said)
+    tip = await commit_of(workspace, tree.root, f"refs/heads/{tree.branch}", session)
+    if tip and (tip in (head, tree.start)):  # else somebody has put other work on it
+        await run_git(workspace, ["update-ref", "-d", f"refs/heads/{tree.branch}", tip], tree.root, session)
+    _forget(tree.path)
+    return ""
+
+
+# --- making ------------------------------------------------------------------------------------------------------
+
+
+class Refusal(msgspec.Struct, frozen=True):
+    """Why there can be no worktree."""
+
+    why: str
+
+
+async def _root_of(workspace: Workspace, cwd: str, folder: str, session: str) -> str | Refusal:
+    """The top of the user's work tree around `cwd`."""
+    if is_inside(os.path.realpath(cwd), (folder,)):
+        return Refusal("this is a worktree of a subagent already: work in it, or divide the files")
+    code, said = await run_git(workspace, ["rev-parse", "--is-bare-repository", "--is-inside-work-tree"], cwd, session)
+    if code == 127:
+        return Refusal("git is not installed, so there are no worktrees")
+    if code:
+        why = line_of(said)
+        plain = "not a git repository" in why or code == 124
+        return Refusal(f"{cwd} is not in a git repository" if plain else f"git refuses here: {why}")
+    if said.split() != [b"false", b"true"]:
+        return Refusal(f"{cwd} is in a bare repository or in git's own folder: there is no work tree to begin with")
+    code, said = await run_git(workspace, ["rev-parse", "--show-toplevel"], cwd, session)
+    top = os.fsdecode(said.removesuffix(b"\n"))
+    if code or not os.path.isdir(top):
+        return Refusal(f"git does not name the top of {cwd}: {line_of(said)}")
+    if is_inside(folder, (top, os.path.realpath(top))):
+        return Refusal(f"the state folder lies inside {top}: a worktree there would be part of the user's tree")
+    return await _sound(workspace, top, session)
+
+
+async def _sound(workspace: Workspace, top: str, session: str) -> str | Refusal:
+    """`top` when a worktree of it holds all that it should."""
+    code, said = await run_git(workspace, ["rev-parse", "--show-superproject-working-tree"], top, session)
+    if code or said.strip():
+        return Refusal(f"{top} is a submodule of {line_of(said)}: worktrees of submodules do not work together with it")
+    if not await commit_of(workspace, top, session=session):
+        return Refusal(f"{top} has no commit yet: a worktree begins with the last commit")
+    code, _ = await run_git(workspace, ["cat-file", "-e", "HEAD:.gitmodules"], top, session)
+    if not code:
+        return Refusal(f"{top} has submodules, which would be empty in a worktree")
+    return top
+
+
+async def _planned(workspace: Workspace, root: str, cwd: str, path: str, session: str) -> Worktree | str:
+    start = await commit_of(workspace, root, session=session)
+    missing = await status(workspace, root, session)
+    prefix = os.path.relpath(cwd, os.path.realpath(root))
+    tree = Worktree(
+        path,
+        BRANCHES + os.path.basename(path),
+        start,
+        root,
+        "" if prefix == "." else prefix,
+        tuple((missing or ())[:SHOWN_MAX]),
+        len(missing or ()),
+    )
+    try:
+        msgspec.json.encode(tree)
+    except UnicodeEncodeError:
+        return f"the name of {root!r} is not valid text"
+    return tree
+
+
+async def _made(workspace: Workspace, tree: Worktree, session: str) -> Worktree | str:
+    """Let git make it. The record is written last: without one nobody has worked in it, and it is made anew."""
+    try:
+        os.makedirs(os.path.dirname(tree.path), mode=0o700, exist_ok=True)
+    except OSError as error:
+        return f"{os.path.dirname(tree.path)} cannot be made ({error.strerror})"
+    if os.path.lexists(tree.path):
+        await run_git(workspace, ["worktree", "remove", "--force", tree.path], tree.root, session, timeout_s=LONG_S)
+        await run_git(workspace, ["update-ref", "-d", f"refs/heads/{tree.branch}", tree.start], tree.root, session)
+    words = ["worktree", "add", "--quiet", "-b", tree.branch, tree.path, tree.start]
+    code, said = await run_git(workspace, words, tree.root, session, timeout_s=LONG_S)
+    if code:
+        return f"git cannot make a worktree: {line_of(said)}"
+    try:
+        with open(_record(tree.path), "xb") as file:
+            file.write(msgspec.json.encode(tree))
+    except OSError as error:
+        return f"{_record(tree.path)} cannot be written ({error.strerror})"
+    return tree
+
+
+def _record(path: str) -> str:
+    """The file beside a worktree that says what it is."""
+    return f"{path}.json"
+
+
+def _forget(path: str) -> None:
+    try:
+        os.unlink(_record(path))
+    except OSError:
+        return
+
+
+# --- what git says -----------------------------------------------------------------------------------------------
+
+
+async def status(workspace: Workspace, folder: str, session: str = "") -> list[str] | None:
+    """What is not committed there, by name; None when git does not say."""
+    words = ["status", "--porcelain", "-z", "--untracked-files=normal", "--no-renames"]
+    code, said = await run_git(workspace, words, folder, session, timeout_s=LONG_S)
+    return None if code else [os.fsdecode(piece[3:]) for piece in said.split(b"\0") if piece]
+
+
+async def commit_of(workspace: Workspace, folder: str, name: str = "HEAD", session: str = "") -> str:
+    """The commit that a name stands for; '' when there is none."""
+    code, said = await run_git(workspace, ["rev-parse", "--verify", "--quiet", f"{name}^{{commit}}"], folder, session)
+    return "" if code else said.decode("ascii", "replace").strip()
+
+
+async def changed_files(workspace: Workspace, tree: Worktree, session: str = "") -> tuple[str, ...]:
+    """Files that its commits changed, by their place in the user's tree."""
+    words = ["diff", "--name-only", "--no-renames", "-z", tree.start, "HEAD"]
+    code, said = await run_git(workspace, words, tree.path, session)
+    return () if code else tuple(os.path.join(tree.root, os.fsdecode(name)) for name in said.split(b"\0") if name)
+
+
+async def _is_within(workspace: Workspace, root: str, commit: str, session: str) -> bool:
+    code, _ = await run_git(workspace, ["merge-base", "--is-ancestor", commit, "HEAD"], root, session)
+    return bool(commit) and code == 0
+
+
+async def _commit_rest(workspace: Workspace, tree: Worktree, session: str) -> str:
+    """Commit what was left uncommitted; '' when that was done, else why not: then it stays in the folder as it is."""
+    code, said = await run_git(workspace, ["add", "--all"], tree.path, session, timeout_s=LONG_S)
+    if not code:
+        words = [*AUTHOR, "commit", "--quiet", "--no-verify", "-m", f"What was left uncommitted in {tree.branch}"]
+        code, said = await run_git(workspace, words, tree.path, session, timeout_s=LONG_S)
+    return line_of(said) if code else ""
+
+
+async def _kept_words(workspace: Workspace, tree: Worktree, left: str, session: str) -> str:
+    """Where a kept one is, how large its change is, and how to take it over."""
+    tip = await commit_of(workspace, tree.path, session=session)
+    moved = tip != await commit_of(workspace, tree.root, f"refs/heads/{tree.branch}", session)
+    name = tip[:12] if moved else tree.branch  # whoever worked there may have gone to another branch
+    code, said = await run_git(workspace, ["diff", "--shortstat", tree.start, "HEAD"], tree.path, session)
+    size = line_of(said) if not code and said.strip() else "no committed change"
+    rest = f"; some of it could not be committed ({left}) and lies uncommitted in its folder" if left else ""
+    return (
+        f"kept on {'commit' if moved else 'branch'} {name}, folder {tree.path}: {size}{rest}. To see it: git diff "
+        f"HEAD...{name}; to take it over: git merge --squash {name}{await _clash(workspace, tree, name, session)}"
+    )
+
+
+async def _clash(workspace: Workspace, tree: Worktree, name: str, session: str) -> str:
+    """What the user's branch has become meanwhile, where that would get in the way of a merge."""
+    words = ["merge-tree", "--write-tree", "--name-only", "--no-messages", "-z", "HEAD", name]
+    code, said = await run_git(workspace, words, tree.root, session)
+    names = [os.fsdecode(piece) for piece in said.split(b"\0")[1:] if piece]
+    return f" (conflicts with the present commit in {listed(names)})" if code == 1 and names else ""
+
+
+def line_of(said: bytes) -> str:
+    """What git said, in one line."""
+    return " ".join(said.decode("utf-8", "replace").split())[:300] or "it gives no reason"
+
+
+def listed(names: Sequence[str], count: int = 0) -> str:
+    """The first few of `names`; `count` when there are more than are given."""
+    shown, more = ", ".join(" ".join(name.split()) for name in names[:SHOWN_MAX]), max(count, len(names)) - SHOWN_MAX
+    return f"{shown} and {more} more" if more > 0 else shown
