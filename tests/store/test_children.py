@@ -1,12 +1,42 @@
 """Subagents' logs in the database of their root: written together, read apart, shared where they were forked."""
 
 import asyncio
+import errno
+import hashlib
+import io
+import os
 from pathlib import Path
 
 import pytest
 
-from longrein.events import Entry, SessionError
-from longrein.store import Message, Past, Reader, list_sessions, read_entries
+from longrein.events import (
+    AnyEvent,
+    ChildEnded,
+    ChildStarted,
+    Entry,
+    Goal,
+    GoalChanged,
+    Opened,
+    Parent,
+    SessionError,
+    SessionUnknown,
+    TaskEnded,
+    decode_entry,
+)
+from longrein.store import (
+    Archive,
+    Message,
+    Past,
+    Reader,
+    contents_of,
+    export_jsonl,
+    find_child,
+    fork_log,
+    list_sessions,
+    read_entries,
+    root_of,
+    title_of,
+)
 from tests.store.kit import (
     CHILD,
     GRANDCHILD,
@@ -15,9 +45,11 @@ from tests.store.kit import (
     add,
     begun,
     bring_up,
+    crash,
     done,
     entries,
     entry,
+    folder,
     make,
     reopen,
     seqs,
@@ -165,3 +197,181 @@ async def reader_of(log: object, session: str, seq: int) -> Entry:
 def begun_of(log: object, session: str) -> list[Entry]:
     reader = log.child(session).reader  # type: ignore[attr-defined]
     return list(reader.entries(reader.first - 1))
+
+
+# --- finding, searching, exporting -------------------------------------------------------------------------------
+
+
+async def family(state: Path) -> None:
+    """A root with an empty subagent (a9) and a forked one (a10), which has one below itself (a10.a9)."""
+    log = await make(state)
+    await add(log, [*entries(1, 7), entry(8, "the word amber stands in the root")])
+    await bring_up(log, 9, results=2)
+    fork = await bring_up(log, 10, OTHER, shares=6, results=0)
+    await bring_up(fork, 9, GRANDCHILD, results=1)
+    await add(fork, [entry(10, "the word amber stands in the fork")])
+    await log.close()
+
+
+async def test_a_subagent_is_found_by_its_label_or_its_id(tmp_path: Path) -> None:
+    await family(tmp_path)
+
+    def last(name: str) -> int:
+        return find_child(str(tmp_path), ID, name).tail()[0]
+
+    assert (last("a9"), last("a10"), last("a10.a9"), last("a10/a9"), last(GRANDCHILD), last(CHILD)) == (
+        4,
+        10,
+        3,
+        3,
+        3,
+        4,
+    )
+    for name, why in (
+        ("a8", f"a8 is no subagent of session {ID}; it has a10, a9"),
+        ("a10.a5", f"a5 is no subagent of session {ID}; it has a9"),
+        ("b9", f"b9 is no subagent of session {ID}; it has a10, a9"),
+        ("", f" is no subagent of session {ID}; it has a10, a9"),
+    ):
+        with pytest.raises(SessionUnknown) as unknown:
+            last(name)
+        assert str(unknown.value) == why
+    assert (root_of(str(tmp_path), GRANDCHILD), root_of(str(tmp_path), ID)) == (ID, "")
+
+
+async def test_a_fork_of_the_root_reaches_the_originals_subagents(tmp_path: Path) -> None:
+    await family(tmp_path)
+    copy = "6f9d0000-0000-4000-8000-00000000000f"
+    await fork_log(str(tmp_path), ID, 10, Entry(1, 5, Opened(1, copy, "n0nce", ("/work",), "/", parent=Parent(ID, 10))))
+    log = await reopen(tmp_path, copy)
+    assert seqs(log) == list(range(1, 11))  # the root's own entries only
+    assert log.child(GRANDCHILD).number == 2
+    past = Past(str(tmp_path), copy)
+    child = past.child(OTHER)
+    assert child is not None
+    assert child.tail()[0] == 10
+    assert child.child(GRANDCHILD) is not None
+    assert find_child(str(tmp_path), copy, "a10.a9").tail()[0] == 3
+    past.close()
+    await log.close()
+
+
+async def test_an_export_of_a_subagent_has_all_that_it_knows(tmp_path: Path) -> None:
+    await family(tmp_path)
+
+    def exported(reader: Reader) -> list[tuple[int, str]]:
+        out = io.BytesIO()
+        export_jsonl(reader, out)
+        found = [decode_entry(line) for line in out.getvalue().splitlines()]
+        return [(one.seq, type(one.event).__name__) for one in found]
+
+    assert [seq for seq, _ in exported(Reader(str(tmp_path), ID))] == list(range(1, 11))
+    fork = exported(find_child(str(tmp_path), ID, "a10"))
+    assert [seq for seq, _ in fork] == list(range(1, 11))
+    assert fork[6:9] == [(7, "Opened"), (8, "UserSpoke"), (9, "ChildStarted")]
+
+
+@pytest.mark.parametrize("indexed", [True, False])
+async def test_a_search_finds_what_is_shared_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, indexed: bool
+) -> None:
+    log = await make(tmp_path)
+    await add(log, [*entries(1, 3), entry(4, "the amber root"), entry(5, "an amber later one")])
+    await bring_up(log, 6, results=1)
+    fork = await bring_up(log, 7, OTHER, shares=4, results=0)
+    await add(fork, [entry(7, "the amber fork")])
+    await log.close()
+    if not indexed:
+        monkeypatch.setattr("longrein.store.search_index.GRAM", 99)
+    past = Past(str(tmp_path), ID)
+    for _ in range(2):
+        assert [hit.handle for hit in past.search_tree("amber", 9).hits] == ["r5", "r4", "a7/r7"]
+        below = past.child(OTHER)
+        assert below is not None
+        assert [hit.handle for hit in below.search("amber", 9).hits] == ["r7", "r4"]  # what came later is not its own
+        assert [hit.handle for hit in below.search("amber", 9, before=7).hits] == ["r4"]
+        assert [hit.handle for hit in below.search("found", 9).hits] == []
+        assert [hit.handle for hit in past.search_tree("1 found 0", 9).hits] == ["a6/r3"]
+    past.close()
+
+
+async def test_a_subagents_past_is_read_beside_the_loop(tmp_path: Path) -> None:
+    await family(tmp_path)
+    archive = Archive(str(tmp_path), ID).child(OTHER)
+    assert await archive.reading(lambda past: past.tail()[0]) == 10
+    assert await archive.child(GRANDCHILD).reading(lambda past: past.tail()[0]) == 3
+    with pytest.raises(SessionUnknown, match="there is no subagent"):
+        await Archive(str(tmp_path), ID).child("6f9d0000-0000-4000-8000-00000000000a").reading(lambda past: past.tail())
+
+
+def test_what_a_task_and_a_subagent_left_is_recalled_by_the_entry_that_ends_it() -> None:
+    def first(event: AnyEvent) -> tuple[str, str]:
+        one = Entry(9, 9, event)
+        content = contents_of(one)[0]
+        return title_of(one), content.text or content.blob
+
+    blob = "ab" * 32
+    assert first(TaskEnded("b1", "done", 0, output=blob)) == ("output of task b1, done", blob)
+    assert first(TaskEnded("b1", "failed", 1, tail="boom")) == ("output of task b1, failed", "boom")
+    assert first(ChildStarted(CHILD, "explore", task="look")) == ("task of a subagent (explore)", "look")
+    assert first(ChildEnded(CHILD, "done", "seen")) == ("report of a subagent", "seen")
+    assert first(ChildEnded(CHILD, "limit", "half")) == ("report of a subagent, limit", "half")
+    assert first(GoalChanged(Goal(3, "Ship it", body="All green."))) == ("goal 3, pending", "Ship it\n\nAll green.")
+
+
+# --- adopted files ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [0, 5, 64 * 1024, 64 * 1024 + 1, 3_000_000])
+@pytest.mark.parametrize("links", [True, False])
+async def test_a_file_becomes_a_blob_and_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int, *, links: bool
+) -> None:
+    if not links:
+        monkeypatch.setattr("os.link", refuse)
+    log = await make(tmp_path)
+    file = tmp_path / "b1.out"
+    file.write_bytes(b"o" * size)
+    blob = await log.adopt(str(file))
+    assert blob == (hashlib.sha256(b"o" * size).hexdigest() if size else "")
+    assert await log.adopt(str(file)) == blob
+    await add(log, entries(1, 2))
+    file.unlink()
+    await log.close()
+    log = await reopen(tmp_path)
+    if size:
+        assert log.read_blob(blob) == b"o" * size
+        assert bool(log.blob_path(blob)) == (size > 64 * 1024)
+    assert list((folder(tmp_path) / "blobs").glob("tmp-*")) == []
+    await log.close()
+
+
+def refuse(*_: object) -> None:
+    raise OSError(errno.EXDEV, "Invalid cross-device link")
+
+
+async def test_what_cannot_be_adopted_says_so(tmp_path: Path) -> None:
+    log = await make(tmp_path)
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "to").write_text("x")
+    (tmp_path / "link").symlink_to(tmp_path / "to")
+    for name, why in (("gone", "No such file"), ("pipe", "not a plain file"), ("link", "symbolic links")):
+        with pytest.raises(OSError, match=why):
+            await log.adopt(str(tmp_path / name))
+    await log.close()
+
+
+async def test_an_adopted_file_that_no_commit_named_goes_with_a_crash(tmp_path: Path) -> None:
+    async def die() -> None:
+        log = await make(tmp_path)
+        await add(log, entries(1, 2))
+        assert await log.adopt(str(tmp_path / "out"))
+
+    (tmp_path / "out").write_bytes(b"o" * 100_000)
+    crash(die)
+    log = await reopen(tmp_path)
+    assert list((folder(tmp_path) / "blobs").glob("*/*")) == []
+    blob = await log.adopt(str(tmp_path / "out"))  # the file itself is still there
+    await add(log, [entry(3)])
+    assert log.read_blob(blob) == b"o" * 100_000
+    await log.close()

@@ -8,7 +8,15 @@ from longrein.store.log import SessionLog, open_log
 from longrein.store.past import Archive, Past
 from longrein.store.port import BlobWriter, Found, Hit, Log, Message, SessionInfo
 from longrein.store.reading import Reader, read_entries
-from longrein.store.sessions import find_session, is_open, latest_session, list_sessions, session_info
+from longrein.store.sessions import (
+    find_child,
+    find_session,
+    is_open,
+    latest_session,
+    list_sessions,
+    root_of,
+    session_info,
+)
 
 __all__ = [
     "Archive",
@@ -25,6 +33,7 @@ __all__ = [
     "contents_of",
     "encoding_of",
     "export_jsonl",
+    "find_child",
     "find_session",
     "fork_log",
     "import_jsonl",
@@ -35,6 +44,7 @@ __all__ = [
     "list_sessions",
     "open_log",
     "read_entries",
+    "root_of",
     "session_info",
     "title_of",
     "write_transcript",

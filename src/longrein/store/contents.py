@@ -17,11 +17,13 @@ from longrein.events import (
     Asked,
     AskFailed,
     ChildEnded,
+    ChildStarted,
     Cleared,
     Document,
     Entry,
     FileChanged,
     FileSeen,
+    GoalChanged,
     HookAnswered,
     Image,
     Interrupted,
@@ -77,7 +79,7 @@ def contents_of(entry: Entry) -> list[Content]:
     return [*found, Content(f"{kind_of(event)} as stored", _stored(event), aside=bool(found), sought=told)]
 
 
-def title_of(entry: Entry) -> str:
+def title_of(entry: Entry) -> str:  # noqa: PLR0911 - a line for each event
     """What an entry is, in words."""
     event = entry.event
     match event:
@@ -94,6 +96,16 @@ def title_of(entry: Entry) -> str:
         case FileChanged():
             gone = "removed" if not event.hash else "changed"
             return f"{event.path} as {'you' if event.by == 'agent' else 'a ' + event.by} {gone} it"
+        case TaskStarted():
+            return f"task {event.task} {'queued' if event.state == 'queued' else 'started'}"
+        case TaskEnded():
+            return f"output of task {event.task}, {event.state}"
+        case ChildStarted():
+            return f"task of a subagent ({event.kind})"
+        case ChildEnded():
+            return "report of a subagent" + ("" if event.status == "done" else f", {event.status}")
+        case GoalChanged():
+            return f"goal {event.goal.id}, {event.goal.status}"
         case _:
             return " ".join(re.findall("[A-Z][a-z]*", kind_of(event))).lower()
 
@@ -138,8 +150,15 @@ def _contents(event: AnyEvent) -> list[Content]:  # noqa: C901, PLR0911, PLR0912
             return [Content("command", event.command)]
         case TaskEnded() if _is_blob(event.output):
             return [Content("output", blob=event.output)]
+        case TaskEnded() if event.tail:
+            return [Content("output", event.tail)]
+        case ChildStarted() if event.task:
+            return [Content("task", event.task, sought=not event.call)]
         case ChildEnded() if event.report:
             return [Content("report", event.report)]
+        case GoalChanged():
+            goal = event.goal
+            return [Content("goal", f"{goal.title}\n\n{goal.body}" if goal.body else goal.title)]
         case Interrupted():
             return [Content("interrupted", event.text, sought=False)]
         case HookAnswered() if event.text:
