@@ -143,8 +143,10 @@ class Flushes:
     def __getattr__(self, name: str) -> object:
         return getattr(self._log, name)
 
-    def append(self, entries: Sequence[Entry], *, flush: bool, take: Sequence[int] = ()) -> "Future[None]":
-        written = self._log.append(entries, flush=flush, take=take)
+    def append(
+        self, entries: Sequence[Entry], *, flush: bool, take: Sequence[int] = (), beside: Sequence[object] = ()
+    ) -> "Future[None]":
+        written = self._log.append(entries, flush=flush, take=take, beside=beside)  # type: ignore[arg-type]
         last = entries[-1].seq if entries else self.flushed
         if flush:
             written.add_done_callback(lambda _: setattr(self, "flushed", last))

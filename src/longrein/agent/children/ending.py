@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 
 from longrein.agent.children.grants import spent_on_task
 from longrein.agent.children.tree import Working
+from longrein.agent.evidence import evidence
 from longrein.context import State, outside
 from longrein.events import (
     AnyEvent,
@@ -68,19 +69,23 @@ class Last:
                 pass
 
 
-def ended_of(one: Working, tree: Mapping[str, State], now_us: int) -> ChildEnded:
-    """The end of one that works no more."""
+def ended_of(one: Working, tree: Mapping[str, State], now_us: int) -> tuple[ChildEnded, str]:
+    """The end of one that works no more, and the handle of its last words."""
     session, started = one.session, one.started
     state = session.state
-    last = Last(session.log.history(one.first, state.seq))
+    entries = list(session.log.history(one.first, state.seq))
+    last = Last(entries)
     problem = _problem(one)
     status = "failed" if problem else STATUS.get(last.reason, "failed")
     message = problem or (BLOCKED if last.reason == "blocked" else last.message)
     used, began = spent_on_task(state, tree), state.began
-    return ChildEnded(
+    said, whole = said_of(last, status), f"a{one.seq}/r{last.seq}" if last.seq else ""
+    proofs = evidence(f"a{one.seq}", entries, said)
+    below = f"\n\nIts evidence, for Recall: {'; '.join(proofs)}" if proofs else ""
+    ended = ChildEnded(
         started.child,
         status,
-        cut(outside(said_of(last, status), state.nonce), handle(one.seq, last)),
+        outside(cut(said, whole) + below, state.nonce),
         usage=less(state.usage, began.usage),
         cost_usd=used.usd,
         steps=state.asks - began.asks,
@@ -89,6 +94,7 @@ def ended_of(one: Working, tree: Mapping[str, State], now_us: int) -> ChildEnded
         elapsed_ms=max(0, now_us - state.began_at) // 1000,
         spawned=used.spawned,
     )
+    return ended, whole
 
 
 def _problem(one: Working) -> str:
@@ -107,11 +113,6 @@ def said_of(last: Last, status: str) -> str:
     return f"{last.text}\n\n{done}" if last.text else done
 
 
-def handle(seq: int, last: Last) -> str:
-    """Where its last words stand whole."""
-    return f"a{seq}/r{last.seq}" if last.seq else ""
-
-
 def cut(text: str, whole: str) -> str:
     """The two ends of a long report, and where the rest is."""
     if len(text) <= REPORT_CHARS_MAX:
@@ -125,7 +126,7 @@ def less(usage: Usage, began: Usage) -> Usage:
     return Usage(*(getattr(usage, name) - getattr(began, name) for name in Usage.__struct_fields__))
 
 
-def report_of(seq: int, job: Job, started: ChildStarted, ended: ChildEnded | None) -> Report:
+def report_of(seq: int, job: Job, started: ChildStarted, ended: ChildEnded | None, whole: str = "") -> Report:
     """As the parent's tool tells it; without an end it works in the background."""
     label = f"a{seq}"
     if ended is None:
@@ -142,6 +143,7 @@ def report_of(seq: int, job: Job, started: ChildStarted, ended: ChildEnded | Non
         ended.elapsed_ms / 1000,
         ended.files,
         ended.worktree,
+        whole,
     )
 
 

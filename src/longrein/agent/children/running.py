@@ -102,9 +102,9 @@ class Children:
             elif one.started.background:
                 reports.append(report_of(one.seq, job, one.started, None))
             else:
-                ended = self._ended(one)
+                ended, whole = self._ended(one)
                 facts.append(ended)
-                reports.append(report_of(one.seq, job, one.started, ended))
+                reports.append(report_of(one.seq, job, one.started, ended, whole))
         return reports, tuple(facts)
 
     async def _go(
@@ -316,15 +316,15 @@ class Children:
             if not self._waiting:
                 back()
 
-    def _ended(self, one: Working) -> ChildEnded:
-        """Its end, for the parent's log; it is forgotten here."""
+    def _ended(self, one: Working) -> tuple[ChildEnded, str]:
+        """Its end, for the parent's log, and the handle of its last words; it is forgotten here."""
         state = one.session.state
         error = one.walk.exception() if one.walk is not None and not one.walk.cancelled() else None
         if error is not None and not isinstance(error, LongreinError):
             text = f"longrein failed inside: {type(error).__name__}: {error}"
             one.session.append(*closing(state, text, "error", text))
             one.session.commit(flush=False)
-        ended = ended_of(one, self.tree.states, self.session.crew.clock.wall_us())
+        ended, whole = ended_of(one, self.tree.states, self.session.crew.clock.wall_us())
         child = one.started.child
         for known in (self._mine, self._aside, self.tree.working):
             known.pop(child, None)
@@ -332,7 +332,7 @@ class Children:
         leaving = asyncio.ensure_future(one.session.close())
         self._leaving[child] = leaving
         leaving.add_done_callback(lambda _done: self._leaving.pop(child, None))
-        return ended
+        return ended, whole
 
     # --- the session ---------------------------------------------------------------------------------------------
 
@@ -355,7 +355,7 @@ class Children:
     def collect(self) -> None:
         """See `Company.collect`."""
         for one in [one for one in self._aside.values() if one.done]:
-            self.session.append(self._ended(one))
+            self.session.append(self._ended(one)[0])
         self.tree.questions.look()
 
     def resume(self) -> None:
