@@ -148,8 +148,9 @@ def _around(place: Place, log: SessionLog, ended: list[str], given: Model | None
     roots = state.roots or place.roots
     spawner = PlainSpawner(place.environ.get("PATH", ""), roots)
     workspace = open_workspace(roots, spawner=spawner, environment=place.environ, keep_env=place.settings.env_keep)
+    beside: list[str] = []
     if state.seq:
-        sweep_halves(dict.fromkeys((*roots, *(os.path.dirname(path) for path in state.files))))
+        beside = sweep_halves(dict.fromkeys((*roots, *(os.path.dirname(path) for path in state.files))))
     context, sources, notes = _static_context(place, workspace, state)
     tools = (*builtin_tools(), *more)
     system = compose_system(replaced=place.options.system_prompt, appended=place.options.append_system_prompt)
@@ -190,7 +191,7 @@ def _around(place: Place, log: SessionLog, ended: list[str], given: Model | None
     session = open_session(log, crew, state=state, opened=opened, mode=mode)
     left = [f"ended what a crash had left running: {', '.join(ended)}"] if ended else []
     fills = schema_diagnosis(session.state.prefix, model.budget.window_tokens) if session.state.prefix else ""
-    every = (*place.settings.notes, *log.notes, *notes, *left, *filter(None, [fills]))
+    every = (*place.settings.notes, *log.notes, *notes, *left, *beside, *filter(None, [fills]))
     return Built(place, session, crew, log, key_source, every)
 
 

@@ -67,7 +67,7 @@ def _search(a: Sequence[str], b: Sequence[str]) -> list[list[int]] | None:
 
 
 def _step(reached: Sequence[int], diagonal: int, differences: int) -> tuple[int, int]:
-    """Where one more difference leads on a diagonal, and from which: a line added or one removed, what comes further."""
+    """Where one more difference leads on a diagonal, and from which: a line more or a line less, what comes further."""
     added, removed = reached[diagonal + 1], reached[diagonal - 1] + 1
     if diagonal == -differences or (diagonal != differences and removed <= added):
         return added, diagonal + 1

@@ -3,16 +3,18 @@
 import importlib
 from typing import Any
 
-from longrein.workspace.files import sweep_halves
 from longrein.workspace.git import run_git
 from longrein.workspace.globs import split_glob
+from longrein.workspace.halves import sweep_halves
 from longrein.workspace.memory import MemoryUse, give_back, memory_use
 from longrein.workspace.orphans import sweep
 from longrein.workspace.plain import open_workspace
 from longrein.workspace.port import (
     Ended,
     Keeping,
+    Merge,
     Place,
+    Replaced,
     Sink,
     Spawner,
     Spooled,
@@ -32,10 +34,12 @@ __all__ = [
     "Keeping",
     "Line",
     "MemoryUse",
+    "Merge",
     "Merged",
     "Place",
     "PlainSpawner",
     "Query",
+    "Replaced",
     "Sink",
     "Spawner",
     "Spooled",

@@ -1,25 +1,22 @@
-"""Bytes of the user's files: read whole, replaced whole. A file is the old one or the new one, never a part (P10)."""
+"""Bytes of the user's files: read whole, hashed, and filled before they get their place (see `replacing`)."""
 
 import errno
 import os
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from hashlib import sha256
-from itertools import count
 
 READ_BYTES_MAX = 1 << 30
 """A file above this is refused: it cannot be held in memory beside everything else."""
 CHUNK_BYTES = 1 << 18
 
-_serial = count(1)
-
 
 def read(path: str, limit_bytes: int = 0) -> bytes:
     """Content of a regular file, or its first `limit_bytes` (0: all of it). OSError also for what is no file."""
-    descriptor, size = _open_regular(path)
+    descriptor, size = open_regular(path)
     try:
         wanted = limit_bytes or READ_BYTES_MAX + 1
-        data = _read_up_to(descriptor, wanted, size)
+        data = read_up_to(descriptor, wanted, size)
     finally:
         os.close(descriptor)
     if len(data) > READ_BYTES_MAX:
@@ -27,7 +24,7 @@ def read(path: str, limit_bytes: int = 0) -> bytes:
     return data
 
 
-def _open_regular(path: str) -> tuple[int, int]:
+def open_regular(path: str) -> tuple[int, int]:
     """(descriptor, size). Never waits: a pipe without a writer is refused like any other thing that is no file."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
@@ -37,16 +34,17 @@ def _open_regular(path: str) -> tuple[int, int]:
     if stat.S_ISREG(status.st_mode):
         return descriptor, status.st_size
     os.close(descriptor)
-    raise _no_file(path, status.st_mode)
+    raise no_file(path, status.st_mode)
 
 
-def _no_file(path: str, mode: int) -> OSError:
+def no_file(path: str, mode: int) -> OSError:
+    """The error for what is there in place of a file."""
     if stat.S_ISDIR(mode):
         return IsADirectoryError(errno.EISDIR, "is a folder", path)
     return OSError(errno.EINVAL, "is a device, pipe or socket, not a file", path)
 
 
-def _read_up_to(descriptor: int, wanted: int, size: int) -> bytes:
+def read_up_to(descriptor: int, wanted: int, size: int) -> bytes:
     """Most files come in one read; a file that grows meanwhile, or one of /proc with size 0, in more."""
     data = os.read(descriptor, min(wanted, size + 1))
     if len(data) >= wanted or len(data) == 0:
@@ -61,7 +59,7 @@ def _read_up_to(descriptor: int, wanted: int, size: int) -> bytes:
 def content_hash(path: str) -> str:
     """SHA-256 (hex) of a regular file's content; '' when there is none or it cannot be read."""
     try:
-        descriptor, _ = _open_regular(path)
+        descriptor, _ = open_regular(path)
     except OSError:
         return ""
     digest = sha256()
@@ -75,55 +73,21 @@ def content_hash(path: str) -> str:
     return digest.hexdigest()
 
 
-def write(path: str, data: bytes, *, expect: str | None = None) -> None:
-    """Replace a file atomically, keeping mode, owner, extended attributes and the link that leads to it.
-
-    With `expect` (a content hash, '' for "must not exist") the present content is compared right before the rename
-    and `FileExistsError` raised when it differs. A read-only file is a `PermissionError`, never a chmod, also for
-    root. Another hard link of the file keeps the old content. Raises OSError; then the old file is untouched.
-    """
-    try:
-        target = os.path.realpath(path)
-        old = _present(target)
-    except ValueError as error:
-        raise OSError(errno.EINVAL, f"no usable path ({error})", path) from None
-    folder = os.path.dirname(target)
-    if old is None:
-        os.makedirs(folder, exist_ok=True)
-    elif expect is not None and content_hash(target) != expect:
-        raise FileExistsError(errno.EEXIST, "was changed by somebody else", path)
-    temporary, descriptor = _temporary(folder, 0o666 if old is None else 0o600)
-    try:
-        _fill(descriptor, data, target, old)
-        _swap(temporary, target, expect)
-    finally:
-        _forget(temporary)
-
-
-def _present(target: str) -> os.stat_result | None:
+def present(target: str) -> os.stat_result | None:
     """What is there now; None for nothing. Refuses what is no file or may not be written."""
     try:
         old = os.stat(target)
     except FileNotFoundError:
         return None
     if not stat.S_ISREG(old.st_mode):
-        raise _no_file(target, old.st_mode)
+        raise no_file(target, old.st_mode)
     if not old.st_mode & 0o222 or not os.access(target, os.W_OK):
         raise PermissionError(errno.EACCES, "is read-only", target)
     return old
 
 
-def _temporary(folder: str, mode: int) -> tuple[str, int]:
-    """A new empty file in `folder`: its name says whose it is, should a power cut leave it behind."""
-    while True:
-        name = os.path.join(folder, f".longrein-{os.getpid()}-{next(_serial)}.tmp")
-        try:
-            return name, os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
-        except FileExistsError:
-            continue  # of an earlier process with our number
-
-
-def _fill(descriptor: int, data: bytes, target: str, old: os.stat_result | None) -> None:
+def fill(descriptor: int, data: bytes, target: str, old: os.stat_result | None) -> None:
+    """Write all of `data`, dress the new file like the `old` one, bring it to disk, close it. Raises OSError."""
     try:
         view = memoryview(data)
         while view:
@@ -165,61 +129,9 @@ def _attributes(target: str) -> Iterator[tuple[str, bytes]]:
         return
 
 
-def _swap(temporary: str, target: str, expect: str | None) -> None:
-    """Put the new file in place; the last look at the old one is right before."""
-    if expect == "":
-        _place_new(temporary, target)
-        return
-    if expect is not None and content_hash(target) != expect:
-        raise FileExistsError(errno.EEXIST, "was changed by somebody else", target)
-    os.rename(temporary, target)
-
-
-def _place_new(temporary: str, target: str) -> None:
-    """A hard link fails when the name is taken, a rename would replace: so nobody's new file is lost."""
-    try:
-        os.link(temporary, target)
-    except FileExistsError:
-        raise FileExistsError(errno.EEXIST, "exists already", target) from None
-    except OSError:  # no hard links on this file system
-        if os.path.lexists(target):
-            raise FileExistsError(errno.EEXIST, "exists already", target) from None
-        os.rename(temporary, target)
-
-
-def _forget(temporary: str) -> None:
-    try:
-        os.unlink(temporary)
-    except FileNotFoundError:
-        return
-
-
-def sweep_halves(folders: Iterable[str]) -> None:
-    """Remove half-written files that a killed longrein left in `folders`; those of a living process stay."""
-    for folder in folders:
-        try:
-            names = [name for name in os.listdir(folder) if name.startswith(".longrein-") and name.endswith(".tmp")]
-        except OSError:
-            continue
-        for name in names:
-            pid = name.split("-")[1]
-            if pid.isdigit() and not _alive(int(pid)):
-                _forget(os.path.join(folder, name))
-
-
-def _alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except (ProcessLookupError, OverflowError):
-        return False
-    except PermissionError:
-        return True
-    return True
-
-
 def remove(path: str) -> None:
     """Remove a regular file (of a link, the link itself). Raises OSError."""
     status = os.lstat(path)
     if stat.S_ISDIR(status.st_mode):
-        raise _no_file(path, status.st_mode)
+        raise no_file(path, status.st_mode)
     os.unlink(path)

@@ -2,14 +2,18 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
 
 from longrein.workspace import files
+from longrein.workspace.aside import aside
 from longrein.workspace.environment import children_environment
 from longrein.workspace.paths import look, spellings
-from longrein.workspace.port import Place, Spawner, Stamp
+from longrein.workspace.port import Merge, Place, Replaced, Spawner, Stamp
+from longrein.workspace.replacing import replace, write
 from longrein.workspace.stamps import stamp, stamp_again
 from longrein.workspace.walk import walk
 
+T = TypeVar("T")
 SESSION_MARK = "LONGREIN_SESSION"
 
 
@@ -35,7 +39,17 @@ class PlainWorkspace:
 
     def write(self, path: str, data: bytes, *, expect: str | None = None) -> None:
         """See `Workspace.write`."""
-        files.write(path, data, expect=expect)
+        write(path, data, expect=expect)
+
+    def replace(
+        self, path: str, data: bytes, *, expect: str, base: bytes | None = None, merge: Merge | None = None
+    ) -> Replaced:
+        """See `Workspace.replace`."""
+        return replace(path, data, expect=expect, base=base, merge=merge)
+
+    async def aside(self, work: Callable[[], T], /) -> T:
+        """See `Workspace.aside`."""
+        return await aside(work)
 
     def remove(self, path: str) -> None:
         """See `Workspace.remove`."""

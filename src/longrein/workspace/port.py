@@ -1,9 +1,11 @@
 """Where files and processes are. Nothing else in longrein opens the user's files or starts processes."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import msgspec
+
+T = TypeVar("T")
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -49,6 +51,19 @@ class Stamp(msgspec.Struct, frozen=True):
     ctime_ns: int
     hash: str
     """Of its content; '' when there was no file or it could not be read."""
+
+
+Merge = Callable[[bytes, bytes, bytes], bytes | None]
+"""(base, ours, theirs) -> both changes in one content, or None for a conflict. Pure; may run in another thread."""
+
+
+class Replaced(msgspec.Struct, frozen=True):
+    """What became of a write that looks at what it replaces."""
+
+    data: bytes | None
+    """What it left in the file, perhaps merged; None when somebody else's content stands there, the last of `taken`."""
+    taken: tuple[bytes, ...] = ()
+    """What others had written and nobody expected, in the order it was found."""
 
 
 class Sink(Protocol):
@@ -235,6 +250,26 @@ class Workspace(Protocol):
 
         Parent folders are made. With `expect` (a content hash, '' for "must not exist") the present content is
         compared right before the rename and `FileExistsError` raised when it differs. Raises OSError.
+        """
+        ...
+
+    def replace(
+        self, path: str, data: bytes, *, expect: str, base: bytes | None = None, merge: Merge | None = None
+    ) -> Replaced:
+        """`write` under other writers: put `data` in the place of content `expect` and look at what came out.
+
+        Whatever else is found there, before or in the very moment of the exchange, is merged with `data` (`base` is
+        what both began with) and the result put in place; on a conflict, or without `merge`, theirs stands. Waits a
+        moment for a program that has the file open for writing. Raises OSError (`FileNotFoundError` when it is gone);
+        the file is then as others left it.
+        """
+        ...
+
+    async def aside(self, work: Callable[[], T], /) -> T:
+        """`work()`, which may take long, so that nothing else waits for it: beside the loop where it is a real one.
+
+        Cancelled, it goes on to its end all the same and gives what came of it, so that what was done to a file can
+        be told; the task's `cancelling()` says that it was to stop.
         """
         ...
 
