@@ -31,6 +31,8 @@ from longrein.agent.port import (
 from longrein.agent.ports import Clock, Crew, Limits, Outlook
 from longrein.agent.prompts import builtin_kinds, child_system, compose_system, fork_task
 from longrein.agent.session import Session
+from longrein.agent.tasks.options import TaskOptions
+from longrein.agent.tasks.pool import TaskPool
 
 __all__ = [
     "AgentView",
@@ -61,6 +63,8 @@ __all__ = [
     "StopChild",
     "StopTask",
     "Streaming",
+    "TaskOptions",
+    "TaskPool",
     "Uncompact",
     "Unpin",
     "Word",

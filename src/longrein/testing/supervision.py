@@ -259,7 +259,7 @@ class MemoryProcess:
         for at in range(0, len(data), size):
             if not self._print(data[at : at + size]):
                 return
-            await self._pass(ran.delay_s / PIECES)
+            await self._pass(ran.delay_s * min(size, len(data) - at) / len(data))
         while ran.flood:
             if not self._print(FLOOD_PIECE):
                 return

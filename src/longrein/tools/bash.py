@@ -10,21 +10,26 @@ from longrein.tools.output import Output
 from longrein.tools.plain import reads_only
 from longrein.tools.port import Hands, Outcome, ToolOptions
 from longrein.tools.registry import make_tool
+from longrein.tools.task_port import Kept
 from longrein.tools.text import size_words
 from longrein.workspace import Ended
 
 
-async def Bash(hands: Hands, command: str, description: str = "", timeout: int | None = None) -> Outcome:
+async def Bash(
+    hands: Hands, command: str, description: str = "", timeout: int | None = None, run_in_background: bool = False
+) -> Outcome:
     """Run a shell command: tests, builds, git, programs. Not for what Read, Edit, Write, Grep and Glob do.
     It starts in the current folder; a cd that ends inside the session's folders holds for later calls, variables do
     not. There is no terminal and no input: use flags such as -y, never an editor or pager. You get stdout and stderr
     together and how it ended, when that is not exit code 0: trust that line, not hopes. Of long output you get head
     and tail; the rest comes by Recall, so do not run it again. Quote paths with blanks. Chain dependent commands with
-    &&; send independent ones as several calls. Never commit, push or delete what you were not asked to.
+    &&; send independent ones as several calls. Never commit, push or delete what you were not asked to. Servers,
+    watchers and what takes minutes: run_in_background, never &; work on meanwhile, a note tells when it ends.
 
     command: The command line.
     description: What it does, in five to ten words.
-    timeout: Milliseconds; default 120000, at most 600000.
+    timeout: Milliseconds; default 120000, at most 600000. In the background no limit unless given.
+    run_in_background: Go on at once; you get a task id.
     """
     refuse_marker(hands, command)
     if not command.strip():
@@ -34,22 +39,60 @@ async def Bash(hands: Hands, command: str, description: str = "", timeout: int |
     output = Output(hands)
     limit_s = limit_of(timeout, hands.options)
     try:
-        ended = await hands.workspace.spawner.run(
-            command,
-            cwd=hands.cwd,
-            env=hands.workspace.environment(hands.session),
-            sink=output,
-            timeout_s=limit_s,
-            output_bytes_max=hands.options.output_bytes_max,
-        )
+        if run_in_background:
+            came = await _in_background(hands, command, timeout, output)
+        else:
+            came = await _in_foreground(hands, command, limit_s, output)
     except asyncio.CancelledError:
-        ended = Ended(None, cause="interrupt")
-    cwd_note, facts = left_in(hands, ended)
-    note = "\n".join(filter(None, (ending(ended, hands.options, limit_s), cwd_note)))
+        came = Ended(None, cause="interrupt")
+    if isinstance(came, Kept):
+        return Outcome.of(told(came, output.so_far(), limit_s))
+    cwd_note, facts = left_in(hands, came)
+    note = "\n".join(filter(None, (ending(came, hands.options, limit_s), cwd_note)))
     parts = output.parts(said(description or command)[:80], note)
-    if ended.cause == "interrupt":
+    if came.cause == "interrupt":
         return Outcome(parts, facts, "interrupted")
-    return Outcome(parts, facts, "ok" if ended.cause == "exit" and ended.code == 0 else "failed")
+    return Outcome(parts, facts, "ok" if came.cause == "exit" and came.code == 0 else "failed")
+
+
+async def _in_foreground(hands: Hands, command: str, limit_s: float, output: Output) -> Ended | Kept:
+    if hands.tasks is not None:
+        return await hands.tasks.run(
+            command, call=hands.call, sink=output, timeout_s=limit_s, background=False, promote=True
+        )
+    return await hands.workspace.spawner.run(
+        command,
+        cwd=hands.cwd,
+        env=hands.workspace.environment(hands.session),
+        sink=output,
+        timeout_s=limit_s,
+        output_bytes_max=hands.options.output_bytes_max,
+    )
+
+
+async def _in_background(hands: Hands, command: str, timeout: int | None, output: Output) -> Ended | Kept:
+    if hands.tasks is None:
+        raise ToolError("[no-background] Nothing can run in the background here; nothing was run.")
+    limit_s = 0.0 if timeout is None else timeout / 1000
+    return await hands.tasks.run(
+        command, call=hands.call, sink=output, timeout_s=limit_s, background=True, promote=False
+    )
+
+
+def told(kept: Kept, printed: str, limit_s: float) -> str:
+    """What the model gets of a command that goes on without it."""
+    task = kept.task
+    look = f"A note tells its end; until then TaskOutput shows what it prints and TaskStop({task.id}) ends it."
+    match kept.why:
+        case "timeout":
+            how = f"[not over after {limit_s:g} s: it goes on in the background as {task.id}. {look}]"
+        case "user":
+            how = f"[the user sent it to the background: it goes on as {task.id}. {look}]"
+        case _ if task.state == "queued":
+            return f"Queued as {task.id}: as many tasks as may run at once do. It starts when one ends. {look}"
+        case _:
+            return f"Started in the background as {task.id}. {look} Do not wait for it: go on."
+    return "\n".join(filter(None, (printed or kept.tail, how)))
 
 
 def limit_of(timeout: int | None, options: ToolOptions) -> float:

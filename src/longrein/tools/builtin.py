@@ -8,10 +8,11 @@ from longrein.tools.grep import GREP
 from longrein.tools.port import Tool
 from longrein.tools.read import READ
 from longrein.tools.recall import RECALL
+from longrein.tools.tasks import TASK_TOOLS
 from longrein.tools.todo import TODO_WRITE
 from longrein.tools.write import WRITE
 
-BUILTIN: tuple[Tool, ...] = (READ, WRITE, EDIT, BASH, GREP, GLOB, TODO_WRITE, RECALL, COMPACT)
+BUILTIN: tuple[Tool, ...] = (READ, WRITE, EDIT, BASH, GREP, GLOB, TODO_WRITE, RECALL, COMPACT, *TASK_TOOLS)
 
 
 def builtin_tools() -> tuple[Tool, ...]:

@@ -77,6 +77,15 @@ class Output:
         document = Document(blob, "text/plain", self.size_bytes, name, lines, head, tail)
         return (document, Text(note)) if note else (document,)
 
+    def so_far(self) -> str:
+        """What has come, or its end, of a command that goes on elsewhere: there all of it is kept, so not here."""
+        if self._writer is not None:
+            self._writer.discard()
+            self._writer = None
+        kept = cut_tail(bytes(self._tail), self._options.tail_bytes) if self._spilled else bytes(self._start)
+        text = clean(kept).rstrip("\n")
+        return f"[its end so far; TaskOutput shows more]\n{text}" if self._spilled else text
+
     def _finish(self) -> str:
         if self._writer is None:
             return ""

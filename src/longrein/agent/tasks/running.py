@@ -1,0 +1,181 @@
+"""Commands begin: in the foreground, in the background, and from the one to the other.
+
+A command that goes on in the background is the same process as before; what changes is a record. It holds one of the
+tree's places, or waits for one; who waits has not run, so it may be started again after a crash.
+"""
+
+import asyncio
+
+import msgspec
+
+from longrein.agent.tasks import ending
+from longrein.agent.tasks.host import uncut
+from longrein.agent.tasks.tasks import Tasks
+from longrein.events import LongreinError, TaskEnded, TaskStarted
+from longrein.tools import Kept
+from longrein.workspace import Ended, Keeping, Sink, Spooled, Started
+
+
+class Nowhere:
+    """A sink for a command that is kept at once: the spool has its output from the first byte on."""
+
+    def write(self, data: bytes) -> None:
+        """Nothing is done with it here."""
+
+
+# --- in the foreground -------------------------------------------------------------------------------------------
+
+
+async def foreground(
+    tasks: Tasks, command: str, call: str, sink: Sink, timeout_s: float, *, promote: bool
+) -> Ended | Kept:
+    """Run it; with `promote` it becomes a task when its time has passed (as options want it) or the user says so."""
+    started = await _start(tasks, command, tasks.host.state.cwd, sink)
+    if isinstance(started, Ended):
+        return started
+    wish: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    if promote and not tasks.host.state.profile.startswith("seed"):
+        tasks.front[call] = wish
+    over = asyncio.ensure_future(started.ended())
+    try:
+        why = await _first(tasks, over, wish, timeout_s)
+        if why == "timeout" and not (call in tasks.front and tasks.host.crew.task_options.promote):
+            started.end("timeout")
+            why = ""
+        if not why:
+            return await over
+    except asyncio.CancelledError:
+        started.end("interrupt")
+        raise
+    finally:
+        tasks.front.pop(call, None)
+        over.cancel()
+    return await uncut(_promoted(tasks, started, command, call, why))
+
+
+async def _first(tasks: Tasks, over: "asyncio.Future[Ended]", wish: "asyncio.Future[None]", timeout_s: float) -> str:
+    """What comes first: '' when it has ended, else `user` or `timeout`."""
+    timer = asyncio.ensure_future(tasks.host.crew.clock.sleep(timeout_s))
+    try:
+        await asyncio.wait((over, wish, timer), return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        timer.cancel()
+    return "" if over.done() else "user" if wish.done() else "timeout"
+
+
+async def _promoted(tasks: Tasks, started: Started, command: str, call: str, why: str) -> Kept:
+    tasks.pool.take(anyway=True)  # it runs already, so it cannot wait for a place
+    options = tasks.host.crew.task_options
+    fact = TaskStarted(
+        tasks.next_id(),
+        command,
+        call,
+        options.timeout_s,
+        policy="stop",
+        cwd=tasks.host.state.cwd,
+        promoted=why,
+        memory_bytes=options.memory_bytes,
+        cpu_s=options.cpu_s,
+    )
+    found = await _keep(tasks, started, fact)
+    tail = ending.tail_of(tasks.pool.supervision, found, options.tail_bytes) if found is not None else ""
+    return Kept(tasks.view(fact.task), why, tail)
+
+
+# --- in the background -------------------------------------------------------------------------------------------
+
+
+async def in_background(tasks: Tasks, command: str, call: str, limit_s: float) -> Ended | Kept:
+    """Start it as a task, or let it wait for a place; `Ended` when it could not be started."""
+    return await uncut(_begun(tasks, command, call, limit_s))
+
+
+async def _begun(tasks: Tasks, command: str, call: str, limit_s: float) -> Ended | Kept:
+    options, state = tasks.host.crew.task_options, tasks.host.state
+    fact = TaskStarted(
+        "",
+        command,
+        call,
+        limit_s or options.timeout_s,
+        cwd=state.cwd,
+        memory_bytes=options.memory_bytes,
+        cpu_s=options.cpu_s,
+    )
+    if not tasks.pool.take():
+        queued = msgspec.structs.replace(fact, task=tasks.next_id(), state="queued")
+        tasks.host.append(queued)
+        await tasks.host.commit(flush=True)
+        queue(tasks, queued)
+        return Kept(tasks.view(queued.task), "asked")
+    started = await _start(tasks, command, state.cwd, Nowhere(), stdin=True)
+    if isinstance(started, Ended):
+        tasks.pool.free()
+        return started
+    fact = msgspec.structs.replace(fact, task=tasks.next_id())
+    await _keep(tasks, started, fact)
+    return Kept(tasks.view(fact.task), "asked")
+
+
+def queue(tasks: Tasks, queued: TaskStarted) -> None:
+    """Start it as soon as its turn has come, beside whatever goes on."""
+    waiting = asyncio.ensure_future(_when_seated(tasks, queued))
+    tasks.starting[queued.task] = waiting
+    waiting.add_done_callback(lambda _: tasks.starting.pop(queued.task, None))
+
+
+async def _when_seated(tasks: Tasks, queued: TaskStarted) -> None:
+    await tasks.pool.wait(tasks.label)
+    if tasks.host.closed or tasks.ended(queued.task):
+        tasks.pool.free()
+        return
+    try:
+        await uncut(_seated(tasks, queued))
+    except LongreinError:
+        return  # the log cannot be written: the walk meets the same and says so
+
+
+async def _seated(tasks: Tasks, queued: TaskStarted) -> None:
+    started = await _start(tasks, queued.command, queued.cwd, Nowhere(), stdin=True)
+    if isinstance(started, Ended):
+        tasks.pool.free()
+        tasks.end(TaskEnded(queued.task, "failed", started.code, f"could not be started: {started.message}"))
+        return
+    await _keep(tasks, started, msgspec.structs.replace(queued, state="running"))
+
+
+# --- both --------------------------------------------------------------------------------------------------------
+
+
+async def _start(tasks: Tasks, command: str, cwd: str, sink: Sink, *, stdin: bool = False) -> Started | Ended:
+    host = tasks.host
+    return await tasks.pool.supervision.start(
+        command,
+        cwd=cwd,
+        env=host.crew.workspace.environment(tasks.pool.session or host.id),
+        sink=sink,
+        output_bytes_max=host.crew.options.output_bytes_max,
+        stdin=stdin,
+    )
+
+
+async def _keep(tasks: Tasks, started: Started, fact: TaskStarted) -> Spooled | None:
+    """First the log, then the supervisor. A place was taken for it. None when the supervisor is gone: it is lost."""
+    tasks.host.append(fact)
+    await tasks.host.commit(flush=True)
+    keeping = Keeping(
+        fact.task,
+        fact.command,
+        fact.policy,
+        fact.limit_s,
+        tasks.host.crew.task_options.quota_bytes,
+        fact.memory_bytes,
+        fact.cpu_s,
+    )
+    tasks.seat(fact.task)
+    try:
+        return await started.keep(keeping)
+    except OSError as error:
+        started.end("lost")
+        why = error.strerror or str(error)
+        tasks.end(TaskEnded(fact.task, "lost", cause=f"the supervisor of commands is gone ({why}); it was ended"))
+        return None

@@ -1,0 +1,154 @@
+"""What is shown of a task's output: its end, what is new, or the lines that match. Memory does not grow with it."""
+
+import asyncio
+import re
+from collections import deque
+from collections.abc import Callable, Iterator
+
+import msgspec
+
+from longrein.events import ToolError
+from longrein.tools import clean
+
+PIECE_BYTES = 256 * 1024
+"""Read at once."""
+LINE_BYTES_MAX = 1_000
+"""Of one line that is searched or shown; the rest of it is left out."""
+PATTERN_CHARS_MAX = 500
+"""A longer pattern is refused."""
+REPEATS_MAX = 4
+"""Open-ended repetitions of one pattern; with more of them a long line could keep it busy for minutes."""
+
+Pieces = Iterator[tuple[int, bytes]]
+"""(offset in all that was printed, bytes), in order; a gap is what was not kept."""
+
+
+class Slice(msgspec.Struct, frozen=True):
+    """Some of an output."""
+
+    text: str
+    first_byte: int
+    next_byte: int
+    note: str = ""
+
+
+def pieces(read: Callable[[int, int], tuple[int, bytes]], start: int) -> Pieces:
+    """From byte `start` to the end of what `read(start, size)` gives."""
+    while True:
+        at, data = read(start, PIECE_BYTES)
+        if not data:
+            return
+        yield at, data
+        start = at + len(data)
+
+
+def last_lines(read: Callable[[int, int], tuple[int, bytes]], size: int, lines: int, most_bytes: int) -> Slice:
+    """The last `lines` of `size` printed bytes, at most about `most_bytes` of them."""
+    start = max(0, size - most_bytes)
+    kept, first, end = b"", start, start
+    for at, data in pieces(read, start):
+        if at > end and kept:
+            kept = b""  # a gap: what lies before it is not the end
+        first = at if not kept else first
+        kept += data
+        end = at + len(data)
+    shown, left_out = _tail(kept, lines, whole=first == 0)
+    note = "earlier output is not shown" if left_out or first else ""
+    return Slice(clean(shown), end - len(shown), end, note)
+
+
+def _tail(data: bytes, lines: int, *, whole: bool) -> tuple[bytes, bool]:
+    """The last `lines` of `data`, and whether something of it is left out. Without `whole` it begins inside a line."""
+    end = len(data) - 1 if data.endswith(b"\n") else len(data)
+    at = end
+    for _ in range(lines):
+        at = data.rfind(b"\n", 0, max(at, 0))
+        if at < 0:
+            break
+    if at >= 0:
+        return data[at + 1 :], True
+    cut = 0 if whole else data.find(b"\n", 0, max(len(data) - 1, 0)) + 1
+    return data[cut:], cut > 0
+
+
+def since(read: Callable[[int, int], tuple[int, bytes]], start: int, most_bytes: int) -> Slice:
+    """What was printed from byte `start` on, the oldest `most_bytes` of it; whole lines where there are any."""
+    at, data = read(start, most_bytes)
+    if not data:
+        return Slice("", start, start, "nothing new")
+    if len(data) == most_bytes:
+        data = data[: data.rfind(b"\n") + 1] or data
+    gap = f"bytes {start} to {at} were not kept" if at > start else ""
+    return Slice(clean(data), at, at + len(data), gap)
+
+
+async def matching(found: Pieces, pattern: str, most_bytes: int) -> Slice:
+    """Lines in which `pattern` is found, with their numbers: the newest of them that fit, and how many there are.
+
+    Others get their turn after each piece. Raises `ToolError` for what is no regular expression, or might never end.
+    """
+    wanted = compiled(pattern)
+    shown: deque[str] = deque()
+    reader = Lines()
+    size = count = 0
+    for at, data in found:
+        for number, line in reader.feed(at, data):
+            text = clean(line)
+            if wanted.search(text) is None:
+                continue
+            count += 1
+            shown.append(f"{number}: {text}")
+            size += len(shown[-1]) + 1
+            while size > most_bytes and len(shown) > 1:
+                size -= len(shown.popleft()) + 1
+        await asyncio.sleep(0)
+    for number, line in reader.rest():
+        text = clean(line)
+        if wanted.search(text) is not None:
+            count += 1
+            shown.append(f"{number}: {text}")
+    words = [f"the newest {len(shown)} of {count} matching lines"] * (len(shown) < count)
+    words += ["line numbers leave out what was not kept"] * reader.gap
+    return Slice("\n".join(shown), 0, reader.end, "; ".join(words) if count else "no line matches")
+
+
+def compiled(pattern: str) -> re.Pattern[str]:
+    """Raises `ToolError`, saying what is wrong with it."""
+    if len(pattern) > PATTERN_CHARS_MAX:
+        raise ToolError(f"[bad-pattern] The pattern has {len(pattern)} characters, at most {PATTERN_CHARS_MAX} work.")
+    plain = re.sub(r"\\.|\[[^\]]*\]", "x", pattern)
+    if re.search(r"\)[*+{]|[*+}][*+{]", plain) or len(re.findall(r"[*+]|,\}", plain)) > REPEATS_MAX:
+        raise ToolError(
+            f"[bad-pattern] A repeated group, or more than {REPEATS_MAX} repetitions, might take for ever: "
+            "search for the words themselves."
+        )
+    try:
+        return re.compile(pattern)
+    except re.error as error:
+        raise ToolError(f"[bad-pattern] {pattern!r} is no regular expression: {error}.") from None
+
+
+class Lines:
+    """Lines of an output that comes in pieces. A very long line loses its rest."""
+
+    def __init__(self) -> None:
+        self.end = 0
+        """Byte after the last one that was fed."""
+        self.gap = False
+        """Whether something between two pieces was not kept."""
+        self._held, self._number = b"", 1
+
+    def feed(self, at: int, data: bytes) -> Iterator[tuple[int, bytes]]:
+        """(number, line) of the lines that are whole now."""
+        self.gap = self.gap or at > self.end
+        self.end = at + len(data)
+        first, *more = data.split(b"\n")
+        self._held = (self._held + first)[:LINE_BYTES_MAX]
+        for line in more:
+            yield self._number, self._held
+            self._number, self._held = self._number + 1, line[:LINE_BYTES_MAX]
+
+    def rest(self) -> Iterator[tuple[int, bytes]]:
+        """The last line, when it has no end."""
+        if self._held:
+            yield self._number, self._held

@@ -1,0 +1,212 @@
+"""The commands and background tasks of one session: who runs, who waits, what has ended and is not written down yet.
+
+The order of facts is what makes a crash harmless. A task's `TaskStarted` is on disk before the supervisor keeps it, so
+the log knows every task there is; its end stays in the spool until `TaskEnded` is on disk, so it is written exactly
+once. Whatever the log calls running and the spool does not know was lost, and is told so.
+"""
+
+import asyncio
+
+import msgspec
+
+from longrein.agent.tasks import ending
+from longrein.agent.tasks.host import Host
+from longrein.agent.tasks.pool import TaskPool
+from longrein.agent.tasks.stalling import Watchdog
+from longrein.events import TaskEnded, ToolError
+from longrein.tools import TaskView
+from longrein.workspace import Spooled
+
+QUIET_S = 3.0
+"""Silence after which the last line of a task may be taken for a question, where somebody looks."""
+
+
+class Tasks:
+    """See the module. Belongs to one event loop. `running` starts commands, `adopting` takes up old ones."""
+
+    def __init__(self, host: Host, pool: TaskPool) -> None:
+        self.host, self.pool = host, pool
+        self.label = host.state.label
+        self.watchdog = Watchdog(self)
+        self.adopted = not host.state.tasks
+        """Whether what the log calls unfinished was compared with the spool; a new session has nothing."""
+        self.front: dict[str, asyncio.Future[None]] = {}
+        """Commands in the foreground, by call: done when the user sends one to the background."""
+        self.starting: dict[str, asyncio.Task[None]] = {}
+        """Queued tasks: what starts each when its turn has come."""
+        self.seated: dict[str, None] = {}
+        self.found_over: dict[str, None] = {}
+        """Tasks whose end is in the spool and was not looked at."""
+        self._ends: dict[str, TaskEnded] = {}
+        """Ends that are not in the log yet."""
+        self._owed: dict[str, list[str]] = {}
+        """By call: ends that its result tells, so they go into the log with it."""
+        self.settling: list[str] = []
+        """Tasks whose end was appended and whose files are still there."""
+        self._waiting: dict[str, list[asyncio.Future[None]]] = {}
+        self._preparing = asyncio.Lock()
+        pool.join(self.label, self, host.id)
+
+    # --- what there is ---------------------------------------------------------------------------------------
+
+    def next_id(self) -> str:
+        """Id of the next task. Valid until something is appended."""
+        name = f"b{len(self.host.state.tasks) + 1}"
+        return f"{self.label}.{name}" if self.label else name
+
+    def view(self, task: str) -> TaskView:
+        """A task now. Raises `ToolError` for an unknown id, naming those there are."""
+        now = self.host.state.tasks.get(task)
+        if now is None:
+            raise ToolError(self._unknown(task))
+        if now.ended is None and task in self._ends:
+            now = msgspec.structs.replace(now, ended=self._ends[task])
+        found = None if now.ended else self.pool.supervision.spooled(task)
+        one = ending.view(now, found, self.host.crew.clock.wall_us())
+        silent = found is not None and found.state == "running" and (found.reads_input or one.silent_s >= QUIET_S)
+        question = self.watchdog.question(found) if found is not None and silent else ""
+        return msgspec.structs.replace(one, waits_for_input=question) if question else one
+
+    def views(self) -> list[TaskView]:
+        """Running and queued ones, then those that are over, newest first."""
+        every = [self.view(task) for task in reversed(self.host.state.tasks)]
+        return sorted(every, key=lambda one: one.state not in ("running", "queued"))
+
+    def _unknown(self, task: str) -> str:
+        known = list(self.host.state.tasks)
+        if not known:
+            return f"[unknown-task] There is no task {task[:40]!r}: none was started in this session."
+        more = f" and {len(known) - 8} older ones (TaskList)" if len(known) > 8 else ""
+        return f"[unknown-task] There is no task {task[:40]!r}; there are {', '.join(known[-8:])}{more}."
+
+    @property
+    def running(self) -> list[str]:
+        """Tasks that are neither over nor waiting for their turn."""
+        tasks = self.host.state.tasks
+        return [task for task, now in tasks.items() if now.ended is None and now.started.state != "queued"]
+
+    @property
+    def unfinished(self) -> list[str]:
+        """Tasks that run or wait, or whose end is not in the log yet."""
+        return [task for task, now in self.host.state.tasks.items() if now.ended is None]
+
+    # --- places and news -------------------------------------------------------------------------------------
+
+    def seat(self, task: str) -> None:
+        """It holds a place from now on, and is watched."""
+        self.seated[task] = None
+        self.watchdog.watch(task)
+
+    def unseat(self, task: str) -> None:
+        """It holds none any more."""
+        if task in self.seated:
+            del self.seated[task]
+            self.pool.free()
+
+    def over(self, task: str) -> None:
+        """News of the supervisor: this task has ended; with "" the supervisor is gone, and with it all that ran."""
+        if not task:
+            self.adopted = False
+            for waiting in list(self._waiting):
+                self._wake(waiting)
+        elif task in self.host.state.tasks and self.host.state.tasks[task].ended is None:
+            self.found_over[task] = None
+            self.unseat(task)
+            self._wake(task)
+        self.host.poke()
+
+    def _wake(self, task: str) -> None:
+        for waiter in self._waiting.pop(task, []):
+            if not waiter.done():
+                waiter.set_result(None)
+
+    async def wait_over(self, task: str, timeout_s: float) -> None:
+        """Until there is news of `task`, or time has passed."""
+        news: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(task, []).append(news)
+        nap = asyncio.ensure_future(self.host.crew.clock.sleep(timeout_s))
+        try:
+            await asyncio.wait((news, nap), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            nap.cancel()
+            news.cancel()
+
+    def ended(self, task: str) -> bool:
+        """Whether it is over, as far as is known here."""
+        now = self.host.state.tasks.get(task)
+        return (now is not None and now.ended is not None) or task in self._ends or task in self.found_over
+
+    # --- ends ------------------------------------------------------------------------------------------------
+
+    def end(self, event: TaskEnded) -> None:
+        """This is how a task ended; it is appended with the next ones."""
+        self._ends[event.task] = event
+        self.unseat(event.task)
+        self._wake(event.task)
+        self.host.poke()
+
+    @property
+    def has_news(self) -> bool:
+        """Whether anything may have to be written down."""
+        return not self.adopted or bool(self.found_over or self._ends or self.settling or self.watchdog.news)
+
+    async def collect(self) -> None:
+        """Write down what has ended. Nothing runs in the session meanwhile, so no call tells an end by itself."""
+        for task in list(self.found_over):
+            await self.prepare(task)
+        self._owed.clear()
+        self.host.append(*self.ends(), *self.watchdog.take())
+        self.settle()
+
+    async def prepare(self, task: str) -> None:
+        """Make the end of `task` ready to be appended: its output is a blob. Nothing when it is not over."""
+        async with self._preparing:
+            self.found_over.pop(task, None)
+            now = self.host.state.tasks.get(task)
+            found = self.pool.supervision.spooled(task)
+            if now is None or now.ended is not None or task in self._ends:
+                return
+            if found is None:
+                self.end(TaskEnded(task, "lost", cause=ending.UNKNOWN))
+            elif found.state != "running":
+                self.end(await self._prepared(found))
+
+    async def _prepared(self, found: Spooled) -> TaskEnded:
+        supervision, crew = self.pool.supervision, self.host.crew
+        tail = crew.redact(ending.tail_of(supervision, found, crew.task_options.tail_bytes))
+        path, blob, note = supervision.whole(found.task), "", ""
+        try:
+            blob = await self.host.log.adopt(path) if path else ""
+        except OSError as error:
+            note = f"output could not be put away ({error.strerror or error}) and lies in {path}"
+        return ending.ended(found, blob, tail, note)
+
+    def owe(self, call: str, task: str) -> None:
+        """The result of `call` will tell the end of `task`: it goes into the log with it."""
+        if task in self._ends and not any(task in owed for owed in self._owed.values()):
+            self._owed.setdefault(call, []).append(task)
+
+    def owed(self, call: str) -> list[TaskEnded]:
+        """The ends that the result of `call` tells; they count as appended from now on."""
+        return self._take(self._owed.pop(call, []))
+
+    def ends(self) -> list[TaskEnded]:
+        """All ends that are not in the log; they count as appended from now on."""
+        return self._take(list(self._ends))
+
+    def _take(self, tasks: list[str]) -> list[TaskEnded]:
+        taken = [self._ends.pop(task) for task in tasks if task in self._ends]
+        self.settling += [event.task for event in taken]
+        return taken
+
+    def settle(self) -> None:
+        """Let the spool forget what is written down, as soon as that is on disk."""
+        settling, self.settling = self.settling, []
+        if settling:
+            self.host.commit(flush=True).add_done_callback(lambda done: self._settled(done, settling))
+
+    def _settled(self, done: "asyncio.Future[None]", tasks: list[str]) -> None:
+        if done.cancelled() or done.exception() is not None:
+            return  # the spool still has them: the next longrein settles
+        for task in tasks:
+            self.pool.supervision.settle(task)
