@@ -50,7 +50,8 @@ class ChaosModel:
     """A `models.Model` drawn from `seed`.
 
     `tools` gives for each tool a function that makes valid arguments; other tools of the request's prefix get random
-    ones. `rest` is awaited between the pieces of a stream (on a virtual clock: how slow the provider is).
+    ones. `rest` is awaited between the pieces of a stream (on a virtual clock: how slow the provider is). A tool with a
+    weight is called so many times as often as others. One model may serve many sessions.
     """
 
     def __init__(
@@ -62,6 +63,7 @@ class ChaosModel:
         name: str = "test/chaos",
         faults: float = 0.12,
         rest: Callable[[], Awaitable[object]] | None = None,
+        weights: Mapping[str, int] | None = None,
     ) -> None:
         self.name = name
         self.provider, self.model = name.split("/", 1)
@@ -77,8 +79,11 @@ class ChaosModel:
         """Called with each request before it is answered."""
         self.nothing_fits = 0
         """Requests that were larger than the window."""
+        self.faults = faults
+        """Share of requests that fail."""
         self._tools = dict(tools or {})
-        self._faults = faults
+        self._weights = dict(weights or {})
+        self._before: dict[str, Request] = {}
         self._rest = rest
         self._factor = self.random.choice((0.7, 0.9, 1.0, 1.1, 1.4))
         self._failures = 0
@@ -87,7 +92,8 @@ class ChaosModel:
     async def stream(self, request: Request) -> AsyncIterator[Sequence[Delta]]:
         """See `models.Model.stream`."""
         check_rules(request)
-        before = self.requests[-1] if self.requests else None
+        before = self._before.get(request.session)
+        self._before[request.session] = request
         self.requests.append(request)
         self.watch(request)
         final = self._answer(request, before)
@@ -114,7 +120,7 @@ class ChaosModel:
             self.nothing_fits += 1
             told = self.budget.window_tokens if self.chance(0.7) else 0
             return Failure("overflow", f"{self.tokens(request)} tokens are too many", 400, limit_tokens=told)
-        if not self.quiet and self._failures < FAILURES_MAX and self.chance(self._faults):
+        if not self.quiet and self._failures < FAILURES_MAX and self.chance(self.faults):
             self._failures += 1
             return self._failure()
         self._failures = 0
@@ -184,7 +190,9 @@ class ChaosModel:
 
     def _name(self, request: Request) -> str:
         known = [tool.name for tool in request.prefix.tools]
-        return "NoSuchTool" if not known or self.chance(0.03) else self.random.choice(known)
+        if not known or self.chance(0.03):
+            return "NoSuchTool"
+        return self.random.choices(known, [self._weights.get(name, 1) for name in known])[0]
 
     def _call(self, name: str, request: Request | None) -> ToolCall:
         luck = self.random.random()

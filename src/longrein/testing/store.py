@@ -56,6 +56,8 @@ class MemoryDisk:
         """Seconds that each commit takes, in the loop's time; None: it is done in the loop's next round."""
         self.shares: dict[str, tuple[str, int]] = {}
         """Forked subagent -> the session whose first entries are its own, and how many."""
+        self.spool: dict[str, bytes] = {}
+        """Files that stand in no real folder, by path: what `adopt` takes first."""
         self._log: MemoryLog | None = None
         self._entries: dict[str, list[Entry]] = {}
 
@@ -83,6 +85,7 @@ class MemoryDisk:
         self._entries = {}
         for write in self.writes:
             self._keep(write)
+        self.shares = {session: shared for session, shared in self.shares.items() if session in self._entries}
         return self.open()
 
     def kill(self) -> None:
@@ -220,8 +223,11 @@ class MemoryLog:
 
     async def adopt(self, path: str) -> str:
         """See `store.Log.adopt`."""
-        with open(path, "rb") as file:
-            data = file.read()
+        if path in self.disk.spool:
+            data = self.disk.spool[path]
+        else:
+            with open(path, "rb") as file:
+                data = file.read()
         return self.put_blob(data) if data else ""
 
     def put(self, body: bytes, *, flush: bool = True) -> "tuple[int, Future[None]]":
