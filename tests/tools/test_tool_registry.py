@@ -128,7 +128,7 @@ def test_a_hint_without_schema_is_a_mistake() -> None:
 def test_builtin_tools_have_a_fixed_small_form() -> None:
     tools = builtin_tools()
     encoded = msgspec.json.encode([one.spec for one in tools])
-    assert len(encoded) <= 8_000
+    assert len(encoded) <= 9_600
     assert [one.spec.name for one in tools] == NAMES
     for one in tools:
         for name, schema in one.spec.schema["properties"].items():
@@ -137,6 +137,7 @@ def test_builtin_tools_have_a_fixed_small_form() -> None:
 
 TAKES = "it takes file_path (required), word, how, spots"
 NAMES = ["Read", "Write", "Edit", "Bash", "Grep", "Glob", "TodoWrite", "Recall", "Compact"]
+NAMES += ["TaskList", "TaskOutput", "TaskStop", "TaskInput"]
 
 
 @pytest.mark.parametrize(

@@ -32,6 +32,7 @@ async def TaskOutput(
 ) -> Outcome:
     """See what a background task printed, and how it stands. Its end is told by itself: do not poll.
 
+    task_id: Such as b3.
     tail: The last lines, default 50.
     since: What came after this byte; the result says where to go on.
     grep: Lines that match this regular expression, of all its output.
@@ -47,7 +48,10 @@ async def TaskOutput(
 
 
 async def TaskStop(hands: Hands, task_id: str) -> Outcome:
-    """End a background task and all that it started."""
+    """End a background task and all that it started.
+
+    task_id: Such as b3.
+    """
     view = await _port(hands, task_id).stop(task_id)
     if view.state == "running":
         return Outcome.fail(f"{stands(view)}\n[it was told to end and has not yet; a note tells when it has]")
@@ -57,6 +61,7 @@ async def TaskStop(hands: Hands, task_id: str) -> Outcome:
 async def TaskInput(hands: Hands, task_id: str, text: str, eof: bool = False) -> Outcome:
     """Answer a background task that waits for input. Only what the user would want said.
 
+    task_id: Such as b3.
     text: A newline is added where it ends without one.
     eof: Close its input after that.
     """
