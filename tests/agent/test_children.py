@@ -1,110 +1,14 @@
 """Subagents as sessions: started in one transaction, walked by the same loop, ended as facts; whole trees in memory."""
 
-import asyncio
-from collections.abc import Callable, Sequence
-from typing import Any
-
-import msgspec
 import pytest
 
-from longrein.agent import Limits, OpenSession, Said, builtin_kinds
+from longrein.agent import Limits
 from longrein.context import Request
-from longrein.events import ChildEnded, ChildStarted, Opened, PrefixSet, Text, ToolEnded, UserSpoke, text_of
+from longrein.events import ChildEnded, ChildStarted, Opened, PrefixSet, ToolEnded, UserSpoke
 from longrein.models import Failure, Reply
-from longrein.testing.clock import VirtualClock, run_virtual
-from longrein.testing.house import memory_crew, memory_tools, open_test_session, results, said, story
-from longrein.testing.model import ScriptedModel, call, says
-from longrein.testing.store import MemoryDisk
-from longrein.testing.workspace import MemoryWorkspace
-from longrein.tools import agent_tool
-
-Answer = Callable[[Request], Reply | Failure]
-
-
-class Troupe(ScriptedModel):
-    """One model for all agents: each conversation plays the part whose name its first words hold."""
-
-    def __init__(self, clock: VirtualClock, parts: dict[str, Sequence[Reply | Failure | Answer]], **more: Any) -> None:
-        super().__init__(**more)
-        self.clock, self.parts = clock, {name: list(steps) for name, steps in parts.items()}
-        self.latency_s: dict[str, float] = {}
-        self.by_part: dict[str, list[Request]] = {name: [] for name in parts}
-        self.at_once = self.most = 0
-
-    def _next(self, request: Request) -> Reply | Failure:
-        first = [text for text in said(request) if not text.startswith(("# ", "[longrein:"))]
-        part = next((name for name in self.parts if any(name in text for text in reversed(first[:1]))), "main")
-        self.by_part[part].append(request)
-        step = self.parts[part].pop(0)
-        return step(request) if callable(step) else step
-
-    async def stream(self, request: Request):  # type: ignore[no-untyped-def]
-        self.at_once += 1
-        self.most = max(self.most, self.at_once)
-        try:
-            first = " ".join(said(request))
-            await self.clock.sleep(next((s for name, s in self.latency_s.items() if name in first), 0.1))
-            async for batch in super().stream(request):
-                yield batch
-        finally:
-            self.at_once -= 1
-
-    def check_done(self) -> None:
-        left = {name: len(steps) for name, steps in self.parts.items() if steps}
-        assert not left, f"not played: {left}"
-
-
-class Stage:
-    """A root session with a troupe."""
-
-    def __init__(self, *, limits: Limits | None = None, **parts: Sequence[Reply | Failure | Answer]) -> None:
-        self.clock = VirtualClock()
-        self.disk = MemoryDisk()
-        self.space = MemoryWorkspace({"/w/a.py": "a = 1\n"})
-        self.limits = limits or Limits()
-        self.model = Troupe(self.clock, parts)
-        self.heard: list[Any] = []
-
-    def open(self, mode: str = "bypassPermissions") -> OpenSession:
-        tools = (*memory_tools(), agent_tool(builtin_kinds()))
-        crew = memory_crew(self.model, self.disk, workspace=self.space, clock=self.clock, tools=tools)
-        crew.kinds = builtin_kinds()
-        crew.limits = self.limits
-        return open_test_session(self.model, disk=self.disk, crew=crew, mode=mode)
-
-    def play(self, words: str = "go", mode: str = "bypassPermissions") -> None:
-        """Say `words` and let the turn end."""
-
-        async def main() -> None:
-            session = self.open(mode)
-            listening = asyncio.ensure_future(self.listen(session))
-            session.tell(Said((Text(words),)))
-            await session.run(once=True)
-            await session.close()
-            await listening
-
-        run_virtual(main(), clock=self.clock)
-        self.model.check_done()
-
-    async def listen(self, session: OpenSession) -> None:
-        async for heard in session.follow():
-            self.heard.append(heard)
-
-    def result(self) -> str:
-        """What the root's model was told of its last call."""
-        return results(self.model.by_part["main"][-1])[-1]
-
-    def events(self, kind: type) -> list[Any]:
-        return [e.event for e in self.disk.entries() if isinstance(e.event, kind)]
-
-
-def agent(prompt: str, **more: Any) -> Any:
-    return call("Agent", description=more.pop("description", "look around"), prompt=prompt, **more)
-
-
-def tasks(*prompts: str, **more: Any) -> Any:
-    listed = [{"description": f"part {n}", "prompt": prompt} for n, prompt in enumerate(prompts, 1)]
-    return call("Agent", description="several", tasks=listed, **more)
+from longrein.testing.house import said, story
+from longrein.testing.model import call, says
+from tests.agent.troupe import Stage, agent, tasks
 
 
 def test_E15_a_subagent_has_its_own_log_an_empty_conversation_and_no_agents_of_its_own() -> None:

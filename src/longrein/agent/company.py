@@ -7,6 +7,14 @@ from longrein.agent.port import AgentView, Heard, OfChild, Pending, Word
 from longrein.permissions import Rules
 from longrein.tools import AgentPort
 
+WIDTH = {"plan": 0, "default": 1, "acceptEdits": 2, "bypassPermissions": 3}
+"""How much a permission mode lets happen unasked."""
+
+
+def narrower(mode: str, other: str) -> str:
+    """The one of two modes that lets less happen. What is unknown counts as `default`."""
+    return other if WIDTH.get(other, 1) < WIDTH.get(mode, 1) else mode
+
 
 class Above(Protocol):
     """What stands above a subagent's session."""

@@ -97,6 +97,11 @@ class Inbox:
         """The user's words that wait, for the screen."""
         return [Pending(n, w.how, text_of(w.parts)) for n, w in self._words if isinstance(w, Said)]
 
+    @property
+    def mode_wanted(self) -> str:
+        """The mode that the user has set and that is not in the log yet; '' for none."""
+        return next((word.mode for _, word in reversed(self._words) if isinstance(word, SetMode)), "")
+
     def take_back(self, wanted: int = 0) -> tuple[int, Said] | None:
         """Waiting words of the user (the newest when 0), out of the inbox again."""
         for at in range(len(self._words) - 1, -1, -1):

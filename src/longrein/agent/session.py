@@ -14,7 +14,7 @@ import msgspec
 
 from longrein.agent.beside import Beside
 from longrein.agent.blobs import CleanBlobs
-from longrein.agent.company import Company
+from longrein.agent.company import Company, narrower
 from longrein.agent.inbox import Inbox
 from longrein.agent.memory import Pressure
 from longrein.agent.port import AgentView, Answer, Heard, Noticed, Pending, Said, StopChild, Word
@@ -236,8 +236,14 @@ class Session:
 
     @property
     def mode(self) -> str:
-        """The permission mode that holds now; below another session it is no wider than there."""
-        return self.state.mode if self.crew.above is None else self.crew.above.mode
+        """The permission mode that holds now; below another session it is no wider than there.
+
+        A narrower one holds for those below as soon as the user has set it, while a call still runs here.
+        """
+        if self.crew.above is not None:
+            return self.crew.above.mode
+        wanted = self.inbox.mode_wanted
+        return narrower(self.state.mode, wanted) if wanted else self.state.mode
 
     @property
     def prefix_sources(self) -> tuple[SourceFile, ...]:

@@ -18,7 +18,7 @@ async def drain(session: Session) -> None:
         session.company.collect()
     if session.commands is not None and await session.commands.collect():
         session.wakes.since = session.state.seq
-    if session.mode != session.state.mode:  # it follows the session above
+    if session.crew.above is not None and session.mode != session.state.mode:  # it follows the session above
         session.append(ModeSet(session.mode))
     while session.inbox.waiting and not session.closed:
         taken = session.inbox.take(lambda word: takes(session.state, word, paused=session.paused, quiet=session.quiet))

@@ -4,19 +4,11 @@ Nothing here is copied down, so a rule that the user takes back for the parent i
 """
 
 from longrein.agent.children.tree import Tree
+from longrein.agent.company import narrower
 from longrein.agent.port import Heard, OfChild, Output, Streaming
 from longrein.agent.session import Session
 from longrein.events import Entry, PermissionAnswered, PermissionAsked, ToolEnded
 from longrein.permissions import Rules
-
-WIDTH = {"plan": 0, "default": 1, "acceptEdits": 2, "bypassPermissions": 3}
-"""How much a permission mode lets happen unasked."""
-
-
-def narrower(mode: str, other: str) -> str:
-    """The one of two modes that lets less happen. What is unknown counts as `default`."""
-    return other if WIDTH.get(other, 1) < WIDTH.get(mode, 1) else mode
-
 
 class Bond:
     """One subagent's: see `agent.company.Above`."""

@@ -1,0 +1,201 @@
+"""Steering a tree of agents: interrupting all or one, words for one, questions one at a time, what the parent forbids."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from longrein.agent import Answer, Limits, OpenSession, Said, SetMode, StopChild
+from longrein.agent.port import OfChild
+from longrein.context import Request
+from longrein.events import ChildEnded, Entry, Interrupted, PermissionAsked, Text, ToolEnded, TurnEnded, UserSpoke
+from longrein.models import Reply
+from longrein.permissions import Rules
+from longrein.testing.house import said, story
+from longrein.testing.model import call, says
+from longrein.testing.workspace import Ran
+from tests.agent.troupe import Stage, agent, tasks
+
+
+def test_E17_an_interrupt_ends_the_whole_tree_and_each_keeps_what_it_had() -> None:
+    stage = Stage(
+        limits=Limits(agents_max=2),
+        main=[says(tasks("ALPHA", "BETA", "GAMMA"))],
+        ALPHA=[says("I have begun.", call("Bash", command="sleep 99"))],
+        BETA=[],
+        GAMMA=[],
+    )
+    stage.commands["sleep 99"] = Ran("tick", delay_s=99)
+    stage.model.latency_s = {"BETA": 50}
+
+    async def stop(session: OpenSession) -> None:
+        await stage.clock.sleep(5)
+        assert [view.state for view in session.agents()] == ["running", "running", "queued"]
+        session.interrupt()
+
+    stage.play(meanwhile=stop)
+    assert stage.clock.elapsed_s < 6
+    assert [(e.status, e.report.split("\n")[0]) for e in stage.events(ChildEnded)] == [
+        ("interrupted", "I have begun."),
+        ("interrupted", ""),
+        ("interrupted", ""),
+    ]
+    assert story(stage.disk.entries()).endswith(
+        "ToolStarted ChildStarted ChildStarted ChildStarted ChildEnded "
+        "ChildEnded ChildEnded ToolEnded Interrupted TurnEnded"
+    )
+    for child in stage.disk.children():
+        assert story(stage.disk.entries(child)).endswith("Interrupted TurnEnded")
+    assert "I have begun." in stage.events(ToolEnded)[0].parts[0].text
+
+
+def test_one_subagent_is_stopped_and_the_others_go_on() -> None:
+    stage = Stage(
+        main=[says(tasks("ALPHA", "BETA")), says("done")],
+        ALPHA=[says("half way", call("Bash", command="sleep 99"))],
+        BETA=[says("whole")],
+    )
+    stage.commands["sleep 99"] = Ran("tick", delay_s=99)
+
+    async def stop(session: OpenSession) -> None:
+        await stage.clock.sleep(5)
+        await session.tell(StopChild(session.agents()[0].child))
+
+    stage.play(meanwhile=stop)
+    assert [e.status for e in stage.events(ChildEnded)] == ["interrupted", "done"]
+    assert "half way" in stage.result()
+    assert "| whole" in stage.result()
+    assert [e.reason for e in stage.events(TurnEnded)] == ["done"]
+
+
+def test_words_for_a_subagent_reach_it_with_its_next_request() -> None:
+    stage = Stage(
+        main=[says(agent("ALPHA")), says("done")],
+        ALPHA=[says(call("Read", file_path="/w/a.py")), says("found")],
+    )
+    stage.model.latency_s = {"ALPHA": 2}
+
+    async def steer(session: OpenSession) -> None:
+        await stage.clock.sleep(1)
+        child = session.agents()[0].child
+        await session.tell(Said((Text("mind the tests"),), to=child))
+        assert [(word.text, word.to, word.how) for word in session.pending] == [("mind the tests", child, "steer")]
+
+    stage.play(meanwhile=steer)
+    assert "mind the tests" in said(stage.model.by_part["ALPHA"][1])
+    assert "mind the tests" not in " ".join(said(stage.model.by_part["main"][1]))
+
+
+def test_words_for_one_that_is_over_are_refused_and_said_so() -> None:
+    stage = Stage(main=[says(agent("ALPHA")), says(call("Bash", command="wait")), says("done")], ALPHA=[says("found")])
+    stage.commands["wait"] = Ran("", delay_s=9)
+
+    async def steer(session: OpenSession) -> None:
+        await stage.clock.sleep(2)
+        await session.tell(Said((Text("too late"),), to=session.agents()[0].child))
+
+    stage.play(meanwhile=steer)
+    assert [one.text for one in stage.heard if type(one).__name__ == "Noticed"] == [
+        "that subagent does not work any more, so that it cannot be told anything"
+    ]
+
+
+def questions(stage: Stage) -> list[OfChild]:
+    return [
+        one
+        for one in stage.heard
+        if isinstance(one, OfChild) and isinstance(one.heard, Entry) and isinstance(one.heard.event, PermissionAsked)
+    ]
+
+
+def test_E17_subagents_ask_one_at_a_time_and_each_answer_goes_to_the_one_that_asked() -> None:
+    parts: dict[str, Any] = {
+        name: [says(call("Write", file_path=f"/w/{name}.txt", content="x")), says(f"wrote as {name}")]
+        for name in ("ALPHA", "BETA", "GAMMA")
+    }
+    stage = Stage(main=[says(tasks("ALPHA", "BETA", "GAMMA")), says("done")], **parts)
+    most = 0
+
+    async def answer(session: OpenSession) -> None:
+        nonlocal most
+        for n in range(3):
+            while len(questions(stage)) <= n:
+                await asyncio.sleep(0.01)
+            await stage.clock.sleep(5)
+            most = max(most, len(questions(stage)) - n)
+            asked = questions(stage)[n]
+            event = asked.heard.event  # type: ignore[union-attr]
+            assert [v.state for v in session.agents() if v.child == asked.child] == ["asking"]
+            await session.tell(Answer(event.call, "deny" if n == 1 else "allow", session=asked.child))
+
+    stage.play(mode="default", meanwhile=answer)
+    assert most == 1
+    written = sorted(path for path in stage.space.files if path.endswith(".txt"))
+    assert written == ["/w/ALPHA.txt", "/w/GAMMA.txt"]
+    assert len({one.label for one in questions(stage)}) == 3
+
+
+@pytest.mark.parametrize("prompt", ["ALPHA", "ALPHA again"])
+def test_S084_what_is_denied_to_the_parent_is_denied_at_every_depth(prompt: str) -> None:
+    edit = call("Write", file_path="/w/secret/key", content="mine")
+
+    def resumed(request: Request) -> Reply:
+        return says(agent("try once more", resume=stage.labels()[0]))
+
+    stage = Stage(
+        limits=Limits(depth_max=2),
+        main=[says(agent(prompt)), resumed, says("done")],
+        ALPHA=[says(agent("OMEGA")), says(edit), says("no way"), says(edit), says("still not")],
+        OMEGA=[says(edit), says("not me")],
+    )
+    stage.rules = Rules(deny=("Write(/secret/**)",), base="/w")
+    stage.play()
+    assert "/w/secret/key" not in stage.space.files
+    for child in stage.disk.children():
+        ended = [
+            e.event for e in stage.disk.entries(child) if isinstance(e.event, ToolEnded) and e.event.name == "Write"
+        ]
+        assert {e.status for e in ended} == {"denied"}
+
+
+def test_S084_a_mode_that_the_user_narrows_holds_below_at_once() -> None:
+    stage = Stage(
+        main=[says(agent("ALPHA")), says("done")],
+        ALPHA=[
+            says(call("Bash", command="wait")),
+            says(call("Write", file_path="/w/new.txt", content="x")),
+            says("could not"),
+        ],
+    )
+    stage.commands["wait"] = Ran("", delay_s=9)
+
+    async def narrow(session: OpenSession) -> None:
+        await stage.clock.sleep(2)
+        await session.tell(SetMode("plan"))
+
+    stage.play(meanwhile=narrow)
+    assert "/w/new.txt" not in stage.space.files
+    assert "ModeSet" in story(stage.disk.entries(stage.disk.children()[0])[4:])
+
+
+def test_interrupted_leaves_a_history_that_goes_on() -> None:
+    stage = Stage(
+        main=[says(agent("ALPHA")), says("I go on")],
+        ALPHA=[says("begun", call("Bash", command="sleep 99"))],
+    )
+    stage.commands["sleep 99"] = Ran("tick", delay_s=99)
+
+    async def stop(session: OpenSession) -> None:
+        await stage.clock.sleep(3)
+        session.interrupt()
+        while session.busy:
+            await stage.clock.sleep(0.1)
+        await session.tell(Said((Text("go on"),)))
+        await session.run(once=True)
+
+    stage.play(meanwhile=stop)
+    assert [type(e.event).__name__ for e in stage.disk.entries() if isinstance(e.event, Interrupted | UserSpoke)] == [
+        "UserSpoke",
+        "Interrupted",
+        "UserSpoke",
+    ]
