@@ -66,6 +66,14 @@ class Company(AgentPort, Protocol):
         """Append what has become of those in the background."""
         ...
 
+    async def settled(self) -> None:
+        """Until one of those in the background is over; at once when there is none."""
+        ...
+
+    def stop(self) -> None:
+        """Let all end now, with what they have."""
+        ...
+
     def resume(self) -> None:
         """Let go on what worked when the session was left and whose call does not wait for it."""
         ...

@@ -278,9 +278,21 @@ class Children:
             return
         one.begun = True
         try:
-            await one.session.run(once=True)
+            await self._through(one)
         finally:
             gate.leave()
+
+    async def _through(self, one: Working) -> None:
+        """Its turns: the one of its task, and those for which its own subagents in the background wake it."""
+        session = one.session
+        await session.run(once=True)
+        while (company := session.company) is not None and company.running and not session.closed:
+            if one.stopped:
+                company.stop()
+            await company.settled()
+            await session.run(once=True)
+        if not session.closed:
+            await session.leave("stop")  # nobody is left to whom its tasks could be of use
 
     async def _wait(self, those: Sequence[Working]) -> None:
         """Until they are over. Interrupted, they end with what they have; closed, they are left for another day."""
@@ -288,7 +300,7 @@ class Children:
         if not walks:
             return
         try:
-            await self._away(walks)
+            await self._away(walks, asyncio.ALL_COMPLETED)
         except asyncio.CancelledError:
             if not self.session.interrupting:
                 raise
@@ -296,10 +308,10 @@ class Children:
                 one.stop()
             await asyncio.wait(walks)
 
-    async def _away(self, walks: "Sequence[asyncio.Task[None]]") -> None:
+    async def _away(self, walks: "Sequence[asyncio.Task[None]]", until: str) -> None:
         """Wait without holding a place, so that those below have it."""
         if self.session.crew.above is None:
-            await asyncio.wait(walks)
+            await asyncio.wait(walks, return_when=until)
             return
         gate = self.tree.gate
         self._waiting += 1
@@ -307,7 +319,7 @@ class Children:
             gate.leave()
         back = gate.force
         try:
-            await asyncio.wait(walks)
+            await asyncio.wait(walks, return_when=until)
             if self._waiting == 1:
                 await gate.enter(self.session.id, back=True)
                 back = _nothing
@@ -357,6 +369,17 @@ class Children:
         for one in [one for one in self._aside.values() if one.done]:
             self.session.append(self._ended(one)[0])
         self.tree.questions.look()
+
+    async def settled(self) -> None:
+        """See `Company.settled`."""
+        walks = [one.walk for one in self._aside.values() if one.walk is not None]
+        if walks:
+            await self._away(walks, asyncio.FIRST_COMPLETED)
+
+    def stop(self) -> None:
+        """See `Company.stop`."""
+        for one in self._mine.values():
+            one.stop()
 
     def resume(self) -> None:
         """See `Company.resume`."""

@@ -113,7 +113,9 @@ def crew_of(session: Session, kind: Kind, model: Model, form: str, *, depth: int
         tools = tools_of(kind, crew.tools, spawns=spawns)
         above = session.state.prefix
         prefix = prefix_of(tools, child_system(kind), above.context if above is not None else (), above)
-    return msgspec.structs.replace(crew, tools=tools, prefix=prefix, model=model, kinds=below if spawns else ())
+    woken = msgspec.structs.replace(crew.task_options, wake=True)  # it has no user who could ask for what came
+    given = {"tools": tools, "prefix": prefix, "model": model, "kinds": below if spawns else ()}
+    return msgspec.structs.replace(crew, task_options=woken, **given)
 
 
 def refusals(plans: Sequence[Plan | str], given: Sequence[Given | Refused]) -> list[tuple[Plan, Given] | str]:

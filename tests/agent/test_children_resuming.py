@@ -1,0 +1,127 @@
+"""A session with subagents is killed after each transaction and goes on: nothing runs twice, each end is told once."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from longrein.agent import GoOn, OpenSession, Said
+from longrein.context import Request
+from longrein.events import ChildEnded, ChildStarted, Entry, Reminded, Replied, Text, ToolEnded, ToolStarted, UserSpoke
+from longrein.models import Reply
+from longrein.testing.clock import run_virtual
+from longrein.testing.house import results, said, story
+from longrein.testing.model import ScriptedModel, call, says
+from longrein.testing.store import MemoryDisk
+from tests.agent.troupe import Stage, agent, tasks
+
+
+class Actors(ScriptedModel):
+    """Each conversation goes on from what it holds, so that it does not matter when it was cut."""
+
+    def __init__(self, stage: Stage, *, background: bool = False) -> None:
+        super().__init__()
+        self.stage, self.background = stage, background
+
+    def _next(self, request: Request) -> Reply:
+        first = next((text for text in said(request) if not text.startswith(("# ", "[longrein:"))), "")
+        done = results(request)
+        if "PART" not in first:
+            return self._root(done, said(request))
+        if not done:
+            return says("I begin.", call("Bash", command=f"run {first}"))
+        return says(f"report of {first}")
+
+    def _root(self, done: Sequence[str], texts: Sequence[str]) -> Reply:
+        if not done:
+            return says(tasks("PART-1", "PART-2", "PART-3", run_in_background=self.background))
+        return says("all is told")
+
+    async def stream(self, request: Request) -> Any:
+        await self.stage.clock.sleep(0.5)
+        async for batch in super().stream(request):
+            yield batch
+
+
+def staged(*, background: bool = False) -> Stage:
+    stage = Stage()
+    for n in (1, 2, 3):
+        stage.commands[f"run PART-{n}"] = f"ran {n}"
+    stage.model = Actors(stage, background=background)  # type: ignore[assignment]
+    return stage
+
+
+async def finish(stage: Stage, words: str = "") -> None:
+    """One life, to its end."""
+    session = stage.open(mode="bypassPermissions")
+    session.crew.clock = stage.clock
+    if words:
+        session.tell(Said((Text(words),)))
+    elif session.state.turn_open:
+        session.tell(GoOn())
+    await session.run(once=True)
+    while session.company is not None and session.company.running:
+        await session.company.settled()
+        await session.run(once=True)
+    if not words:  # what was written down before the cut wakes nobody: it is told with the user's next words
+        session.tell(Said((Text("and?"),)))
+        await session.run(once=True)
+    await session.close()
+
+
+def whole(*, background: bool = False) -> MemoryDisk:
+    stage = staged(background=background)
+    run_virtual(finish(stage, "go"), clock=stage.clock)
+    return stage.disk
+
+
+def cut_after(disk: MemoryDisk, writes: int) -> Stage:
+    """A stage on the disk as it was after so many transactions."""
+    stage = staged()
+    stage.disk.writes = disk.writes[:writes]
+    stage.disk.committed = writes
+    stage.disk._entries = {}
+    for write in stage.disk.writes:
+        stage.disk._keep(write)
+    return stage
+
+
+def check(stage: Stage) -> None:
+    """Everything is there once."""
+    entries = stage.disk.entries()
+    starts = [e.event for e in entries if isinstance(e.event, ChildStarted)]
+    ends = [e.event for e in entries if isinstance(e.event, ChildEnded)]
+    assert [e.child for e in starts] == stage.disk.children()
+    assert sorted(e.child for e in ends) == sorted(e.child for e in starts)
+    assert len(starts) in (0, 3)
+    for child in stage.disk.children():
+        log = stage.disk.entries(child)
+        assert [e.seq for e in log] == list(range(1, len(log) + 1))
+        started = [e.event.call for e in log if isinstance(e.event, ToolStarted)]
+        assert len(started) == len(set(started)) <= 1
+    if starts:
+        told = " ".join(text for e in entries if isinstance(e.event, ToolEnded | Reminded) for text in texts(e))
+        for n in (1, 2, 3):
+            assert told.count(f"report of PART-{n}") == 1, told
+
+
+def texts(entry: Entry) -> list[str]:
+    event = entry.event
+    return [event.text] if isinstance(event, Reminded) else [part.text for part in event.parts]  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("background", [False, True], ids=["awaited", "background"])
+def test_R073_killed_after_each_transaction_the_tree_goes_on_as_if_nothing_had_been(background: bool) -> None:
+    disk = whole(background=background)
+    assert len(disk.writes) > 15
+    for writes in range(2, len(disk.writes)):
+        stage = cut_after(disk, writes)
+        stage.model.background = background  # type: ignore[attr-defined]
+        if not any(isinstance(e.event, UserSpoke) for e in stage.disk.entries()):
+            continue
+        run_virtual(finish(stage), clock=stage.clock)
+        try:
+            check(stage)
+        except AssertionError as error:
+            raise AssertionError(f"cut after {writes}: {story(cut_after(disk, writes).disk.entries())}") from error
