@@ -1,52 +1,15 @@
 """Background tasks in virtual time: what is written down, when the model is told, and what a crash leaves of it."""
 
-from collections.abc import Callable
-from typing import Any
+import asyncio
 
-import msgspec
+import pytest
 
-from longrein.agent import Crew, OpenSession, Said, TaskOptions, TaskPool
-from longrein.events import Entry, Reminded, TaskEnded, TaskStarted, Text
-from longrein.testing.clock import SimLoop, VirtualClock, run_virtual
-from longrein.testing.house import kill, memory_crew, open_test_session, results, said, story
-from longrein.testing.model import ScriptedModel, Step, call, says
-from longrein.testing.store import MemoryDisk
-from longrein.testing.supervision import MemorySupervision
-from longrein.testing.workspace import MemoryWorkspace, Ran
-
-
-class Stage:
-    """A disk, a supervisor and a clock that outlive each session."""
-
-    def __init__(self, commands: Any, *, tasks_max: int = 32, **options: Any) -> None:
-        self.clock, self.disk = VirtualClock(), MemoryDisk()
-        self.supervision = MemorySupervision(commands, self.clock)
-        self.disk.spool = self.supervision.files
-        self.tasks_max, self.options = tasks_max, TaskOptions(**options)
-
-    def crew(self, model: ScriptedModel) -> Crew:
-        space = MemoryWorkspace(spawner=self.supervision)
-        crew = memory_crew(model, self.disk, workspace=space, clock=self.clock)
-        crew.pool = TaskPool(self.supervision, self.tasks_max)
-        crew.task_options = self.options
-        return crew
-
-    def open(self, model: ScriptedModel) -> OpenSession:
-        return open_test_session(model, disk=self.disk, crew=self.crew(model), mode="bypassPermissions")
-
-    def of(self, kind: type) -> list[Any]:
-        return [entry.event for entry in self.disk.entries() if isinstance(entry.event, kind)]
-
-    def play(self, work: Callable[[], Any]) -> Any:
-        return run_virtual(work(), clock=self.clock)
-
-
-def background(command: str, **more: Any) -> Any:
-    return call("Bash", command=command, run_in_background=True, **more)
-
-
-def words(text: str) -> Said:
-    return Said((Text(text),))
+from longrein.agent import OpenSession
+from longrein.events import TaskEnded, TaskStarted
+from longrein.testing.house import results, said, story
+from longrein.testing.model import ScriptedModel, call, says
+from longrein.testing.workspace import Ran
+from tests.agent.stage import Stage, background, one_turn, words
 
 
 def test_a_task_runs_while_the_turn_ends_and_its_end_wakes_the_agent() -> None:
@@ -75,3 +38,93 @@ def test_a_task_runs_while_the_turn_ends_and_its_end_wakes_the_agent() -> None:
     assert (ended.task, ended.state, ended.code, ended.elapsed_ms, ended.tail) == ("b1", "done", 0, 40_000, "built")
     assert stage.disk.blobs()[ended.output] == b"built\n"
     assert not stage.supervision.spool, "settled"
+
+
+# --- from the foreground to the background -----------------------------------------------------------------------
+
+
+def test_B1_a_command_that_passes_its_time_goes_on_in_the_background() -> None:
+    stage = Stage({"npm i": Ran("1\n2\n3\n4\n", delay_s=400)})
+    model = ScriptedModel(says(call("Bash", command="npm i", timeout=110_000)), says("it goes on"))
+    one_turn(stage, model)
+    assert results(model.requests[1])[0] == (
+        "Bash ok: 1\n2\n[not over after 110 s: it goes on in the background as b1. A note tells its end; until then "
+        "TaskOutput shows what it prints and TaskStop(b1) ends it.]"
+    )
+    started = stage.of(TaskStarted)[0]
+    assert (started.promoted, started.policy, started.call) == ("timeout", "stop", "c5.0")
+    assert story(stage.disk.entries()).count("ToolStarted TaskStarted ToolEnded") == 1
+    assert len(stage.supervision.started) == 1, "one and the same process"
+
+
+@pytest.mark.parametrize(("profile", "promote"), [("seed", True), ("default", False)])
+def test_B3_without_promotion_it_is_ended_and_the_model_is_told_so(profile: str, promote: bool) -> None:
+    stage = Stage({"npm i": Ran("1\n", delay_s=400)}, promote=promote)
+    stage.profile = profile
+    model = ScriptedModel(says(call("Bash", command="npm i", timeout=110_000)), says("it goes on"))
+    one_turn(stage, model)
+    assert results(model.requests[1]) == [
+        "Bash failed: 1\n[timed out after 110 s and was ended; timeout may be up to 600000 ms]"
+    ]
+    assert not stage.of(TaskStarted)
+
+
+def test_the_user_sends_a_command_to_the_background() -> None:
+    stage = Stage({"npm i": Ran("", delay_s=100), "ls": Ran("a")}, promote=False)
+    model = ScriptedModel(says(call("Bash", command="npm i")), says("fine"))
+
+    async def press(session: OpenSession) -> None:
+        assert not session.background()
+        await stage.clock.sleep(3)
+        assert session.background()
+        await asyncio.sleep(0)
+        assert not session.background(), "once is enough"
+
+    one_turn(stage, model, during=press)
+    assert stage.clock.elapsed_s < 20
+    assert results(model.requests[1])[0].startswith("Bash ok: [the user sent it to the background: it goes on as b1.")
+    assert stage.of(TaskStarted)[0].promoted == "user"
+
+
+def test_an_interrupt_ends_a_foreground_command_and_leaves_a_task_alone() -> None:
+    stage = Stage({"sleep": Ran("", hang=True), "server": Ran("", hang=True)})
+    model = ScriptedModel(says(background("server")), says(call("Bash", command="sleep")), says("never asked"))
+
+    async def work() -> None:
+        session = stage.open(model)
+        session.tell(words("go"))
+        walk = asyncio.ensure_future(session.run(once=True))
+        await stage.clock.sleep(1)
+        session.interrupt()
+        await walk
+        assert [process.line for process in stage.supervision.running] == ["server"]
+        assert [view.state for view in session.tasks()] == ["running"]
+        await session.close()
+
+    stage.play(work)
+
+
+# --- places ------------------------------------------------------------------------------------------------------
+
+
+def test_B2_more_tasks_than_places_wait_in_order_and_none_is_lost() -> None:
+    stage = Stage(lambda line: Ran("", delay_s=float(line.split()[1])), tasks_max=2)
+    model = ScriptedModel(says(*(background(f"sleep {n}") for n in (6, 4, 2, 1))), says("all started"), says("ended"))
+    model.steps += [says("ended")] * 3
+
+    async def work() -> None:
+        session = stage.open(model)
+        session.tell(words("go"))
+        await session.run(once=True)
+        assert [view.state for view in session.tasks()] == ["queued", "queued", "running", "running"]
+        await stage.clock.sleep(10)
+        await session.run(once=True)
+        assert [(e.task, e.state) for e in stage.of(TaskEnded)] == [(f"b{n}", "done") for n in (2, 1, 3, 4)]
+        await session.close()
+
+    stage.play(work)
+    shown = results(model.requests[1])
+    assert shown[2].startswith("Bash ok: Queued as b3: as many tasks as may run at once do.")
+    assert [(s.task, s.state) for s in stage.of(TaskStarted)] == [
+        ("b1", "running"), ("b2", "running"), ("b3", "queued"), ("b4", "queued"), ("b3", "running"), ("b4", "running"),
+    ]  # fmt: skip

@@ -195,6 +195,8 @@ class MemoryProcess:
         self.pid = 1_000 + len(home.started)
         self.output = bytearray()
         self.kept: Keeping | None = None
+        self.waits = False
+        """Whether it waits for input now."""
         self.given = asyncio.Event()
         """Set when something was written to its standard input, or that is closed from the start."""
         if not stdin:
@@ -250,6 +252,7 @@ class MemoryProcess:
             f"/spool/{keeping.task}.out",
             len(self.output),
             written_at=self._begun_us if self.output else 0,
+            reads_input=self.waits,
         )
 
     async def _live(self) -> None:
@@ -266,10 +269,20 @@ class MemoryProcess:
             await asyncio.sleep(0)
         if ran.hang:
             await asyncio.Event().wait()
+        if ran.asks and not self.given.is_set():
+            self._ask(True)
+            await self.given.wait()
+            self._ask(False)
         if not data:
             await self._pass(ran.delay_s)
         code = None if ran.signal else ran.code
         self._finish(Ended(code, ran.signal, elapsed_s=self._elapsed_s, cwd=ran.cwd or self.cwd))
+
+    def _ask(self, waits: bool) -> None:
+        self.waits = waits
+        if self.kept is not None:
+            kept = self.home.spool[self.kept.task]
+            kept.now = msgspec.structs.replace(kept.now, reads_input=waits)
 
     async def _pass(self, seconds: float) -> None:
         await (self.home.clock.sleep(seconds) if seconds > 0 else asyncio.sleep(0))

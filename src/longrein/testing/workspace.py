@@ -34,6 +34,8 @@ class Ran(msgspec.Struct, frozen=True):
     """How long it takes."""
     hang: bool = False
     """It prints and then never ends by itself."""
+    asks: bool = False
+    """After its output it waits until something is written to its standard input, then it ends."""
     flood: bool = False
     """It prints without end."""
     signal: str = ""

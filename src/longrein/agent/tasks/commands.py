@@ -38,19 +38,13 @@ class Commands:
         no news that anybody is woken for.
         """
         tasks = self.tasks
-        if not tasks.has_news or self._is_asked:
+        if not tasks.has_news:
             return False
         old, self._fresh = not self._fresh, True
         if not tasks.adopted:
             await adopt(tasks)
         await tasks.collect()
         return old
-
-    @property
-    def _is_asked(self) -> bool:
-        """Whether a crash has cut a call that was to tell an end; its own end must be written down first."""
-        open_calls = self._host.state.calls.values()
-        return any(one.started and one.call.name in ("TaskOutput", "TaskStop") for one in open_calls)
 
     @property
     def unfinished(self) -> bool:

@@ -13,12 +13,19 @@ from longrein.agent.tasks import ending
 from longrein.agent.tasks.host import Host
 from longrein.agent.tasks.pool import TaskPool
 from longrein.agent.tasks.stalling import Watchdog
+from longrein.context import State
 from longrein.events import TaskEnded, ToolError
 from longrein.tools import TaskView
 from longrein.workspace import Spooled
 
 QUIET_S = 3.0
 """Silence after which the last line of a task may be taken for a question, where somebody looks."""
+
+
+def asked_about(state: State) -> list[str]:
+    """What the calls that have no result yet ask about by name, of tasks."""
+    calls = [one.call for one in state.calls.values() if one.call.name in ("TaskOutput", "TaskStop")]
+    return [str((call.arguments or {}).get("task_id", "")) for call in calls]
 
 
 class Tasks:
@@ -151,11 +158,14 @@ class Tasks:
         return not self.adopted or bool(self.found_over or self._ends or self.settling or self.watchdog.news)
 
     async def collect(self) -> None:
-        """Write down what has ended. Nothing runs in the session meanwhile, so no call tells an end by itself."""
-        for task in list(self.found_over):
+        """Write down what has ended, between two acts. An end that an open call asks about is left to its result; where
+        a crash or a denial closes that call without one, the end is written down after it."""
+        asked = asked_about(self.host.state)
+        for task in [task for task in self.found_over if task not in asked]:
             await self.prepare(task)
         self._owed.clear()
-        self.host.append(*self.ends(), *self.watchdog.take())
+        ready = [task for task in self._ends if task not in asked]
+        self.host.append(*self._take(ready), *self.watchdog.take())
         self.settle()
 
     async def prepare(self, task: str) -> None:
@@ -191,7 +201,7 @@ class Tasks:
         return self._take(self._owed.pop(call, []))
 
     def ends(self) -> list[TaskEnded]:
-        """All ends that are not in the log; they count as appended from now on."""
+        """All ends that are known and not in the log; they count as appended from now on."""
         return self._take(list(self._ends))
 
     def _take(self, tasks: list[str]) -> list[TaskEnded]:

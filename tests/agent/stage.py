@@ -1,0 +1,74 @@
+"""A session with background tasks in virtual time, whose disk, supervisor and clock outlive it."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+from longrein.agent import Crew, OpenSession, Said, TaskOptions, TaskPool
+from longrein.events import Text
+from longrein.testing.clock import VirtualClock, run_virtual
+from longrein.testing.house import kill, memory_crew, open_test_session
+from longrein.testing.model import ScriptedModel, call
+from longrein.testing.store import MemoryDisk
+from longrein.testing.supervision import MemorySupervision
+from longrein.testing.workspace import MemoryWorkspace
+
+T = TypeVar("T")
+
+
+class Stage:
+    """A disk, a supervisor and a clock that outlive each session."""
+
+    def __init__(self, commands: Any, *, tasks_max: int = 32, **options: Any) -> None:
+        self.clock, self.disk = VirtualClock(), MemoryDisk()
+        self.supervision = MemorySupervision(commands, self.clock)
+        self.disk.spool = self.supervision.files
+        self.tasks_max, self.options = tasks_max, TaskOptions(**options)
+        self.profile = "default"
+
+    def crew(self, model: ScriptedModel) -> Crew:
+        space = MemoryWorkspace(spawner=self.supervision)
+        crew = memory_crew(model, self.disk, workspace=space, clock=self.clock)
+        crew.pool = TaskPool(self.supervision, self.tasks_max)
+        crew.task_options = self.options
+        return crew
+
+    def open(self, model: ScriptedModel) -> OpenSession:
+        crew = self.crew(model)
+        return open_test_session(model, disk=self.disk, crew=crew, mode="bypassPermissions", profile=self.profile)
+
+    def of(self, kind: type) -> list[Any]:
+        return [entry.event for entry in self.disk.entries() if isinstance(entry.event, kind)]
+
+    def play(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        return run_virtual(work(), clock=self.clock)
+
+    async def crash(self, session: OpenSession, *tasks: "asyncio.Future[None]") -> None:
+        """longrein is killed; the supervisor lives on."""
+        await kill(session, self.disk, *tasks)
+        self.supervision.leave()
+        self.disk.reopen()
+        self.disk.kill()
+
+
+def background(command: str, **more: Any) -> Any:
+    return call("Bash", command=command, run_in_background=True, **more)
+
+
+def words(text: str) -> Said:
+    return Said((Text(text),))
+
+
+def one_turn(stage: Stage, model: ScriptedModel, *, during: Callable[[OpenSession], Any] | None = None) -> None:
+    """One prompt to its end; `during` is called beside it."""
+
+    async def work() -> None:
+        session = stage.open(model)
+        session.tell(words("go"))
+        walk = [session.run(once=True)] + ([during(session)] if during else [])
+        await asyncio.gather(*walk)
+        await session.leave("stop")
+        await session.close()
+
+    stage.play(work)
+    model.check_done()
