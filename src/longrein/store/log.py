@@ -11,7 +11,7 @@ from longrein.events import Entry, SessionError, StoreDamaged, StoreFull
 from longrein.store import port
 from longrein.store.blobs import GrowingBlob
 from longrein.store.copying import Unsound, sound
-from longrein.store.database import ROOT, SEQ_MAX, Row, Write
+from longrein.store.database import ROOT, SEQ_MAX, Write
 from longrein.store.faults import mark_suspect, store_failure
 from longrein.store.folder import existing_folder, make_session_folder, on_network, session_id
 from longrein.store.inbox import read_message, remove_message, waiting_files
@@ -107,9 +107,18 @@ class SessionLog:
         Raises `SessionUnknown` for a text that is no id, `StoreDamaged` (the next open of the root mends it).
         """
         session = session_id(session)
+        try:
+            return self._child(session, shares)
+        except (Unsound, StoreDamaged) as damage:
+            mark_suspect(self.folder)
+            why = f"the log of a subagent in {self.folder} is damaged ({damage}); open the session again to repair it"
+            raise StoreDamaged(why) from None
+
+    def _child(self, session: str, shares: int) -> "SessionLog":
         number = self.reader.number_of(session) or self._shared.number_for(session)
         reader = self.reader.other(number)
-        if rows := self._sound(reader):
+        rows = list(sound(reader.rows_of(number, 0, SEQ_MAX), self.folder, reader.first))
+        if rows:
             shares = reader.first - 1
         else:
             reader = self.reader.other(number, cut(self.reader.spans(), shares))
@@ -120,15 +129,6 @@ class SessionLog:
         if rows:
             log._strand.about = reader.about()
         return log
-
-    def _sound(self, reader: Reader) -> list[Row]:
-        """Its own entries as they are stored."""
-        try:
-            return list(sound(reader.rows_of(reader.number, 0, SEQ_MAX), self.folder, reader.first))
-        except Unsound as damage:
-            mark_suspect(self.folder)
-            why = f"the log of a subagent in {self.folder} is damaged ({damage}); open the session again to repair it"
-            raise StoreDamaged(why) from None
 
     def history(self, first: int, last: int) -> Iterator[Entry]:
         """See `port.Log.history`."""

@@ -59,7 +59,7 @@ def copy_sessions(folder: str, source: sqlite3.Connection, target: sqlite3.Conne
             _note(below, folder, row)
     except Unsound:
         whole = False
-    _listed(source, target, ROOT)
+    _listed(source, target, ROOT, root)
     below.reach[root] = (kept.entries, whole)
     for number in _numbers(source):
         size, whole = _copy_child(folder, source, target, number, below)
@@ -160,8 +160,8 @@ def _note(below: _Below, folder: str, row: Row) -> None:
             below.turns[event.child] = below.turns.get(event.child, 0) + 1
 
 
-def _listed(source: sqlite3.Connection, target: sqlite3.Connection, number: int, session: str = "") -> None:
-    """Copy a session's row and its inbox as far as they can be read; of a subagent, at least its id."""
+def _listed(source: sqlite3.Connection, target: sqlite3.Connection, number: int, session: str) -> None:
+    """Copy a session's row and its inbox as far as they can be read; at least its id."""
     add = "INSERT OR REPLACE INTO sessions(number, session, created, cwd, title) VALUES(?, ?, ?, ?, ?)"
     if session:
         target.execute(add, (number, session, 0, "", ""))

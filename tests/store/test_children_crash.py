@@ -1,0 +1,273 @@
+"""Joint writes under `kill -9`, and damage to subagents' logs: both sides of a write are there, or neither."""
+
+import asyncio
+import os
+import random
+import resource
+import sqlite3
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from longrein.events import ChildStarted, Entry, StoreDamaged, StoreFull, ToolEnded, TurnEnded, UserSpoke
+from longrein.store import SessionLog
+from longrein.store.database import TABLES, entry_key
+from tests.store.kit import (
+    CHILD,
+    GRANDCHILD,
+    OTHER,
+    add,
+    begun,
+    bring_up,
+    crash,
+    done,
+    entries,
+    entry,
+    folder,
+    fork_off,
+    kill,
+    make,
+    reopen,
+    said,
+    seqs,
+    started,
+    wall_us,
+)
+
+pytestmark = pytest.mark.anyio
+
+
+def name(number: int) -> str:
+    return f"c0000000-0000-4000-8000-{number:012d}"
+
+
+async def start_for_ever(state: Path, pipe: int, first: int) -> None:
+    """Start subagents until killed, each in one write with the root's entry, a message taken and a blob; then a word in
+    its own log. Each acknowledged root's seq is told to the parent."""
+    log = await (make(state) if first == 1 else reopen(state))
+    if first == 1:
+        await add(log, entries(1, 2))
+    seq = len(log.entries) + 1 if first > 1 else 3
+    while True:
+        child = log.child(name(seq), seq - 1 if seq % 3 == 0 else 0)
+        shares = seq - 1 if seq % 3 == 0 else 0
+        task = "x" * 70_000 if seq % 4 == 0 else log.put_blob(b"%d" % seq * 10)
+        message, _ = child.put(b"%d" % seq, flush=False)
+        beside = [(child, begun(name(seq), shares=shares, task=task), [message] if seq % 2 else [])]
+        await done(log.append([started(seq, name(seq))], flush=seq % 2 == 0, beside=beside))
+        os.write(pipe, b"%d\n" % seq)
+        child.append([entry(shares + 3)], flush=False, beside=[(log, [entry(seq + 1)], ())])
+        seq += 2
+
+
+@pytest.mark.parametrize("seed", range(6))
+async def test_killed_at_any_instant_a_subagent_is_there_with_what_started_it_or_not_at_all(
+    tmp_path: Path, seed: int
+) -> None:
+    pause, first = random.Random(seed), 1
+    for _ in range(4):
+        reading, writing = os.pipe()
+        pid = fork_off(lambda first=first, writing=writing: start_for_ever(tmp_path, writing, first))  # type: ignore[misc]
+        os.close(writing)
+        told, enough = b"", pause.randrange(1, 8)
+        while told.count(b"\n") < enough:
+            told += os.read(reading, 1)
+        for _ in range(pause.randrange(3000)):  # some instant inside the next writes
+            pass
+        kill(pid)
+        while more := os.read(reading, 65536):
+            told += more
+        os.close(reading)
+        log = await reopen(tmp_path)
+        found = list(log.entries)
+        assert [one.seq for one in found] == list(range(1, len(found) + 1))
+        assert len(found) >= int(told.split()[-1])
+        check_family(log, found)
+        await log.close()
+        first = len(found) + 1
+
+
+def check_family(log: SessionLog, found: list[Entry]) -> None:
+    """Each `ChildStarted` has its whole first transaction, each child's third entry its companion in the root."""
+    for one in found:
+        if not isinstance(one.event, ChildStarted):
+            continue
+        child = log.child(one.event.child)
+        own = [e for e in child.entries if e.seq >= child.reader.first]
+        task = own[1].event.parts[0].text  # type: ignore[union-attr]
+        assert task.startswith("x") or log.read_blob(task) == b"%d" % one.seq * 10
+        assert len(own) == 2 + any(isinstance(e.event, ToolEnded) for e in found[one.seq : one.seq + 1])
+        assert [message.body for message in child.inbox] == ([] if one.seq % 2 else [b"%d" % one.seq])
+    stored = [row[0] for row in log.reader._source.all("SELECT session FROM sessions WHERE number > 1")]
+    known = Counter(one.event.child for one in found if isinstance(one.event, ChildStarted))
+    # a child whose message was stored just before the kill is listed, but has no entry yet
+    assert {s for s in stored if log.child(s).entries and log.child(s).reader.opened()} == set(known)
+
+
+async def test_a_joint_write_that_does_not_fit_writes_neither_side(tmp_path: Path) -> None:
+    async def story() -> None:
+        log = await make(tmp_path)
+        await add(log, entries(1, 2))
+        child = await bring_up(log, 3)
+        soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, hard))
+        big = "x" * 60_000
+        failed = [
+            log.append([entry(4, big)], flush=True, beside=[(child, [entry(3, big)], ())]),
+            child.append([entry(4)], flush=True),  # behind it
+        ]
+        for future in failed:
+            with pytest.raises(StoreFull):
+                await done(future)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        assert (log.reader.tail()[0], child.reader.tail()[0]) == (3, 2)
+        await done(log.append([entry(4, big)], flush=True, beside=[(child, [entry(3, big)], ())]))
+        await log.close()
+
+    crash(story)
+    log = await reopen(tmp_path)
+    assert (seqs(log), seqs(log.child(CHILD))) == ([1, 2, 3, 4], [1, 2, 3])
+    await log.close()
+
+
+# --- an older database -------------------------------------------------------------------------------------------
+
+
+async def test_a_database_of_before_is_lifted_and_keeps_its_inbox(tmp_path: Path) -> None:
+    log = await make(tmp_path)
+    await add(log, entries(1, 3))
+    first, stored = log.put(b"waits")
+    await done(stored)
+    await log.close()
+    await asyncio.wrap_future(log._writer.closed)
+    with sqlite3.connect(folder(tmp_path) / "log.sqlite") as database:
+        database.executescript("ALTER TABLE inbox DROP COLUMN number; PRAGMA user_version=1;")
+    database.close()
+    assert "number" in TABLES
+    log = await reopen(tmp_path)
+    assert [(message.id, message.body) for message in log.inbox] == [(first, b"waits")]
+    await bring_up(log, 4)
+    assert log.put(b"more")[0] == first + 1
+    await log.close()
+    log = await reopen(tmp_path)
+    assert (seqs(log), seqs(log.child(CHILD)), list(log.notes)) == ([1, 2, 3, 4], [1, 2], [])
+    await log.close()
+
+
+# --- damage ------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+async def state(tmp_path: Path) -> Path:
+    """Entries 1–20; subagent CHILD started at 5 and asked again at 15, OTHER forked at 8, GRANDCHILD below it."""
+    log = await make(tmp_path)
+    await add(log, entries(1, 4))
+    child = await bring_up(log, 5, results=3)  # 1–5
+    await add(child, [Entry(6, wall_us(), TurnEnded("done"))])
+    await add(log, entries(6, 7))
+    fork = await bring_up(log, 8, OTHER, shares=6)  # 7, 8
+    await bring_up(fork, 9, GRANDCHILD, results=2)  # 1–4
+    await add(log, entries(9, 14))
+    again = Entry(15, wall_us(), ChildStarted(CHILD, "explore", again=5))
+    await done(log.append([again], flush=True, beside=[(child, [Entry(7, wall_us(), said("once more"))], ())]))
+    await add(child, [entry(8), Entry(9, wall_us(), UserSpoke(said("steered").parts, "steer"))])
+    await add(log, entries(16, 20))
+    child.put(b"for the child")
+    fork.put(b"for the fork")
+    await log.close()
+    await asyncio.wrap_future(log._writer.closed)
+    return tmp_path
+
+
+ROOT, FIRST, FORK, BELOW = 1, 2, 3, 4
+
+
+def lose(state: Path, number: int, seq: int) -> None:
+    with sqlite3.connect(folder(state) / "log.sqlite") as database:
+        database.execute("DELETE FROM entries WHERE key = ?", (entry_key(number, seq),))
+    database.close()
+
+
+async def kept(state: Path) -> tuple[int, list[int], str]:
+    """(entries of the root, last entries of the three subagents, what the note says of them)."""
+    log = await reopen(state)
+    found = len(log.entries), [len(log.child(one).entries) for one in (CHILD, OTHER, GRANDCHILD)]
+    note = log.notes[0].rpartition("damaged-")[2].partition("; ")[2] if log.notes else "-"
+    await log.close()
+    return *found, note
+
+
+@pytest.mark.parametrize(
+    ("at", "expected"),
+    [
+        (19, (18, [9, 9, 4], "")),
+        (15, (14, [6, 9, 4], "of its subagents' logs 1 were cut and 0 dropped")),  # asked again: not half
+        (8, (7, [6, 0, 0], "of its subagents' logs 1 were cut and 2 dropped")),
+        (6, (5, [6, 0, 0], "of its subagents' logs 1 were cut and 2 dropped")),
+        (5, (4, [0, 0, 0], "of its subagents' logs 0 were cut and 3 dropped")),
+    ],
+)
+async def test_a_root_that_is_cut_keeps_the_subagents_it_knows_of(
+    state: Path, at: int, expected: tuple[int, list[int], str]
+) -> None:
+    lose(state, ROOT, at)
+    assert await kept(state) == expected
+    assert await kept(state) == (*expected[:2], "-")
+    log = await reopen(state)
+    child = log.child(CHILD)
+    expected_inbox = [b"for the child"] if expected[1][0] else []
+    assert [message.body for message in child.inbox] == expected_inbox
+    last = len(child.entries)
+    await done(log.append([entry(expected[0] + 1)], flush=True, beside=[(child, [entry(last + 1, session=CHILD)], ())]))
+    await log.close()
+
+
+@pytest.mark.parametrize(
+    ("number", "seq", "expected"),
+    [
+        (FIRST, 8, (20, [7, 9, 4], "of its subagents' logs 1 were cut and 0 dropped")),
+        (FIRST, 2, (20, [0, 9, 4], "of its subagents' logs 0 were cut and 1 dropped")),  # it had not begun
+        (FORK, 8, (20, [9, 0, 0], "of its subagents' logs 0 were cut and 2 dropped")),
+        (BELOW, 3, (20, [9, 9, 2], "of its subagents' logs 1 were cut and 0 dropped")),
+    ],
+)
+async def test_a_subagents_damage_is_met_when_it_is_opened_and_mended_at_the_next(
+    state: Path, number: int, seq: int, expected: tuple[int, list[int], str]
+) -> None:
+    session = {FIRST: CHILD, FORK: OTHER, BELOW: GRANDCHILD}[number]
+    before = await kept(state)
+    assert before == (20, [9, 9, 4], "-")
+    lose(state, number, seq)
+    log = await reopen(state)
+    assert (len(log.entries), log.notes) == (20, [])
+    with pytest.raises(StoreDamaged, match=r"a subagent in .* is damaged .* open the session again to repair it"):
+        log.child(session)
+    await log.close()
+    assert await kept(state) == expected
+
+
+@pytest.mark.parametrize("place", range(4096, 14 * 4096, 2777))
+async def test_wherever_it_is_hit_no_joint_write_is_half_there(state: Path, place: int) -> None:
+    with open(folder(state) / "log.sqlite", "r+b") as file:
+        file.seek(place)
+        file.write(b"\xff" * 64)
+    for _ in range(2):  # the second mends what the first has met in a subagent
+        try:
+            log = await reopen(state)
+        except StoreDamaged:
+            return
+        damaged = 0
+        known = Counter(one.event.child for one in log.entries if isinstance(one.event, ChildStarted))
+        for session in (CHILD, OTHER, GRANDCHILD):
+            try:
+                child = log.child(session)
+            except StoreDamaged:
+                damaged += 1
+                continue
+            own = [one for one in child.entries if one.seq >= child.reader.first] if child.reader.opened() else []
+            assert len(own) != 1
+            assert not own or session == GRANDCHILD or known[session]
+            assert len(child.entries) < 7 or session != CHILD or known[CHILD] == 2
+        await log.close()
+    assert not damaged
