@@ -74,6 +74,7 @@ class Desk:
         self.versions: dict[str, FileVersion] = {}
         self.todos: tuple[Any, ...] = ()
         self.entries: dict[int, Entry] = {}
+        self.wrote: dict[tuple[str, str], str] = {}
         self.call_id = "c1.0"
         self.archive: Any = None
         self.now_us = 0
@@ -87,6 +88,7 @@ class Desk:
         return Hands(
             self.call_id, "s", NONCE, self.cwd, self.workspace, self.blobs, self.versions, self.todos, self.options,
             self.entries.get, self.note, archive=self.archive, now_us=lambda: self.now_us, page_bytes=self.page_bytes,
+            wrote=lambda path, digest: self.wrote.get((path, digest), ""),
         )  # fmt: skip
 
     async def call(self, name: str, **arguments: Any) -> str:

@@ -7,11 +7,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from longrein.events import FileChanged, marker
+from longrein.events import FileChanged, FileSeen, marker
 from longrein.tools import FileVersion
 from longrein.tools.confirm import shown_change
 from longrein.tools.encoding import decode
 from longrein.tools.replace import replaced, sites_of
+from longrein.workspace import replacing
 
 pytestmark = pytest.mark.anyio
 
@@ -95,8 +96,62 @@ async def test_E22_changed_since_read(desk: Any) -> None:
     times = (path.stat().st_atime_ns, path.stat().st_mtime_ns)
     await desk.call("Bash", command="sed -i s/1/2/ a.py")
     os.utime(path, ns=times)
+    diff = "".join(f" {n}\t{line}\n" for n, line in enumerate(CODE.split("\n")[:-1], 1))
+    diff = diff.replace(" 2\t    return 1", "-2\t    return 1\n+2\t    return 2")
+    diff = diff.replace(" 6\t    return 1\n", "-6\t    return 1\n+6\t    return 2")
+    expected = (
+        "[changed] ROOT/a.py has changed since you read it; nothing was written. Read it again first, or go by this, "
+        f"which is all that somebody else changed:\n{diff}"
+    )
+    assert await desk.call("Edit", file_path="a.py", old_string="def f", new_string="def h") == expected.replace(
+        "ROOT", str(desk.root)
+    )
+    assert path.read_text() == CODE.replace("1", "2")
+    digest = desk.workspace.hash(str(path))
+    assert desk.last.facts == (FileSeen(str(path), digest, digest),)
+    await desk.call("Edit", file_path="a.py", old_string="def f", new_string="def h")
+    assert desk.last.status == "ok", "the whole change was shown, so it is known"
+
+
+async def test_E22_changed_from_what_is_not_known_any_more(desk: Any) -> None:
+    """Without the content that was read there is nothing to merge from."""
+    path = desk.file("a.py", CODE)
+    desk.limit(keep_bytes_max=3)
+    await desk.call("Read", file_path="a.py")
+    await desk.call("Bash", command="sed -i s/def.g/def_h/ a.py")
     expected = "[changed] ROOT/a.py has changed since you read it; nothing was written. Read it again first."
     await refused(desk, "a.py", "def f", "def h", expected)
+    desk.wrote[str(path), desk.workspace.hash(str(path))] = "subagent a7"
+    expected = expected.replace("nothing was", "subagent a7 wrote it; nothing was")
+    await refused(desk, "a.py", "def f", "def h", expected)
+
+
+async def test_E22_changed_elsewhere_is_merged_and_told(desk: Any) -> None:
+    path = desk.file("a.py", CODE)
+    await desk.call("Read", file_path="a.py")
+    await desk.call("Bash", command="sed -i '1i import os' a.py && echo '# end' >> a.py")
+    theirs = desk.workspace.hash(str(path))
+    desk.wrote[str(path), theirs] = "your command `sed -i …`"
+    text = await desk.call("Edit", file_path="a.py", old_string="g():", new_string="h():")
+    assert text == (
+        f"Edited {path}.\n …\n 3\t    return 1\n 4\t\n 5\t\n-6\tdef g():\n+6\tdef h():\n 7\t    return 1\n"
+        " 8\t# end\nSince you read it your command `sed -i …` changed it too, elsewhere; both changes stand. Theirs:\n"
+        "+1\timport os\n 2\tdef f():\n 3\t    return 1\n 4\t\n …\n 5\t\n 6\tdef h():\n 7\t    return 1\n+8\t# end"
+    )
+    digest = desk.workspace.hash(str(path))
+    assert desk.last.facts == (FileChanged(str(path), digest, "agent", digest, theirs, over=theirs),)
+    assert path.read_text() == "import os\n" + CODE.replace("g():", "h():") + "# end\n"
+
+
+async def test_E22_what_was_read_is_not_there_any_more(desk: Any) -> None:
+    """The text to replace is in neither: it is the change that the model has to hear of."""
+    desk.file("a.py", CODE)
+    await desk.call("Read", file_path="a.py")
+    await desk.call("Bash", command="echo x = 1 > a.py")
+    text = await desk.call("Edit", file_path="a.py", old_string="def x", new_string="def y")
+    assert text.startswith(f"[changed] {desk.root}/a.py has changed since you read it; nothing was written.")
+    assert text.endswith("which is all that somebody else changed:\n" + "-1\tdef f():\n-2\t    return 1\n-3\t\n"
+                         "-4\t\n-5\tdef g():\n-6\t    return 1\n+1\tx = 1")  # fmt: skip
 
 
 async def test_E22_touched_but_equal_is_fine(desk: Any) -> None:
@@ -176,20 +231,28 @@ async def test_refusals_of_places(desk: Any) -> None:
     )
 
 
-async def test_changed_between_check_and_rename(desk: Any) -> None:
+@pytest.mark.parametrize(
+    ("theirs", "merged"), [("theirs\n", ""), (CODE + "# end\n", CODE.replace("f()", "h()") + "# end\n")]
+)
+async def test_changed_between_check_and_exchange(
+    desk: Any, monkeypatch: pytest.MonkeyPatch, theirs: str, merged: str
+) -> None:
     """R079: somebody else writes in the last instant; both versions are safe."""
     path = desk.file("a.py", CODE)
     await desk.call("Read", file_path="a.py")
-    write = desk.workspace.write
+    exchange = replacing.exchange
 
-    def late(*args: Any, **kw: Any) -> None:
-        path.write_text("theirs\n")
-        write(*args, **kw)
+    def late(one: str, other: str) -> bool:
+        monkeypatch.setattr(replacing, "exchange", exchange)
+        path.write_text(theirs)
+        return exchange(one, other)
 
-    desk.workspace.write = late
+    monkeypatch.setattr(replacing, "exchange", late)
     text = await desk.call("Edit", file_path="a.py", old_string="def f", new_string="def h")
-    assert text == f"[changed] {path} was changed by somebody else just now; nothing was written. Read it again."
-    assert path.read_text() == "theirs\n"
+    assert path.read_text() == (merged or theirs)
+    assert ("both changes stand" in text, text.startswith("[changed]")) == (bool(merged), not merged)
+    (fact,) = desk.last.facts
+    assert desk.blobs.read_blob(fact.over if merged else fact.blob) == theirs.encode()
 
 
 async def test_characters_the_file_cannot_hold(desk: Any) -> None:

@@ -26,7 +26,10 @@ async def test_existing_file_must_have_been_read(desk: Any) -> None:
     await desk.call("Read", file_path="a.txt")
     path.write_text("newer\n")
     text = await desk.call("Write", file_path="a.txt", content="mine\n")
-    assert text == f"[changed] {path} has changed since you read it; nothing was written. Read it again first."
+    assert text == (
+        f"[changed] {path} has changed since you read it; nothing was written. Read it again first, or go by this, "
+        "which is all that somebody else changed:\n-1\ttheirs\n+1\tnewer"
+    )
     assert path.read_text() == "newer\n"
     await desk.call("Read", file_path="a.txt")
     text = await desk.call("Write", file_path="a.txt", content="mine\n")
@@ -69,7 +72,7 @@ async def test_somebody_was_faster(desk: Any) -> None:
 
     desk.workspace.look = late
     text = await desk.call("Write", file_path="a.txt", content="mine\n")
-    assert text == f"[changed] {path} was changed by somebody else just now; nothing was written. Read it again."
+    assert text == f"[changed] {path} was created by somebody else just now; nothing was written. Read it again."
     assert path.read_text() == "theirs\n"
 
 
@@ -92,7 +95,7 @@ async def test_full_disk(desk: Any) -> None:
     def full(*_: Any, **__: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    desk.workspace.write = full
+    desk.workspace.replace = full
     text = await desk.call("Write", file_path="a", content="y")
     assert text == f"[unwritable] {desk.root}/a cannot be written: no space left on device. It is unchanged."
 
@@ -132,3 +135,30 @@ async def test_no_way_into_git_by_a_link(desk: Any) -> None:
     await desk.call("Read", file_path=".gitignore")
     await desk.call("Write", file_path=".gitignore", content="x\n")
     assert desk.last.status == "ok"
+
+
+async def test_a_whole_content_is_merged_with_what_somebody_else_changed_elsewhere(desk: Any) -> None:
+    path = desk.file("a.txt", "one\ntwo\nthree\nfour\n")
+    await desk.call("Read", file_path="a.txt")
+    path.write_text("one\ntwo\nthree\nIV\n")
+    theirs = desk.workspace.hash(str(path))
+    desk.wrote[str(path), theirs] = "subagent a3"
+    text = await desk.call("Write", file_path="a.txt", content="1\ntwo\nthree\nfour\n")
+    assert text == (
+        f"Replaced {path} (4 lines, 17 bytes). Since you read it subagent a3 changed it too, elsewhere; both changes "
+        "stand. Theirs:\n 1\t1\n 2\ttwo\n 3\tthree\n-4\tfour\n+4\tIV"
+    )
+    assert path.read_text() == "1\ntwo\nthree\nIV\n"
+    digest = desk.workspace.hash(str(path))
+    assert desk.last.facts == (FileChanged(str(path), digest, "agent", digest, theirs, over=theirs),)
+    assert desk.blobs.read_blob(theirs) == b"one\ntwo\nthree\nIV\n"
+
+
+async def test_content_that_somebody_else_has_written_already_is_known_then(desk: Any) -> None:
+    path = desk.file("a.txt", "one\n")
+    await desk.call("Read", file_path="a.txt")
+    path.write_text("two\n")
+    text = await desk.call("Write", file_path="a.txt", content="two\n")
+    assert text == f"{path} has exactly this content already; nothing was written."
+    await desk.call("Edit", file_path="a.txt", old_string="two", new_string="three")
+    assert path.read_text() == "three\n"

@@ -1,16 +1,19 @@
 """`Edit`: replace exact text in a file the model has seen as it is now. Every refusal has its own code word."""
 
+import msgspec
+
 from longrein.events import ToolError
 from longrein.tools.closest import why_no_match
 from longrein.tools.confirm import shown_change
 from longrein.tools.encoding import PLAIN_STYLE, Decoded, decode
-from longrein.tools.files import existing, find, load, refuse_marker, said, save
+from longrein.tools.files import existing, find, load, quickly, refuse_marker, said
 from longrein.tools.media import binary_kind
 from longrein.tools.port import Hands, Outcome
 from longrein.tools.registry import make_tool
 from longrein.tools.replace import Site, ambiguous, line_at, replaced, sites_of
+from longrein.tools.saving import create, known_content, refused, save
 from longrein.tools.text import counted
-from longrein.tools.write import encoded, measured, refuse_place, refuse_unseen, restyled
+from longrein.tools.write import encoded, refuse_place, restyled, told
 from longrein.workspace import Place
 
 SITES_SHOWN_MAX = 3
@@ -35,38 +38,67 @@ async def Edit(hands: Hands, file_path: str, old_string: str, new_string: str, r
     place = find(hands, file_path)
     refuse_place(place)
     if old_string == "":
-        return create(hands, place, new_string)
+        return await fill(hands, place, new_string)
     place = existing(hands, file_path)
     if place.path.endswith(".ipynb"):
         raise ToolError(
             f"[notebook] {said(place.path)} is a notebook: its cells are JSON, which text edits break. "
             "Change it with Bash and a few lines of Python (json), or Write the whole file."
         )
-    before = load(hands, place)
-    digest = refuse_unseen(hands, place, before)
-    decoded = decode(before)
+    base, now = await known_content(hands, place)
+    change = (old_string, new_string)
+    try:
+        made = await quickly(hands, len(base), lambda: changed(place, base, change, replace_all))
+    except ToolError:
+        if base == now:
+            raise
+        return await refused(hands, place, base, (now,))
+    return await save(hands, place, base, made.data, made.confirmation)
+
+
+class Made(msgspec.Struct, frozen=True):
+    """An edit of what the model knows."""
+
+    place: Place
+    decoded: Decoded
+    sites: list[Site]
+    data: bytes
+    """The whole new content."""
+
+    def confirmation(self, shown: str, extra: str) -> str:
+        """What was changed, with line numbers as they are now; `shown` instead where it was merged."""
+        times = "" if len(self.sites) == 1 else f" in {counted(len(self.sites), 'place')}"
+        kept = f" Kept: {self.decoded.style.words()}." if self.decoded.style.words() else ""
+        rows = [shown] * bool(shown) if extra else shown_sites(self.decoded, self.sites)
+        return "\n".join([f"Edited {said(self.place.path)}{times}.{kept}", *rows, *[extra] * bool(extra)])
+
+
+def changed(place: Place, base: bytes, change: tuple[str, str], every: bool) -> Made:
+    """The edit of `base`. Refuses what is no text, and what `chosen_sites` refuses."""
+    decoded = decode(base)
     if decoded is None:
-        raise ToolError(f"[binary] {said(place.path)} is not text: {binary_kind(before)}.")
-    sites = chosen_sites(place, decoded, (old_string, new_string), replace_all)
+        raise ToolError(f"[binary] {said(place.path)} is not text: {binary_kind(base)}.")
+    sites = chosen_sites(place, decoded, change, every)
     data = encoded(place, replaced(decoded.text, sites), decoded.style)
-    if data == before:
+    if data == base:
         raise ToolError("[same] The change leaves the file as it is (only line ends differ); nothing was written.")
-    fact = save(hands, place, data, digest)
-    return Outcome.of(confirmation(place, decoded, sites), fact)
+    return Made(place, decoded, sites, data)
 
 
-def create(hands: Hands, place: Place, content: str) -> Outcome:
+async def fill(hands: Hands, place: Place, content: str) -> Outcome:
     """An empty `old_string`: a new file, or an empty one filled. Never overwrites."""
-    style, digest = PLAIN_STYLE, ""
-    if place.kind == "file":
-        before = load(hands, place)
-        decoded = decode(before)
-        if decoded is None or decoded.text:
-            text = f"[exists] {said(place.path)} exists and is not empty; give the text to replace as old_string."
-            raise ToolError(text)
-        style, digest = decoded.style, refuse_unseen(hands, place, before)
-    fact = save(hands, place, encoded(place, restyled(content, style), style), digest)
-    return Outcome.of(f"Created {said(place.path)} ({measured(content)}).", fact)
+    created = f"Created {told(place, content)}."
+    if place.kind != "file":
+        return await create(hands, place, encoded(place, content, PLAIN_STYLE), created)
+    now = await load(hands, place)
+    decoded = decode(now)
+    if decoded is None or decoded.text:
+        raise ToolError(f"[exists] {said(place.path)} exists and is not empty; give the text to replace as old_string.")
+    base, now = await known_content(hands, place)
+    if base != now:
+        return await refused(hands, place, base, (now,))
+    data = encoded(place, restyled(content, decoded.style), decoded.style)
+    return await save(hands, place, base, data, lambda _shown, extra: "\n".join([created, *[extra] * bool(extra)]))
 
 
 def chosen_sites(place: Place, decoded: Decoded, change: tuple[str, str], every: bool) -> list[Site]:
@@ -89,17 +121,15 @@ def chosen_sites(place: Place, decoded: Decoded, change: tuple[str, str], every:
     return sites
 
 
-def confirmation(place: Place, decoded: Decoded, sites: list[Site]) -> str:
-    """What was changed, with line numbers as they are now."""
-    times = "" if len(sites) == 1 else f" in {counted(len(sites), 'place')}"
-    kept = f" Kept: {decoded.style.words()}." if decoded.style.words() else ""
-    said_sites, shift = [], 0
+def shown_sites(decoded: Decoded, sites: list[Site]) -> list[str]:
+    """The first changed places, with line numbers as they are now."""
+    shown, shift = [], 0
     for site in sites[:SITES_SHOWN_MAX]:
-        said_sites.append(shown_change(decoded.text, site, shift))
+        shown.append(shown_change(decoded.text, site, shift))
         shift += site.new.count("\n") - decoded.text.count("\n", site.start, site.end)
     if len(sites) > SITES_SHOWN_MAX:
-        said_sites.append(f"… and {len(sites) - SITES_SHOWN_MAX} more")
-    return "\n".join([f"Edited {said(place.path)}{times}.{kept}", *said_sites])
+        shown.append(f"… and {len(sites) - SITES_SHOWN_MAX} more")
+    return shown
 
 
 EDIT = make_tool(Edit, access="write", paths=[("file_path", True)])

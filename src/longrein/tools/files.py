@@ -4,16 +4,21 @@ A refusal is a `ToolError` whose text begins with its code in brackets, such as 
 into a failed outcome.
 """
 
+from collections.abc import Callable
 from hashlib import sha256
+from typing import TypeVar
 
-from longrein.events import FileChanged, ToolError, marker_sign
+from longrein.events import ToolError, marker_sign
 from longrein.tools.nearest import nearest
 from longrein.tools.port import Hands
 from longrein.tools.text import clean_text
 from longrein.workspace import Place
 
+T = TypeVar("T")
 HANDLED_BYTES_MAX = 64 * 1024 * 1024
 """Largest file that is hashed and edited, and how far into a larger one `Read` looks for a line."""
+QUICK_BYTES = 1024 * 1024
+"""Content up to this size is read, hashed and searched in the loop: a millisecond or two."""
 LIST_LIMIT_S = 0.2
 """Longest look into a folder for a similar name."""
 
@@ -68,45 +73,29 @@ def missing(hands: Hands, place: Place) -> str:
     return f"[not-found] No such file: {said(place.path)}.{hint}"
 
 
-def load(hands: Hands, place: Place, limit_bytes: int = 0) -> bytes:
+async def quickly(hands: Hands, size_bytes: int, work: Callable[[], T]) -> T:
+    """`work()` on so many bytes: here when it is little, else beside the loop, so that nobody waits for it."""
+    return work() if size_bytes <= QUICK_BYTES else await hands.workspace.aside(work)
+
+
+async def load(hands: Hands, place: Place, limit_bytes: int = 0) -> bytes:
     """Content of a file that `existing` found. A file that vanished or cannot be read is a refusal."""
     try:
-        return hands.workspace.read(place.real, limit_bytes)
+        return await quickly(hands, place.size_bytes, lambda: hands.workspace.read(place.real, limit_bytes))
     except FileNotFoundError:
         raise ToolError(f"[not-found] {said(place.path)} has just vanished.") from None
     except OSError as error:
         raise ToolError(f"[unreadable] {said(place.path)} cannot be read: {reason(error)}.") from None
 
 
-def save(hands: Hands, place: Place, data: bytes, before: str) -> FileChanged:
-    """Write `data` if the file still has the hash `before` ('' for "does not exist"); gives the fact."""
-    try:
-        hands.workspace.write(place.real, data, expect=before)
-    except FileExistsError as error:
-        if hands.workspace.hash(place.real) == before:  # not the content: a part of the path is a file
-            raise ToolError(unwritable(place, error)) from None
-        text = (
-            f"[changed] {said(place.path)} was changed by somebody else just now; nothing was written. Read it again."
-        )
-        raise ToolError(text) from None
-    except OSError as error:
-        raise ToolError(unwritable(place, error)) from None
-    digest, blob = keep(hands, data)
-    return FileChanged(place.real, digest, "agent", blob, before)
-
-
-def unwritable(place: Place, error: OSError) -> str:
-    """The refusal for what the system refused."""
-    return f"[unwritable] {said(place.path)} cannot be written: {reason(error)}. It is unchanged."
-
-
-def keep(hands: Hands, data: bytes) -> tuple[str, str]:
+async def keep(hands: Hands, data: bytes) -> tuple[str, str]:
     """(hash, blob) of a file's content; the blob is '' above the size that is kept.
 
     The blob's name is the hash unless a secret was replaced in what is kept.
     """
     kept = len(data) <= hands.options.keep_bytes_max
-    return sha256(data).hexdigest(), hands.blobs.put_blob(data) if kept else ""
+    digest = await quickly(hands, len(data), lambda: sha256(data).hexdigest())
+    return digest, hands.blobs.put_blob(data) if kept else ""
 
 
 def refuse_marker(hands: Hands, *texts: str) -> None:

@@ -113,6 +113,8 @@ class Hands(msgspec.Struct, frozen=True):
     """Subagents; None where none may be started."""
     goals: GoalPort | None = None
     """The project's goals; None where there is no state folder."""
+    wrote: Callable[[str, str], str] = lambda *_asked: ""
+    """(real path, hash) -> who wrote that content, where it was an agent of this tree or a command of one; else ''."""
     author: str = ""
     """Label of the subagent that calls; '' for the session of the user."""
 

@@ -2,7 +2,7 @@
 
 from longrein.events import Document, FileSeen, Image, Text, ToolError, marker
 from longrein.tools.encoding import Decoded, decode, lines_of
-from longrein.tools.files import HANDLED_BYTES_MAX, existing, keep, load, said
+from longrein.tools.files import HANDLED_BYTES_MAX, existing, keep, load, quickly, said
 from longrein.tools.media import binary_kind, is_pdf, picture
 from longrein.tools.port import Hands, Outcome
 from longrein.tools.registry import make_tool
@@ -29,15 +29,15 @@ async def Read(hands: Hands, file_path: str, offset: int | None = None, limit: i
     first = max(offset or 1, 1)
     count = limit or hands.options.read_lines_max
     if place.size_bytes > hands.options.keep_bytes_max:
-        return read_large(hands, place, first, count)
-    data = load(hands, place)
+        return await read_large(hands, place, first, count)
+    data = await load(hands, place)
     if picture(data) or is_pdf(data):
-        return read_media(place, data, *keep(hands, data))
-    decoded = decode(data)
+        return read_media(place, data, *await keep(hands, data))
+    decoded = await quickly(hands, len(data), lambda: decode(data))
     if decoded is None:
         raise ToolError(binary(place, data, len(data)))
-    text, whole, last = page(hands, place, decoded, first, count)
-    digest, blob = keep(hands, data)
+    text, whole, last = await quickly(hands, len(data), lambda: page(hands, place, decoded, first, count))
+    digest, blob = await keep(hands, data)
     if last and (handle := hands.standing(place.real, digest, first, last)):
         told = f"[unchanged since {handle}: lines {first}-{last} of {said(place.path)} stand there as they are now]"
         return Outcome.of(told, FileSeen(place.real, digest, blob, whole, first, last, handle))
@@ -128,23 +128,29 @@ def binary(place: Place, data: bytes, size: int) -> str:
     return f"[binary] {name} is not text: {kind}, {size_words(size)}. Look into it with Bash (file, xxd, unzip -l …)."
 
 
-def read_large(hands: Hands, place: Place, first: int, count: int) -> Outcome:
+async def read_large(hands: Hands, place: Place, first: int, count: int) -> Outcome:
     """A file too large to be kept: only what the page needs is loaded, the hash comes from the workspace."""
-    head = load(hands, place, min(4 * hands.options.read_bytes_max, place.size_bytes))
+    head = await load(hands, place, min(4 * hands.options.read_bytes_max, place.size_bytes))
     if picture(head) or is_pdf(head):
-        return read_large_media(hands, place)
-    decoded = decode(whole_lines(head))
+        return await read_large_media(hands, place)
+    decoded, lines = whole_text(head)
     if decoded is None:
         raise ToolError(binary(place, head, place.size_bytes))
-    lines = lines_of(decoded.text)
     if len(lines) <= first + count and place.size_bytes > len(head):
-        wider = load(hands, place, HANDLED_BYTES_MAX)
-        decoded = decode(whole_lines(wider)) or decoded
-        lines = lines_of(decoded.text)
+        wider = await load(hands, place, HANDLED_BYTES_MAX)
+        again, more = await hands.workspace.aside(lambda: whole_text(wider))
+        decoded, lines = (again, more) if again is not None else (decoded, lines)
     text = large_page(hands, place, decoded, lines, (first, count))
     if place.size_bytes > HANDLED_BYTES_MAX:
         return Outcome.of(text)
-    return Outcome.of(text, FileSeen(place.real, hands.workspace.hash(place.real), whole=False))
+    digest = await hands.workspace.aside(lambda: hands.workspace.hash(place.real))
+    return Outcome.of(text, FileSeen(place.real, digest, whole=False))
+
+
+def whole_text(data: bytes) -> tuple[Decoded | None, list[str]]:
+    """The start of a file up to its last whole line, decoded, and its lines; None for what is no text."""
+    decoded = decode(whole_lines(data))
+    return decoded, lines_of(decoded.text) if decoded else []
 
 
 def whole_lines(data: bytes) -> bytes:
@@ -170,11 +176,11 @@ def large_page(hands: Hands, place: Place, decoded: Decoded, lines: list[str], s
     return numbered(chosen, first, decoded.odd) + f"\n[{note}]"
 
 
-def read_large_media(hands: Hands, place: Place) -> Outcome:
+async def read_large_media(hands: Hands, place: Place) -> Outcome:
     """An image or PDF above the size that is kept as a file's content; the part's blob is kept all the same."""
     if place.size_bytes > MEDIA_BYTES_MAX:
         raise ToolError(f"[too-large] {said(place.path)} has {size_words(place.size_bytes)}; make it smaller first.")
-    data = load(hands, place)
+    data = await load(hands, place)
     blob = hands.blobs.put_blob(data)
     return read_media(place, data, blob, blob)
 

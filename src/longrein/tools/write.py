@@ -1,12 +1,11 @@
 """`Write`: a whole file. It never replaces what the model has not seen as it is now."""
 
-from hashlib import sha256
-
-from longrein.events import ToolError
+from longrein.events import FileSeen, ToolError
 from longrein.tools.encoding import PLAIN_STYLE, Style, decode, lines_of
-from longrein.tools.files import HANDLED_BYTES_MAX, find, load, refuse_marker, said, save
+from longrein.tools.files import HANDLED_BYTES_MAX, find, keep, refuse_marker, said
 from longrein.tools.port import Hands, Outcome
 from longrein.tools.registry import make_tool
+from longrein.tools.saving import create, known_content, save
 from longrein.tools.text import counted, size_words
 from longrein.workspace import Place
 
@@ -23,18 +22,25 @@ async def Write(hands: Hands, file_path: str, content: str) -> Outcome:
     place = find(hands, file_path)
     refuse_place(place)
     if place.kind == "":
-        fact = save(hands, place, encoded(place, content, PLAIN_STYLE), "")
-        return Outcome.of(f"Created {said(place.path)} ({measured(content)}).", fact)
-    before = load(hands, place)
-    digest = refuse_unseen(hands, place, before)
-    decoded = decode(before)
-    style = decoded.style if decoded and before else PLAIN_STYLE
+        return await create(hands, place, encoded(place, content, PLAIN_STYLE), f"Created {told(place, content)}.")
+    base, now = await known_content(hands, place)
+    decoded = decode(base)
+    style = decoded.style if decoded and base else PLAIN_STYLE
     data = encoded(place, restyled(content, style), style)
-    if data == before:
-        return Outcome.of(f"{said(place.path)} has exactly this content already; nothing was written.")
-    fact = save(hands, place, data, digest)
+    if data == now:
+        same = f"{said(place.path)} has exactly this content already; nothing was written."
+        return Outcome.of(same, *(() if base == now else (FileSeen(place.real, *await keep(hands, now)),)))
     kept = f" Kept: {style.words()}." if style.words() else ""
-    return Outcome.of(f"Replaced {said(place.path)} ({measured(content)}).{kept}", fact)
+
+    def confirmation(_shown: str, extra: str) -> str:
+        return f"Replaced {told(place, content)}.{kept}{extra and ' ' + extra}"
+
+    return await save(hands, place, base, data, confirmation)
+
+
+def told(place: Place, content: str) -> str:
+    """A file and its size for a confirmation."""
+    return f"{said(place.path)} ({measured(content)})"
 
 
 def refuse_place(place: Place) -> None:
@@ -52,20 +58,6 @@ def refuse_place(place: Place) -> None:
             f"[ignored-path] {said(place.path)} lies in {min(inner)}, which only version control may change; use git."
         )
         raise ToolError(text)
-
-
-def refuse_unseen(hands: Hands, place: Place, data: bytes) -> str:
-    """Refuse a file that was never read or is not what was read; gives its hash. Identity is content, not time."""
-    known = hands.versions.get(place.real)
-    if known is None or not known.hash:
-        raise ToolError(
-            f"[not-read] {said(place.path)} exists and you have not read it. Read it first, then try again."
-        )
-    digest = sha256(data).hexdigest()
-    if digest != known.hash:
-        text = f"[changed] {said(place.path)} has changed since you read it; nothing was written. Read it again first."
-        raise ToolError(text)
-    return digest
 
 
 def restyled(text: str, style: Style) -> str:
