@@ -1,15 +1,35 @@
 """A session that plays a script: real entries, a real fold, no model. A turn is a coroutine that may be interrupted."""
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any
 
-from longrein.agent import Answer, Compact, Heard, Pending, Rewind, Said, SetMode, SetModel, Streaming, Word
+import msgspec
+
+from longrein.agent import (
+    AgentView,
+    Answer,
+    Compact,
+    Heard,
+    OfChild,
+    Pending,
+    Rewind,
+    Said,
+    SetMode,
+    SetModel,
+    StopChild,
+    StopTask,
+    Streaming,
+    Word,
+)
 from longrein.context import advance, fold
 from longrein.events import (
     AnyEvent,
     Asked,
+    ChildEnded,
+    ChildStarted,
     Entry,
     Interrupted,
     ModeSet,
@@ -19,6 +39,8 @@ from longrein.events import (
     PrefixSet,
     Replied,
     Rewound,
+    TaskEnded,
+    TaskStarted,
     Text,
     ToolCall,
     ToolEnded,
@@ -29,6 +51,7 @@ from longrein.events import (
     text_of,
 )
 from longrein.models import CallDelta, TextDelta
+from longrein.tools import TaskView
 
 SESSION = "0c5c0c0e-0000-4000-8000-000000000001"
 Turn = Callable[["Actor", str], Awaitable[None]]
@@ -51,6 +74,11 @@ class Actor:
         self._answers: asyncio.Queue[Answer] = asyncio.Queue()
         self._task: asyncio.Task[None] | None = None
         self.closed = False
+        self.views: dict[str, AgentView] = {}
+        """Subagents by session."""
+        self.foreground: asyncio.Event | None = None
+        """Set when the running command is sent to the background."""
+        self._child_seq = 0
         self.append(
             Opened(1, SESSION, "n0", ("/work",), "/work"),
             PrefixSet("start", "mock", "small", "scripted", "You are a test."),
@@ -58,12 +86,14 @@ class Actor:
 
     # --- the port --------------------------------------------------------------------------------------------
 
-    async def tell(self, word: Word) -> None:
+    def tell(self, word: Word) -> Awaitable[None]:
         self.told.append(word)
         match word:
-            case Said():
+            case Said(to=""):
                 self.pending.append(Pending(len(self.told), word.how, text_of(word.parts)))
                 self._words.put_nowait(word)
+            case Said():
+                self.pending.append(Pending(len(self.told), word.how, text_of(word.parts), word.to))
             case Answer():
                 self._answers.put_nowait(word)
             case SetMode(mode):
@@ -72,19 +102,46 @@ class Actor:
                 self.append(PrefixSet("model", *model.split("/"), "scripted", "You are a test."))
             case Rewind(to):
                 self.append(Rewound(to))
+            case StopTask(task):
+                self.end_task(task, "killed", cause="stopped by the user")
+            case StopChild(child):
+                self.end_child(child, "interrupted", "half of it")
             case Compact():
                 pass
             case _:
                 self._words.put_nowait(word)
+        return asyncio.sleep(0)
 
     def interrupt(self) -> None:
         if self._task is not None:
             self._task.cancel()
 
-    def unqueue(self) -> str:
-        return self.pending.pop().text if self.pending else ""
+    def unqueue(self, number: int = 0) -> str:
+        found = [one for one in self.pending if number in (0, one.id)]
+        if not found:
+            return ""
+        self.pending.remove(found[-1])
+        return found[-1].text
 
-    async def follow(self, seq: int = 0) -> AsyncIterator[Heard]:
+    def agents(self) -> Sequence[AgentView]:
+        return list(self.views.values())
+
+    def tasks(self) -> Sequence[TaskView]:
+        return [
+            TaskView(name, now.ended.state if now.ended else now.started.state, now.started.command)
+            for name, now in self.state.tasks.items()
+        ]
+
+    def background(self) -> bool:
+        if self.foreground is None or self.foreground.is_set():
+            return False
+        self.foreground.set()
+        return True
+
+    def cancel(self, call: str) -> None:
+        raise NotImplementedError
+
+    async def follow(self, seq: int = 0, *, streaming: bool = True) -> AsyncIterator[Heard]:
         while not self.closed or self._news:
             while self._news:
                 yield self._news.popleft()
@@ -104,7 +161,7 @@ class Actor:
 
     def _take(self, word: Said) -> bool:
         text = text_of(word.parts)
-        found = next((p for p in self.pending if p.text == text), None)
+        found = next((p for p in self.pending if p.text == text and not p.to), None)
         if found is not None:
             self.pending.remove(found)
         return found is not None
@@ -135,7 +192,7 @@ class Actor:
 
     def append(self, *events: AnyEvent) -> int:
         for event in events:
-            entry = Entry(len(self.entries) + 1, 0, event)
+            entry = Entry(len(self.entries) + 1, time.time_ns() // 1000, event)
             self.entries.append(entry)
             self.state = advance(self.state, entry, lambda seq: self.entries[:seq])
             self.hear(entry)
@@ -183,3 +240,46 @@ class Actor:
         self.append(ToolStarted(call, name))
         await asyncio.sleep(wait_s)
         self.append(ToolEnded(call, name, status, (Text(text),), round(wait_s * 1000)))
+
+    # --- what works beside -----------------------------------------------------------------------------------
+
+    def start_task(self, task: str, command: str, **how: Any) -> None:
+        self.append(TaskStarted(task, command, **how, path=f"/tmp/{task}.out"))
+
+    def end_task(self, task: str, state: str = "done", **how: Any) -> None:
+        self.append(TaskEnded(task, state, **how))
+
+    def start_child(self, child: str, kind: str, description: str, **how: Any) -> str:
+        """Gives its label."""
+        label = f"a{len(self.entries) + 1}"
+        self.append(ChildStarted(child, kind, description=description, task=f"do: {description}", **how))
+        self.views[child] = AgentView(label, child, kind, description, "running")
+        return label
+
+    def of_child(self, child: str, *events: AnyEvent) -> None:
+        view = self.views[child]
+        for event in events:
+            self._child_seq += 1
+            self.hear(OfChild(child, view.label, view.kind, Entry(self._child_seq, 0, event)))
+
+    def show_child(self, child: str, **now: Any) -> None:
+        self.views[child] = msgspec.structs.replace(self.views[child], **now)
+
+    async def child_permit(self, child: str, call: str, name: str, shown: str, suggestion: str = "") -> Answer:
+        self.show_child(child, state="asking")
+        self.of_child(child, PermissionAsked(call, name, shown, "no rule allows it", suggestion))
+        answer = await self._answers.get()
+        self.show_child(child, state="running")
+        self.of_child(child, PermissionAnswered(call, answer.verdict, answer.by, answer.scope, answer.rule))
+        return answer
+
+    def deliver_to(self, child: str) -> None:
+        """The subagent takes what waits for it."""
+        for one in [one for one in self.pending if one.to == child]:
+            self.pending.remove(one)
+            self.of_child(child, UserSpoke((Text(one.text),), "steer"))
+
+    def end_child(self, child: str, status: str = "done", report: str = "", **how: Any) -> None:
+        if self.views[child].state in ("running", "asking", "queued"):
+            self.show_child(child, state=status)
+            self.append(ChildEnded(child, status, report, **how))

@@ -3,13 +3,29 @@
 import asyncio
 import os
 import sys
+import time
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from longrein.agent import Noticed, Output, Pausing
 from longrein.context import Report, Shown
-from longrein.events import Text, Todo, TodoSet, ToolEnded, ToolStarted
+from longrein.events import (
+    Goal,
+    Reminded,
+    Replied,
+    Text,
+    Todo,
+    TodoSet,
+    ToolCall,
+    ToolEnded,
+    ToolError,
+    ToolStarted,
+    Usage,
+    UserSpoke,
+)
 from longrein.frontends.terminal import SessionRow, TerminalFacts, run_terminal
 from tests.terminal.actor import Actor
 
@@ -103,7 +119,62 @@ async def flood(actor: Actor, text: str) -> None:
     await actor.say(MARKDOWN * (195_000 // len(MARKDOWN.encode())), step=40)
 
 
-TURNS = {t.__name__: t for t in (markdown, slow, tools, approve, command, hang, echo, flood)}
+async def company(actor: Actor, text: str) -> None:
+    """Two subagents and three tasks at once; one subagent asks."""
+    call = await actor.call("Agent", {"description": "look around", "prompt": "look"})
+    actor.append(ToolStarted(call, "Agent"))
+    actor.start_task("b1", "npm run dev")
+    actor.start_task("b2", "pytest -q \x1b[31m")
+    actor.start_task("b3", "make docs", state="queued")
+    actor.start_child("one", "explore", "find the \u202eparser", call=call)
+    actor.start_child("two", "general", "write the tests", call=call)
+    actor.show_child("one", steps=2, tokens=12_345, cost_usd=0.02, last="Read src/parser.py", elapsed_s=4.0)
+    actor.of_child("two", Replied(2, (ToolCall("c2.0", "Bash", {"command": "rm -rf build"}),), "calls"))
+    if text == "wait":
+        await asyncio.sleep(100)
+    answer = await actor.child_permit("two", "c2.0", "Bash", "rm -rf build", "Bash(rm -rf build)")
+    actor.deliver_to("one")
+    await asyncio.sleep(0.3)
+    used = Usage(12_000, 0, 0, 345)
+    actor.end_child("one", "done", "It is in src.", usage=used, cost_usd=0.02, steps=2, elapsed_ms=4_200)
+    actor.end_child("two", "limit", "half", steps=9, message="9 of 9 requests used", elapsed_ms=65_000)
+    actor.end_task("b2", "failed", code=1, elapsed_ms=12_000, size_bytes=3_456, tail="...\n1 failed \x07\n")
+    actor.start_task("b3", "make docs")
+    actor.append(ToolEnded(call, "Agent", "ok", (Text("two reports"),), 65_000))
+    await actor.say(f"You said {answer.verdict} to {answer.session}.\n")
+
+
+async def promote(actor: Actor, text: str) -> None:
+    """A command that goes on in the background when the user says so; it ends later and wakes."""
+    call = await actor.call("Bash", {"command": "make all"})
+    actor.append(ToolStarted(call, "Bash"))
+    actor.foreground = asyncio.Event()
+    await actor.foreground.wait()
+    actor.start_task("b1", "make all", promoted="user")
+    actor.append(ToolEnded(call, "Bash", "ok", (Text("goes on as b1"),), 900))
+    await actor.say("I go on meanwhile.\n")
+    asyncio.get_running_loop().call_later(0.3, lambda: asyncio.ensure_future(_wake(actor)))
+
+
+async def _wake(actor: Actor) -> None:
+    actor.end_task("b1", code=0, elapsed_ms=1_200)
+    actor.append(Reminded("wake", "", "bg_done r12"))
+    await actor.say("It is built.\n")
+    actor.end("done")
+
+
+async def steps(actor: Actor, text: str) -> None:
+    """Three steps; what steers is taken before each request."""
+    for n in range(3):
+        for one in [one for one in actor.pending if one.how == "steer"]:
+            actor.pending.remove(one)
+            actor.append(UserSpoke((Text(one.text),), "steer"))
+        call = await actor.call("Bash", {"command": f"step {n}"})
+        await actor.act(call, "Bash", wait_s=1.0)
+    await actor.say("Three steps.\n")
+
+
+TURNS = {t.__name__: t for t in (markdown, slow, tools, approve, command, hang, echo, flood, company, promote, steps)}
 
 
 async def complete_files(prefix: str) -> list[str]:
@@ -120,6 +191,32 @@ ROWS = tuple(
 )
 
 
+async def task_tail(task: str, lines: int) -> str:
+    return "".join(f"line {n} of {task} \x1b[2J\n" for n in range(lines))
+
+
+class Goals:
+    """Goals in memory. See `GoalPort`."""
+
+    def __init__(self) -> None:
+        self.all = [Goal(1, "a parser \x1b[31m", "completed"), Goal(2, "tests", "in_progress", (1,), owner="a398")]
+
+    async def goals(self, *, every: bool = False) -> Sequence[Goal]:
+        return [goal for goal in self.all if every or goal.status not in ("completed", "deleted")]
+
+    async def add(self, title: str, body: str, blocked_by: Sequence[int]) -> Goal:
+        self.all.append(Goal(len(self.all) + 1, title, "pending", tuple(blocked_by), body))
+        return self.all[-1]
+
+    async def update(self, goal: int, **now: Any) -> tuple[Goal, Sequence[Goal]]:
+        if goal > len(self.all):
+            raise ToolError(f"there is no goal {goal}")
+        changes = {name: value for name, value in now.items() if value}
+        self.all[goal - 1] = msgspec.structs.replace(self.all[goal - 1], **changes)
+        freed = [one for one in self.all if one.blocked_by == (goal,) and now.get("status") == "completed"]
+        return self.all[goal - 1], freed
+
+
 async def main(name: str, folder: str) -> int:
     actor = Actor(TURNS[name])
     facts = TerminalFacts(
@@ -131,6 +228,19 @@ async def main(name: str, folder: str) -> int:
         sessions=sessions,
         models=lambda: ("mock/small", "mock/large"),
         colour=not os.environ.get("NO_COLOR"),
+    )
+
+    async def leave_tasks(policy: str) -> None:
+        await asyncio.sleep(0.05)
+        Path(folder, "left").write_text(policy)
+
+    facts = msgspec.structs.replace(
+        facts,
+        wall_us=lambda: time.time_ns() // 1000,
+        task_tail=task_tail,
+        goals=Goals(),
+        leave_policy=os.environ.get("LEAVE", "ask"),
+        leave_tasks=leave_tasks,
     )
     plain = "plain" in sys.argv or os.environ["TERM"] == "dumb"
     outcome = await run_terminal(

@@ -25,7 +25,7 @@ from longrein.events import (
 )
 from longrein.frontends import amounts
 from longrein.frontends.terminal import drawing
-from longrein.frontends.terminal.approvals import Approval, answer, choices, content_lines
+from longrein.frontends.terminal.approvals import Approval, Question, answer, choices, content_lines
 from longrein.frontends.terminal.chooser import Chooser, Row
 from longrein.frontends.terminal.commands import COMMANDS, context_lines, help_lines, next_mode, parse, unknown
 from longrein.frontends.terminal.diff import GAP, change_lines, counts, diff_lines, only_changes
@@ -93,6 +93,7 @@ def test_an_edit_shows_what_changed_and_how_much() -> None:
         ),
         (drawing.todo_lines([]), ["todo list emptied"]),
         (drawing.user_lines(UserSpoke((Text("one\ntwo"),))), ["› one", "  two"]),
+        (drawing.user_lines(UserSpoke((Text("one\ntwo"),)), "at step 3"), ["› one  (at step 3)", "  two"]),
         (drawing.ended_turn(TurnEnded("done")), []),
         (drawing.ended_turn(TurnEnded("interrupted")), ["interrupted  say what to do instead"]),
         (drawing.ended_turn(TurnEnded("limit", "50 turns")), ["stopped: limit  50 turns"]),
@@ -202,8 +203,9 @@ def test_far_lines_are_left_out_of_what_was_done_only() -> None:
 
 # --- questions -------------------------------------------------------------------------------------------------------
 
-ASKED = PermissionAsked("c4.0", "Bash", "make test", "no rule allows this command", "Bash(make test)")
-BARE = PermissionAsked("c4.0", "Bash", "make test", "no rule allows this command", "")
+ASKED = Question(PermissionAsked("c4.0", "Bash", "make test", "no rule allows this command", "Bash(make test)"))
+BARE = Question(PermissionAsked("c4.0", "Bash", "make test", "no rule allows this command", ""))
+CHILDS = Question(BARE.asked, None, "child-1", "a398 explore")
 
 
 @pytest.mark.parametrize(
@@ -216,7 +218,7 @@ BARE = PermissionAsked("c4.0", "Bash", "make test", "no rule allows this command
         (BARE, "y yes, once; n no; f no, and say why"),
     ],
 )
-def test_the_answers_say_what_they_store(question: PermissionAsked, labels: str) -> None:
+def test_the_answers_say_what_they_store(question: Question, labels: str) -> None:
     assert "; ".join(f"{choice.key} {choice.label}" for choice in choices(question)) == labels
 
 
@@ -231,22 +233,24 @@ def test_the_answers_say_what_they_store(question: PermissionAsked, labels: str)
         (ASKED, "x", None),
         (BARE, "s", None),
         (BARE, "a", None),
+        (CHILDS, "y", Answer("c4.0", "allow", session="child-1")),
+        (CHILDS, "f", Answer("c4.0", "deny", message="because", session="child-1")),
     ],
 )
-def test_a_key_is_the_answer_it_shows(question: PermissionAsked, key: str, word: Answer | None) -> None:
+def test_a_key_is_the_answer_it_shows(question: Question, key: str, word: Answer | None) -> None:
     assert answer(question, key, "because" if key == "f" else "") == word
 
 
 def test_an_edit_is_approved_with_all_its_arguments() -> None:
     arguments = {"file_path": "a.py", "replace_all": True, "old_string": "a", "new_string": "b"}
-    question = PermissionAsked("c4.0", "Edit", "{…}", "it changes a.py", "")
-    check(content_lines(question, arguments), "file_path: a.py", "replace_all: True", "- a", "+ b")
+    question = Question(PermissionAsked("c4.0", "Edit", "{…}", "it changes a.py", ""), arguments)
+    check(content_lines(question), "file_path: a.py", "replace_all: True", "- a", "+ b")
 
 
 def test_what_is_approved_can_be_scrolled_to_its_last_byte_at_any_size() -> None:
     shown = "\n".join(f"{n} " + "日本" * n for n in range(60))
     for width, height in ((80, 24), (40, 12), (30, 14)):
-        approval = Approval(BARE, content_lines(BARE, None))
+        approval = Approval(BARE, content_lines(BARE))
         approval = Approval(BARE, [line(row) for row in shown.split("\n")])
         seen: dict[int, str] = {}
         for _ in range(400):
@@ -263,9 +267,10 @@ def test_what_is_approved_can_be_scrolled_to_its_last_byte_at_any_size() -> None
 
 
 def test_a_question_says_that_more_follow() -> None:
-    rows = texts(Approval(BARE, content_lines(BARE, None), waiting=2).draw(80, 20))
+    rows = texts(Approval(BARE, content_lines(BARE), waiting=2).draw(80, 20))
     assert rows[0] == "? Bash: no rule allows this command  (and 2 more)"
     assert rows[1] == "│ make test"
+    assert texts(Approval(CHILDS, ()).draw(80, 20))[0] == "? a398 explore asks: Bash: no rule allows this command"
 
 
 def test_a_list_keeps_the_marked_row_in_sight() -> None:
@@ -295,6 +300,8 @@ def test_a_list_keeps_the_marked_row_in_sight() -> None:
         ("/nope x", "?nope|x"),
         ("/usr/bin/x fails", None),
         ("/cost\nmore", None),
+        ("/agents tell a7 one\ntwo", "agents|tell a7 one\ntwo"),
+        ("/bg", "background|"),
         ("/", None),
         ("cost", None),
         ("what is /cost", None),

@@ -3,18 +3,36 @@
 import re
 import unicodedata
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from longrein.events import PermissionAsked, Text, Todo, ToolEnded
+from longrein.agent import AgentView, OfChild, Pending
+from longrein.events import (
+    ChildEnded,
+    ChildStarted,
+    Entry,
+    Goal,
+    PermissionAsked,
+    TaskEnded,
+    TaskStarted,
+    Text,
+    Todo,
+    ToolEnded,
+    UserSpoke,
+)
+from longrein.frontends.goals_page import goal_line
 from longrein.frontends.safe import escape, escape_line
-from longrein.frontends.terminal import drawing
-from longrein.frontends.terminal.approvals import Approval, content_lines
+from longrein.frontends.terminal import beside_rows, drawing, leaving, live
+from longrein.frontends.terminal.approvals import Approval, Question, content_lines
+from longrein.frontends.terminal.beside import Beside
+from longrein.frontends.terminal.beside_rows import Running, Worker
 from longrein.frontends.terminal.blocks import Block
 from longrein.frontends.terminal.commands import unknown
 from longrein.frontends.terminal.lines import Line, cells, plain
 from longrein.frontends.terminal.markdown import MarkdownPainter
+from longrein.tools import TaskView
 
 SGR = re.compile(r"\x1b\[[\d;]*m")
 EVIL = "a\x1b]52;c;aGk=\x07\x1b[2J\x1bc\x9b31m\x00\r\x7f\u202e\u200b\ufeff\U000e0041z"
@@ -73,15 +91,32 @@ def test_S074_character_references_are_no_way_around() -> None:
 
 
 def rows_of_everything() -> list[Line]:
-    question = PermissionAsked("c1.0", EVIL, EVIL, EVIL, EVIL)
-    edit = PermissionAsked("c1.0", "Edit", EVIL, EVIL, "")
+    who = Beside().of_child(OfChild("s", EVIL, EVIL, Entry(1, 0, UserSpoke((Text(EVIL),), "steer"))))
     arguments = {"file_path": EVIL, "old_string": EVIL, "new_string": EVIL + "\n" + EVIL}
+    question = Question(PermissionAsked("c1.0", EVIL, EVIL, EVIL, EVIL))
+    edit = Question(PermissionAsked("c1.0", "Edit", EVIL, EVIL, ""), arguments)
+    task, child = TaskStarted(EVIL, EVIL), ChildStarted("s", EVIL, description=EVIL, note=EVIL)
+    view = AgentView(EVIL, "s", EVIL, EVIL, EVIL, last=escape_line(EVIL), model=EVIL)
     return [
+        *who,
+        beside_rows.started_task(task, waited=False),
+        *beside_rows.ended_task(TaskEnded(EVIL, EVIL, cause=EVIL, tail=EVIL), task),
+        *beside_rows.started_child(child, EVIL),
+        *beside_rows.ended_child(ChildEnded("s", EVIL, message=EVIL, worktree=EVIL), Worker(EVIL, child)),
+        *beside_rows.live_agents([msgspec.structs.replace(view, state="asking")], 4),
+        *beside_rows.live_tasks({"b": Running(task, 0)}, 9),
+        *beside_rows.agent_page(view, EVIL, EVIL, [escape_line(EVIL)]),
+        *beside_rows.task_list([TaskView(EVIL, EVIL, EVIL, cause=EVIL, handle=EVIL, waits_for_input=EVIL)]),
+        *beside_rows.queue_list([(1, Pending(1, "steer", EVIL, "s"))], {"s": EVIL}),
+        *live.waiting_rows([Pending(1, "steer", EVIL, "s")], {"s": EVIL}, 200),
+        drawing.wake_line(EVIL),
+        (("", leaving.question([Running(task, 0)])),),
+        *((("", row),) for row in (goal_line(Goal(1, EVIL, EVIL, owner=EVIL)),)),
         *drawing.ended_lines(ToolEnded("c1.0", EVIL, "failed", (Text(EVIL),)), {"command": EVIL}, ()),
         *drawing.todo_lines([Todo(EVIL)]),
         drawing.notice_line(EVIL),
-        *Approval(question, content_lines(question, None)).draw(60, 20),
-        *Approval(edit, content_lines(edit, arguments)).draw(60, 20),
+        *Approval(question, content_lines(question)).draw(60, 20),
+        *Approval(edit, content_lines(edit)).draw(60, 20),
         ((("", unknown(EVIL))),),
     ]
 
@@ -95,10 +130,8 @@ def test_S074_S077_every_line_is_escaped_where_it_is_made() -> None:
 
 
 def test_S077_an_approval_shows_the_override_it_approves() -> None:
-    question = PermissionAsked("c1.0", "Bash", "rm \u202e fdsa", "why", "")
-    assert any(
-        r"rm \u202e fdsa" in plain(row) for row in Approval(question, content_lines(question, None)).draw(80, 20)
-    )
+    question = Question(PermissionAsked("c1.0", "Bash", "rm \u202e fdsa", "why", ""))
+    assert any(r"rm \u202e fdsa" in plain(row) for row in Approval(question, content_lines(question)).draw(80, 20))
 
 
 @pytest.mark.parametrize("width", [8, 20, 40, 80, 200])

@@ -141,6 +141,14 @@ MAIN = Command(
         Flag(("--plain",), "plain", "switch", "interactive, but lines only: nothing is ever redrawn", _HOW),
         Flag(("--add-dir",), "add_dirs", "words", "a further folder to work in; may be given again", _MAY, "DIR"),
         Flag(("--model",), "model", "word", "such as anthropic/claude-sonnet-4-5", _HOW, "PROVIDER/MODEL"),
+        Flag(
+            ("--agents",),
+            "agents",
+            "word",
+            'further subagent types: {"NAME": {"description": "…", "prompt": "…", "tools": […], "model": "…"}}',
+            _HOW,
+            "JSON",
+        ),
         Flag(("--system-prompt",), "system_prompt", "word", "in place of longrein's own", _HOW, "TEXT"),
         Flag(("--append-system-prompt",), "append_system_prompt", "word", "after longrein's own", _HOW, "TEXT"),
         Flag(
@@ -267,7 +275,6 @@ NOT_YET = frozenset(
         "--effort",
         "--system-prompt-file",
         "--append-system-prompt-file",
-        "--agents",
         "--agent",
         "--mcp-config",
         "--strict-mcp-config",

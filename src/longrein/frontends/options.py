@@ -50,6 +50,8 @@ class Options(msgspec.Struct, frozen=True):
     """Stands in place of longrein's own system prompt."""
     append_system_prompt: str = ""
     """Stands after the system prompt."""
+    agents: str = ""
+    """Further subagent types, as a JSON object."""
     add_dirs: tuple[str, ...] = ()
     """Further folders the session may work in, as written."""
     plain: bool = False

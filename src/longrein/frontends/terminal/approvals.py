@@ -16,6 +16,29 @@ Key = Literal["y", "s", "a", "n", "f"]
 _PARTS_OF_A_CHANGE = {"Edit": ("old_string", "new_string"), "Write": ("content",)}
 
 
+class Question(msgspec.Struct, frozen=True):
+    """A call that waits, and whose it is."""
+
+    asked: PermissionAsked
+    arguments: dict[str, Any] | None = None
+    """What the call was made with; None when that is not known."""
+    session: str = ""
+    """Session of the subagent that asks; '' for this one."""
+    who: str = ""
+    """How that one is called, such as `a398 explore`, escaped."""
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """(session, call): call ids are told apart by their session only."""
+        return self.session, self.asked.call
+
+    @property
+    def title(self) -> str:
+        """Who asks and for which tool."""
+        name = escape_line(self.asked.name)
+        return f"{self.who} asks: {name}" if self.who else name
+
+
 class Choice(msgspec.Struct, frozen=True):
     """One answer."""
 
@@ -23,36 +46,36 @@ class Choice(msgspec.Struct, frozen=True):
     label: str
 
 
-def choices(question: PermissionAsked) -> list[Choice]:
+def choices(question: Question) -> list[Choice]:
     """The answers, each with exactly the rule it would store. Without a rule there is no lasting yes."""
-    rule = escape_line(question.suggestion)
+    rule = escape_line(question.asked.suggestion)
     lasting = [Choice("s", f"yes, for this session: {rule}"), Choice("a", f"always: {rule}")] if rule else []
     return [Choice("y", "yes, once"), *lasting, Choice("n", "no"), Choice("f", "no, and say why")]
 
 
-def answer(question: PermissionAsked, key: str, message: str = "") -> Answer | None:
+def answer(question: Question, key: str, message: str = "") -> Answer | None:
     """The word for `key`; None where it is no answer to this question."""
     if key not in [choice.key for choice in choices(question)]:
         return None
+    call, rule, session = question.asked.call, question.asked.suggestion, question.session
     match key:
         case "y":
-            return Answer(question.call, "allow")
+            return Answer(call, "allow", session=session)
         case "s":
-            return Answer(question.call, "allow", "session", question.suggestion)
+            return Answer(call, "allow", "session", rule, session=session)
         case "a":
-            return Answer(question.call, "allow", "always", question.suggestion)
+            return Answer(call, "allow", "always", rule, session=session)
         case _:
-            return Answer(question.call, "deny", message=message)
+            return Answer(call, "deny", message=message, session=session)
 
 
-def content_lines(
-    question: PermissionAsked, arguments: dict[str, Any] | None, file_text: FileText | None = None
-) -> list[Line]:
+def content_lines(question: Question, file_text: FileText | None = None) -> list[Line]:
     """All that is approved: for an edit its other arguments and the diff, else the bytes as they were recorded."""
-    change = change_lines(question.name, arguments, file_text)
+    asked, arguments = question.asked, question.arguments
+    change = change_lines(asked.name, arguments, file_text)
     if not change:
-        return [line(row) for row in escape(question.shown).expandtabs(4).split("\n")]
-    drawn = _PARTS_OF_A_CHANGE[question.name]
+        return [line(row) for row in escape(asked.shown).expandtabs(4).split("\n")]
+    drawn = _PARTS_OF_A_CHANGE[asked.name]
     rest = [(name, value) for name, value in (arguments or {}).items() if name not in drawn]
     head = [line(("dim", f"{escape_line(name)}: "), escape_line(str(value))) for name, value in rest]
     return [*head, *change]
@@ -61,7 +84,7 @@ def content_lines(
 class Approval:
     """One question on the screen: a window of rows onto its content."""
 
-    def __init__(self, question: PermissionAsked, content: Sequence[Line], waiting: int = 0) -> None:
+    def __init__(self, question: Question, content: Sequence[Line], waiting: int = 0) -> None:
         """`waiting` is how many more questions follow."""
         self.question = question
         self.content = content
@@ -106,7 +129,7 @@ class Approval:
     def _head(self, width: int) -> list[Line]:
         more = f"  (and {self.waiting} more)" if self.waiting else ""
         told = line(
-            ("warn", "? "), ("bold", f"{escape_line(self.question.name)}: "), escape_line(self.question.reason) + more
+            ("warn", "? "), ("bold", f"{self.question.title}: "), escape_line(self.question.asked.reason) + more
         )
         return wrap(told, width, "  ")
 

@@ -25,6 +25,8 @@ class Command(msgspec.Struct, frozen=True):
     told: str
     idle_only: bool = False
     """Whether it cannot be given while a turn goes on."""
+    many_lines: bool = False
+    """Whether its argument may have several lines."""
 
 
 COMMANDS = (
@@ -41,12 +43,21 @@ COMMANDS = (
     Command("unpin", "NUMBER", "drop a pin"),
     Command("pins", "", "what is pinned"),
     Command("cost", "", "what was used and spent"),
+    Command("tasks", "[stop ID | ID [N]]", "background tasks; ID shows the end of its output"),
+    Command("agents", "[stop ID | tell ID TEXT | ID]", "subagents; tell one something, stop one", many_lines=True),
+    Command("goals", "[add TITLE | done N | …]", "goals of the project; /goals help lists what can be done"),
+    Command("queue", "[N | drop N]", "messages that wait; N takes one back into the input"),
+    Command("background", "", "send the running command to the background (Ctrl-B)"),
     Command("exit", "", "leave; `longrein -c` goes on"),
 )
+
+BESIDE = ("tasks", "agents", "goals", "queue", "background")
+"""Those about what works beside the conversation."""
 
 KEYS = (
     ("Enter", "send; while a turn goes on: queue for after it"),
     ("Ctrl-S", "steer: send into the turn that goes on"),
+    ("Ctrl-B", "send the running command to the background (in tmux press it twice)"),
     ("Alt-Enter, Ctrl-J", "new line"),
     ("Esc, Ctrl-C", "interrupt; Ctrl-C twice leaves"),
     ("↑ on an empty line", "take a queued message back; else history"),
@@ -68,13 +79,15 @@ class Typed(msgspec.Struct, frozen=True):
 
 def parse(text: str) -> Typed | None:
     """The command in `text`; None when it is something to say (`/usr/bin/x fails` is)."""
-    if not text.startswith("/") or "\n" in text:
+    if not text.startswith("/"):
         return None
     name, _, argument = text[1:].partition(" ")
     if not name.replace("-", "").isalnum():
         return None
-    name = {"quit": "exit", "new": "clear", "?": "help"}.get(name, name)
+    name = {"quit": "exit", "new": "clear", "?": "help", "bg": "background"}.get(name, name)
     found = next((command for command in COMMANDS if command.name == name), None)
+    if "\n" in text and not (found and found.many_lines):
+        return None
     return Typed(found, name, argument.strip())
 
 

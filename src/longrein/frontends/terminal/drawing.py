@@ -6,20 +6,18 @@ from typing import Any
 from longrein.context import State
 from longrein.events import (
     AskFailed,
-    ChildEnded,
     Cleared,
     Image,
     PermissionAnswered,
     Rewound,
     Summarized,
-    TaskEnded,
-    TaskStarted,
     Todo,
     ToolEnded,
     TurnEnded,
     UserSpoke,
     text_of,
 )
+from longrein.frontends.acts import key_argument
 from longrein.frontends.amounts import elapsed, tokens
 from longrein.frontends.safe import escape, escape_line
 from longrein.frontends.terminal.diff import counts, only_changes
@@ -41,22 +39,30 @@ STATUS = {
     "running": ("running", "run"),
     "waiting": ("waiting", "dim"),
     "asking": ("asks you", "warn"),
+    "queued": ("queued", "dim"),
+    "done": ("done", "ok"),
+    "timed_out": ("timed out", "bad"),
+    "killed": ("killed", "warn"),
+    "lost": ("lost", "bad"),
+    "limit": ("limit reached", "bad"),
 }
 """Status -> its word and style. The word stands beside the colour, always."""
 
-KEYS = ("command", "file_path", "path", "pattern", "query", "url", "handle", "description", "prompt", "focus")
-"""Arguments that say what a call is about, the most telling first."""
+WAKES = {
+    "bg_done": "a background task has ended",
+    "bg_lost": "a background task was lost",
+    "bg_stalled": "a background task seems to wait for input",
+    "subagent_done": "a subagent has reported",
+    "subagent_failed": "a subagent did not finish",
+    "teammate_message": "a message has come",
+    "cron_fired": "it is time",
+}
+"""Kinds of news that begin a turn."""
 
 
-def key_argument(arguments: dict[str, Any] | None) -> str:
-    """The argument that says what a call is about, on one line; '' when there is none."""
-    values = arguments or {}
-    named = [values[key] for key in KEYS if isinstance(values.get(key), str) and values[key]]
-    found = named or [value for value in values.values() if isinstance(value, str) and value]
-    if not found:
-        return ""
-    first, newline, _ = found[0].strip().partition("\n")
-    return escape_line(first[:500]) + (" …" if newline else "")
+def status_word(status: str) -> tuple[str, str]:
+    """A status as a word, escaped, and its style."""
+    return STATUS.get(status, (escape_line(status), "bad"))
 
 
 def spent_usd(state: State) -> float:
@@ -66,7 +72,7 @@ def spent_usd(state: State) -> float:
 
 def call_line(name: str, argument: str, status: str, time: str, mark: str = "●") -> Line:
     """The one line of a call. The status stands before the argument, so that cropping never hides it."""
-    word, style = STATUS.get(status, (status, "bad"))
+    word, style = status_word(status)
     told = f" {word}" + (f" {time}" if time else "")
     return line(
         ONE, (style, f"{mark} "), ("name", escape_line(name)), (style, told), ("", f"  {argument}" if argument else "")
@@ -92,13 +98,15 @@ def _beginning(text: str) -> list[Line]:
     return fold([line(ONE, ("dim", row)) for row in lines], FAILED_LINES_MAX)
 
 
-def user_lines(spoke: UserSpoke) -> list[Line]:
-    """What the user said, folded when long."""
+def user_lines(spoke: UserSpoke, note: str = "") -> list[Line]:
+    """What the user said, folded when long; `note` says what became of it."""
     rows = escape(text_of(spoke.parts)).expandtabs(4).split("\n")
     shown = fold([line(("you", row)) for row in rows], USER_LINES_MAX)
     pictures = [
         line(("dim", f"[Image #{n}]")) for n, p in enumerate((p for p in spoke.parts if isinstance(p, Image)), 1)
     ]
+    if note and shown:
+        shown[0] = (*shown[0], ("dim", f"  ({note})"))
     marks = [("you", "› ")] + [("", "  ")] * (len(shown) + len(pictures))
     return [(mark, *row) for mark, row in zip(marks, [*shown, *pictures], strict=False)]
 
@@ -168,15 +176,8 @@ def rewound_lines(event: Rewound) -> list[Line]:
     return rows
 
 
-def task_lines(event: TaskStarted | TaskEnded | ChildEnded) -> list[Line]:
-    """What happens beside the conversation."""
-    match event:
-        case TaskStarted():
-            return [line(("run", f"task {escape_line(event.task)} started"), f"  {escape_line(event.command)}")]
-        case TaskEnded():
-            cause = f" ({escape_line(event.cause)})" if event.cause else ""
-            return [
-                line(("ok" if event.state == "done" else "bad", f"task {escape_line(event.task)} {event.state}{cause}"))
-            ]
-        case ChildEnded():
-            return [line(("ok" if event.status == "done" else "bad", f"subagent {event.status}"))]
+def wake_line(source: str) -> Line:
+    """Why a turn begins that nobody has asked for. `source` is the kind of the news and its handle."""
+    kind, _, handle = source.partition(" ")
+    told = WAKES.get(kind, escape_line(kind))
+    return line(("run", "woken"), ("dim", f"  {told}" + (f" ({escape_line(handle)})" if handle else "")))

@@ -6,9 +6,24 @@ from typing import Literal
 import msgspec
 
 from longrein.context import Reason, Report
+from longrein.tools import GoalPort
 
 CompleteFiles = Callable[[str], Awaitable[Sequence[str]]]
 """Paths, relative to the folder, for what was typed after `@`."""
+
+TaskTail = Callable[[str, int], Awaitable[str]]
+"""Task id and how many lines -> the end of its output. Raises our own errors."""
+LeavePolicy = Literal["ask", "stop", "keep"]
+LeaveTasks = Callable[[str], Awaitable[object]]
+"""`stop` or `keep`: waits until those that are to end have ended."""
+
+
+async def _left(_policy: str) -> object:
+    return None
+
+
+async def _no_tail(_task: str, _lines: int) -> str:
+    return ""
 
 
 class SessionRow(msgspec.Struct, frozen=True):
@@ -49,6 +64,16 @@ class TerminalFacts(msgspec.Struct, frozen=True):
     """Models that can be chosen, as `provider/model`."""
     file_text: Callable[[str], str | None] | None = None
     """The text of a file as it is now, for the diff of a `Write`; None when there is none."""
+    wall_us: Callable[[], int] = lambda: 0
+    """The time now, microseconds UTC, for how long tasks run."""
+    task_tail: TaskTail = _no_tail
+    """The last lines of a task's output, for `/tasks ID`."""
+    goals: GoalPort | None = None
+    """The project's goals, for `/goals`."""
+    leave_policy: LeavePolicy = "ask"
+    """What becomes of running tasks when the user leaves."""
+    leave_tasks: LeaveTasks = _left
+    """Told before the session is closed, for its running tasks. Not called: each task's own policy holds."""
 
 
 class Outcome(msgspec.Struct, frozen=True):

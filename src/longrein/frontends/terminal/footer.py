@@ -11,6 +11,8 @@ from longrein.frontends.terminal.scene import Scene
 
 SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 FRAME_S = 0.2
+LONG_S = 3.0
+"""A command that has run so long may be sent to the background: the line says so then."""
 
 
 class Figures(msgspec.Struct, frozen=True):
@@ -24,9 +26,11 @@ class Figures(msgspec.Struct, frozen=True):
     """Of the last request's input; negative before there was one."""
     usd: float
     queued: int
+    company: str = ""
+    """Tasks and subagents that work beside, counted."""
 
 
-def figures(state: State, model: str, window_tokens: int, queued: int) -> Figures:
+def figures(state: State, model: str, window_tokens: int, queued: int, company: str = "") -> Figures:
     """The figures of `state`; `model` stands in until the log names one."""
     last = state.last_usage
     named = f"{state.prefix.provider}/{state.prefix.model}" if state.prefix else model
@@ -37,6 +41,7 @@ def figures(state: State, model: str, window_tokens: int, queued: int) -> Figure
         cache_percent=round(100 * last.cache_read_tokens / last.context_tokens) if last.context_tokens else -1,
         usd=drawing.spent_usd(state),
         queued=queued,
+        company=company,
     )
 
 
@@ -50,6 +55,7 @@ def footer_line(of: Figures, word: str, width: int) -> Line:
         (6, f"cache {of.cache_percent}%" if of.cache_percent >= 0 else "", "dim"),
         (3, amounts.money(of.usd) if of.usd else "", "dim"),
         (4, f"{of.queued} queued" if of.queued else "", "warn"),
+        (4, of.company, "run"),
     ]
     shown = [part for part in parts if part[1]]
     while len(shown) > 1 and sum(len(text) + 3 for _, text, _ in shown) - 3 > width:
@@ -74,7 +80,14 @@ def state_line(scene: Scene, now_s: float) -> Line:
     spin = SPINNER[int(now_s / FRAME_S) % len(SPINNER)]
     time = amounts.elapsed(now_s - scene.turn_since_s)
     told = _told(scene, now_s)
-    return line(("run", f"{spin} {told}"), ("dim", f"  {time}  Esc interrupts" if time else "  Esc interrupts"))
+    keys = "Esc interrupts" + (", Ctrl-B backgrounds" if _lasts(scene, now_s) else "")
+    return line(("run", f"{spin} {told}"), ("dim", f"  {time}  {keys}" if time else f"  {keys}"))
+
+
+def _lasts(scene: Scene, now_s: float) -> bool:
+    """Whether a command runs long enough that one would rather go on without it."""
+    rows = scene.calls.values()
+    return any(row.name == "Bash" and row.status == "running" and now_s - row.since_s > LONG_S for row in rows)
 
 
 def _told(scene: Scene, now_s: float) -> str:
@@ -93,9 +106,11 @@ def _told(scene: Scene, now_s: float) -> str:
         case "waiting":
             return "waiting for your word"
         case phase:
-            return phase
+            return "waiting for your word" if scene.questions else phase
 
 
 def word(scene: Scene) -> str:
     """The state in one word."""
+    if scene.questions:
+        return "waiting"
     return "running" if scene.phase in ("calling", "writing") else scene.phase

@@ -12,7 +12,7 @@ from longrein.agent import GoOn, SetMode
 from longrein.frontends.terminal.commands import next_mode, parse
 from longrein.frontends.terminal.facts import Outcome
 from longrein.frontends.terminal.input import Pastes
-from longrein.frontends.terminal.obey import obey
+from longrein.frontends.terminal.obey import background, go, obey, take_back
 from longrein.frontends.terminal.talk import Talk
 
 Act = Callable[[Talk], None]
@@ -33,12 +33,13 @@ def bind_keys(talk: Talk) -> KeyBindings:
     add(_close_menu, "enter", when=completing)
     add(enter, "enter", when=~completing)
     add(steer, "c-s")
+    add(background, "c-b")
     add(_new_line, "escape", "enter")
     add(_new_line, "c-j")
     add(_next_mode, "s-tab")
     add(_complete, "tab")
     add(_backspace, "backspace")
-    add(_take_back, "up", when=waiting)
+    add(take_back, "up", when=waiting)
     keys.add("c-z")(lambda event: event.app.suspend_to_background())
     keys.add("c-l")(lambda event: event.app.renderer.clear())
     keys.add(Keys.BracketedPaste)(lambda event: buffer.insert_text(talk.pastes.fold(event.data)))
@@ -70,9 +71,15 @@ def _adder(keys: KeyBindings, talk: Talk) -> Add:
 
 
 def stop(talk: Talk) -> None:
-    """Ctrl-C: what is going on is stopped; with nothing left to stop, the second one leaves."""
+    """Ctrl-C: what is going on is stopped; with nothing left to stop, the second one leaves.
+
+    At the question what becomes of running tasks it leaves too: then each task's own policy holds.
+    """
+    if talk.leaving is not None:
+        talk.leave(talk.leaving)
+        return
     if talk.warned and talk.chooser is None and talk.feedback is None and not talk.buffer.text:
-        talk.leave(Outcome("exit"))
+        go(talk, Outcome("exit"))
         return
     if not _back(talk):
         talk.buffer.reset()
@@ -87,6 +94,8 @@ def _back(talk: Talk) -> bool:
         talk.leave_feedback()
     elif talk.session.busy:
         talk.session.interrupt()
+    elif talk.child_asks:
+        talk.answer("n")
     else:
         return False
     return True
@@ -95,6 +104,8 @@ def _back(talk: Talk) -> bool:
 def _escape(talk: Talk) -> None:
     if talk.buffer.complete_state:
         talk.buffer.cancel_completion()
+    elif talk.child_asks and talk.feedback is None and talk.chooser is None:
+        talk.answer("n")  # that one call only: neither its subagent nor the turn is stopped
     else:
         _back(talk)
 
@@ -103,7 +114,7 @@ def _end(talk: Talk) -> None:
     if talk.buffer.text:
         talk.buffer.delete()
     else:
-        talk.leave(Outcome("exit"))
+        go(talk, Outcome("exit"))
 
 
 # --- sending -----------------------------------------------------------------------------------------------------
@@ -137,11 +148,6 @@ def _send(talk: Talk, text: str, *, into_turn: bool) -> None:
 def steer(talk: Talk) -> None:
     """What was typed goes with the next request of the turn that goes on."""
     enter(talk, into_turn=True)
-
-
-def _take_back(talk: Talk) -> None:
-    talk.buffer.insert_text(talk.pastes.fold(talk.session.unqueue()))
-    talk.kick()
 
 
 # --- editing -----------------------------------------------------------------------------------------------------

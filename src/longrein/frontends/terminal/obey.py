@@ -3,9 +3,11 @@
 from collections.abc import Callable
 
 from longrein.agent import Rewind, SetMode, SetModel
+from longrein.events import LongreinError
 from longrein.frontends.context_page import reason_rows
 from longrein.frontends.safe import escape_line
-from longrein.frontends.terminal import commands
+from longrein.frontends.terminal import commands, leaving
+from longrein.frontends.terminal.beside_words import NOTHING_RUNS, TOO_LATE
 from longrein.frontends.terminal.chooser import Row
 from longrein.frontends.terminal.commands import Typed
 from longrein.frontends.terminal.facts import Outcome
@@ -57,12 +59,12 @@ def _mode(talk: Talk, argument: str) -> None:
 
 
 def _clear(talk: Talk, _: str) -> None:
-    talk.leave(Outcome("new"))
+    go(talk, Outcome("new"))
 
 
 def _resume(talk: Talk, argument: str) -> None:
     if argument:
-        talk.leave(Outcome("switch", argument))
+        go(talk, Outcome("switch", argument))
     else:
         talk.spawn(_list_sessions(talk))
 
@@ -71,7 +73,7 @@ async def _list_sessions(talk: Talk) -> None:
     rows = await talk.facts.sessions() if talk.facts.sessions is not None else ()
     others = [Row(row.id, row.title or "(nothing said yet)", row.when) for row in rows if row.id != talk.session.id]
     if others:
-        talk.choose("which session?", others, lambda chosen: talk.leave(Outcome("switch", chosen)))
+        talk.choose("which session?", others, lambda chosen: go(talk, Outcome("switch", chosen)))
     else:
         talk.notice("there is no other session of this folder")
 
@@ -144,8 +146,76 @@ def _cost(talk: Talk, _: str) -> None:
     _show(talk, "what this session used", commands.cost_lines(talk.session.state))
 
 
+# --- beside the conversation -------------------------------------------------------------------------------------
+
+
+def _beside(name: str) -> Deed:
+    return lambda talk, argument: talk.spawn(_obey_beside(talk, name, argument))
+
+
+async def _obey_beside(talk: Talk, name: str, argument: str) -> None:
+    try:
+        told = await talk.company.obey(name, argument, talk.pastes.expand)
+    except LongreinError as error:
+        talk.notice(str(error))
+        return
+    if told.title:
+        _show(talk, told.title, list(told.rows))
+    if told.notice:
+        talk.notice(told.notice)
+    if told.edit:
+        talk.edit(told.edit)
+    talk.kick()
+
+
+def take_back(talk: Talk) -> None:
+    """The newest message that waits goes back into the input."""
+    taken = talk.company.waiting.take()
+    if taken is None:
+        talk.warn(TOO_LATE)
+    else:
+        talk.edit(talk.company.edited(taken))
+
+
+def background(talk: Talk) -> None:
+    """The running command goes to the background."""
+    if not talk.session.background():
+        talk.warn(NOTHING_RUNS)
+
+
+# --- leaving -----------------------------------------------------------------------------------------------------
+
+
+def go(talk: Talk, outcome: Outcome) -> None:
+    """The user wants to leave: while tasks run, they are asked what becomes of those. Said twice it is done at once."""
+    running = list(talk.scene.beside.tasks.values())
+    if talk.leaving is not None or not running:
+        talk.leave(talk.leaving or outcome)
+        return
+    talk.leaving = outcome
+    if talk.facts.leave_policy == "ask":
+        talk.choose(leaving.question(running), leaving.CHOICES, lambda choice: _go(talk, outcome, choice))
+    else:
+        _go(talk, outcome, talk.facts.leave_policy)
+
+
+def _go(talk: Talk, outcome: Outcome, choice: str) -> None:
+    talk.leaving = outcome if choice != "stay" else None
+    if choice != "stay":
+        talk.spawn(_settle(talk, outcome, choice))
+
+
+async def _settle(talk: Talk, outcome: Outcome, choice: str) -> None:
+    talk.warn(leaving.settling(len(talk.scene.beside.tasks), choice))
+    try:
+        await talk.facts.leave_tasks(choice)
+    except LongreinError as error:
+        talk.notice(str(error))
+    talk.leave(outcome)
+
+
 def _exit(talk: Talk, _: str) -> None:
-    talk.leave(Outcome("exit"))
+    go(talk, Outcome("exit"))
 
 
 _DEEDS = {
@@ -163,4 +233,5 @@ _DEEDS = {
     "pins": _pins,
     "cost": _cost,
     "exit": _exit,
+    **{name: _beside(name) for name in commands.BESIDE},
 }

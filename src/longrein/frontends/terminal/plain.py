@@ -6,13 +6,15 @@ import signal
 import sys
 from collections.abc import Callable, Sequence
 
-from longrein.agent import Answer, Pausing, Rewind, Said, SessionPort, SetMode, SetModel, Word
+from longrein.agent import Answer, OfChild, Pausing, Rewind, Said, SessionPort, SetMode, SetModel, Word
 from longrein.events import Entry, LongreinError, Text
+from longrein.frontends.acts import act_of
 from longrein.frontends.context_page import reason_rows
-from longrein.frontends.safe import escape
+from longrein.frontends.safe import escape, escape_line
 from longrein.frontends.stdin import read_lines
-from longrein.frontends.terminal import commands, drawing
-from longrein.frontends.terminal.approvals import answer, choices, content_lines
+from longrein.frontends.terminal import commands, drawing, leaving
+from longrein.frontends.terminal.approvals import Question, answer, choices, content_lines
+from longrein.frontends.terminal.beside_words import Company
 from longrein.frontends.terminal.blocks import Block
 from longrein.frontends.terminal.facts import Outcome, TerminalFacts
 from longrein.frontends.terminal.lines import Line, line, plain
@@ -82,8 +84,11 @@ class _PlainTalk:
         """Whether stdin has ended."""
         self.left = asyncio.Event()
         self.outcome = Outcome("exit")
-        self._asked = ""
-        """The call that was last asked about."""
+        self.company = Company(session, facts, self.scene.beside)
+        self._asked: Question | None = None
+        """What was last asked."""
+        self._leaving: Outcome | None = None
+        """How it will be left, while somebody is asked what becomes of running tasks."""
 
     def show(self, pieces: Sequence[Piece]) -> None:
         for piece in pieces:
@@ -117,6 +122,8 @@ class _PlainTalk:
             pieces = self.scene.hear(heard, self.mono_s())
             if self.scene.live:
                 self.show(pieces)
+                if isinstance(heard, OfChild) and isinstance(heard.heard, Entry) and (act := act_of(heard.heard.event)):
+                    self.show([line(f"  {escape_line(heard.label)} {act}")])
                 if isinstance(heard, Pausing):
                     self.show([line(f"retrying in {heard.delay_s:.0f} s: {escape(heard.message or heard.kind)}")])
                 await self._ask()
@@ -143,18 +150,21 @@ class _PlainTalk:
             self.out.put("\n> ")
 
     async def _ask(self) -> None:
-        question = next(iter(self.scene.questions.values()), None)
-        if question is None or question.call == self._asked:
+        question = next(iter(self.scene.questions), None)
+        if question is None or question is self._asked:
             return
-        self._asked = question.call
-        row = self.scene.calls.get(question.call)
-        content = content_lines(question, row.arguments if row else None, self.facts.file_text)
-        self.show([(), line(f"? {question.name}: {escape(question.reason)}"), *((("", "| "), *of) for of in content)])
+        self._asked = question
+        content = content_lines(question, self.facts.file_text)
+        head = line(f"? {question.title}: {escape_line(question.asked.reason)}")
+        self.show([(), head, *((("", "| "), *of) for of in content)])
         self.show([line(f"  {choice.key}  {choice.label}") for choice in choices(question)])
         if self.ended:
-            await self.session.tell(Answer(question.call, "deny", message=NOBODY))
+            await self._deny(question, NOBODY)
         elif self.asks:
             self.out.put("answer> ")
+
+    async def _deny(self, question: Question, message: str) -> None:
+        await self.session.tell(Answer(question.asked.call, "deny", message=message, session=question.session))
 
     # --- saying ----------------------------------------------------------------------------------------------
 
@@ -173,18 +183,18 @@ class _PlainTalk:
             except LongreinError as error:
                 self.show([drawing.notice_line(str(error))])
         self.ended = True
-        for call in list(self.scene.questions):
-            await self.session.tell(Answer(call, "deny", message=NOBODY))
+        for question in self.scene.questions:
+            await self._deny(question, NOBODY)
         if not self.session.busy and not self.session.pending:
             self.leave(Outcome("exit"))
 
     async def _line(self, text: str) -> None:
-        question = next(iter(self.scene.questions.values()), None)
+        question = next((one for one in self.scene.questions if one is self._asked), None)
         typed = commands.parse(text)
-        if question is not None:
-            word = answer(question, text.lower()) if text.lower() != "f" else None
-            self.scene.questions.pop(question.call, None)
-            await self.session.tell(word or Answer(question.call, "deny", message=text))
+        if self._leaving is not None:
+            await self._leave_with(text.lower())
+        elif question is not None:
+            await self._answer(question, text)
         elif typed is None:
             await self._say(text)
         elif typed.command is None:
@@ -192,6 +202,39 @@ class _PlainTalk:
         else:
             await self._obey(typed.command.name, typed.argument)
             self._invite()
+
+    async def _answer(self, question: Question, text: str) -> None:
+        word = answer(question, text.lower()) if text.lower() != "f" else None
+        self.scene.answered(question)
+        if word is None:
+            await self._deny(question, text)
+        else:
+            await self.session.tell(word)
+        await self._ask()
+
+    async def _go(self, outcome: Outcome) -> None:
+        """Leave; while tasks run, somebody who is there is asked what becomes of them."""
+        running = list(self.scene.beside.tasks.values())
+        policy = self.facts.leave_policy
+        if not running or not self.asks:
+            self.leave(outcome)
+            return
+        self._leaving = outcome
+        if policy != "ask":
+            await self._leave_with(policy)
+            return
+        self.show([line(leaving.question(running)), *(line(f"  {c.value}  {c.label}") for c in leaving.CHOICES)])
+        self.out.put("answer> ")
+
+    async def _leave_with(self, choice: str) -> None:
+        """The answer to it; what is none of the choices is `stay`."""
+        outcome, self._leaving = self._leaving, None
+        if outcome is None or choice not in ("stop", "keep"):
+            self._invite()
+            return
+        self.show([line(leaving.settling(len(self.scene.beside.tasks), choice))])
+        await self.facts.leave_tasks(choice)
+        self.leave(outcome)
 
     async def _say(self, text: str) -> None:
         await self.session.tell(Said((Text(text),), "queued" if self.session.busy else "prompt"))
@@ -202,14 +245,22 @@ class _PlainTalk:
             self.show([drawing.notice_line(word)])
         elif word is not None:
             await self.session.tell(word)
-        elif name == "exit":
-            self.leave(Outcome("exit"))
-        elif name == "clear":
-            self.leave(Outcome("new"))
+        elif name in ("exit", "clear"):
+            await self._go(Outcome("exit" if name == "exit" else "new"))
         elif name == "resume" and argument:
-            self.leave(Outcome("switch", argument))
+            await self._go(Outcome("switch", argument))
+        elif name in commands.BESIDE:
+            await self._beside(name, argument)
         else:
             self.show(await self._told(name, argument))
+
+    async def _beside(self, name: str, argument: str) -> None:
+        told = await self.company.obey(name, argument, str)
+        self.show(told.rows)
+        if told.notice:
+            self.show([drawing.notice_line(told.notice)])
+        if told.edit:
+            self.show([drawing.notice_line("taken back; say it again as it shall be:"), line(escape(told.edit))])
 
     async def _told(self, name: str, argument: str) -> list[Line]:
         match name:

@@ -13,6 +13,7 @@ from longrein.events import (
     Asked,
     AskFailed,
     ChildEnded,
+    ChildStarted,
     Cleared,
     Entry,
     Interrupted,
@@ -20,6 +21,7 @@ from longrein.events import (
     PermissionAnswered,
     PermissionAsked,
     PrefixSet,
+    Reminded,
     Replied,
     Rewound,
     Summarized,
@@ -35,8 +37,11 @@ from longrein.events import (
     text_of,
     unwrapped,
 )
+from longrein.frontends.acts import key_argument
 from longrein.frontends.safe import escape, escape_line
 from longrein.frontends.terminal import drawing
+from longrein.frontends.terminal.approvals import Question
+from longrein.frontends.terminal.beside import Beside
 from longrein.frontends.terminal.blocks import Block, Splitter
 from longrein.frontends.terminal.diff import FileText, change_lines
 from longrein.frontends.terminal.lines import Line, line
@@ -91,8 +96,11 @@ class Scene:
         self.writing_call = ""
         """Name of the call that is being written."""
         self.calls: dict[str, CallRow] = {}
-        self.questions: dict[str, PermissionAsked] = {}
-        """Calls that wait for the user's word, in order."""
+        self._questions: dict[str, Question] = {}
+        self.beside = Beside()
+        """What works beside the conversation."""
+        self.steps = 0
+        """Requests of this turn so far."""
         self.pausing: Pausing | None = None
         self.prompts: list[Prompt] = []
         self.live = False
@@ -102,6 +110,18 @@ class Scene:
     def busy(self) -> bool:
         """Whether something is going on."""
         return self.phase != "idle"
+
+    @property
+    def questions(self) -> list[Question]:
+        """Calls that wait for the user's word, in order; those of subagents follow."""
+        return [*self._questions.values(), *self.beside.questions.values()]
+
+    def answered(self, question: Question) -> None:
+        """It was answered: its entry comes when that is on disk, the next question may be asked now."""
+        if question.session:
+            self.beside.questions.pop(question.key, None)
+        else:
+            self._questions.pop(question.asked.call, None)
 
     def thinking_line(self) -> str:
         """The last line of the reasoning, while it comes."""
@@ -142,7 +162,9 @@ class Scene:
             case Noticed(text=text):
                 return self._put("note", [drawing.notice_line(text)])
             case OfChild():
-                return []
+                entry = heard.heard
+                told = isinstance(entry, Entry) and isinstance(entry.event, UserSpoke)
+                return self._put("user" if told else "note", self.beside.of_child(heard))
 
     def _enter(self, phase: Phase, now_s: float) -> None:
         if phase != self.phase:
@@ -166,29 +188,45 @@ class Scene:
 
     def _entry(self, entry: Entry, now_s: float) -> list[Piece]:
         match entry.event:
-            case UserSpoke() as spoke:
-                if spoke.origin != "steer":
-                    self.prompts.append(Prompt(entry.seq, text_of(spoke.parts)))
-                self._in_turn = True
-                self._enter("thinking", now_s)
-                return self._put("user", drawing.user_lines(spoke))
+            case UserSpoke() | Reminded(kind="wake"):
+                return self._begins(entry, now_s)
             case Asked() | Replied() | AskFailed():
                 return self._request(entry, now_s)
             case PermissionAsked() | PermissionAnswered() | ToolStarted() | ToolEnded():
                 return self._call(entry, now_s)
-            case TurnEnded() as ended:
-                return [*self.rest(), *self._put("note", self._end_turn(ended, now_s))]
-            case Interrupted():
-                return self.rest()
+            case TurnEnded() | Interrupted():
+                return [*self.rest(), *self._put("note", self._end_turn(entry.event, now_s))]
             case Rewound() as rewound:
                 self.prompts = [prompt for prompt in self.prompts if prompt.seq <= rewound.to]
                 return self._put("note", drawing.rewound_lines(rewound))
+            case TaskStarted() | TaskEnded() | ChildStarted() | ChildEnded():
+                return self._put("note", self.beside.heard(entry))
             case _:
                 return self._put("note", _other(entry))
 
-    def _end_turn(self, ended: TurnEnded, now_s: float) -> list[Line]:
+    def _begins(self, entry: Entry, now_s: float) -> list[Piece]:
+        """A turn begins by the user's words or by a wake, or words go into one; of those that waited: to where."""
+        steering = isinstance(entry.event, UserSpoke) and entry.event.origin == "steer" and self._in_turn
+        if not steering:
+            self.steps = 0
+        self._in_turn = True
+        self._enter("thinking", now_s)
+        match entry.event:
+            case UserSpoke() as spoke:
+                if not steering:
+                    self.prompts.append(Prompt(entry.seq, text_of(spoke.parts)))
+                note = f"delivered at step {self.steps + 1}" if steering else ""
+                return self._put("user", drawing.user_lines(spoke, note))
+            case Reminded(source=source):
+                return self._put("note", [drawing.wake_line(source)])
+            case _:
+                return []
+
+    def _end_turn(self, ended: TurnEnded | Interrupted, now_s: float) -> list[Line]:
+        if isinstance(ended, Interrupted):
+            return []  # the end of the turn follows
         self.calls.clear()
-        self.questions.clear()
+        self._questions.clear()
         self.pausing = None
         self._in_turn = False
         self._enter("idle", now_s)
@@ -200,6 +238,7 @@ class Scene:
                 self._purposes = {entry.seq: purpose}
                 self.pausing = None
                 self._in_turn = self._in_turn or purpose == "turn"
+                self.steps += purpose == "turn"
                 self._enter("thinking" if purpose == "turn" else "compacting", now_s)
                 early, self._early = self._early, []
                 return [piece for streaming in early for piece in self._stream(streaming, now_s)]
@@ -228,7 +267,7 @@ class Scene:
             if isinstance(part, ToolCall):
                 call = unwrapped(part)
                 change = change_lines(call.name, call.arguments, self._file_text if self.live else None)
-                self.calls[part.id] = CallRow(call.name, drawing.key_argument(call.arguments), call.arguments, change)
+                self.calls[part.id] = CallRow(call.name, key_argument(call.arguments), call.arguments, change)
         if self.calls:
             self._enter("running", now_s)
         if reply.stop in ("length", "refusal"):
@@ -240,22 +279,23 @@ class Scene:
 
     def _call(self, entry: Entry, now_s: float) -> list[Piece]:
         match entry.event:
-            case PermissionAsked() as question:
-                self.questions[question.call] = question
-                self._set(question.call, "asking", now_s)
+            case PermissionAsked() as asked:
+                row = self.calls.get(asked.call)
+                self._questions[asked.call] = Question(asked, row.arguments if row else None)
+                self._set(asked.call, "asking", now_s)
                 self._enter("waiting", now_s)
                 return []
             case PermissionAnswered() as answer:
-                self.questions.pop(answer.call, None)
+                self._questions.pop(answer.call, None)
                 self._set(answer.call, "waiting", now_s)
-                self._enter("waiting" if self.questions else "running", now_s)
+                self._enter("waiting" if self._questions else "running", now_s)
                 row = self.calls.get(answer.call)
                 return self._put("call", drawing.answered_lines(answer, row.name if row else ""))
             case ToolStarted(call=call, arguments=arguments):
                 self._set(call, "running", now_s)
-                self._enter("waiting" if self.questions else "running", now_s)
+                self._enter("waiting" if self._questions else "running", now_s)
                 if arguments is not None and (row := self.calls.get(call)):
-                    row.argument = drawing.key_argument(arguments)
+                    row.argument = key_argument(arguments)
                 return []
             case ToolEnded() as end:
                 return self._ended(end, now_s)
@@ -263,7 +303,7 @@ class Scene:
                 return []
 
     def _ended(self, end: ToolEnded, now_s: float) -> list[Piece]:
-        self.questions.pop(end.call, None)
+        self._questions.pop(end.call, None)
         row = self.calls.pop(end.call, None)
         if not self.calls:
             self._enter("thinking", now_s)
@@ -330,7 +370,5 @@ def _other(entry: Entry) -> list[Line]:
             return [line(("dim", f"mode: {escape_line(mode)}"))]
         case PrefixSet(reason="model", provider=provider, model=model):
             return [line(("dim", f"model: {escape_line(provider)}/{escape_line(model)}"))]
-        case TaskStarted() | TaskEnded() | ChildEnded() as event:
-            return drawing.task_lines(event)
         case _:
             return []

@@ -4,33 +4,31 @@ Nothing here waits for the session but `pulse`; words go to it by tasks, in the 
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
 from typing import Any, Literal
 
 from prompt_toolkit.buffer import Buffer
 
-from longrein.agent import Answer, Said, SessionPort, Word
-from longrein.events import LongreinError, PermissionAsked, Text
-from longrein.frontends import amounts
+from longrein.agent import AgentView, Answer, Said, SessionPort, Word
+from longrein.events import LongreinError, Text
 from longrein.frontends.safe import escape_line
-from longrein.frontends.terminal import drawing
-from longrein.frontends.terminal.approvals import Approval, content_lines
+from longrein.frontends.terminal import beside_rows, drawing, live
+from longrein.frontends.terminal.approvals import Approval, Question, content_lines
 from longrein.frontends.terminal.approvals import answer as answer_for
+from longrein.frontends.terminal.beside_words import Company
 from longrein.frontends.terminal.blocks import Block
 from longrein.frontends.terminal.chooser import Chooser, Row
 from longrein.frontends.terminal.facts import CompleteFiles, Outcome, TerminalFacts
-from longrein.frontends.terminal.footer import figures, footer_line, state_line, word
+from longrein.frontends.terminal.footer import figures, footer_line, word
 from longrein.frontends.terminal.input import InputCompleter, Pastes, ProjectHistory
-from longrein.frontends.terminal.lines import Line, ansi, crop, fit, fold, line, wrap_text
+from longrein.frontends.terminal.lines import Line, ansi, fit, line
 from longrein.frontends.terminal.markdown import MarkdownPainter
 from longrein.frontends.terminal.scene import EMPTY, Piece, Scene
 from longrein.frontends.terminal.screen import Screen
 
 FRAME_S = 0.1
 """Shortest time between two redraws of ours."""
-CALLS_SHOWN_MAX = 6
-PENDING_SHOWN_MAX = 3
 QUIET_S = 0.5
 """A question takes the keys only after so long without one, so that what is typed for the input answers nothing."""
 AGAIN_S = 3.0
@@ -55,6 +53,7 @@ class Talk:
     ) -> None:
         self.session, self.facts, self.mono_s = session, facts, mono_s
         self.scene = Scene(facts.file_text)
+        self.company = Company(session, facts, self.scene.beside)
         self.pastes = Pastes()
         self.buffer = Buffer(
             completer=InputCompleter(complete_files),
@@ -65,7 +64,7 @@ class Talk:
         self.approval: Approval | None = None
         self.chooser: Chooser | None = None
         self._chosen: Chosen = lambda _: None
-        self.feedback: PermissionAsked | None = None
+        self.feedback: Question | None = None
         """The question that the input's text says no to."""
         self._draft = ""
         self.flash = ""
@@ -74,6 +73,8 @@ class Talk:
         self.warned = False
         """Whether the flash said, until this key, that Ctrl-C leaves."""
         self.outcome: Outcome | None = None
+        self.leaving: Outcome | None = None
+        """How it will be left, while the user is asked what becomes of running tasks."""
         self.ready = asyncio.Event()
         """Set when the screen takes rows."""
         self._painter = MarkdownPainter(colour=facts.colour)
@@ -81,6 +82,7 @@ class Talk:
         self._live: list[Line] = []
         """Rows of what is not finished, as they were when what is finished was last shown: a key never runs ahead."""
         self._news = asyncio.Event()
+        self._ticking: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
     def attach(self, screen: Screen) -> None:
@@ -128,6 +130,14 @@ class Talk:
             moves = self.scene.busy and self.scene.phase != "waiting"
             if moves or self._panel_wanted != self._panel_has_keys:
                 loop.call_later(FRAME_S, self._news.set)
+            elif tick_s := live.tick_s(self.scene, self._agents(), self.facts.wall_us()):
+                self._tick(tick_s)
+
+    def _tick(self, after_s: float) -> None:
+        """Draw after a while, if nothing was drawn before."""
+        if self._ticking is not None:
+            self._ticking.cancel()
+        self._ticking = asyncio.get_running_loop().call_later(after_s, self._news.set)
 
     def flush(self) -> None:
         """Draw now."""
@@ -158,18 +168,21 @@ class Talk:
 
     def _follow_questions(self) -> None:
         """Show the first open question; give it the keys once nobody is typing."""
-        questions = list(self.scene.questions.values())
+        questions = self.scene.questions
         if not questions:
             self.approval = None
             self._end_feedback()
-        elif self.approval is None or self.approval.question.call != questions[0].call:
+        elif self.approval is None or self.approval.question.key not in [one.key for one in questions]:
             self._end_feedback()
-            row = self.scene.calls.get(questions[0].call)
-            content = content_lines(questions[0], row.arguments if row else None, self.facts.file_text)
-            self.approval = Approval(questions[0], content)
+            self.approval = Approval(questions[0], content_lines(questions[0], self.facts.file_text))
         if self.approval is not None:
             self.approval.waiting = len(questions) - 1
         self.give_keys()
+
+    @property
+    def child_asks(self) -> bool:
+        """Whether the question that has the keys is a subagent's."""
+        return self.approval is not None and bool(self.approval.question.session) and self._panel_has_keys
 
     def key_pressed(self) -> None:
         """A key came, wherever it went."""
@@ -208,6 +221,8 @@ class Talk:
         chooser, self.chooser = self.chooser, None
         if chooser is not None and chosen:
             self._chosen(chooser.chosen)
+        elif chooser is not None:
+            self.leaving = None
         self.flush()
 
     def answer(self, key: str) -> None:
@@ -219,7 +234,7 @@ class Talk:
             self.feedback, self._draft = question, self.buffer.text
             self.buffer.reset()
         elif word := answer_for(question, key):
-            self._answered(word)
+            self._answered(question, word)
         self.flush()
 
     def print_question(self) -> None:
@@ -233,11 +248,11 @@ class Talk:
         question = self.feedback
         self._end_feedback()
         if question is not None and (word := answer_for(question, "f", text)):
-            self._answered(word)
+            self._answered(question, word)
         self.flush()
 
-    def _answered(self, word: Answer) -> None:
-        self.scene.questions.pop(word.call, None)  # its entry comes when it is on disk; a second key answers the next
+    def _answered(self, question: Question, word: Answer) -> None:
+        self.scene.answered(question)
         self.last_key_s = -QUIET_S
         self.tell(word)
 
@@ -256,14 +271,26 @@ class Talk:
     # --- saying ----------------------------------------------------------------------------------------------
 
     def tell(self, word: Word) -> None:
-        """Put a word into the session's inbox; an error of ours becomes a line."""
-        self.spawn(self._tell(word))
-
-    async def _tell(self, word: Word) -> None:
+        """Put a word into the session's inbox, now; an error of ours becomes a line."""
         try:
-            await self.session.tell(word)
+            stored = self.session.tell(word)
         except LongreinError as error:
             self.notice(str(error))
+            return
+        self.spawn(self._stored(stored))
+
+    async def _stored(self, stored: Awaitable[None]) -> None:
+        try:
+            await stored
+        except LongreinError as error:
+            self.notice(str(error))
+        self.kick()
+
+    def edit(self, text: str) -> None:
+        """Put `text` into the input, before what stands there."""
+        self.buffer.cursor_position = 0
+        drafted = "\n" if self.buffer.text else ""
+        self.buffer.insert_text(self.pastes.fold(text) + drafted)
         self.kick()
 
     def say(self, text: str, *, steer: bool = False) -> None:
@@ -297,7 +324,8 @@ class Talk:
         if self.outcome is None or self.outcome.kind != "exit":
             output.write("\n")
         elif self.scene.prompts:
-            output.write(f"session {self.session.id[:8]} is kept; `longrein -c` goes on with it\n")
+            waits = ", and with what still waits to be said" if self.session.pending else ""
+            output.write(f"session {self.session.id[:8]} is kept; `longrein -c` goes on with it{waits}\n")
         output.flush()
 
     # --- drawing ---------------------------------------------------------------------------------------------
@@ -318,7 +346,7 @@ class Talk:
 
     def above(self, width: int, room: int) -> list[Line]:
         """The rows above the input."""
-        below = [*self._pending(width), *([line(("warn", self.flash))] if self.flash else [])]
+        below = [*self._waiting(width), *([line(("warn", self.flash))] if self.flash else [])]
         room -= len(below)
         if self.chooser is not None:
             return [EMPTY, *self.chooser.draw(width, room - 1), *below]
@@ -328,43 +356,21 @@ class Talk:
 
     def _draw_live(self) -> list[Line]:
         size = self.screen.size
-        width = size.columns - 1
-        calls, state = self._calls(), state_line(self.scene, self.mono_s())
-        tail = self._tail(width, size.rows - len(calls) - 10)
-        rows = [crop(row, width) for row in [*tail, *calls, *([state] if state else [])]]
-        return [EMPTY, *rows] if self.scene.tail_gap or not rows else rows
+        now = live.Now(self.mono_s(), self.facts.wall_us(), size.columns - 1, size.rows)
+        return live.live_rows(self.scene, self._agents(), now)
+
+    def _agents(self) -> Sequence[AgentView]:
+        """Subagents, where there ever were any."""
+        return self.session.agents() if self.scene.beside.workers else ()
+
+    def _waiting(self, width: int) -> list[Line]:
+        waiting = [one for _, one in self.company.waiting.numbered()]
+        return live.waiting_rows(waiting, {one.to: self.company.label(one.to) for one in waiting if one.to}, width)
 
     def below(self, width: int) -> Line:
         """The footer."""
         window = self.facts.window_tokens()
-        now = figures(self.session.state, self.facts.model, window, len(self.session.pending))
+        agents = sum(view.state in beside_rows.OPEN for view in self._agents())
+        company = beside_rows.counts(len(self.scene.beside.tasks), agents)
+        now = figures(self.session.state, self.facts.model, window, len(self.session.pending), company)
         return footer_line(now, word(self.scene), width)
-
-    def _tail(self, width: int, room: int) -> list[Line]:
-        room = max(min(room, 12), 1)
-        if text := self.scene.tail(room):
-            return [*wrap_text(text, min(width, 120))[-room:], EMPTY]
-        if self.scene.phase == "thinking" and (thought := self.scene.thinking_line()):
-            return [crop(line(("dim", f"  {thought}")), width)]
-        return []
-
-    def _calls(self) -> list[Line]:
-        now = self.mono_s()
-        rows: list[Line] = []
-        for row in self.scene.calls.values():
-            time = amounts.elapsed(now - row.since_s) if row.status == "running" else ""
-            rows.append(drawing.call_line(row.name, row.argument, row.status, time, "○"))
-        shown = fold(rows, CALLS_SHOWN_MAX)
-        last = self._output() if len(rows) == 1 else ""
-        return [*shown, line(("dim", f"  {last}"))] if last else shown
-
-    def _output(self) -> str:
-        """The last line that the one running call has printed."""
-        output = next(iter(self.scene.calls.values())).output.decode("utf-8", "replace").rstrip()
-        return escape_line(output.rpartition("\n")[2].rpartition("\r")[2])
-
-    def _pending(self, width: int) -> list[Line]:
-        words = {"queued": "after this turn", "steer": "with the next request"}
-        waiting = [p for p in self.session.pending if p.how in words]
-        rows = [crop(line(("warn", f"{words[p.how]}: "), escape_line(p.text)), width) for p in waiting]
-        return [*fold(rows, PENDING_SHOWN_MAX), *([line(("dim", "↑ takes the last one back"))] if rows else [])]

@@ -1,0 +1,129 @@
+"""What works beside the conversation, as it is heard: background tasks, and what subagents below it do.
+
+Folded from entries like everything on the screen. What a subagent does is heard as `OfChild`. Its replies are not
+painted, its own log has them; its questions are, and what it was told, and its last acts are remembered.
+"""
+
+from collections import deque
+from typing import Any
+
+from longrein.agent import Noticed, OfChild
+from longrein.events import (
+    ChildEnded,
+    ChildStarted,
+    Entry,
+    PermissionAnswered,
+    PermissionAsked,
+    Replied,
+    TaskEnded,
+    TaskStarted,
+    ToolCall,
+    ToolEnded,
+    UserSpoke,
+    unwrapped,
+)
+from longrein.frontends.acts import act_of
+from longrein.frontends.safe import escape_line
+from longrein.frontends.terminal import beside_rows, drawing
+from longrein.frontends.terminal.approvals import Question
+from longrein.frontends.terminal.beside_rows import Running, Worker
+from longrein.frontends.terminal.lines import Line, line
+
+ACTS_MAX = 12
+"""Acts of one subagent that are remembered."""
+
+
+class Beside:
+    """See the module."""
+
+    def __init__(self) -> None:
+        self.tasks: dict[str, Running] = {}
+        """Those that are not over, of this session and its subagents, in the order in which they began."""
+        self.workers: dict[str, Worker] = {}
+        """Subagents by their session, also those that are over."""
+        self.acts: dict[str, deque[str]] = {}
+        """What each subagent did last, newest last, escaped lines."""
+        self.questions: dict[tuple[str, str], Question] = {}
+        """Calls of subagents that wait for the user's word, in order."""
+        self._calls: dict[tuple[str, str], dict[str, Any] | None] = {}
+
+    # --- of this session -------------------------------------------------------------------------------------
+
+    def heard(self, entry: Entry) -> list[Line]:
+        """Lines for a task or subagent that began or is over."""
+        match entry.event:
+            case TaskStarted() as task:
+                waited = task.task in self.tasks
+                self.tasks[task.task] = Running(task, entry.at)
+                return [beside_rows.started_task(task, waited=waited)]
+            case TaskEnded() as task:
+                was = self.tasks.pop(task.task, None)
+                return beside_rows.ended_task(task, was.started if was else None)
+            case ChildStarted() as child:
+                return beside_rows.started_child(child, self._join(child, entry.seq).label)
+            case ChildEnded() as child:
+                return beside_rows.ended_child(child, self._leave(child.child))
+            case _:
+                return []
+
+    def _join(self, event: ChildStarted, seq: int, above: str = "") -> Worker:
+        """A subagent began in the log of the one labelled `above` ('' for this session)."""
+        label = f"a{event.again or seq}"
+        self.workers[event.child] = Worker(f"{above}.{label}" if above else label, event)
+        return self.workers[event.child]
+
+    def _leave(self, child: str) -> Worker | None:
+        """A subagent is over, and what is below it: nobody waits for an answer there any more."""
+        worker = self.workers.get(child)
+        below = f"{worker.label}." if worker else "."
+        gone = {child, *(session for session, one in self.workers.items() if one.label.startswith(below))}
+        self.questions = {key: one for key, one in self.questions.items() if key[0] not in gone}
+        self._calls = {key: value for key, value in self._calls.items() if key[0] not in gone}
+        return worker
+
+    # --- of subagents ----------------------------------------------------------------------------------------
+
+    def of_child(self, of: OfChild) -> list[Line]:
+        """Lines for what a subagent made heard; none for most of it."""
+        if isinstance(of.heard, Noticed):
+            return [drawing.notice_line(f"{of.label}: {of.heard.text}")]
+        if not isinstance(of.heard, Entry):
+            return []
+        self._fold(of, of.heard)
+        return self._told(of, of.heard, f"{escape_line(of.label)} {escape_line(of.kind)}".rstrip())
+
+    def _fold(self, of: OfChild, entry: Entry) -> None:
+        match entry.event:
+            case Replied(parts=parts):
+                calls = (unwrapped(part) for part in parts if isinstance(part, ToolCall))
+                self._calls.update({(of.child, call.id): call.arguments for call in calls})
+            case TaskStarted() as task:
+                self.tasks[task.task] = Running(task, entry.at)
+            case TaskEnded(task=task_id):
+                self.tasks.pop(task_id, None)
+            case ChildStarted() as child:
+                self._join(child, entry.seq, of.label)
+            case ChildEnded(child=session):
+                self._leave(session)
+            case _:
+                pass
+        if act := act_of(entry.event):
+            self.acts.setdefault(of.child, deque(maxlen=ACTS_MAX)).append(act)
+
+    def _told(self, of: OfChild, entry: Entry, who: str) -> list[Line]:
+        match entry.event:
+            case PermissionAsked() as asked:
+                question = Question(asked, self._calls.get((of.child, asked.call)), of.child, who)
+                self.questions[question.key] = question
+            case PermissionAnswered() as answer:
+                self.questions.pop((of.child, answer.call), None)
+                rows = drawing.answered_lines(answer, "")
+                return [line(("dim", f"{who}: "), *row) for row in rows]
+            case ToolEnded(call=call):
+                self.questions.pop((of.child, call), None)
+                self._calls.pop((of.child, call), None)
+            case UserSpoke(origin="steer" | "queued") as spoke:
+                return drawing.user_lines(spoke, f"delivered to {who}")
+            case _:
+                pass
+        return []

@@ -1,0 +1,36 @@
+"""Leaving while tasks run: what becomes of them is the user's word, or what the settings say."""
+
+from collections.abc import Sequence
+
+from longrein.frontends import amounts
+from longrein.frontends.safe import escape_line
+from longrein.frontends.terminal.beside_rows import Running
+from longrein.frontends.terminal.chooser import Row
+
+COMMAND_CHARS_MAX = 40
+SHOWN_MAX = 3
+
+CHOICES = (
+    Row("stop", "stop them and leave"),
+    Row("keep", "leave them running", "`longrein tasks` lists and stops them; `longrein -c` takes them up again"),
+    Row("stay", "stay"),
+)
+
+
+def question(running: Sequence[Running]) -> str:
+    """The title of the question."""
+    told = ", ".join(_name(one) for one in running[:SHOWN_MAX]) + (", …" if len(running) > SHOWN_MAX else "")
+    verb = "runs" if len(running) == 1 else "run"
+    return f"{amounts.many(len(running), 'task')} still {verb} ({told}): what becomes of them?"
+
+
+def settling(count: int, choice: str) -> str:
+    """The line while the answer is carried out."""
+    tasks = amounts.many(count, "task")
+    return f"{tasks} kept running" if choice == "keep" else f"ending {tasks}; Ctrl-C leaves at once"
+
+
+def _name(one: Running) -> str:
+    command = escape_line(one.started.command.strip().partition("\n")[0])
+    shown = command if len(command) <= COMMAND_CHARS_MAX else command[: COMMAND_CHARS_MAX - 1] + "…"
+    return f"{escape_line(one.started.task)} {shown}"

@@ -1,0 +1,301 @@
+"""What works beside the conversation, as lines: the expected text stands beside what it is drawn from."""
+
+from typing import Any
+
+import pytest
+
+from longrein.agent import AgentView, Noticed, OfChild, Pending, Streaming
+from longrein.events import (
+    ChildEnded,
+    ChildStarted,
+    Entry,
+    PermissionAnswered,
+    PermissionAsked,
+    Replied,
+    TaskEnded,
+    TaskStarted,
+    Text,
+    ToolCall,
+    ToolEnded,
+    Usage,
+    UserSpoke,
+)
+from longrein.frontends import acts, amounts
+from longrein.frontends.terminal import beside_rows, leaving, live
+from longrein.frontends.terminal.beside import Beside
+from longrein.frontends.terminal.beside_rows import Running, Worker
+from longrein.frontends.terminal.lines import Line, cells, crop, plain
+from longrein.frontends.terminal.scene import Scene
+from longrein.models import TextDelta
+from longrein.tools import TaskView
+
+EVIL = "\x1b[31m \u202e"
+SHOWN = r"\x1b[31m \u202e"
+
+
+def texts(rows: list[Line]) -> list[str]:
+    return [plain(row).rstrip() for row in rows]
+
+
+# --- figures ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("count", "told"),
+    [(0, "0 B"), (999, "999 B"), (1_000, "1.0 kB"), (12_345_678, "12.3 MB"), (10_000_000_000, "10.0 GB")],
+)
+def test_sizes(count: int, told: str) -> None:
+    assert amounts.size(count) == told
+
+
+@pytest.mark.parametrize(
+    ("seconds", "told", "since"),
+    [
+        (0.01, "", "0 s"),
+        (0.4, "0.4 s", "0 s"),
+        (12, "12 s", "12 s"),
+        (185, "3 m 05 s", "3 m"),
+        (7_500, "2 h 05 m", "2 h 05 m"),
+        (-5, "", "0 s"),
+    ],
+)
+def test_times(seconds: float, told: str, since: str) -> None:
+    assert (amounts.elapsed(seconds), amounts.since(seconds)) == (told, since)
+
+
+# --- acts ------------------------------------------------------------------------------------------------------------
+
+LOOK = ToolCall("c1.0", "Read", {"file_path": f"src/{EVIL}.py"})
+RUN = ToolCall("c1.1", "Bash", {"command": "make\ntest"})
+
+
+@pytest.mark.parametrize(
+    ("event", "told"),
+    [
+        (Replied(1, (Text("I look."), LOOK), "calls"), f"Read src/{SHOWN}.py"),
+        (Replied(1, (LOOK, RUN), "calls"), "Bash make … (and 1 more)"),
+        (Replied(1, (Text("\nIt is here.\nAnd there."),), "end"), "It is here. …"),
+        (Replied(1, (), "end"), ""),
+        (ToolEnded("c1.0", "Read", "failed", ()), "Read failed"),
+        (ToolEnded("c1.0", "Read", "ok", ()), ""),
+        (PermissionAsked("c1.1", "Bash", "make", "why"), "asks: Bash"),
+    ],
+)
+def test_an_act_in_one_line(event: Any, told: str) -> None:
+    assert acts.act_of(event) == told
+
+
+# --- when they begin and end -----------------------------------------------------------------------------------------
+
+NPM = TaskStarted("b1", f"npm run {EVIL}\nmore")
+CHILD = ChildStarted("one", "explore", description="find it")
+
+
+@pytest.mark.parametrize(
+    ("rows", "expected"),
+    [
+        ([beside_rows.started_task(NPM, waited=False)], [f"task b1 started  npm run {SHOWN} …"]),
+        (
+            [beside_rows.started_task(TaskStarted("b2", "x", state="queued"), waited=False)],
+            ["task b2 waits for its turn  x"],
+        ),
+        ([beside_rows.started_task(TaskStarted("b2", "x"), waited=True)], ["task b2 began: its turn has come  x"]),
+        (
+            [beside_rows.started_task(TaskStarted("b2", "x", promoted="timeout"), waited=False)],
+            ["task b2 it passed its time and goes on in the background  x"],
+        ),
+        (
+            beside_rows.ended_task(TaskEnded("b1", "done", 0, elapsed_ms=12_000, size_bytes=3_400, tail="ok\n"), NPM),
+            [f"task b1 done  12 s, 3.4 kB  npm run {SHOWN} …"],
+        ),
+        (
+            beside_rows.ended_task(TaskEnded("b1", "failed", 1, tail=f"1\n2 {EVIL}\n"), None),
+            ["task b1 failed  exit code 1", f"  2 {SHOWN}"],
+        ),
+        (beside_rows.ended_task(TaskEnded("b1", "killed", cause="SIGKILL"), None), ["task b1 killed  SIGKILL"]),
+        (
+            beside_rows.ended_task(TaskEnded("b1", "lost", cause="the supervisor is gone"), None),
+            ["task b1 lost  the supervisor is gone"],
+        ),
+        (beside_rows.started_child(CHILD, "a7"), ["a7 explore started  find it"]),
+        (
+            beside_rows.started_child(ChildStarted("one", "plan", background=True, note="empty, not a fork"), "a7"),
+            ["a7 plan started    in the background", "  empty, not a fork"],
+        ),
+        (beside_rows.started_child(ChildStarted("one", "plan", again=7), "a7"), ["a7 plan is asked again"]),
+        (
+            beside_rows.ended_child(
+                ChildEnded("one", "done", "r", Usage(12_000, 0, 0, 345), 0.02, 3, files=("a",), elapsed_ms=4_200),
+                Worker("a7", CHILD),
+            ),
+            ["a7 explore done  4.2 s, 3 steps, 12.3k tokens, $0.02, 1 file changed  find it"],
+        ),
+        (
+            beside_rows.ended_child(ChildEnded("one", "failed", message=EVIL, worktree="branch wt/a7 is kept"), None),
+            ["subagent failed", f"  {SHOWN}", "  branch wt/a7 is kept"],
+        ),
+    ],
+)
+def test_a_beginning_or_an_end_in_words(rows: list[Line], expected: list[str]) -> None:
+    assert texts(rows) == expected
+
+
+# --- live ------------------------------------------------------------------------------------------------------------
+
+
+def view(n: int, state: str = "running", **now: Any) -> AgentView:
+    return AgentView(f"a{n}", f"s{n}", "explore", f"job {n}", state, **now)
+
+
+def test_a_subagent_is_one_line_with_its_state_before_what_it_does() -> None:
+    busy = view(7, elapsed_s=75.2, steps=3, tokens=12_345, cost_usd=0.5, last="Read a.py", depth=2)
+    full = "  ○ a7 explore running 1 m  job 7 · 3 steps, 12.3k tokens, $0.50 · Read a.py"
+    assert texts([beside_rows.agent_line(busy)]) == [full]
+    assert texts([crop(beside_rows.agent_line(busy), 30)]) == [full[:29] + "…"]
+
+
+def test_many_subagents_collapse_and_those_that_ask_stay() -> None:
+    views = [view(n) for n in range(1, 12)] + [view(12, "asking"), view(13, "queued"), view(14, "done")]
+    assert texts(beside_rows.live_agents(views, 4)) == [
+        "○ a1 explore running  job 1",
+        "○ a2 explore running  job 2",
+        "○ a12 explore asks you  job 12",
+        "… 10 more subagents: 9 running, 1 queued; /agents lists them",
+    ]
+    assert len(beside_rows.live_agents(views, 1)) == 1
+    assert len(beside_rows.live_agents(views, 20)) == 13
+    assert beside_rows.live_agents([view(14, "done")], 4) == []
+
+
+def test_all_tasks_are_one_line() -> None:
+    tasks = {
+        "b1": Running(NPM, 0),
+        "b2": Running(TaskStarted("b2", "y" * 60), 170_000_000),
+        "b3": Running(TaskStarted("b3", "z", state="queued"), 0),
+    }
+    assert texts(beside_rows.live_tasks(tasks, 185_000_000)) == [
+        f"3 tasks  b1 npm run {SHOWN} … 3 m · b2 {'y' * 39}… 15 s · b3 z queued"
+    ]
+    assert beside_rows.live_tasks({}, 0) == []
+    assert beside_rows.counts(2, 1) == "2 tasks, 1 agent"
+
+
+@pytest.mark.parametrize(
+    ("views", "ages_s", "every_s"), [([], [], 0), ([view(1)], [], 1), ([], [600, 3], 1), ([], [600, 61], 15)]
+)
+def test_an_idle_screen_is_seldom_drawn(views: list[AgentView], ages_s: list[float], every_s: float) -> None:
+    scene = Scene()
+    for n, age_s in enumerate(ages_s):
+        scene.hear(Entry(n + 1, int(1e9 - age_s * 1e6), TaskStarted(f"b{n}", "x")), 0.0)
+    assert live.tick_s(scene, views, int(1e9)) == every_s
+
+
+@pytest.mark.parametrize("width", [20, 40, 80, 200])
+@pytest.mark.parametrize("rows", [5, 24, 60])
+def test_live_rows_fit_any_terminal(width: int, rows: int) -> None:
+    scene = Scene()
+    for n in range(40):
+        scene.hear(Entry(n + 1, 0, TaskStarted(f"b{n}", "日本" * 30)), 0.0)
+    drawn = live.live_rows(scene, [view(n, last="字" * 90) for n in range(30)], live.Now(1.0, 10, width, rows))
+    assert all(sum(cells(text) for _, text in row) <= width for row in drawn)
+    assert len(drawn) <= max(rows // 4, 1) + 3
+
+
+# --- lists -----------------------------------------------------------------------------------------------------------
+
+
+def test_the_list_of_tasks() -> None:
+    views = [
+        TaskView("b1", "running", "npm run dev", 65.0, 3_400, waits_for_input="go on? (y/n)"),
+        TaskView("b2", "timed_out", EVIL, 10.0, cause="limit of 10 s", handle="r40"),
+    ]
+    assert texts(beside_rows.task_list(views)) == [
+        "  b1    running  1 m 05 s, 3.4 kB, asks: go on? (y/n)  npm run dev",
+        f"  b2    timed out  limit of 10 s, 10 s, r40  {SHOWN}",
+    ]
+    assert "no background tasks" in texts(beside_rows.task_list([]))[0]
+    assert "no subagents" in texts(beside_rows.agent_list([]))[0]
+
+
+def test_the_page_of_a_subagent() -> None:
+    page = beside_rows.agent_page(view(7, "done", model="mock/small"), f"do\n{EVIL}", "It is\nthere.", ["Read a.py"])
+    assert texts(page) == [
+        "  ● a7 explore done  job 7",
+        "  model mock/small",
+        *("  task", "    do", f"    {SHOWN}"),
+        *("  last acts", "    Read a.py"),
+        *("  report", "    It is", "    there."),
+    ]
+
+
+def test_waiting_messages_say_when_they_go_and_to_whom() -> None:
+    waiting = [Pending(4, "queued", "later"), Pending(5, "steer", "now"), Pending(6, "steer", f"you {EVIL}", "one")]
+    assert texts(live.waiting_rows(waiting, {"one": "a7"}, 60)) == [
+        "after this turn: later",
+        "with the next request: now",
+        f"to a7, with its next request: you {SHOWN}",
+        "↑ takes the last one back; /queue lists all",
+    ]
+    assert texts(beside_rows.queue_list([(1, waiting[0]), (3, waiting[2])], {"one": "a7"}))[:2] == [
+        "  1 after this turn: later",
+        f"  3 to a7, with its next request: you {SHOWN}",
+    ]
+
+
+def test_the_question_at_the_end_names_what_runs() -> None:
+    running = [Running(TaskStarted(f"b{n}", f"cmd {n} {'x' * 60}"), 0) for n in range(5)]
+    assert leaving.question(running[:1]).startswith("1 task still runs (b0 cmd 0 xxx")
+    assert leaving.question(running).endswith("…, …): what becomes of them?")
+
+
+# --- the fold --------------------------------------------------------------------------------------------------------
+
+
+def of(heard: Any, child: str = "one", label: str = "a3") -> OfChild:
+    return OfChild(child, label, "explore", heard if not isinstance(heard, tuple) else Entry(*heard))
+
+
+def test_a_childs_question_comes_with_its_arguments_and_goes_with_its_answer() -> None:
+    beside = Beside()
+    beside.heard(Entry(3, 0, CHILD))
+    edit = ToolCall("c4.0", "Edit", {"file_path": "a", "old_string": "b", "new_string": "c"})
+    assert beside.of_child(of((5, 0, Replied(4, (edit,), "calls")))) == []
+    assert beside.of_child(of(Streaming(4, [TextDelta("never painted")]))) == []
+    beside.of_child(of((6, 0, PermissionAsked("c4.0", "Edit", "…", "why"))))
+    [question] = beside.questions.values()
+    assert (question.title, question.session, question.arguments) == ("a3 explore asks: Edit", "one", edit.arguments)
+    rows = beside.of_child(of((7, 0, PermissionAnswered("c4.0", "allow", "user", "session", "Edit(a)"))))
+    assert texts(rows) == ["a3 explore: allowed for this session  Edit(a)"]
+    assert not beside.questions
+    assert list(beside.acts["one"]) == ["Edit a", "asks: Edit"]
+
+
+@pytest.mark.parametrize("who", ["one", "two"])
+def test_nobody_is_asked_for_a_subagent_that_is_over_nor_for_one_below_it(who: str) -> None:
+    beside = Beside()
+    beside.heard(Entry(3, 0, CHILD))
+    beside.of_child(of((9, 0, ChildStarted("two", "plan"))))
+    label = beside.workers[who].label
+    assert label == {"one": "a3", "two": "a3.a9"}[who]
+    beside.of_child(of((6, 0, PermissionAsked("c4.0", "Edit", "…", "why")), who, label))
+    beside.heard(Entry(4, 0, ChildStarted("three", "explore")))
+    beside.of_child(of((6, 0, PermissionAsked("c4.0", "Edit", "…", "why")), "three", "a4"))
+    assert len(beside.questions) == 2
+    beside.heard(Entry(5, 0, ChildEnded("one", "interrupted")))
+    assert list(beside.questions) == [("three", "c4.0")]
+
+
+def test_what_a_subagent_is_told_is_shown_when_it_is_delivered() -> None:
+    beside = Beside()
+    assert beside.of_child(of((2, 0, UserSpoke((Text("the task"),))))) == []
+    rows = beside.of_child(of((8, 0, UserSpoke((Text("hurry"),), "steer"))))
+    assert texts(rows) == ["› hurry  (delivered to a3 explore)"]
+    assert texts(beside.of_child(of(Noticed(f"x {EVIL}")))) == [f"! a3: x {SHOWN}"]
+
+
+def test_a_subagents_tasks_are_among_those_that_run() -> None:
+    beside = Beside()
+    beside.of_child(of((8, 5, TaskStarted("a3.b1", "x"))))
+    assert beside.tasks["a3.b1"].at == 5
+    beside.of_child(of((9, 6, TaskEnded("a3.b1", "done"))))
+    assert not beside.tasks
