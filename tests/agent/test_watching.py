@@ -158,7 +158,7 @@ async def test_a_file_that_grows_for_ever_stops_nobody_and_is_told_a_few_times(h
         with path.open("a") as file:
             file.write("more\n")
 
-    steps = [then(grow, says(call("Glob", pattern="x"))) for _ in range(CHANGES_MAX + 3)]
+    steps = [then(grow, says(call("Glob", pattern=f"x{n}"))) for n in range(CHANGES_MAX + 3)]
     model = Script(read("a.log"), *steps, says("done"))
     await house.play(model, "go")
     assert len(notes(model.requests[-1])) == CHANGES_MAX

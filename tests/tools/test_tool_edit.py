@@ -136,7 +136,7 @@ async def test_E22_changed_elsewhere_is_merged_and_told(desk: Any) -> None:
     assert text == (
         f"Edited {path}.\n …\n 3\t    return 1\n 4\t\n 5\t\n-6\tdef g():\n+6\tdef h():\n 7\t    return 1\n"
         " 8\t# end\nSince you read it your command `sed -i …` changed it too, elsewhere; both changes stand. Theirs:\n"
-        "+1\timport os\n 2\tdef f():\n 3\t    return 1\n 4\t\n …\n 5\t\n 6\tdef h():\n 7\t    return 1\n+8\t# end"
+        "+1\timport os\n 2\tdef f():\n 3\t    return 1\n 4\t\n 5\t\n 6\tdef h():\n 7\t    return 1\n+8\t# end"
     )
     digest = desk.workspace.hash(str(path))
     assert desk.last.facts == (FileChanged(str(path), digest, "agent", digest, theirs, over=theirs),)
