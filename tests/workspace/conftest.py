@@ -2,29 +2,52 @@
 
 import asyncio
 import os
+import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from longrein.workspace import Ended, PlainSpawner, open_workspace
+from longrein.workspace import Ended, PlainSpawner, SupervisedSpawner, SupervisionOptions, open_workspace
 from longrein.workspace.processes import marked, processes, variable
 
 _numbers = count(1)
 
 
+def supervised(
+    session: Path, environment: dict[str, str], roots: Sequence[str] = (), **options: Any
+) -> SupervisedSpawner:
+    """A spawner whose spool lies in `session`; its grace is short."""
+    told = SupervisionOptions(**{"nonce": "0badcafe", "grace_s": 0.15, **options})
+    return SupervisedSpawner(
+        str(session / "tasks"),
+        told,
+        wall_us=lambda: time.time_ns() // 1000,
+        notice=_no_notice,
+        environ=environment,
+        roots=roots,
+    )
+
+
+def _no_notice(text: str) -> None:
+    raise AssertionError(text)
+
+
 class Desk:
     """Runs commands in one folder and keeps what they print."""
 
-    def __init__(self, folder: Path, tag: str) -> None:
+    def __init__(self, folder: Path, tag: str, kind: str) -> None:
         self.folder, self.tag = folder, tag
         self.environment = {
             "PATH": os.environ["PATH"],
             "HOME": str(folder / "home"),
             "LONGREIN_TEST_TAG": tag,
         }
-        self.spawner = PlainSpawner(os.environ["PATH"], [str(folder)], grace_s=0.15)
+        self.spawner: PlainSpawner | SupervisedSpawner = PlainSpawner(os.environ["PATH"], [str(folder)], grace_s=0.15)
+        if kind == "supervised":
+            self.spawner = supervised(folder.parent / "session", self.environment, [str(folder)])
         self.workspace = open_workspace([str(folder)], spawner=self.spawner, environment=self.environment)
         self.printed = bytearray()
         self._news = asyncio.Event()
@@ -54,10 +77,15 @@ class Desk:
         )
 
     def survivors(self) -> list[int]:
-        """Live processes that carry this test's tag."""
-        alive = processes()
-        found = marked("LONGREIN_TEST_TAG")
-        return [pid for pid, env in found if pid in alive and variable(env, "LONGREIN_TEST_TAG") == self.tag]
+        """Live processes of this test's commands."""
+        return tagged(self.tag, "LONGREIN_SESSION")
+
+
+def tagged(tag: str, *also: str) -> list[int]:
+    """Live processes that carry this tag, and these variables."""
+    alive, found = processes(), marked("LONGREIN_TEST_TAG")
+    own = [(pid, env) for pid, env in found if pid in alive and variable(env, "LONGREIN_TEST_TAG") == tag]
+    return [pid for pid, env in own if all(variable(env, name) for name in also)]
 
 
 @pytest.fixture
@@ -70,10 +98,16 @@ def tag() -> Iterator[str]:
 
 
 @pytest.fixture
-async def desk(tmp_path: Path, tag: str, anyio_backend: str) -> AsyncIterator[Desk]:
+def kind() -> str:
+    """Of spawner: `plain` or `supervised`."""
+    return "plain"
+
+
+@pytest.fixture
+async def desk(kind: str, tmp_path: Path, tag: str, anyio_backend: str) -> AsyncIterator[Desk]:
     folder = tmp_path / "repo"
     folder.mkdir()
-    one = Desk(folder.resolve(), tag)
+    one = Desk(folder.resolve(), tag, kind)
     yield one
     await one.spawner.drain()
-    assert one.survivors() == []
+    assert tagged(tag) == []

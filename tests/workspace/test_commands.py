@@ -15,6 +15,12 @@ from tests.workspace.conftest import Desk
 pytestmark = pytest.mark.anyio
 
 
+@pytest.fixture(params=["plain", "supervised"])
+def kind(request: pytest.FixtureRequest) -> str:
+    """Whose children the commands are makes no difference that is seen here."""
+    return str(request.param)
+
+
 @pytest.mark.parametrize(
     ("command", "code", "by", "printed"),
     [
@@ -279,7 +285,7 @@ async def test_signal_names_are_the_systems(desk: Desk) -> None:
 
 def test_law_11_a_loop_that_closes_in_the_middle_leaves_nobody(tmp_path: Path, tag: str) -> None:
     async def main() -> None:
-        desk = Desk(tmp_path, tag)
+        desk = Desk(tmp_path, tag, "plain")
         desk.spawner = PlainSpawner(grace_s=30)
         running = asyncio.create_task(desk.run("trap '' TERM; echo ready; while :; do sleep 9; done", timeout_s=0.1))
         await desk.until(b"ready")
@@ -289,6 +295,6 @@ def test_law_11_a_loop_that_closes_in_the_middle_leaves_nobody(tmp_path: Path, t
 
     asyncio.run(main())
     for _ in range(100):
-        if not Desk(tmp_path, tag).survivors():
+        if not Desk(tmp_path, tag, "plain").survivors():
             return
     raise AssertionError("it lives on")

@@ -25,9 +25,12 @@ from longrein.workspace.port import (
 )
 from longrein.workspace.search import Found, Line, Query, glob, grep
 from longrein.workspace.spawner import PlainSpawner
+from longrein.workspace.spool import SPOOL, is_supervised, spooled_tasks
 from longrein.workspace.stamps import differs, stamp, stamp_again
+from longrein.workspace.supervised import SupervisedSpawner, SupervisionOptions, stop_spooled
 
 __all__ = [
+    "SPOOL",
     "Ended",
     "Finished",
     "Found",
@@ -45,7 +48,9 @@ __all__ = [
     "Spooled",
     "Stamp",
     "Started",
+    "SupervisedSpawner",
     "Supervision",
+    "SupervisionOptions",
     "Workspace",
     "Worktree",
     "differs",
@@ -57,12 +62,15 @@ __all__ = [
     "make_worktree",
     "memory_use",
     "merge_worktree",
+    "is_supervised",
     "open_workspace",
     "read_worktree",
     "remove_worktree",
     "run_git",
     "split_glob",
+    "spooled_tasks",
     "stamp",
+    "stop_spooled",
     "stamp_again",
     "sweep",
     "sweep_halves",

@@ -1,4 +1,4 @@
-"""Reading what a command prints, beside everything else, until the process has ended; never until its pipe has (R051)."""
+"""What a command prints, read beside everything else until the process has ended; never until its pipe has (R051)."""
 
 import asyncio
 import os

@@ -33,8 +33,7 @@ class Tree:
     def __init__(self, mark: str, root: int, kill_at: float) -> None:
         self.mark = mark.encode()
         self.root = root
-        self.kill_at = kill_at
-        self.give_up_at = kill_at + GIVE_UP_S
+        self.expect_death(kill_at)
         self.known: dict[int, int] = {}
         """pid -> start of all that were ever found: a child stays a member when its parent has died."""
         self._told: set[tuple[int, int]] = set()
@@ -51,6 +50,10 @@ class Tree:
         members = [table[pid] for pid in sorted(found) if pid in table and pid != os.getpid()]
         self.known.update((one.pid, one.start) for one in members)
         return members
+
+    def expect_death(self, kill_at: float) -> None:
+        """From now on it is told to go: TERM, and KILL at `kill_at`."""
+        self.kill_at, self.give_up_at = kill_at, kill_at + GIVE_UP_S
 
     def tell(self, members: list[Process], now: float) -> None:
         """TERM to those who have not had it yet; after the grace KILL to all."""

@@ -1,0 +1,220 @@
+"""A command that a supervisor started, as longrein sees it until it has ended or is kept."""
+
+import asyncio
+import os
+from collections.abc import Callable, Mapping, Sequence
+from itertools import count
+from typing import Any
+
+import msgspec
+
+from longrein.workspace import child as children
+from longrein.workspace.kept import KeptTasks
+from longrein.workspace.launch import close, last_folder, report_pipe
+from longrein.workspace.link import Link
+from longrein.workspace.port import Ended, Keeping, Sink, Spooled
+from longrein.workspace.running import Running
+from longrein.workspace.supervisor.spooling import Output
+
+EARLY_BYTES_MAX = 1 << 20
+"""Of what a command has printed, kept in memory in case it is kept; more lies in the spool."""
+KEEPING_FIELDS = ("task", "policy", "timeout_s", "quota_bytes", "memory_bytes", "cpu_s")
+"""Those of `Keeping` that the supervisor obeys."""
+LOST = Ended(None, "", "lost", "the supervisor of processes ended, and what it had started was ended with it")
+_numbers = count(1)
+
+
+class Early:
+    """Passes output on and remembers it from the first byte, for a command that may yet become a task."""
+
+    def __init__(self, sink: Sink, output: Callable[[], Output]) -> None:
+        """`output()` opens a file in the spool; it is redacted and under a quota as any there."""
+        self._sink, self._open = sink, output
+        self._buffer = bytearray()
+        self._output: Output | None = None
+
+    def write(self, data: bytes) -> None:
+        """See `Sink.write`."""
+        self._sink.write(data)
+        if self._output is not None:
+            self._output.write(data)
+            return
+        self._buffer += data
+        if len(self._buffer) > EARLY_BYTES_MAX:
+            self._spill()
+
+    def _spill(self) -> Output:
+        self._output = output = self._open()
+        output.write(bytes(self._buffer))
+        self._buffer.clear()
+        return output
+
+    def keep(self, keeping: Keeping) -> dict[str, object]:
+        """All of it is in the spool under the task's name; gives what who goes on writing must know. Raises OSError."""
+        output = self._output or self._spill()
+        output.rename(keeping.task)
+        return output.handed()
+
+    def forget(self) -> None:
+        """It will not be kept."""
+        self._buffer.clear()
+        if self._output is not None:
+            self._output.remove()
+
+
+class Foreground:
+    """See `Started`. It is in `running` until it has ended or is kept."""
+
+    def __init__(  # all that becomes of it is decided here
+        self,
+        link: Link,
+        running: dict[int, "Foreground"],
+        kept: KeptTasks,
+        *,
+        pipes: tuple[int, int],
+        sink: Sink,
+        output_bytes_max: int,
+        cwd: str,
+    ) -> None:
+        """`pipes`: our ends of the output and of the report (-1 for none). With an `Early` sink it can be kept."""
+        self._loop = asyncio.get_running_loop()
+        self.pid = 0
+        self.number = next(_numbers)
+        """By which the supervisor knows it."""
+        self.started: asyncio.Future[OSError | ValueError | None] = self._loop.create_future()
+        """None once it runs, else why it does not."""
+        self._link, self._running, self._kept, self._cwd = link, running, kept, cwd
+        running[self.number] = self
+        self._began = self._loop.time()
+        self._output = Running(pipes[0], sink, output_bytes_max, self.end)
+        self._output.ended.add_done_callback(self._tell)
+        self._report = pipes[1]
+        self._early = sink if isinstance(sink, Early) else None
+        self._over: Mapping[str, Any] | None = None
+        self._told_to_end = self._is_kept = self._done = False
+        self._end: asyncio.Future[Ended] = self._loop.create_future()
+
+    # --- what the supervisor says -------------------------------------------------------------------------------
+
+    def runs(self, pid: int) -> None:
+        """It was started."""
+        self.pid = pid
+        if not self.started.done():
+            self.started.set_result(None)
+
+    def did_not_start(self, error: OSError | ValueError) -> None:
+        """It could not be started."""
+        self._running.pop(self.number, None)
+        self._done = True
+        self._let_go()
+        if not self.started.done():
+            self.started.set_result(error)
+
+    def is_over(self, how: Mapping[str, Any]) -> None:
+        """Its process has ended; when it was told to, its whole tree."""
+        self._running.pop(self.number, None)
+        self._over = how
+        self._output.exited()
+
+    def is_lost(self) -> None:
+        """The supervisor is gone: nobody knows how it ends."""
+        if not self.started.done():
+            self.did_not_start(ConnectionError(LOST.message))
+        elif self._over is None:
+            self.is_over({})
+
+    def _tell(self, _: object) -> None:
+        if self._is_kept or self._end.done() or self._over is None:
+            return
+        how, elapsed_s = self._over, self._loop.time() - self._began
+        left_in = last_folder(self._report)
+        if not how:
+            ended = msgspec.structs.replace(LOST, elapsed_s=elapsed_s)
+        elif how["returncode"] is None:
+            ended = Ended(None, "", how["cause"], "it could not be ended", elapsed_s)
+        else:
+            ended = children.ended(how["returncode"], how["cause"], elapsed_s, left_in)
+        self._end.set_result(ended)
+        if self._told_to_end:
+            self.abandon()
+
+    # --- what longrein wants ------------------------------------------------------------------------------------
+
+    async def ended(self) -> Ended:
+        """See `Started.ended`."""
+        ended = await asyncio.shield(self._end)
+        self.abandon()
+        return ended
+
+    def end(self, cause: str) -> None:
+        """See `Started.end`."""
+        if self._over is None and not self._told_to_end:
+            self._told_to_end = True
+            self._link.send(do="end", number=self.number, cause=cause)
+
+    def abandon(self) -> None:
+        """Nobody wants the rest of its output, nor to keep it."""
+        if self._done or self._is_kept:
+            return
+        self._done = True
+        self._link.send(do="done", number=self.number)
+        self._let_go()
+
+    def _let_go(self) -> None:
+        close(self._output.give_away(), self._report)
+        self._report = -1
+        if self._early is not None:
+            self._early.forget()
+
+    async def keep(self, keeping: Keeping) -> Spooled:
+        """See `Started.keep`."""
+        if self._done or self._early is None or self._link.gone:
+            raise OSError("it has ended and was let go" if self._done else "there is no supervisor to keep it")
+        self._kept.check_new(keeping.task)
+        self._is_kept = True
+        self._running.pop(self.number, None)
+        close(self._output.give_away(), self._report)
+        self._report = -1
+        written = self._early.keep(keeping)
+        record = {"task": keeping.task, "command": keeping.command, "cwd": self._cwd}
+        wanted = {name: getattr(keeping, name) for name in KEEPING_FIELDS}
+        answer = await self._link.ask(do="keep", number=self.number, keeping=wanted, record=record, written=written)
+        if answer["error"]:
+            raise OSError(answer["error"])
+        return self._kept.known(keeping.task)
+
+
+class Unkept:
+    """A command without a supervisor, as a `Started`: it cannot be kept."""
+
+    pid = 0
+
+    def __init__(self, run: "asyncio.Task[Ended]") -> None:
+        self._run = run
+        self._cause = ""
+
+    async def ended(self) -> Ended:
+        """See `Started.ended`."""
+        await asyncio.wait([self._run])
+        return Ended(None, "", self._cause) if self._run.cancelled() else self._run.result()
+
+    def end(self, cause: str) -> None:
+        """See `Started.end`."""
+        self._cause = self._cause or cause
+        self._run.cancel()
+
+    async def keep(self, keeping: Keeping) -> Spooled:
+        """See `Started.keep`: it never can."""
+        raise OSError(f"{keeping.task} cannot go on in the background: there is no supervisor of processes")
+
+
+def open_pipes(command: str | Sequence[str], shell: str) -> tuple[tuple[int, int], list[int]]:
+    """(our ends of output and report, what is sent to the supervisor). Raises OSError."""
+    output, theirs = os.pipe()
+    try:
+        report, their_report = report_pipe(command, shell)
+        os.set_blocking(output, False)
+        return (output, report), [os.dup(output), theirs, *([their_report] if their_report >= 0 else [])]
+    except OSError:
+        close(output, theirs)
+        raise

@@ -1,0 +1,193 @@
+"""Longrein's side of the conversation with a supervisor: finding or starting one, asking, and hearing of its end."""
+
+import asyncio
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from itertools import count
+from typing import Any
+
+from longrein.workspace.child import on_exit
+from longrein.workspace.processes import process
+from longrein.workspace.supervisor.channel import VERSION, Channel
+
+SOCKET = f"v{VERSION}.sock"
+LOG = f"v{VERSION}.log"
+"""What a supervisor says that fails; almost always empty."""
+PASSED_ON = ("PATH", "LANG", "LC_ALL", "TMPDIR", "LONGREIN_SESSION", "LONGREIN_COMMAND", "LONGREIN_TEST_TAG")
+"""All of the environment that a supervisor gets: commands are its children and could look into the rest."""
+GONE = "the supervisor of processes is gone"
+PATH_BYTES_MAX = 100
+"""Of a socket's path, on every system."""
+BEGIN = (
+    "import sys, types\n"
+    "root = sys.argv.pop(1)\n"
+    "for name in ('longrein', 'longrein.events', 'longrein.workspace'):\n"
+    "    sys.modules[name] = types.ModuleType(name)\n"
+    "    sys.modules[name].__path__ = [root + name[8:].replace('.', '/')]\n"
+    "from longrein.workspace.supervisor.main import main\n"
+    "main()\n"
+)
+"""Stand-ins for the packages on the way, so that none of what they import is loaded."""
+
+_left: list[subprocess.Popen[bytes]] = []
+"""Supervisors of this process that went on without it; reaped when they have ended."""
+
+
+def start_supervisor(folder: str, environ: Mapping[str, str]) -> tuple[socket.socket, subprocess.Popen[bytes]]:
+    """Start one for this spool; what is sent to the socket waits until it is up. Raises OSError."""
+    _left[:] = [one for one in _left if one.poll() is None]
+    ours, theirs = socket.socketpair()
+    root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    try:
+        with open(os.open(os.path.join(folder, LOG), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as log:
+            words = [sys.executable or "python3", "-S", "-E", "-s", "-c", BEGIN]
+            popen = subprocess.Popen(
+                [*words, root, folder, str(theirs.fileno())],
+                env={name: environ[name] for name in PASSED_ON if name in environ},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                pass_fds=(theirs.fileno(),),
+            )
+    except BaseException:
+        ours.close()
+        raise
+    finally:
+        theirs.close()
+    return ours, popen
+
+
+def connect(folder: str) -> socket.socket | None:
+    """A connection to the supervisor of this spool; None when none listens. Never waits."""
+    sock = socket.socket(socket.AF_UNIX)
+    sock.setblocking(False)
+    try:
+        _connect(sock, folder)
+    except OSError:
+        sock.close()
+        return None
+    return sock
+
+
+def _connect(sock: socket.socket, folder: str) -> None:
+    """The path of a socket is short; a longer one goes by the folder's descriptor, or by a link."""
+    path = os.path.join(folder, SOCKET)
+    if len(os.fsencode(path)) <= PATH_BYTES_MAX:
+        return sock.connect(path)
+    at = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        if os.path.isdir(f"/proc/self/fd/{at}"):
+            return sock.connect(f"/proc/self/fd/{at}/{SOCKET}")
+    finally:
+        os.close(at)
+    import tempfile
+
+    with tempfile.TemporaryDirectory(prefix="lr", dir="/tmp") as short:
+        os.symlink(folder, f"{short}/t")
+        return sock.connect(f"{short}/t/{SOCKET}")
+
+
+class Link:
+    """A conversation that has begun. Belongs to one event loop."""
+
+    def __init__(
+        self,
+        sock: socket.socket,
+        popen: subprocess.Popen[bytes] | None,
+        hear: Callable[[dict[str, Any]], None],
+        lost: Callable[["Link"], None],
+    ) -> None:
+        """`hear` gets what is no answer; `lost` is called once when the supervisor is gone, unless we hung up."""
+        self._loop = asyncio.get_running_loop()
+        self._channel = Channel(sock)
+        self._popen, self._hear, self._lost = popen, hear, lost
+        self._answers: dict[int, asyncio.Future[dict[str, Any]]] = {}
+        self._numbers = count(1)
+        self.gone = False
+        """The conversation is over."""
+        self.heard = False
+        """The supervisor has said something: it is up."""
+        self.owner = ""
+        """`/<pid>.<start>`, with which the marks of its processes begin; '' until it is known."""
+        if popen is not None:
+            self.introduce(popen.pid)
+        self._loop.add_reader(sock.fileno(), self._read)
+
+    def introduce(self, pid: int, start: int = -1) -> None:
+        """The supervisor is this process."""
+        own = process(pid) if start < 0 else None
+        self.owner = f"/{pid}.{own.start if own else start}"
+
+    def send(self, descriptors: Sequence[int] = (), **message: Any) -> None:
+        """Say something; the descriptors are closed here once they are on their way."""
+        if self.gone:
+            for descriptor in descriptors:
+                os.close(descriptor)
+            return
+        if descriptors:
+            message["fds"] = len(descriptors)
+        if not self._channel.send(message, descriptors):
+            self._loop.add_writer(self._channel.socket.fileno(), self._flush)
+
+    async def ask(self, **message: Any) -> dict[str, Any]:
+        """Say something and wait for the answer. Raises `ConnectionError` when the supervisor is gone."""
+        if self.gone:
+            raise ConnectionError(GONE)
+        ref = next(self._numbers)
+        answer: asyncio.Future[dict[str, Any]] = self._loop.create_future()
+        self._answers[ref] = answer
+        self.send(ref=ref, **message)
+        try:
+            return await answer
+        finally:
+            self._answers.pop(ref, None)
+
+    def _flush(self) -> None:
+        if self._channel.flush():
+            self._loop.remove_writer(self._channel.socket.fileno())
+
+    def _read(self) -> None:
+        for message in self._channel.receive():
+            self.heard = True
+            if message.get("do") != "answer":
+                self._hear(message)
+                continue
+            answer = self._answers.get(int(str(message["ref"])))
+            if answer is not None and not answer.done():
+                answer.set_result(message)
+        if self._channel.closed and not self.gone:
+            self._hang_up()
+            self._lost(self)
+
+    def _hang_up(self) -> None:
+        self.gone = True
+        self._loop.remove_reader(self._channel.socket.fileno())
+        self._loop.remove_writer(self._channel.socket.fileno())
+        self._channel.close()
+        for answer in self._answers.values():
+            if not answer.done():
+                answer.set_exception(ConnectionError(GONE))
+        if self._popen is not None:
+            _left.append(self._popen)
+
+    def close(self) -> None:
+        """Hang up. What is kept goes on."""
+        if not self.gone:
+            self._hang_up()
+
+    async def wait_exit(self, limit_s: float) -> None:
+        """Wait until the process has exited, if it is a child of this one. After `close`."""
+        if self._popen is None or self._popen.poll() is not None:
+            return
+        exited = asyncio.Event()
+        stop = on_exit(self._popen, exited.set)
+        try:
+            await asyncio.wait_for(exited.wait(), limit_s)
+        except TimeoutError:
+            return
+        finally:
+            stop()

@@ -1,0 +1,269 @@
+"""Reading the spool of kept tasks, from any process: what runs, what ended how, and what was printed.
+
+The supervisor writes it (see `supervisor.spooling` for the files). What is asked here costs a look at a few files.
+"""
+
+import os
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from longrein.workspace.port import Spooled
+from longrein.workspace.processes import children_of, process
+from longrein.workspace.supervisor.channel import VERSION
+from longrein.workspace.supervisor.spooling import write_end
+
+SPOOL = "tasks"
+"""Folder of the spool in a session's folder."""
+DEPTH_MAX = 6
+"""Generations of processes in which somebody is looked for who waits for input."""
+COPY_BYTES = 1 << 20
+NO_SUPERVISOR = "its supervisor ended without telling how it went"
+_TASK_CHARS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
+
+
+def spooled_tasks(session_folder: str) -> list[Spooled]:
+    """All that the spool of a session holds, oldest first. A task whose supervisor is dead, without an end: `lost`."""
+    folder = os.path.join(session_folder, SPOOL)
+    found = [read_task(folder, task) for task in task_ids(folder)]
+    return sorted((one for one in found if one is not None), key=lambda one: (one.started_at, one.task))
+
+
+def is_supervised(session_folder: str) -> bool:
+    """Whether a live supervisor looks after the tasks of a session."""
+    record = _json(os.path.join(session_folder, SPOOL, f"v{VERSION}.json"))
+    return _lives(record.get("pid", 0), record.get("start", -1))
+
+
+def task_ids(folder: str) -> list[str]:
+    """Of every task that has a record in this spool."""
+    try:
+        names = os.listdir(folder)
+    except OSError:
+        return []
+    own = f"v{VERSION}"
+    return sorted(n.removesuffix(".json") for n in names if n.endswith(".json") and not n.startswith((".", own)))
+
+
+def usable_id(task: str) -> bool:
+    """Whether a task may be called so: it becomes the name of files."""
+    return bool(task) and _TASK_CHARS.issuperset(task) and not task.startswith((".", f"v{VERSION}"))
+
+
+def record_of(folder: str, task: str) -> dict[str, Any]:
+    """What was written when the task was kept; empty when there is no such task."""
+    return _json(os.path.join(folder, f"{task}.json"))
+
+
+def read_task(folder: str, task: str, record: Mapping[str, Any] | None = None) -> Spooled | None:
+    """A task now; None for one that is not in this spool. `record` saves a look at what never changes."""
+    record = record_of(folder, task) if record is None else record
+    if not record:
+        return None
+    spooled = Spooled(
+        task,
+        record["command"],
+        record["cwd"],
+        record["pid"],
+        record["started_at"],
+        record["policy"],
+        os.path.join(folder, f"{task}.out"),
+    )
+    end = _json(os.path.join(folder, f"{task}.end"))
+    if end:
+        return told(spooled, end, _last_written(folder, task))
+    head, pieces = extent(folder, task)
+    size = _size(head, pieces)
+    alive = owner_lives(record)
+    return msgspec.structs.replace(
+        spooled,
+        size_bytes=size,
+        elided_bytes=size - head - sum(length for _, length in pieces),
+        state="running" if alive else "lost",
+        cause="" if alive else NO_SUPERVISOR,
+        elapsed_s=max(0.0, time.monotonic() - record["began_s"]) if alive else 0.0,
+        written_at=_last_written(folder, task),
+        reads_input=alive and waits_for_input(record["pid"], record.get("stdin_inode", 0)),
+    )
+
+
+def told(spooled: Spooled, end: Mapping[str, Any], written_at: int = 0) -> Spooled:
+    """A task with what its end says."""
+    return msgspec.structs.replace(
+        spooled,
+        size_bytes=end["size_bytes"],
+        elided_bytes=end["elided_bytes"],
+        lost=end["lost"],
+        state=end["state"],
+        code=end["code"],
+        cause=end["cause"],
+        elapsed_s=end["elapsed_s"],
+        written_at=written_at,
+    )
+
+
+def has_end(folder: str, task: str) -> bool:
+    """Whether its end was written."""
+    return os.path.exists(os.path.join(folder, f"{task}.end"))
+
+
+def owner_lives(record: Mapping[str, Any]) -> bool:
+    """Whether the supervisor that kept a task is alive."""
+    pid, _, start = str(record.get("owner", "")).lstrip("/").partition(".")
+    return pid.isdecimal() and start.isdecimal() and _lives(int(pid), int(start))
+
+
+def _lives(pid: int, start: int) -> bool:
+    one = process(pid) if pid else None
+    return one is not None and one.start == start
+
+
+def lost_end(folder: str, task: str, cause: str) -> dict[str, Any]:
+    """The end of a task of which nobody will ever know how it ended."""
+    head, pieces = extent(folder, task)
+    size = _size(head, pieces)
+    sizes = {"size_bytes": size, "elided_bytes": size - head - sum(length for _, length in pieces), "lost": ""}
+    return {"state": "lost", "code": None, "cause": cause, "elapsed_s": 0.0, "ended_at": 0, **sizes}
+
+
+def write_lost(folder: str, task: str, cause: str) -> None:
+    """Write that a task is lost, unless an end is there. Raises OSError."""
+    if not has_end(folder, task):
+        write_end(folder, task, lost_end(folder, task, cause))
+
+
+# --- output --------------------------------------------------------------------------------------------------------
+
+
+def extent(folder: str, task: str) -> tuple[int, list[tuple[int, int]]]:
+    """(size of the first file, (offset, size) of each file of the newest half, in order)."""
+    head = _file_size(os.path.join(folder, f"{task}.out"))
+    pieces = sorted(
+        (int(name.rpartition(".")[2]), size)
+        for name in _piece_names(folder, task)
+        if (size := _file_size(os.path.join(folder, name)))
+    )
+    return head, pieces
+
+
+def _piece_names(folder: str, task: str) -> Iterator[str]:
+    start = f"{task}.out."
+    try:
+        names = os.listdir(folder)
+    except OSError:
+        return iter(())
+    return (name for name in names if name.startswith(start) and name[len(start) :].isdecimal())
+
+
+def _file_size(path: str) -> int:
+    try:
+        return os.stat(path).st_size
+    except OSError:
+        return 0
+
+
+def _size(head: int, pieces: list[tuple[int, int]]) -> int:
+    return sum(pieces[-1]) if pieces else head
+
+
+def read_output(folder: str, task: str, start: int, size_bytes: int) -> tuple[int, bytes]:
+    """Output from byte `start` of all that was printed: (offset where it begins, bytes); b"" at the end."""
+    head, pieces = extent(folder, task)
+    for offset, size, suffix in ((0, head, ""), *((at, size, f".{at}") for at, size in pieces)):
+        if start < offset + size:
+            begin = max(start, offset)
+            data = _read(os.path.join(folder, f"{task}.out{suffix}"), begin - offset, size_bytes)
+            if data:
+                return begin, data
+    return max(start, _size(head, pieces)), b""
+
+
+def _read(path: str, at: int, size_bytes: int) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            return os.pread(file.fileno(), size_bytes, at)
+    except OSError:
+        return b""
+
+
+def make_whole(folder: str, task: str, gap: str) -> str:
+    """Path of one file with all that was kept; '' when nothing was. `gap` stands between what is not adjacent, with
+    `{}` for the number of bytes. Done again it gives the same. Raises OSError."""
+    head, pieces = extent(folder, task)
+    if not pieces:
+        return os.path.join(folder, f"{task}.out") if head else ""
+    whole = os.path.join(folder, f"{task}.whole")
+    if os.path.exists(whole):
+        return whole
+    with open(os.open(whole + ".new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as out:
+        at = 0
+        for offset, size, suffix in ((0, head, ""), *((at, size, f".{at}") for at, size in pieces)):
+            if offset > at:
+                out.write(gap.replace("{}", f"{offset - at:,}").encode())
+            _copy(os.path.join(folder, f"{task}.out{suffix}"), out)
+            at = offset + size
+    os.rename(whole + ".new", whole)
+    return whole
+
+
+def _copy(path: str, out: Any) -> None:
+    try:
+        with open(path, "rb") as file:
+            while data := file.read(COPY_BYTES):
+                out.write(data)
+    except FileNotFoundError:
+        return  # nothing was kept of the first half
+
+
+def forget(folder: str, task: str) -> None:
+    """Remove a task's files; its record last, so that what a crash leaves is still known to be a task's."""
+    names = [*_piece_names(folder, task), *(f"{task}{end}" for end in (".out", ".whole", ".whole.new"))]
+    for name in (*names, f"{task}.end.new", f"{task}.json", f"{task}.end"):
+        try:
+            os.unlink(os.path.join(folder, name))
+        except OSError:
+            continue
+
+
+def _last_written(folder: str, task: str) -> int:
+    """Microseconds UTC; 0 for never."""
+    times = []
+    for name in (f"{task}.out", *_piece_names(folder, task)):
+        try:
+            times.append(os.stat(os.path.join(folder, name)).st_mtime_ns // 1000)
+        except OSError:
+            continue
+    return max(times, default=0)
+
+
+def _json(path: str) -> dict[str, Any]:
+    try:
+        with open(path, "rb") as file:
+            found = msgspec.json.decode(file.read())
+    except (OSError, msgspec.DecodeError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+# --- who waits for input -------------------------------------------------------------------------------------------
+
+
+def waits_for_input(pid: int, inode: int) -> bool:
+    """Whether somebody below `pid` sits in a read of the pipe `inode` as standard input, as far as the system tells."""
+    generation = [pid] if inode else []
+    for _ in range(DEPTH_MAX):
+        if any(_sits_in_read(one, inode) for one in generation):
+            return True
+        generation = [child for one in generation for child in children_of(one)]
+    return False
+
+
+def _sits_in_read(pid: int, inode: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/wchan", "rb") as file:
+            where = file.read()
+        return b"pipe_read" in where and os.stat(f"/proc/{pid}/fd/0").st_ino == inode
+    except OSError:
+        return False

@@ -1,0 +1,111 @@
+"""The supervisor's ends of a command's pipes: output that goes to the spool or to nobody, input that waits."""
+
+import os
+from collections import deque
+from collections.abc import Callable
+
+from longrein.workspace.launch import close
+from longrein.workspace.supervisor.commands import Command
+from longrein.workspace.supervisor.loop import WRITE, Loop
+
+READ_BYTES = 1 << 18
+LAST_READ_BYTES = 8 << 20
+"""Of what is in the pipe when its command has ended."""
+LEFT_OPEN_BYTES_MAX = 64 << 20
+"""What those who outlive their command may print before its pipe is closed."""
+LEFT_OPEN_MAX = 64
+"""Pipes still read for them; the oldest is closed."""
+INPUT_BYTES_MAX = 1 << 20
+"""Input that waits for somebody to read it."""
+
+
+class Pipes:
+    """Reads and writes them in the loop."""
+
+    def __init__(self, loop: Loop) -> None:
+        self._loop = loop
+        self._left_open: deque[Command] = deque()
+
+    def spool(self, command: Command) -> None:
+        """From now on a task's output goes to its file."""
+        if command.output >= 0:
+            self._loop.watch(command.output, lambda: self.take(command))
+
+    def take(self, command: Command, most_bytes: int = READ_BYTES) -> bool:
+        """Read a task's output into its file; False when the pipe has ended."""
+        assert command.kept is not None
+        assert command.kept.output is not None
+        return self._read(command, command.kept.output.write, most_bytes)
+
+    def _read(self, command: Command, take: Callable[[bytes], None], left: int) -> bool:
+        while left > 0 and command.output >= 0:
+            try:
+                data = os.read(command.output, min(left, READ_BYTES))
+            except BlockingIOError:
+                return True
+            if not data:
+                self.close_output(command)
+            else:
+                take(data)
+            left -= len(data)
+        return command.output >= 0
+
+    def throw_away(self, command: Command) -> None:
+        """Read it for nobody, so that writing to it neither blocks nor kills. Once it is over, not for ever."""
+        if command.output < 0:
+            return
+        left = LEFT_OPEN_BYTES_MAX
+
+        def count_down(data: bytes) -> None:
+            nonlocal left
+            left -= len(data) if command.over else 0
+            if left <= 0:
+                self.close_output(command)
+
+        self._loop.watch(command.output, lambda: self._read(command, count_down, READ_BYTES))
+        if command.over:
+            self._left_open.append(command)
+            if len(self._left_open) > LEFT_OPEN_MAX:
+                self.close_output(self._left_open.popleft())
+
+    def close_output(self, command: Command) -> None:
+        """Nothing more is read."""
+        if command.output >= 0:
+            self._loop.unwatch(command.output)
+            close(command.output)
+            command.output = -1
+        if command in self._left_open:
+            self._left_open.remove(command)
+
+    def give(self, command: Command, data: bytes, eof: bool) -> str:
+        """Write to its input, now or when it reads; with `eof` close it after that. Gives why not, or ''."""
+        if command.stdin < 0:
+            return "it takes no input (any more)"
+        if len(command.waiting_input) + len(data) > INPUT_BYTES_MAX:
+            return "it has not read what it was given before"
+        command.waiting_input += data
+        command.close_input = command.close_input or eof
+        return "" if self._feed(command) else "nobody reads its input"
+
+    def _feed(self, command: Command) -> bool:
+        """Write what waits; False when nobody reads."""
+        try:
+            while command.waiting_input:
+                del command.waiting_input[: os.write(command.stdin, command.waiting_input)]
+        except BlockingIOError:
+            self._loop.watch(command.stdin, lambda: self._feed(command), WRITE)
+            return True
+        except OSError:
+            self.close_input(command)
+            return False
+        self._loop.unwatch(command.stdin)
+        if command.close_input:
+            self.close_input(command)
+        return True
+
+    def close_input(self, command: Command) -> None:
+        """Its input ends."""
+        if command.stdin >= 0:
+            self._loop.unwatch(command.stdin)
+            close(command.stdin)
+            command.stdin = -1

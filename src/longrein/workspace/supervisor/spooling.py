@@ -1,0 +1,202 @@
+"""The spool: each kept task has a record, its output, and its end, as files that any process of the user can read.
+
+`<task>.json` is written when it is kept. `<task>.out` is the first half of its quota; the newest half lies in
+`<task>.out.<offset>`, the offset being the place of its first byte in all that was printed, so that a gap between two
+files says what was not kept. `<task>.end` is written beside, flushed and renamed: it is there whole or not at all.
+"""
+
+import errno
+import json
+import os
+from collections.abc import Sequence
+
+from longrein.workspace.supervisor.holding import Holding
+
+FILE_MODE = 0o600
+PIECES = 8
+"""Into how many files the newest half is cut: the oldest goes when there is no room, so an eighth of it is lost."""
+PIECES_MAX = 64
+END_BYTES = 4096
+"""Set aside for a task's end when it is kept: it can be told on a full disk, too."""
+WHY = {
+    errno.ENOSPC: "the disk was full",
+    errno.EDQUOT: "the user's disk quota was used up",
+    errno.ENOENT: "its folder is gone",
+    errno.EROFS: "the disk became read-only",
+}
+
+
+class Output:
+    """Writes what a task prints: redacted, within the quota, and never fails: what cannot be written is counted."""
+
+    def __init__(self, folder: str, task: str, quota_bytes: int, holding: Holding) -> None:
+        self._folder, self._task, self._holding = folder, task, holding
+        self.limit(quota_bytes)
+        self.size_bytes = 0
+        """All that was printed, after redaction."""
+        self.lost = ""
+        """Why some of it could not be written."""
+        self.lost_bytes = 0
+        self._head_bytes = 0
+        self._pieces: list[tuple[int, int]] = []
+        """(offset, size) of the files of the newest half."""
+        self._file = -1
+        self._room = 0
+
+    def limit(self, quota_bytes: int) -> None:
+        """Keep so much from now on."""
+        self._half_bytes = max(1, quota_bytes // 2)
+        self._piece_bytes = max(1, self._half_bytes // PIECES)
+
+    def write(self, data: bytes) -> None:
+        """Take what was printed."""
+        self._put(memoryview(self._holding.take(data)))
+
+    def close(self) -> None:
+        """Nothing comes any more: write what was held back."""
+        self._put(memoryview(self._holding.rest()))
+        self.release()
+
+    def release(self) -> None:
+        """Close the file; a later write opens it again."""
+        if self._file >= 0:
+            os.close(self._file)
+        self._file, self._room = -1, 0
+
+    @property
+    def elided_bytes(self) -> int:
+        """What was printed and is not kept."""
+        return self.size_bytes - self._head_bytes - sum(size for _, size in self._pieces)
+
+    def _put(self, data: memoryview) -> None:
+        while data:
+            try:
+                written = self._write(data)
+            except OSError as error:
+                self._lose(error, len(data))
+                return
+            data = data[written:]
+
+    def _write(self, data: memoryview) -> int:
+        if self._room <= 0:
+            self._next_file()
+        written = os.write(self._file, data[: self._room])
+        self._room -= written
+        self.size_bytes += written
+        if self._pieces:
+            offset, size = self._pieces[-1]
+            self._pieces[-1] = offset, size + written
+        else:
+            self._head_bytes += written
+        return written
+
+    def _next_file(self) -> None:
+        self.release()
+        if not self._pieces and self._head_bytes == self.size_bytes < self._half_bytes:
+            self._file = self._open("")
+            self._room = self._half_bytes - self._head_bytes
+            return
+        while self._pieces and self._no_room():
+            self._unlink(f".{self._pieces.pop(0)[0]}")
+        self._file = self._open(f".{self.size_bytes}")
+        self._pieces.append((self.size_bytes, 0))
+        self._room = self._piece_bytes
+
+    def _no_room(self) -> bool:
+        held = sum(size for _, size in self._pieces)
+        return held + self._piece_bytes > self._half_bytes or len(self._pieces) >= PIECES_MAX
+
+    def _open(self, piece: str) -> int:
+        return os.open(self._path(piece), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, FILE_MODE)
+
+    def _path(self, piece: str) -> str:
+        return os.path.join(self._folder, f"{self._task}.out{piece}")
+
+    def _lose(self, error: OSError, size_bytes: int) -> None:
+        """The rest of this write is counted; the next one begins a file of its own."""
+        self.release()
+        if self._pieces and self._pieces[-1][1] == 0:
+            self._unlink(f".{self._pieces.pop()[0]}")
+        self.lost = WHY.get(error.errno or 0, error.strerror or str(error))
+        self.lost_bytes += size_bytes
+        self.size_bytes += size_bytes
+
+    def handed(self) -> dict[str, object]:
+        """What another process needs in order to go on writing. This one must not write any more."""
+        self.release()
+        held = self._holding.held.decode("latin-1")
+        pieces = [list(piece) for piece in self._pieces]
+        numbers = {"size": self.size_bytes, "head": self._head_bytes, "lost_bytes": self.lost_bytes}
+        return {**numbers, "lost": self.lost, "pieces": pieces, "held": held}
+
+    def go_on(self, handed: dict[str, object]) -> None:
+        """Go on where another process stopped."""
+        self._take_over(**handed)  # type: ignore[arg-type]  # what a message holds has no types
+
+    def _take_over(
+        self, *, size: int, head: int, lost_bytes: int, lost: str, pieces: Sequence[Sequence[int]], held: str
+    ) -> None:
+        self.size_bytes, self._head_bytes, self.lost_bytes, self.lost = size, head, lost_bytes, lost
+        self._pieces = [(piece[0], piece[1]) for piece in pieces]
+        self._holding.held = held.encode("latin-1")
+
+    def rename(self, task: str) -> None:
+        """Everything written so far is that of `task`. Raises OSError."""
+        self.release()
+        before, self._task = self._task, task
+        for piece in ("", *(f".{offset}" for offset, _ in self._pieces)):
+            old = os.path.join(self._folder, f"{before}.out{piece}")
+            if piece or self._head_bytes:
+                os.rename(old, self._path(piece))
+
+    def remove(self) -> None:
+        """Take away what was written."""
+        self.release()
+        for piece in ("", *(f".{offset}" for offset, _ in self._pieces)):
+            self._unlink(piece)
+
+    def _unlink(self, piece: str) -> None:
+        try:
+            os.unlink(self._path(piece))
+        except OSError:
+            return  # it is gone already, with its folder
+
+
+def set_aside(folder: str, task: str) -> None:
+    """Take room for the task's end now, so that it can be written on a full disk. Failing that, one does without."""
+    try:
+        file = os.open(_end_path(folder, task) + ".new", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
+    except OSError:
+        return
+    try:
+        os.posix_fallocate(file, 0, END_BYTES)
+    except (AttributeError, OSError):
+        pass  # not every system, not every file system
+    finally:
+        os.close(file)
+
+
+def write_end(folder: str, task: str, end: dict[str, object]) -> None:
+    """Write how a task ended: whole or not at all, flushed. Raises OSError."""
+    path = _end_path(folder, task)
+    data = json.dumps(end).encode()
+    file = os.open(path + ".new", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
+    try:
+        os.write(file, data.ljust(END_BYTES))
+        os.ftruncate(file, max(len(data), END_BYTES))
+        os.fsync(file)
+    finally:
+        os.close(file)
+    os.rename(path + ".new", path)
+
+
+def write_record(folder: str, name: str, record: dict[str, object]) -> None:
+    """Write a record whole or not at all. Raises OSError."""
+    path = os.path.join(folder, f"{name}.json")
+    with open(os.open(path + ".new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, FILE_MODE), "wb") as file:
+        file.write(json.dumps(record).encode())
+    os.rename(path + ".new", path)
+
+
+def _end_path(folder: str, task: str) -> str:
+    return os.path.join(folder, f"{task}.end")

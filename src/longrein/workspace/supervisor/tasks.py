@@ -1,0 +1,103 @@
+"""The kept tasks of a supervisor: their limits, and how each end is written down, once."""
+
+from collections.abc import Callable
+
+from longrein.events.redact import redactor
+from longrein.workspace.supervisor.commands import Command, Kept
+from longrein.workspace.supervisor.holding import Holding
+from longrein.workspace.supervisor.limits import LOOK_S, over_limit
+from longrein.workspace.supervisor.loop import Loop
+from longrein.workspace.supervisor.pipes import LAST_READ_BYTES, Pipes
+from longrein.workspace.supervisor.spooling import Output, set_aside, write_end, write_record
+
+HELD_PIPE_S = 0.1
+"""How long output is awaited after a task's exit while somebody else holds the pipe."""
+HERE = "."
+"""The spool: the supervisor's own folder."""
+
+
+class Tasks:
+    """Those that are not over, by id."""
+
+    def __init__(
+        self,
+        loop: Loop,
+        pipes: Pipes,
+        end: Callable[[Command, str, str], None],
+        over: Callable[[str, dict[str, object]], None],
+    ) -> None:
+        """`end(command, cause, state)` ends a tree; `over(task, end)` is called when a task's end lies in the spool."""
+        self._loop, self._pipes, self._end, self._over = loop, pipes, end, over
+        self._secrets: tuple[list[str], str, list[str]] = ([], "", [])
+        self._wall_us = 0
+        self._looking = False
+        self.running: dict[str, Command] = {}
+
+    def know(self, *, secrets: list[str], nonce: str, patterns: list[str], wall_us: int) -> None:
+        """What must not reach the disk, and what longrein's clock says now, microseconds UTC."""
+        self._secrets = secrets, nonce, patterns
+        self._wall_us = wall_us - int(self._loop.clock() * 1e6)
+
+    def wall_us(self) -> int:
+        """Microseconds UTC: what longrein's clock said, and the monotonic time since. It does not jump."""
+        return self._wall_us + int(self._loop.clock() * 1e6)
+
+    def keep(self, command: Command, kept: Kept, record: dict[str, object], written: dict[str, object]) -> str:
+        """The command is a task from now on; `written` says what of its output is in the spool already.
+
+        Gives why it cannot be one, or ''.
+        """
+        secrets, nonce, patterns = self._secrets
+        began_at = self.wall_us() - int((self._loop.clock() - command.began_s) * 1e6)
+        times = {"began_s": command.began_s, "started_at": began_at}
+        try:
+            write_record(HERE, kept.task, {**record, **times, "policy": kept.policy})
+        except OSError as error:
+            return f"its record could not be written: {error.strerror}"
+        set_aside(HERE, kept.task)
+        holding = Holding(redactor(secrets, nonce, patterns), secrets, bool(patterns))
+        kept.output = Output(HERE, kept.task, kept.quota_bytes, holding)
+        kept.output.go_on(written)
+        command.kept, self.running[kept.task] = kept, command
+        self._limit(command, kept)
+        self._pipes.spool(command)
+        return ""
+
+    def _limit(self, command: Command, kept: Kept) -> None:
+        if kept.timeout_s > 0:
+            left_s = command.began_s + kept.timeout_s - self._loop.clock()
+            self._loop.after(left_s, lambda: self._end(command, f"after {kept.timeout_s:g} s", "timed_out"))
+        if (kept.memory_bytes or kept.cpu_s) and not self._looking:
+            self._looking = True
+            self._loop.after(0.0, self._look)
+
+    def _look(self) -> None:
+        """Some task has a limit that must be looked after."""
+        limited = [one for one in self.running.values() if one.kept and (one.kept.memory_bytes or one.kept.cpu_s)]
+        for command, why in over_limit(limited):
+            self._end(command, why, "killed")
+        self._looking = bool(limited)
+        if limited:
+            self._loop.after(LOOK_S, self._look)
+
+    def finish(self, command: Command) -> None:
+        """It has ended: take what is in its pipe, a little longer when somebody else holds it, then write it down."""
+        if command.output >= 0 and self._pipes.take(command, LAST_READ_BYTES):
+            self._loop.after(HELD_PIPE_S, lambda: self._write_down(command))
+        else:
+            self._write_down(command)
+
+    def _write_down(self, command: Command) -> None:
+        kept = command.kept
+        assert kept is not None
+        assert kept.output is not None
+        kept.output.close()
+        self._pipes.close_input(command)
+        self._pipes.throw_away(command)
+        end = command.end_record(self.wall_us())
+        try:
+            write_end(HERE, kept.task, end)
+        except OSError as error:
+            end["lost"] = f"its end could not be written: {error.strerror}"
+        del self.running[kept.task]
+        self._over(kept.task, end)
