@@ -259,6 +259,17 @@ class SessionPort(Protocol):
         """
         ...
 
+    def stay(self, how: str, limit_s: float = 0.0) -> None:
+        """How `run(once=True)` ends, from now on, when tasks or subagents still work in the background: `exit` (it
+        returns), `drain` (it waits for them and writes their ends down) or `steer` (each end begins a turn), both for
+        at most `limit_s`. A limit of turns counts all requests since this was said."""
+        ...
+
+    async def leave(self, policy: str) -> Sequence[TaskView]:
+        """Before `close`, when nothing runs: with `stop` every background task is ended, with `keep` those that may
+        not outlive longrein; their ends are written down. Gives those that go on."""
+        ...
+
     async def run(self, *, once: bool) -> None:
         """The loop. With `once` it returns when the turn has ended and nothing is queued (headless); else it waits
         for more words until `close`. Raises only our own errors (`StoreFull` …)."""

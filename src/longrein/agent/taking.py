@@ -65,11 +65,11 @@ async def idle(session: Session, *, once: bool) -> bool:
     await session.commit(flush=True)
     if session.inbox.waiting:
         return False
-    wake = session.wakes.due(session.state)
+    wake = session.wakes.due(session.state) if session.may_ask else None
     if wake is not None:
         session.append(wake)
         return False
-    if once and not session.wakes.pausing:
+    if once and not session.wakes.pausing and not session.stays:
         return True
     session.wakes.rouse(session.poke)
     await session.wait_word()

@@ -15,6 +15,30 @@ IN_A_ROW_MAX = 100
 """Wakes without a word of the user; after that, news waits for one: nobody pays for an agent that wakes itself."""
 
 
+class Stay:
+    """How long a run of one prompt stays for what goes on in the background (`SessionPort.stay`)."""
+
+    def __init__(self, clock: Clock, limit_s: float, asks: int, poke: Callable[[], None]) -> None:
+        self.asks = asks
+        """Requests that were made before the run."""
+        self._clock, self._until_s = clock, clock.mono_s() + limit_s
+        self._nap = asyncio.ensure_future(self._poke_at_end(limit_s, poke))
+
+    @property
+    def over(self) -> bool:
+        """Whether its time has passed."""
+        return self._clock.mono_s() >= self._until_s
+
+    async def _poke_at_end(self, limit_s: float, poke: Callable[[], None]) -> None:
+        await self._clock.sleep(limit_s)
+        poke()
+
+    def end(self) -> None:
+        """Stay no longer."""
+        self._until_s = self._clock.mono_s()
+        self._nap.cancel()
+
+
 class Wakes:
     """When the next turn begins by itself. What is told is folded from the log; here is only the pause before it."""
 
