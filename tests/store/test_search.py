@@ -120,7 +120,7 @@ async def test_what_is_found_and_where(tmp_path: Path) -> None:
         ("other.py", ["r5:1 reminder file_changed: [longrein:n0nce] src/other.py changed"]),
         ("mended", []),
         ("ruff", ["r8:1 hook answered: hook said ruff"]),
-        ("make watch", ["r9:1 task started: make watch"]),
+        ("make watch", ["r9:1 task t1 started: make watch"]),
         ("mypy", ["r11.1:1 prefix set, static context: AGENTS.md: always run mypy"]),
         ("hidden prose", ["r6.2:1 summarized, prose: hidden prose"]),
         ("system words", []),
