@@ -89,8 +89,12 @@ def test_what_is_not_limited_stays_so() -> None:
 
 
 def test_what_is_left_above_binds_too() -> None:
+    """What was granted is already taken from it; a call up there that cost more than was guessed shortens it here."""
+    limits = Limits(usd_max=5, spawns_max=4)
     above = Room(usd=0.1, tokens=50, seconds=3, spawns=2)
-    assert left(log(speak()), Limits(usd_max=5), 3_000_000, {}, above) == Room(0.1, 50, 3, 2, 1)
+    assert left(log(speak()), limits, 3_000_000, {}, above) == Room(5, 50, 3, 4, 1)
+    over = Room(usd=-0.1, tokens=-50, seconds=3, spawns=0)
+    assert left(log(speak()), limits, 3_000_000, {}, over) == Room(4.9, -50, 3, 4, 1)
 
 
 def test_a_subagent_counts_its_task_from_where_that_began() -> None:
@@ -105,14 +109,13 @@ def test_a_subagent_counts_its_task_from_where_that_began() -> None:
 
 
 def test_the_tree_is_folded_from_the_logs() -> None:
-    """With a running subagent's log at hand its true spend counts, else what it was granted; a request under way is
-    what was held back for it."""
-    grandchild = log(speak(), *cost(0.02, 10, 4), Asked("turn", 5, 2, estimate_tokens=5, reserved_usd=0.03), label="a6")
+    """A running subagent counts as what it was granted; as what it used, where a call cost more than was guessed."""
     child = log(speak(), *cost(0.1, 100, 4), ChildStarted("g", "explore", "", Grant(0.2, 300)), label="a5")
-    root = log(speak(), *cost(0.5, 1_000, 4), ChildStarted("k", "general", "", Grant(0.6, 900, spawns=2)))
-    assert spent(root, {}) == Spent(near(1.1), 1_900, 3)
-    assert spent(root, {"k": child}) == Spent(near(0.8), 1_400, 2)
-    assert spent(root, {"k": child, "g": grandchild}) == Spent(near(0.65), 1_115, 2)
+    root = log(speak(), *cost(0.5, 1_000, 4), ChildStarted("k", "general", "", Grant(0.4, 900, spawns=2)))
+    assert spent(root, {}) == spent(root, {"k": child}) == Spent(near(0.9), 1_900, 3)
+    dear = log(speak(), *cost(0.3, 700, 4), Asked("turn", 5, 2, estimate_tokens=5, reserved_usd=0.03), label="a6")
+    assert spent(child, {"g": dear}) == Spent(near(0.43), 805, 1)
+    assert spent(root, {"k": child, "g": dear}) == Spent(near(0.93), 1_900, 3)
 
 
 def test_what_a_subagent_did_not_use_comes_back() -> None:

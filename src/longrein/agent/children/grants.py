@@ -33,7 +33,7 @@ LEAST_USD = 1e-9
 
 
 class Spent(msgspec.Struct, frozen=True):
-    """What a session and all below it have used; requests under way count as what was held back for them."""
+    """What a session and all below it have used or may use; requests under way count as what was held back for them."""
 
     usd: float = 0.0
     tokens: int = 0
@@ -92,9 +92,8 @@ class Refused(msgspec.Struct, frozen=True):
 
 
 def spent(state: State, tree: Mapping[str, State]) -> Spent:
-    """All that this session and those below it have used. `tree`: states by session, of those that are at hand.
-
-    A running subagent whose state is not at hand counts as what it was granted.
+    """All that this session has used, and what those below it have used or may still use: a running subagent counts as
+    what it was granted, or as what it used when that is more. `tree`: states by session, of those that are at hand.
     """
     usd, tokens, spawned = state.spent_usd, state.spent_tokens, state.spawned
     if state.asked is not None:
@@ -104,9 +103,9 @@ def spent(state: State, tree: Mapping[str, State]) -> Spent:
         if below is None:
             continue
         held, used = child.started.grant or Grant(), spent_on_task(below, tree)
-        usd += used.usd - held.usd
-        tokens += used.tokens - held.tokens
-        spawned += used.spawned - held.spawns
+        usd += max(0.0, used.usd - held.usd)
+        tokens += max(0, used.tokens - held.tokens)
+        spawned += max(0, used.spawned - held.spawns)
     return Spent(usd, tokens, spawned)
 
 
@@ -119,17 +118,22 @@ def spent_on_task(state: State, tree: Mapping[str, State]) -> Spent:
 def left(state: State, limits: Limits, now_us: int, tree: Mapping[str, State], above: Room = UNBOUND) -> Room:
     """What this session and those below it may still use together. Negative when a request cost more than was guessed.
 
-    `limits` as `limits_under` gives them; `above`: what is left to those above it.
+    `limits` as `limits_under` gives them; `above`: what is left to those above it. What this session was granted is not
+    in that; but when it is negative, because a call up there or beside cost more than was guessed, less is left here.
     """
     used = spent(state, tree)
-    seconds = limits.seconds_max - (now_us - state.began_at) / 1e6 if limits.seconds_max else above.seconds
+    seconds = limits.seconds_max - (now_us - state.began_at) / 1e6 if limits.seconds_max else UNBOUND.seconds
     return Room(
-        min(above.usd, limits.usd_max - used.usd if limits.usd_max else above.usd),
-        min(above.tokens, limits.tokens_max - used.tokens if limits.tokens_max else above.tokens),
+        _left(limits.usd_max, used.usd, above.usd),
+        _left(limits.tokens_max, used.tokens, above.tokens),
         min(above.seconds, seconds),
-        min(above.spawns, limits.spawns_max - used.spawned if limits.spawns_max else above.spawns),
+        _left(limits.spawns_max, used.spawned, above.spawns),
         limits.depth_max,
     )
+
+
+def _left(most: float, used: float, above: float) -> float:
+    return most - used + min(0, above) if most else above
 
 
 def less(room: Room, kept: Spent) -> Room:
