@@ -1,20 +1,19 @@
 """A session with subagents is killed after each transaction and goes on: nothing runs twice, each end is told once."""
 
-import asyncio
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
-from longrein.agent import GoOn, OpenSession, Said
+from longrein.agent import GoOn, Said
 from longrein.context import Request
-from longrein.events import ChildEnded, ChildStarted, Entry, Reminded, Replied, Text, ToolEnded, ToolStarted, UserSpoke
+from longrein.events import ChildEnded, ChildStarted, Entry, Reminded, Text, ToolEnded, ToolStarted, UserSpoke
 from longrein.models import Reply
 from longrein.testing.clock import run_virtual
 from longrein.testing.house import results, said, story
 from longrein.testing.model import ScriptedModel, call, says
 from longrein.testing.store import MemoryDisk
-from tests.agent.troupe import Stage, agent, tasks
+from tests.agent.troupe import Stage, tasks
 
 
 class Actors(ScriptedModel):

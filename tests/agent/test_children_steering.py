@@ -1,4 +1,4 @@
-"""Steering a tree of agents: interrupting all or one, words for one, questions one at a time, what the parent forbids."""
+"""Steering a tree of agents: interrupting all or one, words for one, questions one at a time, what is forbidden."""
 
 import asyncio
 from typing import Any
@@ -119,7 +119,7 @@ def test_E17_subagents_ask_one_at_a_time_and_each_answer_goes_to_the_one_that_as
     async def answer(session: OpenSession) -> None:
         nonlocal most
         for n in range(3):
-            while len(questions(stage)) <= n:
+            while len(questions(stage)) <= n:  # noqa: ASYNC110 - in virtual time
                 await asyncio.sleep(0.01)
             await stage.clock.sleep(5)
             most = max(most, len(questions(stage)) - n)

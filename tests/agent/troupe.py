@@ -65,10 +65,19 @@ class Stage:
         self.limits = limits or Limits()
         self.model = Troupe(self.clock, parts)
         self.heard: list[Any] = []
+        self.models: Sequence[ScriptedModel] = ()
 
     def open(self, mode: str = "bypassPermissions") -> OpenSession:
         tools = (*memory_tools(), agent_tool(builtin_kinds()))
-        crew = memory_crew(self.model, self.disk, workspace=self.space, clock=self.clock, tools=tools, rules=self.rules)
+        crew = memory_crew(
+            self.model,
+            self.disk,
+            workspace=self.space,
+            clock=self.clock,
+            tools=tools,
+            rules=self.rules,
+            models=self.models,
+        )
         crew.kinds = builtin_kinds()
         crew.limits = self.limits
         return open_test_session(self.model, disk=self.disk, crew=crew, mode=mode)

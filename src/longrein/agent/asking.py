@@ -32,6 +32,7 @@ from longrein.models import CallDelta, Delta, Failure, Model, Reply, TextDelta, 
 
 async def ask(session: Session, usd_left: float | None, tokens_left: int | None = None) -> None:
     """The next request of purpose turn. On cancel what has come so far is kept (DESIGN: stopping in the middle)."""
+    await session.crew.pace.turn(session.crew.model.provider, session.crew.clock)
     state, model = session.state, session.crew.model
     budget = window_of(state, model.budget)
     forms = births(state, budget)
@@ -48,7 +49,9 @@ async def ask(session: Session, usd_left: float | None, tokens_left: int | None 
     session.commit(flush=False)
     request = msgspec.structs.replace(probe, items=tuple(session.state.items)) if forms else probe
     known = session.state.gauge.ceiling
-    session.append(await answer(session, request, seq, asked.reserved_usd))
+    outcome = await answer(session, request, seq, asked.reserved_usd)
+    session.crew.pace.heard(model.provider, outcome, session.crew.clock)
+    session.append(outcome)
     ceiling = session.state.gauge.ceiling
     if ceiling != known:
         session.notice(

@@ -6,6 +6,7 @@ from typing import Protocol
 import msgspec
 
 from longrein.agent.company import Above
+from longrein.agent.pace import Pace
 from longrein.agent.tasks.options import TaskOptions
 from longrein.agent.tasks.pool import TaskPool
 from longrein.context import Budget
@@ -119,6 +120,8 @@ class Crew(msgspec.Struct):
     child_model: Callable[[str], tuple[str, str]] = lambda asked: (asked, "")
     """Model that a call or a type asks for (a name, an alias, '') -> (`provider/model`, '' for the parent's; what is
     to be said when it is another than was asked for, else '')."""
+    pace: Pace = msgspec.field(default_factory=Pace)
+    """When providers may be asked, for all agents of a tree."""
     above: Above | None = None
     """What stands above a subagent; None for a session of the user."""
     pool: TaskPool | None = None

@@ -10,6 +10,7 @@ from longrein.agent.session import Session
 from longrein.events import Entry, PermissionAnswered, PermissionAsked, ToolEnded
 from longrein.permissions import Rules
 
+
 class Bond:
     """One subagent's: see `agent.company.Above`."""
 

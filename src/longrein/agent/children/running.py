@@ -20,6 +20,7 @@ from longrein.agent.children.starting import (
     fork_point,
     plan,
     refusals,
+    refused_tools,
     task_of,
 )
 from longrein.agent.children.tree import Tree, Working
@@ -186,7 +187,8 @@ class Children:
         child = working.session
         if child.mode != child.state.mode:
             child.append(ModeSet(child.mode))
-        child.append(UserSpoke((Text(task_of(one, started.form)),)))
+        refused = refused_tools(one.kind, self.session.crew.tools, spawns=bool(child.crew.kinds))
+        child.append(UserSpoke((Text(task_of(one, started.form, grant, refused)),)))
         child.crew.limits = limits_under(self.session.crew.limits, grant, child.state)
         return working
 

@@ -1,18 +1,18 @@
 """From a job to a subagent: who it is, what it works with, what it may spend; refused before anything is written."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from uuid import UUID, uuid5
 
 import msgspec
 
-from longrein.agent.children.crewing import may_use, prefix_of, refusing, tools_of
+from longrein.agent.children.crewing import SEARCH, may_use, prefix_of, refusing, tools_of
 from longrein.agent.children.grants import Given, Offer, Refused, Wish
 from longrein.agent.children.tree import Tree
 from longrein.agent.ports import Crew
 from longrein.agent.prompts import child_system, fork_task
 from longrein.agent.session import Session
 from longrein.context import estimate_text, spec_tokens
-from longrein.events import LongreinError
+from longrein.events import CALL_TOOL, Grant, LongreinError
 from longrein.models import Model
 from longrein.tools import Job, Kind, Tool
 
@@ -98,9 +98,26 @@ def child_id(parent: str, seq: int) -> str:
     return str(uuid5(UUID(parent), f"subagent {seq}"))
 
 
-def task_of(plan: Plan, form: str) -> str:
-    """The first words to it."""
-    return fork_task(plan.kind, plan.job.prompt) if form == "fork" and not plan.again else plan.job.prompt
+def task_of(plan: Plan, form: str, grant: Grant, refused: Sequence[str]) -> str:
+    """The first words to it. To a fork they are the only ones of its own, so they say who it is and what holds."""
+    if form != "fork" or plan.again:
+        return plan.job.prompt
+    limits = ", ".join(limit_words(grant))
+    without = f" These tools are refused to you: {', '.join(refused)}." if refused else ""
+    return (
+        f"{fork_task(plan.kind, plan.job.prompt)}\n# Your limits\n"
+        f"You are a subagent of type {plan.kind.name}; you have {limits}.{without}\n"
+    )
+
+
+def limit_words(grant: Grant) -> Iterator[str]:
+    """What it may spend, in words."""
+    yield f"at most {grant.turns} requests"
+    if grant.usd:
+        yield f"${grant.usd:.2f}"
+    if grant.tokens:
+        yield f"{grant.tokens:,} tokens"
+    yield f"{grant.seconds / 60:.0f} minutes"
 
 
 def crew_of(session: Session, kind: Kind, model: Model, form: str, *, depth: int) -> Crew:
@@ -131,6 +148,6 @@ def refusals(plans: Sequence[Plan | str], given: Sequence[Given | Refused]) -> l
     return found
 
 
-def spec_names(tools: Sequence[Tool]) -> tuple[str, ...]:
-    """Names of tools."""
-    return tuple(tool.spec.name for tool in tools)
+def refused_tools(kind: Kind, above: Mapping[str, Tool], *, spawns: bool) -> list[str]:
+    """Names of tools that a fork is told of and may not use."""
+    return [name for name in above if name not in (SEARCH, CALL_TOOL) and not may_use(kind, name, spawns)]

@@ -1,0 +1,62 @@
+"""A provider that refuses: what it tells one agent holds for all, nobody gives up early, and the parent is answered."""
+
+import pytest
+
+from longrein.context import Request
+from longrein.events import Asked, ChildEnded
+from longrein.models import Failure, Reply
+from longrein.testing.model import call, says
+from tests.agent.troupe import Stage, tasks
+
+NAMES = [f"PART{n}" for n in range(8)]
+
+
+def test_R073_a_wait_that_one_agent_is_told_holds_for_all() -> None:
+    stage = Stage(
+        main=[says(tasks("ALPHA", "BETA")), says("done")],
+        ALPHA=[Failure("rate", "slow down", 429, 20.0), says("first")],
+        BETA=[says(call("Read", file_path="/w/a.py")), says("second")],
+    )
+    stage.model.latency_s = {"ALPHA": 0.1, "BETA": 1.0}
+    stage.play()
+    assert [e.status for e in stage.events(ChildEnded)] == ["done", "done"]
+    beta = stage.disk.entries(stage.disk.children()[1])
+    times = [(e.at - stage.clock.start_us) / 1e6 for e in beta if isinstance(e.event, Asked)]
+    assert times[0] < 1
+    assert times[1] > 20
+
+
+def test_R073_a_storm_of_refusals_is_over_without_a_lost_agent_and_without_a_rush() -> None:
+    """The provider takes one request a second and refuses all others, as a busy one does."""
+    taken: list[float] = []
+    refused = 0
+
+    def busy(request: Request) -> Reply | Failure:
+        nonlocal refused
+        now = stage.clock.elapsed_s
+        if taken and now - taken[-1] < 1:
+            refused += 1
+            stage.model.parts[part_of(request)].insert(0, busy)
+            return Failure("rate", "slow down", 429, 1.0)
+        taken.append(now)
+        return says(f"report of {part_of(request)}")
+
+    def part_of(request: Request) -> str:
+        return next(name for name, heard in stage.model.by_part.items() if heard and heard[-1] is request)
+
+    stage = Stage(main=[says(tasks(*NAMES)), says("done")], **{name: [busy] for name in NAMES})
+    stage.play()
+    assert [e.status for e in stage.events(ChildEnded)] == ["done"] * 8
+    assert refused < 30, "nobody hammers"
+    assert stage.clock.elapsed_s < 60
+
+
+def test_E20_a_provider_that_is_down_ends_in_reports_and_the_parent_answers() -> None:
+    down = [Failure("server", "bad gateway", 502)] * 30
+    stage = Stage(main=[says(tasks("ALPHA", "BETA")), says("I answer alone")], ALPHA=list(down), BETA=[says("fine")])
+    with pytest.raises(AssertionError, match="not played"):  # it does not ask for ever
+        stage.play()
+    assert [e.status for e in stage.events(ChildEnded)] == ["failed", "done"]
+    assert "bad gateway" in stage.result()
+    asked = [e for e in stage.disk.entries(stage.disk.children()[0]) if isinstance(e.event, Asked)]
+    assert len(asked) <= 11
