@@ -5,6 +5,8 @@ from collections.abc import Mapping, Sequence
 MODES = ("plan", "default", "acceptEdits", "bypassPermissions")
 """From the narrowest to the widest."""
 PROFILES = ("default", "seed", "seed-later", "seed-new")
+POLICIES = ("ask", "keep", "stop")
+"""What becomes of background tasks when longrein is left."""
 EFFORTS = ("none", "minimal", "low", "medium", "high", "max")
 WIRES = ("anthropic", "openai-chat", "openai-responses", "gemini", "scripted")
 
@@ -45,6 +47,12 @@ KEYS: Mapping[str, tuple[str, str]] = {
     "limits.max_budget_usd": ("number", "narrow"),
     "limits.parallel_max": ("size", "narrow"),
     "limits.memory_mb": ("count", "narrow"),
+    "tasks.keep_hours": ("number", "narrow"),
+    "tasks.quota_mb": ("size", "narrow"),
+    "tasks.memory_mb": ("count", "narrow"),
+    "tasks.cpu_s": ("number", "narrow"),
+    "tasks.max": ("size", "narrow"),
+    "tasks.policy": ("policy", "no"),
     "context.files": ("names", "free"),
     "context.bytes_max": ("count", "free"),
     "env.keep": ("names", "no"),
@@ -66,14 +74,19 @@ FLAGS: Mapping[str, tuple[str, str]] = {
     "disallowed_tools": ("permissions.deny", "--disallowed-tools"),
 }
 
-VARIABLES: Mapping[str, str] = {
-    "LONGREIN_" + key.rpartition(".")[2].upper(): key
-    for key, (kind, _) in KEYS.items()
-    if "*" not in key and kind in ("model", "mode", "profile", "count", "size", "number")
-}
-"""Environment variable to key, for all single values."""
 
-OTHER_VARIABLES = ("LONGREIN_STATE_DIR", "LONGREIN_SESSION", "LONGREIN_TEST_TAG")
+def _variable(key: str) -> str:
+    return "LONGREIN_" + (key if key.startswith("tasks.") else key.rpartition(".")[2]).replace(".", "_").upper()
+
+
+VARIABLES: Mapping[str, str] = {
+    _variable(key): key
+    for key, (kind, _) in KEYS.items()
+    if "*" not in key and kind in ("model", "mode", "profile", "policy", "count", "size", "number")
+}
+"""Environment variable to key, for all single values: by the key's last word, those of `tasks` by both."""
+
+OTHER_VARIABLES = ("LONGREIN_STATE_DIR", "LONGREIN_SESSION", "LONGREIN_TEST_TAG", "LONGREIN_SUBAGENT_MODEL")
 """Variables that are no settings."""
 
 

@@ -19,6 +19,7 @@ from longrein.permissions import Rules
 
 INSTRUCTION_FILES = ("AGENTS.override.md", "AGENTS.md", "CLAUDE.md", "GEMINI.md")
 """Names of instruction files; of these at most one a folder, the first that is there."""
+MIB = 1024 * 1024
 INSTRUCTION_BYTES_MAX = 32 * 1024
 """All instruction files together; the limit other agents use, too."""
 
@@ -26,6 +27,9 @@ BUILT_IN: Mapping[str, Any] = {
     "permission_mode": "default",
     "profile": "default",
     "limits.parallel_max": 32,
+    "tasks.keep_hours": 24,
+    "tasks.quota_mb": 64,
+    "tasks.max": 32,
     "context.files": INSTRUCTION_FILES,
     "context.bytes_max": INSTRUCTION_BYTES_MAX,
 }
@@ -95,6 +99,18 @@ class Settings(msgspec.Struct, frozen=True):
     """Calls that run at once."""
     memory_mb: int = 0
     """Memory that longrein itself should stay below, MB; 0: only the system's limits count."""
+    task_keep_s: float = 24 * 3600.0
+    """How long background tasks go on when no longrein comes back to them."""
+    task_quota_bytes: int = 64 * MIB
+    """Output kept of one task: its first and its newest half."""
+    task_memory_bytes: int = 0
+    """Memory of one task and all below it; 0 for no limit."""
+    task_cpu_s: float = 0.0
+    """CPU of one task and all below it; 0 for no limit."""
+    tasks_max: int = 32
+    """Background tasks that run at once."""
+    task_policy: str = ""
+    """What becomes of them when longrein is left: `ask`, `keep` or `stop`; '': asked of who is there, else kept."""
     instruction_files: tuple[str, ...] = INSTRUCTION_FILES
     """Names looked for in each folder, in this order."""
     instruction_bytes_max: int = INSTRUCTION_BYTES_MAX
@@ -231,6 +247,12 @@ class _Merged:
             usd_max=float(value("limits.max_budget_usd", 0.0)),
             parallel_max=value("limits.parallel_max", 1),
             memory_mb=value("limits.memory_mb", 0),
+            task_keep_s=value("tasks.keep_hours", 0) * 3600.0,
+            task_quota_bytes=value("tasks.quota_mb", 0) * MIB,
+            task_memory_bytes=value("tasks.memory_mb", 0) * MIB,
+            task_cpu_s=float(value("tasks.cpu_s", 0.0)),
+            tasks_max=value("tasks.max", 1),
+            task_policy=value("tasks.policy", ""),
             instruction_files=value("context.files", ()),
             instruction_bytes_max=value("context.bytes_max", 0),
             env_keep=value("env.keep", ()),

@@ -3,10 +3,10 @@
 import re
 from typing import Any
 
-from longrein.config.keys import EFFORTS, MODES, PROFILES, WIRES
+from longrein.config.keys import EFFORTS, MODES, POLICIES, PROFILES, WIRES
 from longrein.permissions import check_rule
 
-_CHOICES = {"mode": MODES, "profile": PROFILES, "wire": WIRES, "effort": EFFORTS}
+_CHOICES = {"mode": MODES, "profile": PROFILES, "wire": WIRES, "effort": EFFORTS, "policy": POLICIES}
 COUNT_MAX = 2**53
 """A larger number is a slip."""
 
