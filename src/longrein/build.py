@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from longrein.agent import Crew, Limits, OpenSession, compose_system, open_session
+from longrein.agent import Crew, Limits, OpenSession, builtin_kinds, compose_system, open_session
 from longrein.config import (
     Settings,
     choose_model,
@@ -21,11 +21,13 @@ from longrein.config import (
     is_trusted,
     known_secrets,
     load_instructions,
+    load_kinds,
     load_settings,
     nested_instructions,
     project_root,
     remember_rule,
     state_dir,
+    subagent_model,
 )
 from longrein.context import Budget, State, fold, schema_diagnosis
 from longrein.events import (
@@ -43,7 +45,7 @@ from longrein.events import (
 from longrein.frontends.options import Options
 from longrein.models import Model, ModelOptions, known_provider, look_up, offered_models, open_model
 from longrein.store import Archive, Reader, SessionLog, find_session, fork_log, is_open, latest_session, open_log
-from longrein.tools import Tool, ToolOptions, builtin_tools, by_name, offer
+from longrein.tools import Kind, Tool, ToolOptions, agent_tool, builtin_tools, by_name, offer
 from longrein.workspace import PlainSpawner, Workspace, give_back, memory_use, open_workspace, sweep, sweep_halves
 
 VERSION = "0.1.0"
@@ -152,7 +154,8 @@ def _around(place: Place, log: SessionLog, ended: list[str], given: Model | None
     if state.seq:
         beside = sweep_halves(dict.fromkeys((*roots, *(os.path.dirname(path) for path in state.files))))
     context, sources, notes = _static_context(place, workspace, state)
-    tools = (*builtin_tools(), *more)
+    kinds, unread = _kinds(place, more)
+    tools = (*builtin_tools(), agent_tool(kinds), *more)
     system = compose_system(replaced=place.options.system_prompt, appended=place.options.append_system_prompt)
     opened = None if state.seq else _opened(place, log.session)
     nonce = opened.nonce if opened else state.nonce
@@ -184,6 +187,9 @@ def _around(place: Place, log: SessionLog, ended: list[str], given: Model | None
         compact_model=settings.compact_model,
         archive=Archive(place.state_dir, log.session),
         memory=lambda: memory_use(settings.memory_mb * MIB),
+        kinds=kinds,
+        child_model=lambda asked: subagent_model(asked, crew.model.name, settings, place.environ),
+        worktrees=f"{place.state_dir}/worktrees",
     )
     crew.ease = lambda: _ease(crew, log)
     _check_money(crew)
@@ -191,8 +197,21 @@ def _around(place: Place, log: SessionLog, ended: list[str], given: Model | None
     session = open_session(log, crew, state=state, opened=opened, mode=mode)
     left = [f"ended what a crash had left running: {', '.join(ended)}"] if ended else []
     fills = schema_diagnosis(session.state.prefix, model.budget.window_tokens) if session.state.prefix else ""
-    every = (*place.settings.notes, *log.notes, *notes, *left, *beside, *filter(None, [fills]))
+    every = (*place.settings.notes, *log.notes, *notes, *unread, *left, *beside, *filter(None, [fills]))
     return Built(place, session, crew, log, key_source, every)
+
+
+def _kinds(place: Place, more: Sequence[Tool]) -> tuple[tuple[Kind, ...], tuple[str, ...]]:
+    """Subagent types, and what of their files was left out."""
+    return load_kinds(
+        builtin_kinds(),
+        place.cwd,
+        place.home,
+        place.environ,
+        trusted=lambda folder: is_trusted(place.state_dir, folder),
+        given=place.options.agents,
+        known_tools=[tool.spec.name for tool in (*builtin_tools(), *more)],
+    )
 
 
 def _ease(crew: Crew, log: SessionLog) -> None:

@@ -1,5 +1,7 @@
 """What the user's files and environment say: settings in layers, trust, instructions, which model, which secrets."""
 
+from longrein.config.agent_models import subagent_model
+from longrein.config.agents import load_kinds
 from longrein.config.choosing import Probe, choose_model
 from longrein.config.environment import describe_environment
 from longrein.config.instructions import (
@@ -29,12 +31,14 @@ __all__ = [
     "is_trusted",
     "known_secrets",
     "load_instructions",
+    "load_kinds",
     "load_settings",
     "nested_instructions",
     "project_file",
     "project_root",
     "remember_rule",
     "state_dir",
+    "subagent_model",
     "trust",
     "user_file",
 ]

@@ -1,8 +1,10 @@
 """The model's hands: functions whose signature and docstring are the tool."""
 
+import importlib
+from typing import Any
+
 from longrein.tools.agent import agent_tool
 from longrein.tools.agent_port import AgentPort, Job, Kind, Report
-from longrein.tools.agent_report import report_text
 from longrein.tools.arguments import check_arguments, fit_arguments, malformed_arguments, unknown_tool
 from longrein.tools.builtin import builtin_tools
 from longrein.tools.changes import change_of
@@ -50,3 +52,10 @@ __all__ = [
     "unknown_call",
     "unknown_tool",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """`report_text`, which only a session with subagents needs."""
+    if name == "report_text":
+        return importlib.import_module("longrein.tools.agent_report").report_text
+    raise AttributeError(f"longrein.tools has no public name {name!r}")

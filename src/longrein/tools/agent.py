@@ -1,22 +1,17 @@
-"""`Agent`: work handed to subagents, each with a context of its own, and their reports, quoted, in the order asked."""
+"""`Agent`: work handed to subagents, each with a context of its own. `agent_call` does it, at first use."""
 
+import importlib
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NotRequired, TypedDict
 
 import msgspec
 
-from longrein.events import ToolError
-from longrein.tools.agent_port import AgentPort, Job, Kind
-from longrein.tools.agent_report import reported
+from longrein.tools.agent_port import Kind
 from longrein.tools.port import Hands, Outcome, Tool
 from longrein.tools.registry import make_tool
 
-TASKS_MAX = 32
-"""Subagents of one call; more is a runaway or wants a smaller question."""
-DESCRIPTION_CHARS_MAX = 120
 SYNTHESIS = "synthesis"
 """The type that reads the reports of others. It is started by the argument of that name."""
-LABEL = r"a[1-9]\d{0,17}"
 
 
 class AgentTask(TypedDict):
@@ -68,7 +63,7 @@ async def Agent(  # noqa: PLR0913, PLR0917 - the arguments are those that models
     description: Three to five words that the user sees.
     prompt: The whole task. With tasks: what all of them must know, put before each one's own part.
     subagent_type: A type of the list; each has its own tools.
-    model: provider/model; only when the user asks for another one.
+    model: Another model, as provider/model or a name such as haiku; only when the user wants it.
     run_in_background: Do not wait: the report comes later as a note. Until then say nothing of what it found.
     isolation: "worktree": it works on a git branch in a folder of its own, from the last commit, without uncommitted
         changes; kept for you to merge if it changed anything.
@@ -78,83 +73,17 @@ async def Agent(  # noqa: PLR0913, PLR0917 - the arguments are those that models
     synthesis: The goal. One more subagent then reads all reports, names what contradicts, checks it and decides.
     resume: Label of one that has ended, such as a398: it is asked again and still knows what it did.
     """
-    port = hands.agents
-    if port is None:
-        raise ToolError("[no-subagents] No subagent can be started here; do the work yourself.")
-    call = {"type": subagent_type, "model": model, "isolation": isolation or "", "context": context}
-    jobs = jobs_of(description, prompt, call, tasks, samples, resume)
-    check_synthesis(synthesis, jobs)
-    background = run_in_background or always_background(port, jobs)
-    reports, facts = await port.run(jobs, call=hands.call, background=background, synthesis=synthesis.strip())
-    return reported(reports, facts, hands.nonce, hands.page_bytes)
-
-
-def jobs_of(
-    description: str,
-    prompt: str,
-    call: Mapping[str, str],
-    tasks: list[AgentTask] | None,
-    samples: int,
-    resume: str,
-) -> list[Job]:
-    """What each subagent of a call is to do. Raises `ToolError` where the arguments contradict each other."""
-    if [bool(tasks), samples != 1, bool(resume)].count(True) > 1:
-        raise ToolError("[contradiction] Give one of tasks, samples and resume. Nothing was started.")
-    if tasks:
-        check_count("tasks", len(tasks))
-        return [task_job(task, prompt, call) for task in tasks]
-    if not prompt.strip():
-        raise ToolError("[empty] The prompt is empty: a subagent knows nothing but it. Nothing was started.")
-    check_count("samples", samples)
-    one = job(description, prompt, call)
-    return [msgspec.structs.replace(one, again=label_of(resume, call))] if resume else [one] * samples
-
-
-def task_job(task: AgentTask, shared: str, call: Mapping[str, str]) -> Job:
-    """One of several tasks: what it leaves out is taken from the call."""
-    if not task["prompt"].strip():
-        raise ToolError(f"[empty] The task {task['description'][:40]!r} has no prompt. Nothing was started.")
-    names = {"type": "subagent_type", "model": "model", "isolation": "isolation", "context": "context"}
-    own = {name: str(task.get(key) or call[name]) for name, key in names.items()}
-    return job(task["description"], "\n\n".join(filter(str.strip, (shared, task["prompt"]))), own)
-
-
-def job(description: str, prompt: str, given: Mapping[str, str]) -> Job:
-    """A job in the words of the port."""
-    short = " ".join(description.split())[:DESCRIPTION_CHARS_MAX]
-    return Job(short, prompt, given["type"], given["model"], given["context"], given["isolation"] == "worktree")
-
-
-def check_count(name: str, count: int) -> None:
-    """Refuse none and more than one call may start."""
-    if not 1 <= count <= TASKS_MAX:
-        raise ToolError(f"[bad-count] {name}: {count}; from 1 to {TASKS_MAX} may be started. Nothing was started.")
-
-
-def label_of(resume: str, call: Mapping[str, str]) -> str:
-    """The label of the one that is asked again. Raises `ToolError` for what is none."""
-    import re
-
-    label = resume.strip(" \t\n[]()'\"`").partition("/")[0]
-    if not re.fullmatch(LABEL, label):
-        raise ToolError(f"[bad-label] {resume[:40]!r} is no subagent of yours; labels look like a398.")
-    if call["context"] == "fork" or call["isolation"]:
-        raise ToolError("[contradiction] One that is asked again keeps its context and its folder. Nothing was done.")
-    return label
-
-
-def check_synthesis(goal: str, jobs: Sequence[Job]) -> None:
-    """Refuse a synthesis of one report."""
-    if goal.strip() and len(jobs) < 2:
-        raise ToolError(
-            "[one-report] A synthesis needs two reports or more: use tasks or samples. Nothing was started."
-        )
-
-
-def always_background(port: AgentPort, jobs: Sequence[Job]) -> bool:
-    """Whether a type among them always works in the background."""
-    kinds = {kind.name: kind for kind in port.kinds() if kind.background}
-    return any(one.kind in kinds for one in jobs if not one.again)
+    call: Any = importlib.import_module("longrein.tools.agent_call")
+    started: Outcome = await call.start(
+        hands,
+        call.Wanted(description, prompt, subagent_type, model, isolation or "", context),
+        tasks=tasks or [],
+        samples=samples,
+        synthesis=synthesis.strip(),
+        resume=resume,
+        background=run_in_background,
+    )
+    return started
 
 
 AGENT = make_tool(Agent, access="none", together=True)

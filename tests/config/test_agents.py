@@ -1,0 +1,388 @@
+"""Subagent types from files: A5's formats, where they are found, who wins, and what is said of what was left out."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from longrein.agent import builtin_kinds, child_system
+from longrein.config import Settings, load_kinds, load_settings, subagent_model
+from longrein.config.frontmatter import BadHead, read_head, split_head
+from longrein.events import UsageError
+from longrein.tools import Kind
+from tests.config.conftest import House
+
+BUILT_IN = ("general", "explore", "plan", "synthesis")
+TOOLS = ("Read", "Write", "Edit", "Bash", "Grep", "Glob", "TodoWrite", "Recall", "Agent")
+
+
+def put(folder: Path, name: str, text: str | bytes) -> Path:
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return path
+
+
+def load(
+    house: House, *, trusted: bool = True, given: str = "", cwd: Path | None = None
+) -> tuple[dict[str, Kind], tuple[str, ...]]:
+    kinds, notes = load_kinds(
+        builtin_kinds(),
+        str(cwd or house.cwd),
+        str(house.home),
+        {},
+        trusted=lambda _folder: trusted,
+        given=given,
+        known_tools=TOOLS,
+    )
+    return {kind.name: kind for kind in kinds}, notes
+
+
+def one(house: House, text: str | bytes, name: str = "x.md") -> tuple[Kind | None, tuple[str, ...]]:
+    """The only type of a project with one file."""
+    put(house.cwd / ".claude/agents", name, text)
+    kinds, notes = load(house)
+    own = [kind for name, kind in kinds.items() if name not in BUILT_IN]
+    return (own[0] if own else None), notes
+
+
+# --- files -------------------------------------------------------------------------------------------------------
+
+
+def test_A18_11_all_the_usual_ways_of_writing_one(house: House) -> None:
+    folder = house.cwd / ".claude/agents"
+    put(folder, "a.md", "---\nname: comma\ndescription: Looks: reads only\ntools: Read, Grep\n---\nYou look.\n")
+    put(folder, "deep/er/b.md", "---\nname: listed\ndescription: x\ntools:\n  - Read\n  - Grep\n---\nYou look.\n")
+    put(folder, "stem-name.md", "---\ndescription: no name, so the file's\n---\nbody\n")
+    put(folder, "c.md", "---\nname: odd\ndescription: x\nnobody-knows: 1\ncolor: cyan\n---\nbody\n")
+    put(folder, "d.md", "---\nname: mute\ntools: Read\n---\nbody\n")
+    kinds, notes = load(house)
+    assert tuple(kinds) == (*BUILT_IN, "comma", "listed", "odd", "stem-name")
+    assert kinds["comma"].description == "Looks: reads only"
+    assert kinds["comma"].tools == kinds["listed"].tools == ("Read", "Grep")
+    assert kinds["comma"].spawns == (), "a list of tools without Agent starts none"
+    assert (kinds["odd"].tools, kinds["odd"].spawns) == (None, ("*",))
+    assert kinds["comma"].system == "You look."
+    assert notes == ("~/repo/.claude/agents/d.md: has no description, so nobody could know when to use it: left out.",)
+
+
+FIELDS: list[tuple[str, dict[str, Any], str]] = [
+    ("tools: [Read, 'Grep', \"Glob\"]", {"tools": ("Read", "Grep", "Glob")}, ""),
+    ("tools: '*'", {"tools": None}, ""),
+    ("tools: Read, Agent(explore, plan)", {"tools": ("Read",), "spawns": ("explore", "plan")}, ""),
+    ("tools: [Read, Task]", {"tools": ("Read",), "spawns": ("*",)}, ""),
+    ("tools: [mcp__github, mcp__x__y]", {"tools": ("mcp__github__*", "mcp__x__y")}, ""),
+    ("tools: Read, Bash(git *)", {"tools": ("Read",)}, "'Bash(git *)' narrows a tool"),
+    ("tools: Read, Telepathy", {"tools": ("Read", "Telepathy")}, "that are not here: Telepathy (x)."),
+    ("disallowedTools: Bash, Edit", {"tools": None, "without": ("Bash", "Edit")}, ""),
+    ("disallowedTools:\n- Agent", {"spawns": ()}, ""),
+    ("model: inherit", {"model": ""}, ""),
+    ("model: haiku", {"model": "haiku"}, ""),
+    ("permissionMode: plan", {"mode": "plan"}, ""),
+    ("permissionMode: dontAsk", {"mode": "default"}, "permissionMode 'dontAsk' is not known here"),
+    ("maxTurns: 12", {"turns_max": 12}, ""),
+    ("maxTurns: many", {"turns_max": 0}, "maxTurns 'many' is no number from 1 to 1000"),
+    ("maxTurns: -3", {"turns_max": 0}, "maxTurns -3 is no number"),
+    ("background: true", {"background": True}, ""),
+    ("isolation: worktree", {"worktree": True}, ""),
+    ("isolation: remote", {"worktree": False}, "isolation 'remote' is not known here"),
+    # --- opencode
+    (
+        "mode: subagent\nsteps: 7\ntools:\n  write: false\n  bash: false",
+        {"without": ("Write", "Bash"), "turns_max": 7},
+        "",
+    ),
+    ("tools:\n  '*': false\n  read: true", {"tools": ("Read",)}, ""),
+    (
+        "permission:\n  edit: deny\n  bash:\n    '*': deny\n    git diff: allow",
+        {"without": ("Edit", "Bash", "Write")},
+        "",
+    ),
+    ("temperature: 0.1\ntop_p: 0.9\nhidden: true", {}, ""),
+    # --- gemini
+    ("kind: local\nmax_turns: 9\ntools:\n  - read_file\n  - grep_search\n  - mcp_*", {"turns_max": 9}, ""),
+    ("tools: ['*']\ntimeout_mins: 5\ndisplay_name: X", {"tools": None}, ""),
+    # --- kimi
+    ("tools: [ReadFile, Shell]\nsubagents:\n  - coder", {"tools": ("Read", "Bash"), "spawns": ("coder",)}, ""),
+]
+
+
+@pytest.mark.parametrize(("head", "wanted", "said"), FIELDS, ids=lambda value: str(value)[:30])
+def test_A5_fields(house: House, head: str, wanted: dict[str, Any], said: str) -> None:
+    kind, notes = one(house, f"---\ndescription: d\n{head}\n---\nbody")
+    assert kind is not None, notes
+    assert {name: getattr(kind, name) for name in wanted} == wanted
+    assert said in "\n".join(notes), notes
+    assert bool(notes) == bool(said), notes
+
+
+LEFT_OUT: list[tuple[str | bytes, str]] = [
+    ("no head at all", "has no description"),
+    ("---\nname: x\ndescription: ''\n---\n", "has no description"),
+    ("---\nname: x\ndescription: d\n", "line 1: the head that begins here is not closed by a line of ---"),
+    ("---\nname: x\ndescription: d\nwhat is this\n---\n", "line 4: 'what is this' is not `name: value`"),
+    ('---\nname: x\ndescription: "d\n---\n', "line 3: the quote that begins with '\"d' is not closed"),
+    ("---\ntools: [Read\ndescription: d\n---\n", "line 2: '[Read' is not closed"),
+    ("---\n- a\n- b\n---\n", "line 2: the head is a list, not fields with names"),
+    ("---\nname: &x y\ndescription: d\n---\n", "line 2: '&x y' is YAML that is not read here"),
+    ("---\nname: x\n   description: d\nmore: 1\n---\n", ""),
+    (b"---\nname: \xff\n---\n", "is not UTF-8 text"),
+    (b"---\n" + b"x" * 300_000, "is larger than 256 kB"),
+    ("---\ndescription: d\nname: a(b)\n---\n", "'a(b)' is no name for a type"),
+    (f"---\ndescription: d\nname: {'n' * 65}\n---\n", "is no name for a type"),
+    ("---\ndescription: d\nmode: primary\n---\n", "is of mode primary, not a subagent"),
+    ("---\ndescription: d\nkind: remote\n---\n", "is of kind 'remote', which is not run here"),
+]
+
+
+@pytest.mark.parametrize(("text", "said"), LEFT_OUT, ids=lambda value: str(value)[-30:])
+def test_A5_what_cannot_be_taken_is_left_out_with_the_file_and_the_reason(
+    house: House, text: str | bytes, said: str
+) -> None:
+    kind, notes = one(house, text)
+    if not said:
+        return  # continued text: lenient, nothing to say
+    assert kind is None
+    assert len(notes) == 1
+    assert notes[0].startswith("~/repo/.claude/agents/x.md: ")
+    assert said in notes[0]
+    assert "\n" not in notes[0]
+
+
+def test_a_disabled_one_is_left_out_without_a_word(house: House) -> None:
+    assert one(house, "---\ndescription: d\ndisable: true\n---\n") == (None, ())
+
+
+def test_what_is_not_obeyed_yet_is_said_once_for_all_files(house: House) -> None:
+    for name in ("a", "b"):
+        put(house.cwd / ".claude/agents", f"{name}.md", "---\ndescription: d\nskills: [x]\nmemory: user\n---\n")
+    put(house.cwd / ".claude/agents", "c.md", "---\ndescription: d\nhooks:\n  Stop:\n  - hooks:\n    - type: x\n---\n")
+    assert load(house)[1] == ("Not obeyed here yet, in files of subagents: skills (a, b); memory (a, b); hooks (c).",)
+
+
+def test_the_text_stands_in_place_of_the_default_one_and_may_bring_it_in(house: House) -> None:
+    kind, _ = one(house, "---\ndescription: d\n---\n\nYou review.\n\n${base_prompt}\nBe kind.\n")
+    assert kind is not None
+    text = child_system(kind)
+    assert text.startswith("You review.\n\nYou are a subagent of longrein, a coding agent working on")
+    assert "Be kind.\n\n# Your place\n" in text
+    assert "# What the harness tells you\n- `Denied`" in text
+    assert "${base_prompt}" not in text
+
+
+def test_S077_what_cannot_be_seen_is_written_out(house: House) -> None:
+    kind, notes = one(house, "---\ndescription: d\u202e\n---\nbe\u200bhave \U000e0041")
+    assert kind is not None
+    assert kind.description == "d\\u202e"
+    assert kind.system.isprintable()
+    assert "holds characters that cannot be seen" in notes[0]
+
+
+def test_a_long_description_is_cut_since_it_stands_in_every_request(house: House) -> None:
+    kind, _ = one(house, "---\ndescription: " + r"word\n" * 500 + "\n---\n")
+    assert kind is not None
+    assert (len(kind.description), kind.description[:9]) == (500, "word word")
+
+
+# --- where they are found, and who wins --------------------------------------------------------------------------
+
+
+def test_A5_the_nearest_wins(house: House) -> None:
+    (house.cwd / ".git").mkdir()
+    below = house.cwd / "pkg" / "sub"
+    below.mkdir(parents=True)
+
+    def write(folder: Path, place: str) -> None:
+        put(folder / place, "r.md", f"---\nname: r\ndescription: {folder.name}/{place}\n---\n")
+
+    def now(given: str = "") -> str:
+        return load(house, cwd=below, given=given)[0]["r"].description
+
+    write(house.home, ".claude/agents")
+    assert now() == "home/.claude/agents"
+    write(house.home, ".agents/agents")
+    assert now() == "home/.agents/agents"
+    write(house.home, ".config/longrein/agents")
+    assert now() == "home/.config/longrein/agents"
+    write(house.cwd, ".claude/agents")
+    assert now() == "repo/.claude/agents"
+    write(house.cwd / "pkg", ".claude/agents")
+    assert now() == "pkg/.claude/agents"
+    write(below, ".agents/agents")
+    assert now() == "sub/.agents/agents"
+    write(below, ".longrein/agents")
+    assert now() == "sub/.longrein/agents"
+    assert now('{"r": {"description": "flag"}}') == "flag"
+
+
+def test_folders_above_the_project_are_not_looked_at(house: House) -> None:
+    (house.cwd / ".git").mkdir()
+    put(house.home / "x/.claude/agents", "a.md", "---\ndescription: d\n---\n")
+    put(house.cwd.parent / ".longrein/agents", "b.md", "---\ndescription: d\n---\n")
+    assert tuple(load(house)[0]) == BUILT_IN
+
+
+def test_a_projects_files_count_only_where_it_is_trusted(house: House) -> None:
+    put(house.cwd / ".claude/agents", "a.md", "---\nname: a\ndescription: d\n---\n")
+    put(house.home / ".claude/agents", "b.md", "---\nname: b\ndescription: d\n---\n")
+    kinds, notes = load(house, trusted=False)
+    assert tuple(kinds) == (*BUILT_IN, "b")
+    assert notes == ("~/repo/.claude/agents was not read: it is not trusted; `longrein trust` changes that.",)
+
+
+def test_a_file_of_the_project_does_not_lead_out_of_it(house: House) -> None:
+    secret = put(house.home, "secret.md", "---\ndescription: d\n---\nsecret")
+    (house.cwd / ".claude/agents").mkdir(parents=True)
+    (house.cwd / ".claude/agents/s.md").symlink_to(secret)
+    kinds, notes = load(house)
+    assert tuple(kinds) == BUILT_IN
+    assert notes == ("~/repo/.claude/agents/s.md leads out of the project: left out.",)
+
+
+def test_a_built_in_type_can_be_replaced_and_keeps_its_place(house: House) -> None:
+    kind, _ = one(house, "---\nname: explore\ndescription: mine\n---\nYou look my way.")
+    assert kind is None
+    kinds, _ = load(house)
+    assert (tuple(kinds), kinds["explore"].description) == (BUILT_IN, "mine")
+
+
+def test_two_of_one_name_in_one_folder_are_told(house: House) -> None:
+    for name in ("a", "b"):
+        put(house.cwd / ".claude/agents", f"{name}.md", f"---\nname: same\ndescription: {name}\n---\n")
+    kinds, notes = load(house)
+    assert kinds["same"].description == "a"
+    assert notes == ("~/repo/.claude/agents/b.md: 'same' is in ~/repo/.claude/agents/a.md too: left out.",)
+
+
+def test_A5_agents_on_the_command_line(house: House) -> None:
+    given = json.dumps({"r": {"description": "d", "prompt": "You review.", "tools": ["Read"], "model": "haiku"}})
+    kind = load(house, given=given)[0]["r"]
+    assert (kind.system, kind.tools, kind.model, kind.source) == ("You review.", ("Read",), "haiku", "--agents r")
+    assert load(house, given='{"r": {"prompt": "x"}}')[1][0].startswith("--agents r: has no description")
+
+
+@pytest.mark.parametrize("text", ["", "x", "[]", '{"a": 1}', "{", '"\\ud800"'])
+def test_agents_on_the_command_line_that_are_no_object(house: House, text: str) -> None:
+    if not text:
+        assert tuple(load(house, given=text)[0]) == BUILT_IN
+        return
+    with pytest.raises(UsageError, match="--agents wants a JSON object such as"):
+        load(house, given=text)
+
+
+# --- the head ----------------------------------------------------------------------------------------------------
+
+HEADS: list[tuple[str, dict[str, Any]]] = [
+    ("a: b: c", {"a": "b: c"}),
+    ('a: it\'s "so" # really', {"a": 'it\'s "so"'}),
+    ("a: see #12", {"a": "see #12"}),
+    ("a: 'it''s'", {"a": "it's"}),
+    ('a: "x\\n\\"y\\" \\u00e9"', {"a": 'x\n"y" é'}),
+    ('a: "quoted" and not', {"a": '"quoted" and not'}),
+    ('a: "over\n  lines"', {"a": "over lines"}),
+    ("a: one\n  two\n\n  three", {"a": "one two\nthree"}),
+    ("a:\n  one\n  two", {"a": "one two"}),
+    ("a: |\n  x\n    y\n\n  z\nb: 1", {"a": "x\n  y\n\nz\n", "b": 1}),
+    ("a: >-\n  x\n  y\n\n  z", {"a": "x y\nz"}),
+    ("a: |-\n  # no comment", {"a": "# no comment"}),
+    (
+        "a: true\nb: False\nc: null\nd: 1.5\ne: -2\nf: no",
+        {"a": True, "b": False, "c": None, "d": 1.5, "e": -2, "f": "no"},
+    ),
+    ("a: '1'\nb: \"true\"", {"a": "1", "b": "true"}),
+    ("a: [x, 'y, z', 1]", {"a": ["x", "y, z", 1]}),
+    ("a: [\n  x,\n  y,\n]", {"a": ["x", "y"]}),
+    ("a: {b: true, c: [1, 2]}", {"a": {"b": True, "c": [1, 2]}}),
+    ("a:\n- x\n- y: 1\n  z: 2", {"a": ["x", {"y": 1, "z": 2}]}),
+    ("a:\n  b:\n    c: d\n  e: f", {"a": {"b": {"c": "d"}, "e": "f"}}),
+    ("a: *\n'b c': d\n# comment\n\ne:", {"a": "*", "b c": "d", "e": None}),
+    ("a: [Agent(b, c), d]", {"a": ["Agent(b, c)", "d"]}),
+    ("", {}),
+]
+
+
+@pytest.mark.parametrize(("text", "wanted"), HEADS, ids=lambda value: str(value)[:24])
+def test_heads(text: str, wanted: dict[str, Any]) -> None:
+    assert read_head(text.split("\n")) == wanted
+
+
+def test_the_ends_of_lines_and_a_byte_order_mark_do_not_matter() -> None:
+    assert split_head("\ufeff---\r\na: b\r\n---\r\nbody\r\n") == ({"a": "b"}, "body")
+
+
+@given(st.text(alphabet="ab:-#|>[]{}'\", \n\t~*&", max_size=60))
+def test_any_text_is_read_or_refused(text: str) -> None:
+    why = ""
+    try:
+        fields, body = split_head(f"---\n{text}\n---\nrest")
+        msgspec.json.encode(fields)
+        assert body.endswith("rest")
+    except BadHead as bad:
+        why = str(bad)
+    assert not why or why.startswith("line ")
+
+
+# --- models ------------------------------------------------------------------------------------------------------
+
+SETTINGS = """
+model = "mock/large-1"
+[providers.mock]
+wire = "openai-chat"
+base_url = "http://127.0.0.1:1/v1"
+[models."mock/tiny-haiku-1"]
+window = 1000
+[models."mock/tiny-haiku-3"]
+window = 1000
+"""
+PARENT = "anthropic/claude-opus-4-5"
+
+MODELS: list[tuple[str, str, dict[str, str], str, str]] = [
+    # asked, parent, environment, gets, is told
+    ("", PARENT, {}, "", ""),
+    ("inherit", PARENT, {}, "", ""),
+    ("haiku", "mock/large-1", {}, "mock/tiny-haiku-3", ""),
+    ("haiku", PARENT, {"ANTHROPIC_API_KEY": "k"}, "mock/tiny-haiku-3", ""),
+    ("sonnet", PARENT, {"ANTHROPIC_API_KEY": "k"}, "anthropic/claude-sonnet-5-5", ""),
+    ("claude-sonnet-4-5", PARENT, {"ANTHROPIC_API_KEY": "k"}, "anthropic/claude-sonnet-4-5", ""),
+    ("sonnet", "mock/large-1", {}, "", "no configured model is called 'sonnet'; it runs on the model of its parent"),
+    ("haiku", "ollama/x", {}, "mock/tiny-haiku-3", ""),
+    ("mock/other", PARENT, {}, "mock/other", ""),
+    ("openai/gpt-9", PARENT, {}, "", "No key for openai"),
+    ("nobody/x", PARENT, {}, "", "Unknown provider 'nobody'"),
+    (
+        "haiku",
+        PARENT,
+        {"LONGREIN_SUBAGENT_MODEL": "mock/a"},
+        "mock/a",
+        "haiku is not used: LONGREIN_SUBAGENT_MODEL says",
+    ),
+    ("", PARENT, {"CLAUDE_CODE_SUBAGENT_MODEL": "haiku"}, "mock/tiny-haiku-3", ""),
+    ("", PARENT, {"LONGREIN_SUBAGENT_MODEL": "mock/a", "CLAUDE_CODE_SUBAGENT_MODEL": "mock/b"}, "mock/a", ""),
+    ("mock/a", PARENT, {"CLAUDE_CODE_SUBAGENT_MODEL": "inherit"}, "", "CLAUDE_CODE_SUBAGENT_MODEL says inherit"),
+]
+
+
+@pytest.mark.parametrize(("asked", "parent", "environ", "gets", "told"), MODELS)
+def test_A5_models(house: House, asked: str, parent: str, environ: dict[str, str], gets: str, told: str) -> None:
+    settings: Settings = house.user(SETTINGS).load()
+    name, note = subagent_model(asked, parent, settings, environ)
+    assert name == gets
+    assert told in note
+    assert bool(note) == bool(told), note
+
+
+def test_the_variable_is_known(house: House) -> None:
+    assert (
+        load_settings(
+            cwd=str(house.cwd),
+            home=str(house.home),
+            environ={"LONGREIN_SUBAGENT_MODEL": "x/y"},
+            flags={},
+            trusted=False,
+        ).notes
+        == ()
+    )
