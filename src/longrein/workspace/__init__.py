@@ -25,7 +25,7 @@ from longrein.workspace.port import (
 )
 from longrein.workspace.search import Found, Line, Query, glob, grep
 from longrein.workspace.spawner import PlainSpawner
-from longrein.workspace.spool import SPOOL, is_supervised, spooled_tasks
+from longrein.workspace.spool import SPOOL, is_supervised, read_output, spooled_tasks
 from longrein.workspace.stamps import differs, stamp, stamp_again
 from longrein.workspace.supervised import SupervisedSpawner, SupervisionOptions, stop_spooled
 
@@ -58,20 +58,21 @@ __all__ = [
     "give_back",
     "glob",
     "grep",
+    "is_supervised",
     "list_worktrees",
     "make_worktree",
     "memory_use",
     "merge_worktree",
-    "is_supervised",
     "open_workspace",
+    "read_output",
     "read_worktree",
     "remove_worktree",
     "run_git",
     "split_glob",
     "spooled_tasks",
     "stamp",
-    "stop_spooled",
     "stamp_again",
+    "stop_spooled",
     "sweep",
     "sweep_halves",
 ]
