@@ -24,6 +24,7 @@ from longrein.events import (
     Usage,
 )
 from longrein.frontends.headless import Output, SessionFacts, Style, run_headless
+from longrein.tools import TaskView
 
 from .schema import validate
 
@@ -88,6 +89,13 @@ class Played:
     def interrupt(self) -> None:
         if self.busy:
             self._interrupted.set()
+
+    def stay(self, how: str, limit_s: float = 0.0) -> None:
+        assert how in ("exit", "drain", "steer")
+
+    async def leave(self, policy: str) -> Sequence[TaskView]:
+        assert policy == "keep"
+        return ()
 
     def unqueue(self) -> str:
         return ""

@@ -206,7 +206,7 @@ SCHEMAS: dict[str, dict[str, Any]] = {
             ),
             **NO_PARENT,
         },
-        {"tool_use_result": {"type": "object"}, "isSynthetic": {"type": "boolean"}},
+        {"tool_use_result": {"type": "object"}, "isSynthetic": {"type": "boolean"}, "origin": {"type": "object"}},
     ),
     "stream_event": line("stream_event", {"event": RAW_EVENT, **NO_PARENT}),
     "result": RESULT,

@@ -7,6 +7,10 @@ MODES = ("plan", "default", "acceptEdits", "bypassPermissions")
 PROFILES = ("default", "seed", "seed-later", "seed-new")
 POLICIES = ("ask", "keep", "stop")
 """What becomes of background tasks when longrein is left."""
+STAYS = ("exit", "drain", "steer")
+"""What a headless run does about work in the background when its answer is done."""
+TASK_OPTIONS = ("promote", "wake", "wake_after_s", "stall_s", "timeout_s")
+"""Settings of `tasks` that are options of the agent by the same names."""
 EFFORTS = ("none", "minimal", "low", "medium", "high", "max")
 WIRES = ("anthropic", "openai-chat", "openai-responses", "gemini", "scripted")
 
@@ -53,6 +57,13 @@ KEYS: Mapping[str, tuple[str, str]] = {
     "tasks.cpu_s": ("number", "narrow"),
     "tasks.max": ("size", "narrow"),
     "tasks.policy": ("policy", "no"),
+    "tasks.promote": ("flag", "free"),
+    "tasks.wake": ("flag", "free"),
+    "tasks.wake_after_s": ("number", "free"),
+    "tasks.stall_s": ("number", "free"),
+    "tasks.timeout_s": ("number", "narrow"),
+    "tasks.background": ("stay", "no"),
+    "tasks.background_s": ("number", "no"),
     "context.files": ("names", "free"),
     "context.bytes_max": ("count", "free"),
     "env.keep": ("names", "no"),
@@ -70,6 +81,7 @@ FLAGS: Mapping[str, tuple[str, str]] = {
     "profile": ("profile", "--profile"),
     "max_turns": ("limits.max_turns", "--max-turns"),
     "max_budget_usd": ("limits.max_budget_usd", "--max-budget-usd"),
+    "background": ("tasks.background", "--background"),
     "allowed_tools": ("permissions.allow", "--allowed-tools"),
     "disallowed_tools": ("permissions.deny", "--disallowed-tools"),
 }
@@ -82,7 +94,7 @@ def _variable(key: str) -> str:
 VARIABLES: Mapping[str, str] = {
     _variable(key): key
     for key, (kind, _) in KEYS.items()
-    if "*" not in key and kind in ("model", "mode", "profile", "policy", "count", "size", "number")
+    if "*" not in key and kind in ("model", "mode", "profile", "policy", "stay", "count", "size", "number")
 }
 """Environment variable to key, for all single values: by the key's last word, those of `tasks` by both."""
 

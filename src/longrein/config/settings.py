@@ -10,7 +10,18 @@ from typing import Any
 
 import msgspec
 
-from longrein.config.keys import FLAGS, KEYS, LISTS, MODES, OTHER_VARIABLES, VARIABLES, dotted, nearest, pattern_of
+from longrein.config.keys import (
+    FLAGS,
+    KEYS,
+    LISTS,
+    MODES,
+    OTHER_VARIABLES,
+    TASK_OPTIONS,
+    VARIABLES,
+    dotted,
+    nearest,
+    pattern_of,
+)
 from longrein.config.places import project_file, user_file
 from longrein.config.reading import Value, read_file, short
 from longrein.config.values import from_text, problem_with
@@ -30,6 +41,8 @@ BUILT_IN: Mapping[str, Any] = {
     "tasks.keep_hours": 24,
     "tasks.quota_mb": 64,
     "tasks.max": 32,
+    "tasks.background": "steer",
+    "tasks.background_s": 600,
     "context.files": INSTRUCTION_FILES,
     "context.bytes_max": INSTRUCTION_BYTES_MAX,
 }
@@ -109,6 +122,12 @@ class Settings(msgspec.Struct, frozen=True):
     """CPU of one task and all below it; 0 for no limit."""
     tasks_max: int = 32
     """Background tasks that run at once."""
+    task_options: Mapping[str, Any] = {}
+    """What else was set about tasks, by the names of `agent.TaskOptions`, only those that were set."""
+    background: str = "steer"
+    """What a headless run does about work in the background when its answer is done: `exit`, `drain` or `steer`."""
+    background_s: float = 600.0
+    """How long it waits for that at most."""
     task_policy: str = ""
     """What becomes of them when longrein is left: `ask`, `keep` or `stop`; '': asked of who is there, else kept."""
     instruction_files: tuple[str, ...] = INSTRUCTION_FILES
@@ -252,6 +271,9 @@ class _Merged:
             task_memory_bytes=value("tasks.memory_mb", 0) * MIB,
             task_cpu_s=float(value("tasks.cpu_s", 0.0)),
             tasks_max=value("tasks.max", 1),
+            task_options={n: self.values["tasks", n] for n in TASK_OPTIONS if ("tasks", n) in self.values},
+            background=value("tasks.background", ""),
+            background_s=float(value("tasks.background_s", 0)),
             task_policy=value("tasks.policy", ""),
             instruction_files=value("context.files", ()),
             instruction_bytes_max=value("context.bytes_max", 0),

@@ -3,10 +3,10 @@
 import re
 from typing import Any
 
-from longrein.config.keys import EFFORTS, MODES, POLICIES, PROFILES, WIRES
+from longrein.config.keys import EFFORTS, MODES, POLICIES, PROFILES, STAYS, WIRES
 from longrein.permissions import check_rule
 
-_CHOICES = {"mode": MODES, "profile": PROFILES, "wire": WIRES, "effort": EFFORTS, "policy": POLICIES}
+_CHOICES = {"mode": MODES, "profile": PROFILES, "wire": WIRES, "effort": EFFORTS, "policy": POLICIES, "stay": STAYS}
 COUNT_MAX = 2**53
 """A larger number is a slip."""
 

@@ -26,6 +26,8 @@ class Options(msgspec.Struct, frozen=True):
     """Whether `stream-json` carries the reply while it grows."""
     verbose: bool = False
     """Whether progress goes to stderr."""
+    background: str = ""
+    """What `-p` does about work in the background when its answer is done: `exit`, `drain` or `steer`."""
     continue_newest: bool = False
     """`-c`: go on with the newest session of this folder."""
     resume: str | None = None
@@ -93,6 +95,7 @@ def _rules(o: Options) -> tuple[tuple[bool, str], ...]:
         (bool(o.session_id) and not _is_uuid(o.session_id), f"--session-id: {o.session_id!r} is not a UUID"),
         (o.print and o.resume == "", "-r needs an ID with -p: `longrein sessions` lists them"),
         (not o.print and o.output_format != "text", "--output-format goes with -p: add -p"),
+        (not o.print and o.background != "", "--background goes with -p: add -p"),
         (not o.print and o.input_format != "text", "--input-format goes with -p: add -p"),
         (
             o.input_format == "stream-json" and o.output_format != "stream-json",

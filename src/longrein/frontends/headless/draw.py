@@ -52,6 +52,9 @@ from longrein.frontends.headless.lines import (
 )
 from longrein.frontends.headless.tally import Tally
 
+NOTIFICATIONS = ("bg_done", "bg_lost", "bg_stalled", "subagent_done", "subagent_failed")
+"""Kinds of reminders that tell of work beside the conversation."""
+
 
 def draw(entry: Entry, tally: Tally) -> list[Line]:
     """The lines that `entry` is seen as. Most entries are one line or none."""
@@ -80,6 +83,8 @@ def _said(entry: Entry, tally: Tally) -> list[Line]:
         case Reminded(text=text) | Interrupted(text=text) if text:
             message = {"role": "user", "content": [{"type": "text", "text": text}]}
             line: Line = {"type": "user", "message": message, "parent_tool_use_id": None, "isSynthetic": True}
+            if isinstance(entry.event, Reminded) and entry.event.kind in NOTIFICATIONS:
+                line["origin"] = {"kind": "task-notification"}
             return [line | tail(tally.session, entry.seq)]
         case TurnEnded(reason="error") if tally.failure:
             return [_failure(*tally.failure, tally)]
@@ -104,7 +109,7 @@ def _happened(entry: Entry, tally: Tally) -> list[Line]:
         case ModeSet(mode=mode):
             return [{"subtype": "status", "status": None, "permissionMode": mode}]
         case TaskStarted() as task:
-            return [_task_started(task)]
+            return [] if task.task in tally.tasks else [_task_started(task)]
         case TaskEnded() as task:
             return [_task_ended(task)]
         case _:

@@ -21,6 +21,7 @@ from longrein.frontends.headless.result import Stop, complaint, exit_code
 from longrein.frontends.headless.tally import Tally
 from longrein.frontends.headless.voice import Voice
 from longrein.frontends.headless.words import Asking, KeepImage, Typed, read_word
+from longrein.frontends.safe import escape_line
 
 DENIAL = (
     "Nobody is here to approve this. Go on with what you may do without it; if it cannot be done without, "
@@ -62,7 +63,7 @@ class _Run:
         self, session: SessionPort, facts: SessionFacts, style: Style, out: Output, err: Callable[[str], None]
     ) -> None:
         state = session.state
-        self.session, self.facts, self.out, self.err = session, facts, out, err
+        self.session, self.facts, self.style, self.out, self.err = session, facts, style, out, err
         self.start = state.seq
         """Last entry before the run."""
         self.tally = Tally(facts.session, facts.model)
@@ -83,6 +84,7 @@ class _Run:
     ) -> int:
         """The whole run."""
         self.talks = lines is not None
+        self.session.stay(self.style.background, self.style.background_s)
         self.voice.begin()
         for note in self.facts.notes:
             self.voice.heard(Noticed(note), self.tally)
@@ -98,6 +100,8 @@ class _Run:
     async def _close(self, listening: asyncio.Task[None]) -> None:
         """Close the session, so that who follows it has heard all and the next run may open it at once."""
         try:
+            for task in await self.session.leave("keep"):
+                self.err(f"{task.id} goes on in the background: {escape_line(task.command)}")
             await self.session.close()
         except LongreinError as error:
             self.error = self.error or error
@@ -109,6 +113,7 @@ class _Run:
         if self.signal and self.driving is not None:
             self.driving.cancel()
         self.signal = self.signal or number
+        self.session.stay("exit")
         self.out.hurry()
         self.session.interrupt()
         self.fresh.set()

@@ -8,7 +8,9 @@ from longrein.events import (
     Entry,
     PermissionAsked,
     PrefixSet,
+    Reminded,
     Replied,
+    TaskStarted,
     Text,
     ToolCall,
     ToolEnded,
@@ -42,6 +44,8 @@ class Tally:
         """Requests without an answer, by seq."""
         self.spent: dict[str, tuple[Usage, float]] = {}
         """Model to what it used and cost, in the whole run."""
+        self.tasks: dict[str, None] = {}
+        """Background tasks that a line was drawn of; one that waited in a queue is begun twice."""
         self.last = 0
         """Seq of the last entry."""
         self.next_turn()
@@ -60,10 +64,15 @@ class Tally:
         """Seq and event of the last request when it failed."""
         self.denials: list[Denial] = []
         self.ended: TurnEnded | None = None
+        self._answers: list[str] = []
 
     @property
     def text(self) -> str:
-        """The visible text of the last reply."""
+        """The visible text of the last reply; before it, the answers of turns after which the run went on by itself."""
+        return "\n\n".join(filter(None, (*self._answers, self._last_text)))
+
+    @property
+    def _last_text(self) -> str:
         return "".join(p.text for p in self.reply.parts if isinstance(p, Text)) if self.reply else ""
 
     @property
@@ -93,6 +102,11 @@ class Tally:
                 self.model = f"{prefix.provider}/{prefix.model}"
             case TurnEnded() as ended:
                 self.ended = ended
+            case TaskStarted(task=task):
+                self.tasks[task] = None
+            case Reminded(kind="wake"):
+                self._answers.append(self._last_text)
+                self.reply = None
             case _:
                 pass
 
