@@ -264,10 +264,9 @@ class Blobs(dict[str, bytes]):
         return self[blob]
 
 
-def look(watch: Watch, state: State, tree: Path) -> list[FileChanged]:
+async def look(watch: Watch, state: State, tree: Path, keep: int = ToolOptions().keep_bytes_max) -> list[FileChanged]:
     workspace = open_workspace((str(tree),), spawner=PlainSpawner(), environment={})
-    keep = ToolOptions().keep_bytes_max
-    return list(watch.changes(state, workspace, Blobs(), str, by="user", keep=keep))
+    return await watch.changes(state, workspace, Blobs(), str, whose=lambda *_: ("user", ""), keep=keep)
 
 
 def known(tree: Path, name: str, text: str, **more: object) -> dict[str, Seen]:
@@ -276,16 +275,16 @@ def known(tree: Path, name: str, text: str, **more: object) -> dict[str, Seen]:
     return {str(tree / name): Seen(place.hash(str(tree / name)), True, "", False, 5, **more)}  # type: ignore[arg-type]
 
 
-def test_a_look_at_a_hundred_files_that_nobody_touched_takes_less_than_a_millisecond(tmp_path: Path) -> None:
+async def test_a_look_at_a_hundred_files_that_nobody_touched_takes_less_than_a_millisecond(tmp_path: Path) -> None:
     state, watch = State(), Watch()
     for n in range(100):
         state.files |= known(tmp_path, f"f{n}.py", f"x = {n}\n")
-    assert look(watch, state, tmp_path) == []
+    assert await look(watch, state, tmp_path) == []
     workspace = open_workspace((str(tmp_path),), spawner=PlainSpawner(), environment={})
     took = []
     for _ in range(30):
         begun = time.perf_counter()
-        assert not list(watch.changes(state, workspace, Blobs(), str, by="user", keep=0))
+        assert not await watch.changes(state, workspace, Blobs(), str, whose=lambda *_: ("user", ""), keep=0)
         took.append(time.perf_counter() - begun)
     assert min(took) < 0.001
 
@@ -299,30 +298,30 @@ def test_what_the_system_makes_up_at_each_look_is_not_watched() -> None:
     assert watched(State(files={"/proc/meminfo": Seen("h", True, "", False, 1)})) == {}
 
 
-def test_an_instruction_file_of_the_static_context_is_watched_and_told_whole(tmp_path: Path) -> None:
+async def test_an_instruction_file_of_the_static_context_is_watched_and_told_whole(tmp_path: Path) -> None:
     (tmp_path / "AGENTS.md").write_text("Be kind.\n")
     source = SourceFile(str(tmp_path / "AGENTS.md"), "0" * 64)
     state = State(prefix=PrefixSet("start", "p", "m", "scripted", "", sources=(source,)))
-    (fact,) = look(Watch(), state, tmp_path)
+    (fact,) = await look(Watch(), state, tmp_path)
     assert (fact.path, fact.by, fact.before, fact.diff) == (source.path, "user", source.hash, "+1\tBe kind.")
 
 
-def test_a_file_that_is_too_large_to_keep_or_no_text_is_told_without_its_content(tmp_path: Path) -> None:
+async def test_a_file_that_is_too_large_to_keep_or_no_text_is_told_without_its_content(tmp_path: Path) -> None:
     state = State(files=known(tmp_path, "a", "x") | known(tmp_path, "b", "y"))
     (tmp_path / "a").write_bytes(b"x" * (ToolOptions().keep_bytes_max + 1))
     (tmp_path / "b").write_bytes(b"\0\1")
-    facts = look(Watch(), state, tmp_path)
+    facts = await look(Watch(), state, tmp_path)
     assert [(fact.diff, fact.blob, fact.note) for fact in facts] == [
         ("", "", "now 5242881 bytes"),
         ("", "b0", "its old content was not kept"),
     ]
 
 
-def test_a_file_that_cannot_be_read_or_became_a_folder_is_left_to_the_next_read(tmp_path: Path) -> None:
+async def test_a_file_that_cannot_be_read_or_became_a_folder_is_left_to_the_next_read(tmp_path: Path) -> None:
     state = State(files=known(tmp_path, "a", "x"))
     (tmp_path / "a").unlink()
     (tmp_path / "a").mkdir()
-    assert look(Watch(), state, tmp_path) == []
+    assert await look(Watch(), state, tmp_path) == []
 
 
 # --- what is said of a change ------------------------------------------------------------------------------------

@@ -8,12 +8,14 @@ import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from longrein.agent.locks import Taken
 from longrein.agent.memory import spilled
 from longrein.agent.nested import tell_nested
+from longrein.agent.noticing import after_command, before_command, may_change, note_written, writer_of, writer_words
 from longrein.agent.port import Output
 from longrein.agent.session import Session
 from longrein.context import Seen, standing, window_of
-from longrein.events import Text, ToolCall, ToolEnded, ToolError, ToolStarted
+from longrein.events import FileChanged, Text, ToolCall, ToolEnded, ToolError, ToolStarted
 from longrein.tools import FileVersion, Hands, Outcome, Tool, fit_arguments
 
 PAGE_BYTES_MIN, PAGE_BYTES_MAX = 1_000, 30_000
@@ -41,17 +43,19 @@ async def run_tools(session: Session, calls: Sequence[ToolCall]) -> None:
     """Run `calls` side by side, at most `limits.parallel_max` at once."""
     fitted = {call.id: _fitted(session, call) for call in calls}
     fresh = [call for call in calls if not session.state.calls[call.id].started]
+    for call in fresh:
+        if may_change(session.crew.tools[call.name], fitted[call.id]):
+            session.append(*await before_command(session))
     session.append(*(_started(call, fitted[call.id]) for call in fresh))
     await session.commit(flush=True)
+    gate = asyncio.Semaphore(session.crew.limits.parallel_max)
     if len(calls) == 1:
-        await _run(session, calls[0], fitted[calls[0].id])
+        await _run(session, calls[0], fitted[calls[0].id], gate)
         tell_nested(session, calls)
         return
-    gate = asyncio.Semaphore(session.crew.limits.parallel_max)
 
     async def run(call: ToolCall) -> None:
-        async with gate:
-            await _run(session, call, fitted[call.id])
+        await _run(session, call, fitted[call.id], gate)
         if session.state.calls:
             session.commit(flush=False)
 
@@ -73,27 +77,94 @@ def _started(call: ToolCall, arguments: dict[str, Any]) -> ToolStarted:
     return ToolStarted(call.id, call.name, None if arguments == call.arguments else arguments)
 
 
-async def _run(session: Session, call: ToolCall, arguments: dict[str, Any]) -> None:
-    tool = session.crew.tools[call.name]
-    begun = session.crew.clock.mono_s()
+class _Place:
+    """A call's place among all that run: one of those at once, and the files it touches."""
+
+    def __init__(self, gate: asyncio.Semaphore) -> None:
+        self.whole = False
+        """Whether it has all that it needs to begin."""
+        self._gate = gate
+        self._entered = False
+        self._files: Taken | None = None
+
+    async def take(self, session: Session, tool: Tool, arguments: dict[str, Any]) -> None:
+        """Wait for it."""
+        await self._gate.acquire()
+        self._entered = True
+        self._files = await session.crew.locks.take(_touched(session, tool, arguments))
+        self.whole = True
+
+    def leave(self) -> None:
+        """Give back what was taken."""
+        if self._files is not None:
+            self._files.release()
+        if self._entered:
+            self._gate.release()
+
+
+def _touched(session: Session, tool: Tool, arguments: dict[str, Any]) -> list[tuple[str, bool]]:
+    """(real path, writes) of the files that a call touches; a command's are not known."""
+    if tool.access == "command":
+        return []
+    look, cwd = session.crew.workspace.look, session.state.cwd
+    return [(look(path, cwd).real, writes) for path, writes in tool.paths(arguments)]
+
+
+async def _run(session: Session, call: ToolCall, arguments: dict[str, Any], gate: asyncio.Semaphore) -> None:
+    task, place = asyncio.current_task(), _Place(gate)
+    assert task is not None
+    begun_s = session.crew.clock.mono_s()
+    session.running[call.id] = task
     try:
-        outcome = await tool.run(_hands(session, call.id, tool), **arguments)
+        outcome = await _outcome(session, call, arguments, place)
+        del session.running[call.id]
+        elapsed = round((session.crew.clock.mono_s() - begun_s) * 1000)
+        await _record(session, call, arguments, outcome if place.whole else None, elapsed)
+    finally:
+        place.leave()
+        session.crew.writers.end(call.id, session.state.label)
+        session.running.pop(call.id, None)
+        if call.id in session.cancelled:
+            del session.cancelled[call.id]
+            task.uncancel()  # the call has ended; who ran it goes on
+
+
+async def _outcome(session: Session, call: ToolCall, arguments: dict[str, Any], place: _Place) -> Outcome:
+    tool = session.crew.tools[call.name]
+    try:
+        await place.take(session, tool, arguments)
+        if tool.access == "write" or may_change(tool, arguments):
+            session.crew.writers.begin(call.id, writer_of(session, arguments))
+        return await tool.run(_hands(session, call.id, tool), **arguments)
     except asyncio.CancelledError:
-        if not session.interrupting:
+        if not session.stops(call.id):
             raise
-        outcome = Outcome((Text("interrupted by the user; it may have had effects"),), (), "interrupted")
+        return Outcome((Text("interrupted by the user; it may have had effects"),), (), "interrupted")
     except ToolError as error:
-        outcome = Outcome.fail(str(error))
+        return Outcome.fail(str(error))
     except Exception as error:
-        outcome = Outcome.fail(f"the tool {call.name} failed inside: {type(error).__name__}: {error}")
-    elapsed = round((session.crew.clock.mono_s() - begun) * 1000)
+        return Outcome.fail(f"the tool {call.name} failed inside: {type(error).__name__}: {error}")
+
+
+async def _record(
+    session: Session, call: ToolCall, arguments: dict[str, Any], outcome: Outcome | None, elapsed_ms: int
+) -> None:
+    """Append what came of a call; None: it did not begin."""
+    if outcome is None:
+        not_run = (Text("not run: the user interrupted"),)
+        session.append(ToolEnded(call.id, call.name, "not_run", not_run, elapsed_ms))
+        return
+    changes: list[FileChanged] = []
+    if may_change(session.crew.tools[call.name], arguments):
+        changes = await after_command(session, call.id, arguments)
+    note_written(session, outcome.facts)
     parts = spilled(outcome.parts, call.name, session.blobs)
-    ended = ToolEnded(call.id, call.name, outcome.status, parts, elapsed)
+    ended = ToolEnded(call.id, call.name, outcome.status, parts, elapsed_ms)
     told = session.commands.told_by(call.id) if session.commands is not None else ()
     if outcome.status == "ok":
-        session.append(*told, *outcome.facts, ended)
+        session.append(*changes, *told, *outcome.facts, ended)
     else:  # the ends of tasks that it was to tell are told by notices
-        session.append(*outcome.facts, ended, *told)
+        session.append(*changes, *outcome.facts, ended, *told)
 
 
 def _hands(session: Session, call: str, tool: Tool) -> Hands:
@@ -116,6 +187,7 @@ def _hands(session: Session, call: str, tool: Tool) -> Hands:
         now_us=crew.clock.wall_us,
         tasks=desk.of(call) if desk is not None else None,
         agents=session.agent_port,
+        wrote=lambda path, digest: writer_words(session, path, digest),
         author=state.label,
         page_bytes=_page_bytes(window_of(state, crew.model.budget).usable_tokens),
     )

@@ -25,7 +25,7 @@ async def run(session: Session, *, once: bool) -> None:
     """
     while not session.closed:
         await drain(session)
-        look_around(session)
+        await look_around(session)
         move = next_move(session.state, judged(session), session.outlook)
         match move:
             case Record(events):

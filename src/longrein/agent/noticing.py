@@ -1,23 +1,28 @@
-"""Before each request the session looks around: what became of the files that the model knows?
+"""Before each request, and around each command, the session looks: what became of the files that the model knows?
 
-It appends facts only. What of them the model is told, and how, `context.due` decides from the log.
+It appends facts only. What of them the model is told, and how, `context.due` decides from the log. A change is put down
+to an agent of the tree or a command of one where the content is known to be theirs; to the command that ran between two
+looks; to what ran beside; else to the user.
 """
 
+from collections.abc import Iterable, Mapping
+from typing import Any
+
 from longrein.agent.session import Session
+from longrein.agent.writers import Writer, first_words
 from longrein.context import State
-from longrein.events import AnyEvent, Reminded
+from longrein.events import AnyEvent, FileChanged, Reminded
+from longrein.tools import Tool
 
 
-def look_around(session: Session) -> None:
+async def look_around(session: Session) -> None:
     """Append a `FileChanged` for each known file that changed; once for a request, so that a busy file stops nobody."""
     state, watch, crew = session.state, session.watch, session.crew
     moment = (state.asks, session.rested, state.breaks)
     if session.paused or watch.looked == moment or not _asks_next(state):
         return
     watch.looked, since_us, watch.since_us = moment, watch.since_us, 0
-    by = "command" if _commanded(session) else "user"
-    redact, keep = crew.redact, crew.options.keep_bytes_max
-    found: list[AnyEvent] = list(watch.changes(state, crew.workspace, session.blobs, redact, by=by, keep=keep))
+    found: list[AnyEvent] = list(await _changes(session, _beside(session)))
     if found and since_us:
         gap_s = max(0, crew.clock.wall_us() - since_us) // 1_000_000
         found.insert(0, Reminded("resumed", "", "files", str(gap_s)))
@@ -30,12 +35,68 @@ def _asks_next(state: State) -> bool:
     return state.turn_open and state.owes_reply and not waits
 
 
-def _commanded(session: Session) -> bool:
-    """Whether a command of the model ran since the last request; a change is then put down to it."""
-    for ran in reversed(session.state.ledger.ran.values()):
-        if ran.seq < session.state.asked_seq:
-            return False
-        tool = session.crew.tools.get(ran.name)
-        if tool is not None and tool.access == "command":
-            return True
-    return False
+def may_change(tool: Tool, arguments: Mapping[str, Any]) -> bool:
+    """Whether a call runs a command that may change any file: known ones are compared before and after it."""
+    return tool.access == "command" and not tool.together(arguments)
+
+
+async def before_command(session: Session) -> list[FileChanged]:
+    """What changed before a command runs, so that it is not put down to that."""
+    return await _changes(session, _beside(session))
+
+
+async def after_command(session: Session, call: str, arguments: Mapping[str, Any]) -> list[FileChanged]:
+    """What changed while a command ran; other agents hear whose it is."""
+    writers, writer = session.crew.writers, writer_of(session, arguments)
+    writers.end(call, session.state.label)
+    changes = await _changes(session, ("command", writer.command))
+    for change in changes:
+        if change.by == "command":
+            writers.note(change.path, change.hash, writer)
+    return changes
+
+
+def note_written(session: Session, facts: Iterable[AnyEvent]) -> None:
+    """What a tool of this agent wrote: other agents of the tree hear whose it is."""
+    for fact in facts:
+        if isinstance(fact, FileChanged) and fact.by == "agent":
+            session.crew.writers.note(fact.path, fact.hash, Writer(session.state.label))
+
+
+def writer_of(session: Session, arguments: Mapping[str, Any]) -> Writer:
+    """Who a call of this session is: the agent itself, or the command it runs."""
+    return Writer(session.state.label, first_words(str(arguments.get("command", ""))))
+
+
+def writer_words(session: Session, path: str, digest: str) -> str:
+    """Who wrote this content, in words for this session; '' when it is not known."""
+    writer = session.crew.writers.of(path, digest)
+    return "" if writer is None else writer.words(session.state.label)
+
+
+async def _changes(session: Session, otherwise: tuple[str, str]) -> list[FileChanged]:
+    """A fact for each known file that changed; `otherwise`: whose it is when nobody of the tree is known to have."""
+    crew, label = session.crew, session.state.label
+
+    def whose(path: str, digest: str) -> tuple[str, str]:
+        writer = crew.writers.of(path, digest)
+        by, who = writer.seen_by(label) if writer is not None else otherwise
+        return ("user", "") if by == "agent" else (by, who)  # a content of ours that somebody brought back
+
+    return await session.watch.changes(
+        session.state, crew.workspace, session.blobs, crew.redact, whose=whose, keep=crew.options.keep_bytes_max
+    )
+
+
+def _beside(session: Session) -> tuple[str, str]:
+    """Whose a change most probably is that no command of ours ran for: `by` and `who`."""
+    tasks = [
+        name for name, task in session.state.tasks.items() if task.ended is None and task.started.state != "queued"
+    ]
+    if tasks:
+        return "command", tasks[0] if len(tasks) == 1 else "a command"
+    others = session.crew.writers.running(session.state.label)
+    if others:
+        label = session.state.label
+        return others[0].seen_by(label) if len(others) == 1 else ("subagent", "a command of another agent")
+    return "user", ""

@@ -6,9 +6,11 @@ from typing import Protocol
 import msgspec
 
 from longrein.agent.company import Above
+from longrein.agent.locks import PathLocks
 from longrein.agent.pace import Pace
 from longrein.agent.tasks.options import TaskOptions
 from longrein.agent.tasks.pool import TaskPool
+from longrein.agent.writers import Writers
 from longrein.context import Budget
 from longrein.events import Entry, PrefixSet
 from longrein.models import Model
@@ -122,6 +124,10 @@ class Crew(msgspec.Struct):
     to be said when it is another than was asked for, else '')."""
     pace: Pace = msgspec.field(default_factory=Pace)
     """When providers may be asked, for all agents of a tree."""
+    locks: PathLocks = msgspec.field(default_factory=PathLocks)
+    """Who may touch which file now; shared by all agents of a tree."""
+    writers: Writers = msgspec.field(default_factory=Writers)
+    """Who of a tree wrote what; shared by all its agents."""
     above: Above | None = None
     """What stands above a subagent; None for a session of the user."""
     pool: TaskPool | None = None

@@ -66,6 +66,10 @@ class Session:
         """What a run of one prompt waits for at its end; None when for nothing."""
         self.walk: asyncio.Task[None] | None = None
         """The task that runs the loop."""
+        self.running: dict[str, asyncio.Task[Any]] = {}
+        """The task that runs each call."""
+        self.cancelled: dict[str, None] = {}
+        """Running calls that were cancelled, one by one."""
         self.closed = False
         self._held: list[Entry] = []
         self._taken: list[int] = []
@@ -179,6 +183,16 @@ class Session:
         self.take(taken[0])
         self.commit(flush=False)
         return text_of(taken[1].parts)
+
+    def cancel(self, call: str) -> None:
+        """Stop one running call; the others go on. No effect on one that does not run."""
+        if call in self.running and call not in self.cancelled:
+            self.cancelled[call] = None
+            self.running[call].cancel()
+
+    def stops(self, call: str) -> bool:
+        """Whether somebody wants this call to stop: all that runs, or just this one."""
+        return self.interrupting or call in self.cancelled
 
     def interrupt(self) -> None:
         """Stop what is running, now."""

@@ -4,16 +4,21 @@ differ. Identity is content: a touch, or a rewrite with the same bytes, is no ch
 What was noticed is in the log; the stamps here only spare reading what was not touched.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from hashlib import sha256
 from heapq import nlargest
-from typing import Protocol
+from typing import Protocol, TypeVar
+
+import msgspec
 
 from longrein.context import Seen, State
 from longrein.events import FileChanged
 from longrein.tools import change_of
 from longrein.workspace import Stamp, Workspace
 
+T = TypeVar("T")
+QUICK_BYTES = 1024 * 1024
+"""Content up to this size is read, hashed and compared in the loop."""
 WATCHED_MAX = 200
 """Files that are looked at, those used last."""
 CHANGES_MAX = 4
@@ -40,17 +45,39 @@ class Watch:
         """When it looked last, in the log's own terms; not twice at the same point."""
         self._stamps: dict[str, Stamp] = {}
 
-    def changes(
-        self, state: State, workspace: Workspace, blobs: Blobs, redact: Callable[[str], str], *, by: str, keep: int
-    ) -> Iterator[FileChanged]:
-        """A fact for each watched file that is not what was last found. `keep`: largest content that is kept, bytes."""
+    async def changes(
+        self,
+        state: State,
+        workspace: Workspace,
+        blobs: Blobs,
+        redact: Callable[[str], str],
+        *,
+        whose: Callable[[str, str], tuple[str, str]],
+        keep: int,
+    ) -> list[FileChanged]:
+        """A fact for each watched file that is not what was last found. `keep`: largest content that is kept, bytes.
+
+        `whose(path, hash)` says who did it: `by` and `who` of the fact.
+        """
+        facts: list[FileChanged] = []
         for path, known in watched(state).items():
             expected = known.hash if known.disk is None else known.disk
-            found = workspace.stamp(path, self._stamps.get(path))
-            self._stamps[path] = found
+            found = await self._stamp(workspace, path)
             if found.hash == expected or (not found.hash and found.inode):
                 continue  # or it is there and cannot be read: that is the next Read's to say
-            yield _fact(path, known, expected, workspace, (blobs, redact, keep), found, by)
+            fact = await _fact(path, known, expected, workspace, (blobs, redact, keep), found)
+            by, who = whose(path, found.hash)
+            facts.append(msgspec.structs.replace(fact, by=by, who=who))
+        return facts
+
+    async def _stamp(self, workspace: Workspace, path: str) -> Stamp:
+        then = self._stamps.get(path)
+        if then is None or then.size_bytes <= QUICK_BYTES:
+            found = workspace.stamp(path, then)
+        else:
+            found = await workspace.aside(lambda: workspace.stamp(path, then))
+        self._stamps[path] = found
+        return found
 
 
 def watched(state: State) -> Mapping[str, Seen]:
@@ -65,33 +92,38 @@ def watched(state: State) -> Mapping[str, Seen]:
     return found
 
 
-def _fact(
+async def _fact(
     path: str,
     known: Seen,
     expected: str,
     workspace: Workspace,
     means: tuple[Blobs, Callable[[str], str], int],
     found: Stamp,
-    by: str,
 ) -> FileChanged:
     blobs, redact, keep = means
     if not found.hash:
-        return FileChanged(path, "", by, "", expected)
+        return FileChanged(path, "", "", "", expected)
     if found.size_bytes > keep:
-        return FileChanged(path, found.hash, by, "", expected, note=f"now {found.size_bytes} bytes")
+        return FileChanged(path, found.hash, "", "", expected, note=f"now {found.size_bytes} bytes")
     try:
-        data = workspace.read(path)
+        data = await _quickly(workspace, found.size_bytes, lambda: workspace.read(path))
     except OSError:
-        return FileChanged(path, found.hash, by, "", expected, note="it cannot be read just now")
-    digest = sha256(data).hexdigest()
+        return FileChanged(path, found.hash, "", "", expected, note="it cannot be read just now")
+    digest = await _quickly(workspace, len(data), lambda: sha256(data).hexdigest())
     blob = blobs.put_blob(data)
     if digest == known.hash:
-        return FileChanged(path, digest, by, blob, expected, note="it is again as you know it")
+        return FileChanged(path, digest, "", blob, expected, note="it is again as you know it")
     old = _content(blobs, known.blob) if known.hash and known.seq else b""
-    diff, note = change_of(old, data if blob == digest else blobs.read_blob(blob))
+    new = data if blob == digest else blobs.read_blob(blob)
+    diff, note = await _quickly(workspace, len(data), lambda: change_of(old, new))
     if known.changes + 1 >= CHANGES_MAX:
         note = f"{note}; {BUSY}" if note else BUSY
-    return FileChanged(path, digest, by, blob, expected, redact(diff), note)
+    return FileChanged(path, digest, "", blob, expected, redact(diff), note)
+
+
+async def _quickly(workspace: Workspace, size_bytes: int, work: Callable[[], T]) -> T:
+    """`work()`, beside the loop when there is much of it."""
+    return work() if size_bytes <= QUICK_BYTES else await workspace.aside(work)
 
 
 def _content(blobs: Blobs, blob: str) -> bytes | None:

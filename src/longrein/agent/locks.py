@@ -1,0 +1,101 @@
+"""One lock a path for all agents of a tree: who reads a file shares it, who writes to it has it alone.
+
+Fair: whoever came first goes first, so neither readers nor writers starve. The locks order the agents of this process;
+against everybody else a write looks at what it replaces.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Iterable
+
+
+class _Path:
+    """Who holds one path, and who waits for it."""
+
+    def __init__(self) -> None:
+        self.readers = 0
+        self.written = False
+        self.waiting: deque[tuple[bool, asyncio.Future[None]]] = deque()
+
+    def free_for(self, *, writes: bool) -> bool:
+        """Whether one more may hold it now."""
+        return not self.written and not (writes and self.readers)
+
+    def take(self, *, writes: bool) -> None:
+        """One more holds it."""
+        self.written = writes
+        self.readers += not writes
+
+    def give(self, *, writes: bool) -> None:
+        """One holds it no more; who waits first goes on, and readers right behind a reader with it."""
+        self.written = self.written and not writes
+        self.readers -= not writes
+        self.pass_on()
+
+    def pass_on(self) -> None:
+        """Let those go on who may, in their order."""
+        while self.waiting and self.free_for(writes=self.waiting[0][0]):
+            writes, turn = self.waiting.popleft()
+            if not turn.done():
+                self.take(writes=writes)
+                turn.set_result(None)
+
+
+class PathLocks:
+    """The locks of a tree of agents. Belongs to one event loop."""
+
+    def __init__(self) -> None:
+        self._paths: dict[str, _Path] = {}
+
+    async def take(self, paths: Iterable[tuple[str, bool]]) -> "Taken":
+        """Hold these (real path, writes) at once; waits its turn. Cancelled, it holds nothing."""
+        wanted: dict[str, bool] = {}
+        for path, writes in sorted(paths):  # always in this order, so that no two can wait for each other
+            wanted[path] = wanted.get(path, False) or writes
+        taken = Taken(self)
+        try:
+            for path, writes in wanted.items():
+                await self._take(path, writes=writes)
+                taken.held.append((path, writes))
+        except asyncio.CancelledError:
+            taken.release()
+            raise
+        return taken
+
+    async def _take(self, path: str, *, writes: bool) -> None:
+        lock = self._paths.setdefault(path, _Path())
+        if not lock.waiting and lock.free_for(writes=writes):
+            lock.take(writes=writes)
+            return
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        lock.waiting.append((writes, turn))
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():
+                self.give(path, writes=writes)
+            else:
+                lock.waiting.remove((writes, turn))
+                lock.pass_on()
+            raise
+
+    def give(self, path: str, *, writes: bool) -> None:
+        """Hold a path no more."""
+        lock = self._paths[path]
+        lock.give(writes=writes)
+        if lock.free_for(writes=True) and not lock.waiting:
+            del self._paths[path]
+
+
+class Taken:
+    """Paths that are held."""
+
+    def __init__(self, locks: PathLocks) -> None:
+        self.held: list[tuple[str, bool]] = []
+        self._locks = locks
+
+    def release(self) -> None:
+        """Hold them no more. Idempotent."""
+        held, self.held = self.held, []
+        for path, writes in held:
+            self._locks.give(path, writes=writes)
