@@ -48,7 +48,8 @@ def uncompact(session: Session, seq: int) -> None:
 
 def _left(open_call: OpenCall) -> ToolEnded:
     call = open_call.call
-    return ToolEnded(call.id, call.name, "not_run", (Text("not run: the user went back"),))
+    status, what = ("interrupted", "interrupted; it may have run") if open_call.started else ("not_run", "not run")
+    return ToolEnded(call.id, call.name, status, (Text(f"{what}: the user went back"),))
 
 
 def step_end(entries: list[Entry], to: int) -> int:

@@ -28,7 +28,7 @@ from longrein.agent.children.viewing import views
 from longrein.agent.opening import open_session
 from longrein.agent.port import AgentView, Answer, OfChild, Pending, Said, StopChild, Word
 from longrein.agent.ports import UNBOUND, Room
-from longrein.agent.session import Session
+from longrein.agent.session import INTERRUPTED, Session
 from longrein.agent.synthesis import synthesis_job
 from longrein.context import ChildNow, fold
 from longrein.events import (
@@ -267,17 +267,9 @@ class Children:
             one.walk.add_done_callback(lambda _walk: self.session.poke())
 
     async def _work(self, one: Working) -> None:
-        """Its whole walk. Cancelled before it had a place, it writes down that it was; else the loop does."""
+        """Its whole walk. Cancelled before it had a place, its end is written down for it; else the loop does that."""
         gate = self.tree.gate
-        try:
-            await gate.enter(self.session.id)
-        except asyncio.CancelledError:
-            if not one.stopped:
-                raise
-            text = "[interrupted by the user]"
-            one.session.append(*closing(one.session.state, text, "interrupted", ""))
-            await one.session.commit(flush=False)
-            return
+        await gate.enter(self.session.id)
         one.begun = True
         try:
             await self._through(one)
@@ -337,7 +329,8 @@ class Children:
         if error is not None and not isinstance(error, LongreinError):
             text = f"longrein failed inside: {type(error).__name__}: {error}"
             one.session.append(*closing(state, text, "error", text))
-            one.session.commit(flush=False)
+        elif one.stopped and not one.begun:
+            one.session.append(*closing(state, INTERRUPTED, "interrupted", ""))
         ended, whole = ended_of(one, self.tree.states, self.session.crew.clock.wall_us())
         child = one.started.child
         for known in (self._mine, self._aside, self.tree.working):
@@ -368,9 +361,19 @@ class Children:
 
     def collect(self) -> None:
         """See `Company.collect`."""
+        self._stop_strays()
         for one in [one for one in self._aside.values() if one.done]:
             self.session.append(self._ended(one)[0])
         self.tree.questions.look()
+
+    def _stop_strays(self) -> None:
+        """End those whose call was closed before they went on: the user went back after a crash."""
+        calls = self.session.state.calls
+        for now in list(self.session.state.children.values()):
+            if now.ended is None and now.started.child not in self._mine and now.started.call not in calls:
+                one = self._aside[now.started.child] = self._rejoin(now)
+                self._walk(one)
+                one.stop()
 
     async def settled(self) -> None:
         """See `Company.settled`."""

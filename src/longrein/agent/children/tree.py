@@ -42,6 +42,8 @@ class Working:
         self.stopped = True
         if self.begun:
             self.session.interrupt()
+            if self.session.company is not None:
+                self.session.company.stop()
         elif self.walk is not None:
             self.walk.cancel()
 
