@@ -129,7 +129,7 @@ class Session:
         error = written.exception()
         for one, entries, _ in those:
             one._in_flight -= 1
-            one._broken = error or one._broken
+            one._broken = one._broken or error  # the first one says what is wrong, later ones only follow from it
             if entries and error is None:
                 one.readers.commit(entries)
         if done.done():
@@ -137,7 +137,7 @@ class Session:
         if error is None:
             done.set_result(None)
         else:
-            done.set_exception(error)
+            done.set_exception(self._broken or error)
             done.exception()  # it is raised by the next commit too, so nobody need have waited for this one
 
     @property
