@@ -32,7 +32,13 @@ async def _print(options: Options) -> int:
             session,
             prompt=(Text(options.prompt),) if options.prompt else (),
             facts=facts_of(built),
-            style=Style(options.output_format, options.include_partial_messages, options.verbose),
+            style=Style(
+                options.output_format,
+                options.include_partial_messages,
+                built.place.settings.background,
+                built.place.settings.background_s,
+                options.verbose,
+            ),
             out=Output(1),
             err=say,
             lines=read_lines(0) if options.input_format == "stream-json" else None,
@@ -140,6 +146,16 @@ def run_search(options: Options, query: str, session: str, every: bool, json: bo
     if not found:
         say(pages.nothing(query, len(infos), widest=every or bool(session)))
     return 0 if found else 1
+
+
+def run_tasks(options: Options, /, words: Sequence[str], tail: int, json: bool) -> int:
+    """Background tasks of stored sessions: listed, shown, stopped."""
+    return int(importlib.import_module("longrein.company").tasks(survey(options), words, tail, json=json))
+
+
+def run_agents(options: Options, /, session: str, json: bool) -> int:
+    """Subagents of stored sessions."""
+    return int(importlib.import_module("longrein.company").agents(survey(options), session, json=json))
 
 
 def run_simulate(options: Options, /, recorded: Sequence[str], **how: str) -> int:

@@ -48,6 +48,14 @@ class App(Protocol):
         """`query` in session `session`, else in those of the present folder or, with `every`, of all folders."""
         ...
 
+    def run_tasks(self, options: Options, /, words: Sequence[str], tail: int, json: bool) -> int:
+        """Background tasks: all, those of a session, one (`SESSION/TASK`), or `stop` and one."""
+        ...
+
+    def run_agents(self, options: Options, /, session: str, json: bool) -> int:
+        """Subagents of session `session`, else those that work now."""
+        ...
+
     def run_simulate(self, options: Options, /, recorded: Sequence[str], **how: str) -> int:
         """Recorded sessions (files, folders, ids) through policies, offline; `how` as the flags say."""
         ...
@@ -96,6 +104,8 @@ def _subcommand(parsed: Parsed, app: App) -> int:
         "export": lambda: app.run_export(options, session=words[0], **written),
         "search": lambda: app.run_search(options, query=clean(" ".join(words)), json=json, **_where(values)),
         "simulate": lambda: app.run_simulate(options, recorded=words, **_how(values)),
+        "tasks": lambda: app.run_tasks(options, words=words, tail=values.get("tail", 0), json=json),
+        "agents": lambda: app.run_agents(options, session="".join(words), json=json),
         "doctor": lambda: app.run_doctor(options),
         "trust": lambda: app.run_trust(options, undo=values.get("undo", False)),
         "demo": lambda: app.run_demo(words),

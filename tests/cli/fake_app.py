@@ -39,6 +39,12 @@ class FakeApp:
     def run_search(self, options: Options, query: str, session: str, every: bool, json: bool) -> int:
         return self._called("search", options, query, session, every, json)
 
+    def run_tasks(self, options: Options, words: Sequence[str], tail: int, json: bool) -> int:
+        return self._called("tasks", options, list(words), tail, json)
+
+    def run_agents(self, options: Options, session: str, json: bool) -> int:
+        return self._called("agents", options, session, json)
+
     def run_simulate(self, options: Options, /, recorded: Sequence[str], **how: str) -> int:
         return self._called("simulate", options, list(recorded), how)
 

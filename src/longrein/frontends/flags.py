@@ -90,6 +90,16 @@ MAIN = Command(
             _RUN,
         ),
         Flag(("--verbose",), "verbose", "switch", "progress on stderr, a line for each call", _RUN),
+        Flag(
+            ("--background",),
+            "background",
+            "word",
+            "tasks and subagents that still work when the answer is done: exit leaves them, drain waits for them, "
+            "steer (the default) goes on with what each brings",
+            _RUN,
+            "HOW",
+            ("exit", "drain", "steer"),
+        ),
         Flag(("--max-turns",), "max_turns", "count", "stop before the request after N; exit code 4", _RUN, "N"),
         Flag(
             ("--max-budget-usd",), "max_budget_usd", "money", "stop before spending more; exit code 4", _RUN, "DOLLARS"
@@ -251,6 +261,28 @@ COMMANDS: Mapping[str, Command] = {
                 HELP,
             ),
             1,
+            1,
+        ),
+        Command(
+            "tasks",
+            "[SESSION | SESSION/TASK | stop SESSION/TASK] [FLAGS]",
+            "List the background tasks of every session that run, or ended and were not told yet; with SESSION all of "
+            "that one. With SESSION/TASK show one and the end of its output. The beginning of an id is enough; b3 "
+            "alone will do where only one session has such a task.",
+            (
+                Flag(("--tail",), "tail", "count", "how many lines of the output", STATE, "N"),
+                Flag(("--json",), "json", "switch", "one JSON array", STATE),
+                STATE_DIR,
+                HELP,
+            ),
+            2,
+        ),
+        Command(
+            "agents",
+            "[SESSION] [FLAGS]",
+            "Show the subagents that work now, in every open session; with SESSION all that it ever had: state, time, "
+            "requests, tokens, money and what each did last.",
+            (Flag(("--json",), "json", "switch", "one JSON array", STATE), STATE_DIR, HELP),
             1,
         ),
         Command("doctor", "[FLAGS]", "Say what longrein finds here and what is missing.", (STATE_DIR, HELP), 0),
