@@ -59,7 +59,9 @@ def command_words(command: str | Sequence[str], report: int) -> list[str]:
         return list(command)
     if report < 0:
         return ["bash", "-c", command]
-    return ["bash", "-c", f'trap "builtin pwd -P >&{report}" EXIT; eval "$1"', "bash", command]
+    # nobody may be left to hear the report (the command was kept, or longrein died): that must not end it by SIGPIPE
+    said = f"trap '' PIPE; builtin pwd -P 2>/dev/null >&{report}"
+    return ["bash", "-c", f'trap "{said}" EXIT; eval "$1"', "bash", command]
 
 
 def close(*descriptors: int) -> None:
