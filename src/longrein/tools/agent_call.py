@@ -56,8 +56,12 @@ async def start(
             "[one-report] A synthesis needs two reports or more: use tasks or samples. Nothing was started."
         )
     behind = background or always_background(port, jobs)
+    if synthesis and behind:
+        raise ToolError(
+            "[contradiction] A synthesis waits for its reports, so nothing here may work in the background."
+        )
     reports, facts = await port.run(jobs, call=hands.call, background=behind, synthesis=synthesis)
-    return reported(reports, facts, hands.nonce, hands.page_bytes)
+    return reported(reports, facts, hands.nonce, hands.page_bytes, synthesis=bool(synthesis))
 
 
 def same_jobs(wanted: Wanted, samples: int, resume: str) -> list[Job]:

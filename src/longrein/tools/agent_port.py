@@ -48,9 +48,7 @@ class Report(msgspec.Struct, frozen=True):
     worktree: str = ""
     """What was kept of its worktree."""
     handle: str = ""
-    """`a<seq>/r<n>` of the reply that `text` is, where there is one: all of it, should the result show only a part."""
-    evidence: tuple[str, ...] = ()
-    """Entries of its log that the report speaks of, such as `a398/r12 Read src/parse.py` (see `agent.evidence`)."""
+    """`a<seq>/r<n>` of the reply that `text` is, where there is one: what brings all of it back."""
 
 
 class Kind(msgspec.Struct, frozen=True):
