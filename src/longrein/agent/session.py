@@ -72,6 +72,8 @@ class Session:
         """Running calls that were cancelled, one by one."""
         self.closed = False
         self._held: list[Entry] = []
+        self._flying: list[Entry] = []
+        """Handed to the store and not committed yet."""
         self._taken: list[int] = []
         self._act: asyncio.Task[None] | None = None
         self.interrupting = False
@@ -95,6 +97,12 @@ class Session:
         last = self._held[0].seq - 1 if self._held else seq
         return [*self.crew.history(1, min(seq, last)), *held]
 
+    def entries_from(self, first: int) -> list[Entry]:
+        """All entries from `first` on, also those that are not committed yet."""
+        young = [*self._flying, *self._held]
+        last = young[0].seq - 1 if young else self.state.seq
+        return [*self.log.history(first, last), *(entry for entry in young if entry.seq >= first)]
+
     def commit(self, *, flush: bool, beside: "Sequence[Session]" = ()) -> "asyncio.Future[None]":
         """Hand what is held to the store. The future is done when it is committed, with `flush` when it is on disk.
 
@@ -117,6 +125,7 @@ class Session:
     def _hand_over(self) -> tuple[list[Entry], list[int]]:
         entries, taken = self._held, self._taken
         self._held, self._taken = [], []
+        self._flying += entries
         self._in_flight += 1
         return entries, taken
 
@@ -129,6 +138,7 @@ class Session:
         error = written.exception()
         for one, entries, _ in those:
             one._in_flight -= 1
+            del one._flying[: len(entries)]
             one._broken = one._broken or error  # the first one says what is wrong, later ones only follow from it
             if entries and error is None:
                 one.readers.commit(entries)
@@ -257,6 +267,12 @@ class Session:
     def agent_port(self) -> AgentPort | None:
         """Subagents, for tools; None where none may be started."""
         return None
+
+    def expect(self, name: str) -> None:
+        """A call of tool `name` begins to stream in: what is slow to start for it is started meanwhile."""
+        tool = self.crew.tools.get(name)
+        if self.crew.pool is not None and tool is not None and tool.access == "command":
+            self.crew.pool.supervision.warm()
 
     def open_commands(self) -> TaskDesk | None:
         """Its commands; None where there is no supervisor."""

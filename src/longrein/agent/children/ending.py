@@ -73,7 +73,7 @@ def ended_of(one: Working, tree: Mapping[str, State], now_us: int) -> tuple[Chil
     """The end of one that works no more, and the handle of its last words."""
     session, started = one.session, one.started
     state = session.state
-    entries = list(session.log.history(one.first, state.seq))
+    entries = session.entries_from(one.first)
     last = Last(entries)
     problem = _problem(one)
     status = "failed" if problem else STATUS.get(last.reason, "failed")
