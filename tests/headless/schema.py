@@ -128,7 +128,7 @@ RESULT = line(
         },
         "permission_denials": {
             "type": "array",
-            "items": obj({"tool_name": TEXT, "tool_use_id": TEXT, "tool_input": {"type": "object"}}),
+            "items": obj({"tool_name": TEXT, "tool_use_id": TEXT, "tool_input": {"type": "object"}}, {"agent": TEXT}),
         },
     },
     {"result": TEXT, "errors": {"type": "array", "items": TEXT, "minItems": 1}},

@@ -108,7 +108,8 @@ def _blocked(denial: Denial) -> str:
 
 def _denial(denial: Denial) -> Line:
     call = denial.call
-    return {"tool_name": call.name, "tool_use_id": call.id, "tool_input": tool_input(call)}
+    line: Line = {"tool_name": call.name, "tool_use_id": call.id, "tool_input": tool_input(call)}
+    return {**line, "agent": denial.agent} if denial.agent else line
 
 
 def _model_usage(facts: SessionFacts, tally: Tally) -> Line:

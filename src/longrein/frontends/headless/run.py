@@ -5,7 +5,7 @@ import signal
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 
-from longrein.agent import Answer, GoOn, Noticed, Said, SessionPort
+from longrein.agent import Answer, GoOn, Noticed, OfChild, Said, SessionPort
 from longrein.events import (
     AnyPart,
     Asked,
@@ -184,6 +184,8 @@ class _Run:
                 self.voice.heard(heard, self.tally)
                 if isinstance(heard, Entry):
                     await self._entry(heard)
+                elif isinstance(heard, OfChild) and isinstance(heard.heard, Entry):
+                    await self._below(heard, heard.heard)
                 if self.out.waiting_bytes:
                     await self.out.drain()
                 if self.out.deaf:
@@ -204,8 +206,14 @@ class _Run:
             case _:
                 pass
 
-    async def _deny(self, call: str) -> None:
-        await self.session.tell(Answer(call, "deny", message=DENIAL, by="headless"))
+    async def _below(self, of: OfChild, entry: Entry) -> None:
+        """An entry of a subagent: what it asks is denied like what the session itself asks."""
+        self.tally.step_below(of.child, of.label, entry)
+        if isinstance(entry.event, PermissionAsked):
+            await self._deny(entry.event.call, of.child)
+
+    async def _deny(self, call: str, child: str = "") -> None:
+        await self.session.tell(Answer(call, "deny", message=DENIAL, by="headless", session=child))
 
     def _end_turn(self) -> None:
         self.voice.end(self.tally, self._stop())

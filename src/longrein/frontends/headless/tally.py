@@ -5,6 +5,7 @@ import msgspec
 from longrein.events import (
     Asked,
     AskFailed,
+    ChildEnded,
     Entry,
     PermissionAsked,
     PrefixSet,
@@ -27,6 +28,8 @@ class Denial(msgspec.Struct, frozen=True):
     """The call."""
     asked: PermissionAsked | None
     """What was asked; None when a rule or the mode refused it."""
+    agent: str = ""
+    """Label of the subagent that made it; '' for the session itself."""
 
 
 class Tally:
@@ -46,6 +49,8 @@ class Tally:
         """Model to what it used and cost, in the whole run."""
         self.tasks: dict[str, None] = {}
         """Background tasks that a line was drawn of; one that waited in a queue is begun twice."""
+        self.below: dict[str, Tally] = {}
+        """The same of each subagent that was heard, by its session."""
         self.last = 0
         """Seq of the last entry."""
         self.next_turn()
@@ -102,6 +107,8 @@ class Tally:
                 self.model = f"{prefix.provider}/{prefix.model}"
             case TurnEnded() as ended:
                 self.ended = ended
+            case ChildEnded(usage=usage, cost_usd=cost):
+                self._spend(usage, cost)
             case TaskStarted(task=task):
                 self.tasks[task] = None
             case Reminded(kind="wake"):
@@ -109,6 +116,13 @@ class Tally:
                 self.reply = None
             case _:
                 pass
+
+    def step_below(self, child: str, label: str, entry: Entry) -> None:
+        """Take an entry of a subagent: of it only what was denied is told with the result."""
+        below = self.below.setdefault(child, Tally(self.session, self.model))
+        known = len(below.denials)
+        below.step(entry)
+        self.denials += [msgspec.structs.replace(denial, agent=label) for denial in below.denials[known:]]
 
     def purpose(self, asked: int) -> str:
         """What an unanswered request is for; `turn` when it was made before this run."""

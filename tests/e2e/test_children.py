@@ -1,0 +1,134 @@
+"""Subagents of the installed command over HTTP: at once and in order, failures as reports, killed and gone on."""
+
+import json
+import re
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from longrein.events import ChildEnded, ChildStarted, Entry, ToolStarted
+from longrein.store import Reader
+from longrein.testing.loopback import Call, Fault, Turn
+from tests.e2e.house import Provider, Stage, wait_until
+
+NAMES = ["APPLE", "BEECH", "CEDAR"]
+
+
+def tasks(*names: str, **more: object) -> Call:
+    listed = [{"description": f"look at {name}", "prompt": f"Task {name}: run it."} for name in names]
+    return Call("Agent", {"description": "several", "tasks": listed, **more})
+
+
+def part(name: str, command: str = "", report: str = "", **more: object) -> list[Turn]:
+    """The two turns of one subagent."""
+    run = Call("Bash", {"command": command or f"echo {name.lower()}"})
+    return [
+        Turn(when=f"Task {name}", text="I run it.", calls=(run,), **more),  # type: ignore[arg-type]
+        Turn(when=f"Task {name}", text=report or f"{name} is done", **more),  # type: ignore[arg-type]
+    ]
+
+
+@contextmanager
+def serve(stage: Stage, *turns: Turn, wire: str = "anthropic") -> Iterator[Provider]:
+    """The provider with these turns, named in the settings."""
+    with Provider(*turns) as provider:
+        stage.settings(provider.settings(wire), "served/small")
+        yield provider
+
+
+def children(stage: Stage) -> dict[str, list[Entry]]:
+    """Label -> log of each subagent of the only session."""
+    reader = Reader(str(stage.state), stage.session)
+    try:
+        started = {
+            f"a{e.seq}": e.event.child
+            for e in reader.entries()
+            if isinstance(e.event, ChildStarted) and not e.event.again
+        }
+        return {label: list(reader.other(reader.number_of(child)).entries()) for label, child in started.items()}
+    finally:
+        reader.close()
+
+
+def result(stage: Stage) -> str:
+    return stage.results()[-1][1]
+
+
+def test_E17_E18_three_agents_work_side_by_side_and_report_in_order(stage: Stage) -> None:
+    slow = {"APPLE": 0.5, "BEECH": 0.3, "CEDAR": 0.1}
+    parts = [turn for name in NAMES for turn in part(name, delay_s=slow[name])]
+    with serve(
+        stage, Turn(when="SPLIT", calls=(tasks(*NAMES),)), Turn(when="SPLIT", text="all done"), *parts
+    ) as provider:
+        ran = stage.run("-p", "SPLIT", "--permission-mode", "bypassPermissions")
+        assert ran.told() == (0, "all done\n", "")
+        assert (provider.unused, provider.refused) == ([], [])
+    told = result(stage)
+    assert [name for name in re.findall(r"\| (\w+) is done", told)] == NAMES
+    assert ran.seconds < 3.0
+    for log in children(stage).values():
+        assert type(log[0].event).__name__ == "Opened"
+        assert type(log[-1].event).__name__ == "TurnEnded"
+
+
+def test_E20_R073_one_that_fails_leaves_the_others_and_the_answer(stage: Stage) -> None:
+    bad = [
+        Turn(when="Task BEECH", text="I begin", calls=(Call("Bash", {"command": "echo b"}),)),
+        Turn(when="Task BEECH", fault=Fault(status=401, times=0)),
+    ]
+    with serve(
+        stage,
+        Turn(when="SPLIT", calls=(tasks(*NAMES),)),
+        Turn(when="SPLIT", text="two of three"),
+        *part("APPLE"),
+        *bad,
+        *part("CEDAR"),
+    ):
+        ran = stage.run("-p", "SPLIT", "--permission-mode", "bypassPermissions")
+        assert (ran.code, ran.text) == (0, "two of three\n")
+    told = result(stage)
+    assert "| APPLE is done" in told
+    assert "| CEDAR is done" in told
+    assert "FAILED" in told
+    assert "I begin" in told
+    ends = [e.event for e in stage.entries() if isinstance(e.event, ChildEnded)]
+    assert [e.status for e in ends] == ["done", "failed", "done"]
+
+
+def test_R073_killed_with_agents_at_work_it_goes_on_and_runs_no_command_twice(stage: Stage) -> None:
+    for name in NAMES:
+        (stage.project / f"{name}.txt").write_text("")
+    parts = [turn for name in NAMES for turn in part(name, f"echo ran >> {name}.txt; sleep 0.2", delay_s=0.3)]
+    with serve(
+        stage, Turn(when="SPLIT", calls=(tasks(*NAMES),)), Turn(when="SPLIT", text="all done"), *parts
+    ) as provider:
+        going = stage.start("-p", "SPLIT", "--permission-mode", "bypassPermissions")
+        wait_until(lambda: len(provider.requests) >= 4)
+        going.send(signal.SIGKILL)
+        going.end()
+        ran = stage.run("-p", "-c", "--permission-mode", "bypassPermissions")
+        assert (ran.code, ran.text) == (0, "all done\n"), ran.told()
+    logs = children(stage)
+    assert len(logs) == 3
+    for name, log in zip(NAMES, logs.values(), strict=True):
+        started = [e.event.call for e in log if isinstance(e.event, ToolStarted)]
+        assert len(started) == len(set(started))
+        assert (stage.project / f"{name}.txt").read_text().count("ran") <= len(started)
+    assert len([e for e in stage.entries() if isinstance(e.event, ChildEnded)]) == 3
+    assert re.findall(r"\| (\w+) is done", result(stage)) == NAMES
+
+
+def test_headless_denies_what_a_subagent_asks_and_names_it(stage: Stage) -> None:
+    write = Turn(when="Task APPLE", calls=(Call("Write", {"file_path": "new.txt", "content": "x"}),))
+    turns = [
+        Turn(when="SPLIT", calls=(tasks("APPLE"),)),
+        Turn(when="SPLIT", text="it could not"),
+        write,
+        Turn(when="Task APPLE", text="denied"),
+    ]
+    with serve(stage, *turns):
+        ran = stage.stream("SPLIT")
+    assert ran.code in (0, 3), ran.told()
+    assert not (stage.project / "new.txt").exists()
+    denials = ran.result["permission_denials"]
+    assert [one["tool_name"] for one in denials] == ["Write"], json.dumps(denials)
