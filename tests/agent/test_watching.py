@@ -113,10 +113,10 @@ async def test_rule_5_what_a_command_of_the_agent_did_is_told_once_with_the_chan
         read(), says(call("Bash", command="sed -i s/two/2/ a.txt")), says(call("Bash", command="true")), says()
     )
     await house.play(model, "go")
-    told = [f"[file_changed: …]\n* {path}: while your command ran\n 1\tone\n-2\ttwo\n+2\t2"]
+    told = [f"[file_changed: …]\n* {path}: while your command ran (sed -i s/two/2/ a.txt)\n 1\tone\n-2\ttwo\n+2\t2"]
     assert [notes(request) for request in model.requests] == [[], [], told, told]
     facts = [entry.event for entry in house.entries() if isinstance(entry.event, FileChanged)]
-    assert [fact.by for fact in facts] == ["command"]
+    assert [(fact.by, fact.who) for fact in facts] == [("command", "sed -i s/two/2/ a.txt")]
 
 
 async def test_a_touch_or_the_same_bytes_again_is_nothing(house: House) -> None:

@@ -74,7 +74,7 @@ class PathLocks:
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled():
                 self.give(path, writes=writes)
-            else:
+            elif (writes, turn) in lock.waiting:
                 lock.waiting.remove((writes, turn))
                 lock.pass_on()
             raise

@@ -98,5 +98,5 @@ def _beside(session: Session) -> tuple[str, str]:
     others = session.crew.writers.running(session.state.label)
     if others:
         label = session.state.label
-        return others[0].seen_by(label) if len(others) == 1 else ("subagent", "a command of another agent")
+        return others[0].seen_by(label) if len(others) == 1 else ("subagent", "")
     return "user", ""

@@ -49,7 +49,10 @@ def _search(a: Sequence[str], b: Sequence[str]) -> list[list[int]] | None:
 
     A diagonal is (index in `a`) - (index in `b`); -1 is the last of a list, so each list holds negative ones too.
     """
+    in_a, in_b = set(a), set(b)
     most = min(len(a) + len(b), DIFFERENCES_MAX)
+    if sum(line not in in_b for line in a) + sum(line not in in_a for line in b) > most:
+        return None
     reached = [0] * (2 * most + 3)
     trace: list[list[int]] = []
     for differences in range(most + 1):

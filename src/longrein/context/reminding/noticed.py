@@ -106,10 +106,25 @@ def _file_changed(state: State, seq: int, event: FileChanged) -> None:
     kind = "file_changed"
     if state.prefix and any(source.path == event.path for source in state.prefix.sources):
         kind = "memory_changed"
-    how = {"command": "while your command ran", "subagent": "by a subagent"}.get(event.by, "by somebody else")
-    words = ", ".join(filter(None, ("" if event.hash else "it is gone", how, event.note)))
+    words = ", ".join(filter(None, ("" if event.hash else "it is gone", _whose(state, event), event.note)))
     whole = bool(event.diff) or not event.hash
     notice(state, seq, kind, f"{event.path}: {words}", body=event.diff, key=event.path, whole=whole)
+
+
+def _whose(state: State, event: FileChanged) -> str:
+    """Who changed a file, as far as it is known."""
+    who = event.who
+    match event.by:
+        case "command" if who in state.tasks or who == "a command":
+            return f"while {who if who in state.tasks else 'your tasks'} ran, by that or by somebody else"
+        case "command":
+            return f"while your command ran ({who})" if who else "while your command ran"
+        case "subagent":
+            name, _, command = who.partition(" ")
+            agent = "the main agent" if name == "main" else f"subagent {name}" if name else "a subagent"
+            return f"by {agent} {command}".rstrip()
+        case _:
+            return "by somebody else"
 
 
 def file_seen_anew(state: State, seq: int, event: FileChanged) -> None:

@@ -1,0 +1,422 @@
+"""Files under many writers: locks between agents, changes put down to who made them, calls that are cancelled alone."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from longrein.agent import Said
+from longrein.agent.locks import PathLocks
+from longrein.agent.writers import CONTENTS_MAX, PATHS_MAX, Writer, Writers, first_words
+from longrein.context import Request
+from longrein.events import FileChanged, Text, ToolEnded
+from longrein.models import Failure, Reply
+from longrein.tools import Hands, Outcome, tool
+from tests.agent.house import House, Limits, Script, call, results, says, story
+from tests.agent.test_watching import notes
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> House:
+    return House(tmp_path)
+
+
+# --- locks -------------------------------------------------------------------------------------------------------
+
+
+class Ring:
+    """Agents that take locks in the order they are named; what they did is one line."""
+
+    def __init__(self) -> None:
+        self.locks = PathLocks()
+        self.done: list[str] = []
+        self.gates: dict[str, asyncio.Event] = {}
+        self.tasks: dict[str, asyncio.Task[None]] = {}
+
+    def comes(self, name: str, *paths: tuple[str, bool]) -> None:
+        self.gates[name] = asyncio.Event()
+
+        async def agent() -> None:
+            taken = await self.locks.take(paths)
+            self.done.append(f"+{name}")
+            await self.gates[name].wait()
+            taken.release()
+            self.done.append(f"-{name}")
+
+        self.tasks[name] = asyncio.ensure_future(agent())
+
+    async def goes(self, name: str) -> None:
+        self.gates[name].set()
+        await self.settle()
+
+    async def settle(self) -> str:
+        for _ in range(5):
+            await asyncio.sleep(0)
+        return " ".join(self.done)
+
+
+async def test_readers_share_writers_exclude_and_nobody_overtakes() -> None:
+    ring = Ring()
+    for name, writes in [("r1", False), ("r2", False), ("w1", True), ("r3", False), ("r4", False), ("w2", True)]:
+        ring.comes(name, ("/a", writes))
+    ring.comes("other", ("/b", True))
+    assert await ring.settle() == "+r1 +r2 +other"
+    await ring.goes("r1")
+    await ring.goes("r2")
+    assert await ring.settle() == "+r1 +r2 +other -r1 -r2 +w1"
+    ring.comes("late", ("/a", False))
+    await ring.goes("w1")
+    assert (await ring.settle()).endswith("-w1 +r3 +r4"), "the late reader waits behind the writer that came before"
+    for name in ("r3", "r4", "w2", "late", "other"):
+        await ring.goes(name)
+    assert (await ring.settle()).endswith("-r3 -r4 +w2 -w2 +late -late -other")
+    assert ring.locks._paths == {}
+
+
+async def test_who_is_cancelled_while_waiting_holds_nobody_up() -> None:
+    ring = Ring()
+    for name, writes in [("r1", False), ("w1", True), ("r2", False)]:
+        ring.comes(name, ("/a", writes))
+    await ring.settle()
+    ring.tasks["w1"].cancel()
+    assert await ring.settle() == "+r1 +r2"
+    ring.comes("both", ("/b", True), ("/a", True))
+    ring.comes("b", ("/b", False))
+    await ring.settle()
+    ring.tasks["both"].cancel()
+    assert await ring.settle() == "+r1 +r2 +b"
+    for name in ("r1", "r2", "b"):
+        await ring.goes(name)
+    assert ring.locks._paths == {}
+
+
+async def test_who_is_cancelled_in_the_moment_of_its_turn_passes_it_on() -> None:
+    ring = Ring()
+    for name in ("w1", "w2", "w3"):
+        ring.comes(name, ("/a", True))
+    await ring.settle()
+    ring.gates["w1"].set()
+    await asyncio.sleep(0)  # w1 has given it to w2, which does not know yet
+    ring.tasks["w2"].cancel()
+    assert await ring.settle() == "+w1 -w1 +w3"
+    await ring.goes("w3")
+    assert ring.locks._paths == {}
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.lists(st.tuples(st.sampled_from("abc"), st.booleans()), max_size=3), st.integers(0, 3)),
+        max_size=12,
+    ),
+    st.sets(st.integers(0, 11)),
+)
+def test_any_agents_any_paths_any_cancellings(agents: list[tuple[list[tuple[str, bool]], int]], cut: set[int]) -> None:
+    """Nobody writes beside anybody, everybody who is not cancelled gets his turn, and nothing stays locked."""
+    held: dict[str, list[bool]] = {}
+    ended: list[int] = []
+
+    async def agent(locks: PathLocks, number: int) -> None:
+        paths, steps = agents[number]
+        taken = await locks.take(paths)
+        for path, writes in taken.held:
+            held.setdefault(path, []).append(writes)
+            assert not any(held[path]) or len(held[path]) == 1
+        try:
+            for _ in range(steps):
+                await asyncio.sleep(0)
+        finally:
+            for path, writes in taken.held:
+                held[path].remove(writes)
+            taken.release()
+        ended.append(number)
+
+    async def main() -> None:
+        locks = PathLocks()
+        tasks = [asyncio.ensure_future(agent(locks, number)) for number in range(len(agents))]
+        await asyncio.sleep(0)
+        for number in cut:
+            if number < len(tasks):
+                tasks[number].cancel()
+        done = await asyncio.gather(*tasks, return_exceptions=True)
+        assert all(one is None or isinstance(one, asyncio.CancelledError) for one in done)
+        assert set(range(len(agents))) - cut <= set(ended)
+        assert locks._paths == {}
+
+    asyncio.run(main())
+
+
+# --- who wrote it ------------------------------------------------------------------------------------------------
+
+
+def test_a_writer_is_named_as_each_agent_sees_it() -> None:
+    main, child, fmt = Writer(""), Writer("a3"), Writer("a3", "make fmt")
+    assert [one.seen_by("") for one in (main, child, fmt)] == [
+        ("agent", ""),
+        ("subagent", "a3"),
+        ("subagent", "a3 (make fmt)"),
+    ]
+    assert [one.seen_by("a3") for one in (main, child, fmt)] == [
+        ("subagent", "main"),
+        ("agent", ""),
+        ("command", "make fmt"),
+    ]
+    assert [one.words("a3") for one in (main, child, fmt)] == [
+        "the main agent",
+        "an edit of yours",
+        "your command (make fmt)",
+    ]
+    assert fmt.words("") == "a command of subagent a3 (make fmt)"
+
+
+def test_what_is_remembered_of_writers_is_bounded() -> None:
+    writers = Writers()
+    for n in range(CONTENTS_MAX + 1):
+        writers.note("/a", f"h{n}", Writer("a3"))
+    assert writers.of("/a", "h0") is None
+    assert writers.of("/a", f"h{CONTENTS_MAX}") == Writer("a3")
+    for n in range(PATHS_MAX):
+        writers.note(f"/{n}", "h", Writer("a4"))
+    assert writers.of("/a", f"h{CONTENTS_MAX}") is None
+    assert first_words("sed -i\n s/a/b/   x") == "sed -i s/a/b/ x"
+    assert first_words("x" * 100) == "x" * 47 + "…"
+
+
+def then(act: Callable[[], object], reply: Reply) -> Callable[[Request], Reply | Failure]:
+    def step(_: Request) -> Reply:
+        act()
+        return reply
+
+    return step
+
+
+def changes(house: House) -> list[tuple[str, str]]:
+    return [(e.event.by, e.event.who) for e in house.entries() if isinstance(e.event, FileChanged)]
+
+
+async def test_what_changed_before_a_command_ran_is_not_put_down_to_it(house: House) -> None:
+    for name in ("a.txt", "b.txt"):
+        (house.tree / name).write_text("one\n")
+    reads = says(*(call("Read", file_path=name) for name in ("a.txt", "b.txt")))
+    edit = lambda: (house.tree / "a.txt").write_text("user\n")  # noqa: E731
+    model = Script(reads, then(edit, says(call("Bash", command="echo command > b.txt"))), says("done"))
+    await house.play(model, "go")
+    assert changes(house) == [("user", ""), ("command", "echo command > b.txt")]
+    (note,) = notes(model.requests[2])
+    assert "a.txt: by somebody else\n" in note
+    assert "b.txt: while your command ran (echo command > b.txt)\n" in note
+
+
+async def test_an_edit_after_a_command_that_changed_the_file_elsewhere_is_merged_and_told_once(house: House) -> None:
+    path = house.tree / "a.txt"
+    path.write_text("one\ntwo\nthree\n")
+    model = Script(
+        says(call("Read", file_path="a.txt")),
+        says(
+            call("Bash", command="sed -i s/three/3/ a.txt"),
+            call("Edit", file_path="a.txt", old_string="one", new_string="1"),
+        ),
+        says("done"),
+    )
+    await house.play(model, "go")
+    assert path.read_text() == "1\ntwo\n3\n"
+    assert notes(model.requests[2]) == []
+    assert results(model.requests[2])[2].endswith(
+        "Since you read it your command (sed -i s/three/3/ a.txt) changed it too, elsewhere; both changes stand. "
+        "Theirs:\n 1\t1\n 2\ttwo\n-3\tthree\n+3\t3"
+    )
+    assert changes(house) == [("command", "sed -i s/three/3/ a.txt"), ("agent", "")]
+    merged = house.entries()
+    (fact,) = [e.event for e in merged if isinstance(e.event, FileChanged) and e.event.over]
+    assert fact.over == fact.before
+
+
+async def test_a_conflict_names_the_command_and_the_next_edit_needs_no_reading(house: House) -> None:
+    path = house.tree / "a.txt"
+    path.write_text("one\ntwo\n")
+    model = Script(
+        says(call("Read", file_path="a.txt")),
+        says(
+            call("Bash", command="sed -i s/two/2/ a.txt"),
+            call("Edit", file_path="a.txt", old_string="two", new_string="II"),
+        ),
+        says(call("Edit", file_path="a.txt", old_string="2", new_string="II")),
+        says("done"),
+    )
+    await house.play(model, "go")
+    assert results(model.requests[2])[2] == (
+        f"Edit failed: [changed] {path} has changed since you read it; nothing was written. Read it again first, or go "
+        "by this, which is all that your command (sed -i s/two/2/ a.txt) changed:\n 1\tone\n-2\ttwo\n+2\t2"
+    )
+    assert notes(model.requests[2]) == []
+    assert path.read_text() == "one\nII\n"
+
+
+# --- calls side by side ------------------------------------------------------------------------------------------
+
+
+def sleeper(seconds: float = 30.0) -> tuple[object, list[str]]:
+    """A tool whose calls wait, and what became of them."""
+    seen: list[str] = []
+
+    @tool(access="read", together=True)
+    async def Wait(hands: Hands, name: str) -> Outcome:
+        """Wait.
+
+        name: Which.
+        """
+        seen.append(f"+{name}")
+        try:
+            await asyncio.sleep(seconds)
+        except asyncio.CancelledError:
+            seen.append(f"x{name}")
+            raise
+        seen.append(f"-{name}")
+        return Outcome.of(name)
+
+    return Wait, seen
+
+
+async def until(true: Callable[[], object]) -> None:
+    while not true():  # noqa: ASYNC110 - what is waited for is told by no event
+        await asyncio.sleep(0.001)
+
+
+async def stage(house: House, model: Script, meanwhile: Callable[[object], Awaitable[None]], **more: object) -> None:
+    async with house.session(model, **more) as session:
+        session.tell(Said((Text("go"),)))
+        beside = asyncio.ensure_future(meanwhile(session))
+        await session.run(once=True)
+        await beside
+
+
+async def test_one_of_three_calls_is_cancelled_and_the_others_go_on(house: House) -> None:
+    wait, seen = sleeper(0.05)
+    model = Script(says(*(call("Wait", name=n) for n in "abc")), says("done"))
+
+    async def meanwhile(session: object) -> None:
+        await until(lambda: len(seen) == 3)
+        ids = list(session.running)  # type: ignore[attr-defined]
+        session.cancel(ids[1])  # type: ignore[attr-defined]
+        session.cancel(ids[1])  # type: ignore[attr-defined]
+        session.cancel("c0.9")  # type: ignore[attr-defined]
+
+    await stage(house, model, meanwhile, more_tools=(wait,))
+    assert seen == ["+a", "+b", "+c", "xb", "-a", "-c"]
+    assert results(model.requests[1]) == [
+        "Wait ok: a",
+        "Wait interrupted: interrupted by the user; it may have had effects",
+        "Wait ok: c",
+    ]
+    assert "Interrupted" not in story(house.entries())
+
+
+async def test_a_lone_command_is_cancelled_and_the_turn_goes_on(house: House) -> None:
+    model = Script(
+        says(call("Bash", command="echo begun; sleep 30")), says(call("Bash", command="echo more")), says("ok")
+    )
+
+    async def meanwhile(session: object) -> None:
+        async for heard in session.follow():  # type: ignore[attr-defined]
+            if type(heard).__name__ == "Output":
+                session.cancel(heard.call)  # type: ignore[attr-defined]
+                return
+
+    await stage(house, model, meanwhile)
+    assert results(model.requests[2]) == [
+        "Bash interrupted: begun\n[interrupted by the user; the command was ended]",
+        "Bash ok: more",
+    ]
+
+
+async def test_calls_that_wait_for_their_turn_are_not_run_when_all_is_interrupted(house: House) -> None:
+    wait, seen = sleeper()
+    model = Script(says(*(call("Wait", name=n) for n in "abc")), says("done"))
+
+    async def meanwhile(session: object) -> None:
+        await until(lambda: len(seen) == 2)
+        session.interrupt()  # type: ignore[attr-defined]
+
+    await stage(house, model, meanwhile, more_tools=(wait,), limits=Limits(parallel_max=2))
+    assert seen == ["+a", "+b", "xa", "xb"]
+    ended = [e.event.status for e in house.entries() if isinstance(e.event, ToolEnded)]
+    assert sorted(ended) == ["interrupted", "interrupted", "not_run"]
+    assert story(house.entries()).endswith("Interrupted TurnEnded")
+
+
+async def test_s02_batches_reads_together_writers_alone_in_the_order_of_the_reply(house: House) -> None:
+    """Flaws of E: nothing runs twice, no read passes a write."""
+    seen: list[str] = []
+
+    def made(name: str, access: str, *, together: bool) -> object:
+        async def run(hands: Hands, name: str) -> Outcome:
+            """Do it.
+
+            name: Which.
+            """
+            seen.append(f"+{name}")
+            await asyncio.sleep(0.002)
+            seen.append(f"-{name}")
+            return Outcome.of(name)
+
+        run.__name__ = name
+        return tool(access=access, together=together)(run)
+
+    tools = made("Look", "read", together=True), made("Change", "write", together=False)
+    wanted = [
+        ("Look", "1"),
+        ("Look", "2"),
+        ("Change", "3"),
+        ("Look", "4"),
+        ("Change", "5"),
+        ("Change", "6"),
+        ("Look", "7"),
+    ]
+    model = Script(says(*(call(one, name=name) for one, name in wanted)), says("done"))
+    await house.play(model, "go", more_tools=tools)
+    assert seen == ["+1", "+2", "-1", "-2", "+3", "-3", "+4", "-4", "+5", "-5", "+6", "-6", "+7", "-7"]
+    assert results(model.requests[1]) == [f"{one} ok: {name}" for one, name in wanted]
+
+
+@pytest.mark.parametrize("most", [4, 32])
+async def test_at_most_so_many_calls_run_at_once(house: House, most: int) -> None:
+    wait, seen = sleeper(0.01)
+    model = Script(says(*(call("Wait", name=str(n)) for n in range(40))), says("done"))
+    await house.play(model, "go", more_tools=(wait,), limits=Limits(parallel_max=most))
+    running = [sum(1 if one[0] == "+" else -1 for one in seen[: n + 1]) for n in range(len(seen))]
+    assert max(running) == most
+    assert len(seen) == 80
+
+
+async def test_a_large_file_is_read_hashed_and_written_beside_the_loop(house: House) -> None:
+    """While 8 MB are edited the loop is never held up for long."""
+    path = house.tree / "large.txt"
+    line = b"x" * 99 + b"\n"
+    path.write_bytes(b"first\n" + line * 80_000)
+    model = Script(
+        says(call("Read", file_path="large.txt", limit=5)),
+        says(call("Edit", file_path="large.txt", old_string="first", new_string="1st")),
+        says("done"),
+    )
+    gaps: list[float] = []
+
+    async def pulse() -> None:
+        last = time.perf_counter()
+        while True:
+            await asyncio.sleep(0.002)
+            now = time.perf_counter()
+            gaps.append(now - last)
+            last = now
+
+    beating = asyncio.ensure_future(pulse())
+    await house.play(model, "go")
+    beating.cancel()
+    assert results(model.requests[2])[1].startswith("Edit ok: Edited")
+    assert path.read_bytes()[:5] == b"1st\nx"
+    assert max(gaps) < 0.1
