@@ -71,6 +71,8 @@ async def answer(
         async for batch in (model or session.crew.model).stream(request):
             final = batch[-1]
             heard += batch
+            if type(batch[0]) is CallDelta and batch[0].name:
+                session.expect(batch[0].name)
             if streaming and not isinstance(batch[0], Reply | Failure):
                 session.readers.stream(Streaming(seq, [d for d in batch if not isinstance(d, Reply | Failure)]))
     except asyncio.CancelledError:
