@@ -3,6 +3,7 @@
 from longrein.store.contents import Content, contents_of, encoding_of, kind_of, title_of
 from longrein.store.export import export_jsonl, import_jsonl, write_transcript
 from longrein.store.fork import fork_log
+from longrein.store.goals import Goals, owner_of, project_key
 from longrein.store.inbox import leave_message
 from longrein.store.log import SessionLog, open_log
 from longrein.store.past import Archive, Past
@@ -23,6 +24,7 @@ __all__ = [
     "BlobWriter",
     "Content",
     "Found",
+    "Goals",
     "Hit",
     "Log",
     "Message",
@@ -43,6 +45,8 @@ __all__ = [
     "leave_message",
     "list_sessions",
     "open_log",
+    "owner_of",
+    "project_key",
     "read_entries",
     "root_of",
     "session_info",

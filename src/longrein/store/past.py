@@ -92,6 +92,12 @@ class Past:
                 break
         return found
 
+    def parent(self) -> "Past | None":
+        """The past of the session that has started this subagent; None for one of the user. It is closed with this one."""
+        came = self._parent()
+        number = self._reader.number_of(came[0]) if came is not None and came[1] else 0
+        return self._other(self._reader.session, number) if number else None
+
     def _child_here(self, session: str) -> "Past | None":
         number = self._reader.number_of(session)
         if number:

@@ -9,6 +9,23 @@ from longrein.events import Goal
 class GoalPort(Protocol):
     """Goals of one project, shared by every session in it. Short transactions; raises `ToolError` with what to do."""
 
+    @property
+    def owner(self) -> str:
+        """In whose name claims are made: a session, `session/a398` for a subagent, `user`."""
+        ...
+
+    def by(self, owner: str) -> "GoalPort":
+        """The same goals as another agent sees and changes them."""
+        ...
+
+    def unseen(self, goals: Sequence[Goal]) -> Sequence[Goal]:
+        """Those of `goals` that this agent did not know as they are; it does now."""
+        ...
+
+    def beat(self) -> None:
+        """A sign of life: this agent's claims hold on. To be called at each step; never waits."""
+        ...
+
     async def goals(self, *, every: bool = False) -> Sequence[Goal]:
         """Open goals in the order of their ids; with `every` also completed and deleted ones."""
         ...
@@ -27,5 +44,8 @@ class GoalPort(Protocol):
         blocked_by: Sequence[int] | None = None,
         claim: bool | None = None,
     ) -> tuple[Goal, Sequence[Goal]]:
-        """The goal as it is now, and goals that this has unblocked. `claim` takes it for this session, or lets go."""
+        """The goal as it is now, and goals that this has unblocked. `claim` takes it for this agent, or lets go.
+
+        Refused: a claim of what is blocked or held by another; a cycle; words over words that were not seen.
+        """
         ...

@@ -1,0 +1,250 @@
+"""The graph of goals inside one transaction: who waits for whom, who has claimed what, and what may be changed.
+
+An edge is never removed by what happens to a goal: whether a blocker still blocks is computed from its status. So
+completing it, deleting it and opening it again all do what one expects, and nothing is lost.
+"""
+
+import sqlite3
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+
+from msgspec.structs import replace
+
+from longrein.events import Goal, ToolError
+from longrein.store.goals import LEASE_US, USER, Change
+
+OPEN = ("pending", "in_progress")
+"""Statuses of goals that are to be reached; they block those that wait for them."""
+STATUSES = (*OPEN, "completed", "deleted")
+TITLE_CHARS_MAX = 200
+"""Of a title."""
+BODY_CHARS_MAX = 20_000
+"""Of a body."""
+BLOCKERS_MAX = 50
+"""Of one goal."""
+OPEN_MAX = 500
+"""Open goals of a project."""
+SHOWN_CHARS = 2_000
+"""Of a body that an error shows."""
+NAMED_MAX = 20
+"""Goals that an error names."""
+COLUMNS = "id, title, status, body, owner, lease_until, revision, changed_by"
+
+
+class Graph:
+    """All goals of a project, read at the beginning of a transaction."""
+
+    def __init__(self, connection: sqlite3.Connection, owner: str, now_us: int) -> None:
+        self.connection = connection
+        self.owner = owner
+        """Who asks."""
+        self.now_us = now_us
+        blockers: dict[int, list[int]] = {}
+        for goal, blocker in connection.execute("SELECT goal, blocker FROM blocks ORDER BY goal, blocker"):
+            blockers.setdefault(goal, []).append(blocker)
+        self.goals: dict[int, Goal] = {}
+        """By id, in order. A claim that has run out is none."""
+        self.changed_by: dict[int, str] = {}
+        for row in connection.execute(f"SELECT {COLUMNS} FROM goals ORDER BY id"):
+            number, title, status, body, holder, lease, revision, changer = row
+            holder, lease = (holder, lease) if lease > now_us else ("", 0)
+            waits_for = tuple(blockers.get(number, ()))
+            self.goals[number] = Goal(number, title, status, waits_for, body, holder, lease, revision)
+            self.changed_by[number] = changer
+
+    def goal(self, number: int) -> Goal:
+        """One of them. Raises `ToolError`, naming the open ones."""
+        if number not in self.goals:
+            raise ToolError(f"[unknown-goal] There is no goal {number}; {self._named()}.")
+        return self.goals[number]
+
+    def _named(self) -> str:
+        found = [f"{goal.id} ({_cut(goal.title, 60)})" for goal in self.goals.values() if goal.status in OPEN]
+        more = f" and {len(found) - NAMED_MAX} more" if len(found) > NAMED_MAX else ""
+        return f"open are {', '.join(found[:NAMED_MAX])}{more}" if found else "none is open"
+
+    def blocking(self, goal: Goal) -> list[int]:
+        """Goals that `goal` still waits for."""
+        return [one for one in goal.blocked_by if one in self.goals and self.goals[one].status in OPEN]
+
+    def waiting(self) -> set[int]:
+        """Open goals that wait for others."""
+        return {goal.id for goal in self.goals.values() if goal.status in OPEN and self.blocking(goal)}
+
+    def store(self, goal: Goal) -> None:
+        """Write a goal as it is now."""
+        row = (goal.id, goal.title, goal.status, goal.body, goal.owner, goal.lease_until, goal.revision)
+        self.connection.execute(
+            f"INSERT OR REPLACE INTO goals({COLUMNS}, changed_at) VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (*row, self.owner, self.now_us),
+        )
+        self.connection.execute("DELETE FROM blocks WHERE goal = ?", (goal.id,))
+        edges = [(goal.id, blocker) for blocker in goal.blocked_by]
+        self.connection.executemany("INSERT INTO blocks(goal, blocker) VALUES(?, ?)", edges)
+        self.goals[goal.id] = goal
+
+    def path(self, start: int, target: int) -> list[int]:
+        """Goals from `start` to `target`, each waiting for the next; empty when there is no such path. Every edge
+        counts, also of goals that are over: they may be opened again."""
+        came: dict[int, int] = {start: 0}
+        ways = [start]
+        while ways:
+            here = ways.pop()
+            if here == target:
+                found = [here]
+                while came[found[-1]]:
+                    found.append(came[found[-1]])
+                return found[::-1]
+            for one in self.goals[here].blocked_by if here in self.goals else ():
+                if one not in came:
+                    came[one] = here
+                    ways.append(one)
+        return []
+
+
+def listed(graph: Graph, every: bool) -> Sequence[Goal]:
+    """Open goals in the order of their ids; with `every` also those that are over. The caller's claims go on."""
+    beaten(graph)
+    return [goal for goal in graph.goals.values() if every or goal.status in OPEN]
+
+
+def added(graph: Graph, title: str, body: str, blocked_by: tuple[int, ...]) -> Goal:
+    """A new goal."""
+    if sum(goal.status in OPEN for goal in graph.goals.values()) >= OPEN_MAX:
+        raise ToolError(f"[too-many] {OPEN_MAX} goals are open; complete or delete some first. Nothing was added.")
+    _check_texts(title, body)
+    blockers = _blockers(graph, 0, blocked_by)
+    last = graph.connection.execute("SELECT coalesce(max(seq), 0) FROM sqlite_sequence").fetchone()[0]
+    goal = Goal(max(last, *graph.goals, 0) + 1, title, "pending", blockers, body, revision=1)
+    graph.store(goal)
+    return goal
+
+
+def updated(graph: Graph, number: int, change: Change, seen: Mapping[int, int]) -> tuple[Goal, Sequence[Goal]]:
+    """The goal as it is now, and those that wait for nothing any more. `seen`: revisions that the caller knows."""
+    goal, waited = graph.goal(number), graph.waiting()
+    _check_seen(graph, goal, change, seen)
+    title = goal.title if change.title is None else change.title
+    body = goal.body if change.body is None else change.body
+    _check_texts(title, body)
+    blockers = goal.blocked_by if change.blocked_by is None else _blockers(graph, number, change.blocked_by)
+    now = _claimed(graph, replace(goal, title=title, body=body, blocked_by=blockers), change)
+    if now == goal:
+        return goal, ()
+    graph.store(replace(now, revision=goal.revision + 1))
+    beaten(graph)
+    free = sorted(waited - graph.waiting())
+    return graph.goals[number], [graph.goals[one] for one in free if graph.goals[one].status in OPEN]
+
+
+def beaten(graph: Graph) -> None:
+    """Renew the claims of whoever asks."""
+    until = graph.now_us + LEASE_US
+    for goal in list(graph.goals.values()):
+        if goal.owner == graph.owner and goal.lease_until < until:
+            graph.connection.execute("UPDATE goals SET lease_until = ? WHERE id = ?", (until, goal.id))
+            graph.goals[goal.id] = replace(goal, lease_until=until)
+
+
+# --- what may be ------------------------------------------------------------------------------------------------
+
+
+def _check_texts(title: str, body: str) -> None:
+    if not title.strip():
+        raise ToolError("[empty] A goal needs a title. Nothing was changed.")
+    if len(title) > TITLE_CHARS_MAX or "\n" in title:
+        raise ToolError(
+            f"[title] A title is one line of at most {TITLE_CHARS_MAX} characters; the rest goes into body."
+        )
+    if len(body) > BODY_CHARS_MAX:
+        raise ToolError(f"[too-long] A body has at most {BODY_CHARS_MAX} characters, this one {len(body)}; shorten it.")
+
+
+def _blockers(graph: Graph, number: int, wanted: Iterable[int]) -> tuple[int, ...]:
+    """`wanted` in order, each once. Raises `ToolError` for what is unknown, deleted, too many or a cycle."""
+    blockers = tuple(sorted(set(wanted)))
+    if len(blockers) > BLOCKERS_MAX:
+        raise ToolError(f"[too-many] A goal waits for at most {BLOCKERS_MAX} others. Nothing was changed.")
+    for one in blockers:
+        if one == number:
+            raise ToolError(f"[cycle] Goal {number} cannot wait for itself. Nothing was changed.")
+        if graph.goal(one).status == "deleted" and one not in _waits_for(graph, number):
+            raise ToolError(f"[deleted] Goal {one} was deleted; nothing can wait for it. Nothing was changed.")
+        if path := graph.path(one, number):
+            chain = ", ".join(f"{a} waits for {b}" for a, b in pairwise(path))
+            raise ToolError(f"[cycle] Goal {number} cannot wait for {one}: {chain}. Nothing was changed.")
+    return blockers
+
+
+def _waits_for(graph: Graph, number: int) -> tuple[int, ...]:
+    return graph.goals[number].blocked_by if number in graph.goals else ()
+
+
+def _check_seen(graph: Graph, goal: Goal, change: Change, seen: Mapping[int, int]) -> None:
+    """Nobody overwrites words that they have not seen."""
+    written = [
+        name
+        for name in ("title", "body", "blocked_by")
+        if getattr(change, name) is not None and getattr(change, name) != getattr(goal, name)
+    ]
+    known = graph.owner in (USER, graph.changed_by[goal.id])
+    if written and not known and seen.get(goal.id) != goal.revision:
+        waits = f", blocked_by {list(goal.blocked_by)}" if goal.blocked_by else ""
+        raise ToolError(
+            f"[changed] {_name(graph.changed_by[goal.id])} has changed goal {goal.id} since you read it. It is now: "
+            f"{goal.status}, {goal.title}{waits}\n{_cut(goal.body, SHOWN_CHARS)}\nNothing was changed; list the goals, "
+            "then send what it should be now."
+        )
+
+
+def _claimed(graph: Graph, goal: Goal, change: Change) -> Goal:
+    """`goal` with the status and the claim that `change` wants."""
+    status = change.status or goal.status
+    if status not in STATUSES:
+        raise ToolError(f"[status] {status!r} is no status; use {', '.join(STATUSES)}. Nothing was changed.")
+    claim = change.claim
+    if claim is None and change.status == "in_progress":
+        claim = True
+    if claim is None and status == goal.status:
+        return goal
+    _check_claim(graph, goal)
+    if claim:
+        return _taken(graph, goal, status)
+    status = "pending" if status == "in_progress" else status
+    return replace(goal, status=status, owner="", lease_until=0)
+
+
+def _taken(graph: Graph, goal: Goal, status: str) -> Goal:
+    if status not in OPEN:
+        raise ToolError(
+            f"[over] Goal {goal.id} is {status}; set it to pending before you claim it. Nothing was changed."
+        )
+    if open_ones := graph.blocking(goal):
+        named = ", ".join(f"{one} ({_cut(graph.goals[one].title, 60)})" for one in open_ones)
+        raise ToolError(
+            f"[blocked] Goal {goal.id} waits for {named}. Reach those first, or change its blocked_by. "
+            "Nothing was changed."
+        )
+    return replace(goal, status="in_progress", owner=graph.owner, lease_until=graph.now_us + LEASE_US)
+
+
+def _check_claim(graph: Graph, goal: Goal) -> None:
+    if goal.owner in ("", graph.owner) or graph.owner == USER:
+        return
+    minutes = max(1, round((goal.lease_until - graph.now_us) / 60_000_000))
+    raise ToolError(
+        f"[claimed] {_name(goal.owner)} works on goal {goal.id} and holds it for {minutes} more min, longer if it goes "
+        "on. Nothing was changed; take another goal."
+    )
+
+
+def _name(owner: str) -> str:
+    """An owner in words."""
+    session, _, label = owner.partition("/")
+    if owner == USER:
+        return "The user"
+    return f"Subagent {label} of session {session[:8]}" if label else f"Session {session[:8]}"
+
+
+def _cut(text: str, chars: int) -> str:
+    return text if len(text) <= chars else text[: chars - 1] + "…"

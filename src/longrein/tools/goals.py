@@ -1,0 +1,122 @@
+"""`GoalAdd`, `GoalUpdate`, `GoalList`: the project's graph of goals, which outlives conversations and is shared.
+
+What a session does to it or learns of it is also in its log, as `GoalChanged`.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+from longrein.events import Goal, GoalChanged, ToolError, marker_sign
+from longrein.tools.goal_port import GoalPort
+from longrein.tools.port import Hands, Outcome
+from longrein.tools.registry import make_tool
+
+BODY_CHARS = 300
+"""Of a body in a list that would be too long with whole bodies."""
+
+
+async def GoalAdd(hands: Hands, title: str, body: str = "", blocked_by: list[int] | None = None) -> Outcome:
+    """Add a goal of the project: work that outlives this conversation, shared by all its sessions and subagents. For
+    the steps of what you do now use TodoWrite.
+
+    body: When it counts as reached, what is known.
+    blocked_by: Goals to reach first.
+    """
+    goals = _goals(hands, title, body)
+    goal = await goals.add(title, body, blocked_by or ())
+    return Outcome.of(f"Added goal {goal.id}{_waits(goal.blocked_by)}.", GoalChanged(goal))
+
+
+async def GoalUpdate(
+    hands: Hands,
+    id: int,  # noqa: A002 - the name that the model is told
+    status: Literal["pending", "in_progress", "completed", "deleted"] | None = None,
+    title: str | None = None,
+    body: str | None = None,
+    blocked_by: list[int] | None = None,
+    claim: bool | None = None,
+) -> Outcome:
+    """Change a goal; what you leave out stays. Claim it before you work on it, so that nobody else does; completed only
+    when that is checked. With id alone: shows it whole.
+
+    claim: true takes it for you, false lets go.
+    """
+    goals = _goals(hands, title or "", body or "")
+    if title is not None and not title.strip():
+        raise ToolError("[empty] A goal needs a title. Nothing was changed.")
+    goal, freed = await goals.update(
+        id, status=status or "", title=title or "", body=body, blocked_by=blocked_by, claim=claim
+    )
+    facts = [GoalChanged(one) for one in (goal, *freed)]
+    if (status, title, body, blocked_by, claim) == (None,) * 5:
+        still = {one.id: one for one in await goals.goals()}
+        return Outcome.of(_row(goal, goals.owner, still) + _whole(goal), *map(GoalChanged, goals.unseen([goal])))
+    free = [f"{one.id} ({one.title})" for one in freed]
+    told = f" Nothing blocks now: {', '.join(free)}." if free else ""
+    return Outcome.of(f"Goal {goal.id} is {_state(goal, goals.owner)}.{told}", *facts)
+
+
+async def GoalList(hands: Hands, all: bool = False) -> Outcome:  # noqa: A002 - the name that the model is told
+    """The project's open goals: which are ready, who works on what, what waits for what.
+
+    all: Also completed and deleted ones.
+    """
+    goals = _goals(hands)
+    found = await goals.goals(every=all)
+    if not found:
+        return Outcome.of("The project has no goals." if all else "The project has no open goals.")
+    still = {goal.id: goal for goal in found if goal.status in ("pending", "in_progress")}
+    rows = [_row(goal, goals.owner, still) for goal in found]
+    text = "\n".join(row + _whole(goal) for row, goal in zip(rows, found, strict=True))
+    if len(text.encode()) > hands.page_bytes:
+        text = "\n".join(row + _short(goal) for row, goal in zip(rows, found, strict=True))
+        text += "\n\nLong bodies are cut; GoalUpdate with an id alone shows a goal whole."
+    return Outcome.of(text, *map(GoalChanged, goals.unseen(found)))
+
+
+def _goals(hands: Hands, *written: str) -> GoalPort:
+    """Raises `ToolError` where there are none, and for text that holds a marker in place of what it stands for."""
+    if hands.goals is None:
+        raise ToolError("[no-goals] There is no place here where goals could be kept; use TodoWrite.")
+    if any(marker_sign(hands.nonce) in text for text in written):
+        raise ToolError(
+            "[marker] The text holds a marker of a cleared or hidden part in place of its content; write what is meant "
+            "(Recall brings a cleared part back). Nothing was changed."
+        )
+    return hands.goals
+
+
+def _row(goal: Goal, me: str, still: Mapping[int, Goal]) -> str:
+    waits = [one for one in goal.blocked_by if one in still]
+    state = _state(goal, me)
+    if goal.status in ("pending", "in_progress"):
+        state += _waits(waits) or (", ready" if not goal.owner else "")
+    return f"{goal.id}. {goal.title} [{state}]"
+
+
+def _state(goal: Goal, me: str) -> str:
+    """`in progress, yours`."""
+    status = goal.status.replace("_", " ")
+    if not goal.owner:
+        return status
+    session, _, label = goal.owner.partition("/")
+    other = f"held by {label} of {session[:8]}" if label else f"held by {session[:8]}"
+    return f"{status}, {'yours' if goal.owner == me else other}"
+
+
+def _waits(blockers: Sequence[int]) -> str:
+    return f", waits for {', '.join(map(str, blockers))}" if blockers else ""
+
+
+def _whole(goal: Goal) -> str:
+    return "".join(f"\n   {line}" for line in goal.body.splitlines())
+
+
+def _short(goal: Goal) -> str:
+    first = " ".join(goal.body[: 4 * BODY_CHARS].split())
+    return f"\n   {first if len(first) <= BODY_CHARS else first[: BODY_CHARS - 1] + '…'}" if first else ""
+
+
+GOAL_ADD = make_tool(GoalAdd, access="none", deferred=True)
+GOAL_UPDATE = make_tool(GoalUpdate, access="none", deferred=True)
+GOAL_LIST = make_tool(GoalList, access="none", deferred=True, together=True)

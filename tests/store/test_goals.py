@@ -1,0 +1,403 @@
+"""The project's goals: a graph that many processes change at once, and that survives all of them."""
+
+import asyncio
+import os
+import sqlite3
+import tempfile
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from longrein.events import Goal, ToolError
+from longrein.store import Goals, owner_of, project_key
+from longrein.store.goals import BEAT_US, LEASE_US, USER
+from tests.store.kit import ended, fork_off
+
+pytestmark = pytest.mark.anyio
+
+ME, OTHER = "6f1c3a52-7d0e-4b7a-9f3e-0123456789ab", "6f9d0000-0000-4000-8000-000000000002"
+
+
+class Time:
+    """A clock to turn."""
+
+    def __init__(self) -> None:
+        self.us = 1_760_000_000_000_000
+
+    def __call__(self) -> int:
+        return self.us
+
+
+def goals_of(state: Path, owner: str = ME, time: Time | None = None) -> Goals:
+    return Goals(str(state), "work-0123", owner, time or Time())
+
+
+async def refused(act: object, *parts: str) -> None:
+    with pytest.raises(ToolError) as refusal:
+        await act  # type: ignore[misc]
+    for part in parts:
+        assert part in str(refusal.value), str(refusal.value)
+
+
+def ids(goals: Sequence[Goal]) -> list[int]:
+    return [goal.id for goal in goals]
+
+
+async def test_s12_goals_survive_and_a_completed_one_unblocks(tmp_path: Path) -> None:
+    mine = goals_of(tmp_path)
+    assert await mine.goals() == ()
+    assert not (tmp_path / "goals").exists()  # looking makes nothing
+    for title, waits in (("design", ()), ("build", (1,)), ("test", (1, 2))):
+        await mine.add(title, f"how to {title}", waits)
+    again = goals_of(tmp_path, OTHER)  # another process, another day
+    assert [(goal.id, goal.title, goal.blocked_by) for goal in await again.goals()] == [
+        (1, "design", ()),
+        (2, "build", (1,)),
+        (3, "test", (1, 2)),
+    ]
+    done, freed = await mine.update(1, status="completed")
+    assert (done.status, ids(freed)) == ("completed", [2])
+    assert ids(await again.goals()) == [2, 3]
+    assert ids(await again.goals(every=True)) == [1, 2, 3]
+    assert (await again.goals(every=True))[2].blocked_by == (1, 2)  # the graph is whole
+    await mine.update(1, status="pending")  # opened again, it blocks again
+    await refused(again.update(2, claim=True), "[blocked]", "Goal 2 waits for 1 (design)")
+
+
+async def test_deleting_a_blocker_unblocks_and_ids_are_never_used_again(tmp_path: Path) -> None:
+    mine = goals_of(tmp_path)
+    for title, waits in (("one", ()), ("two", (1,)), ("three", (2,))):
+        await mine.add(title, "", waits)
+    _, freed = await mine.update(1, status="deleted")
+    assert ids(freed) == [2]
+    _, freed = await mine.update(3, status="deleted")
+    assert ids(freed) == []
+    assert (await mine.add("four", "", ())).id == 4
+    await refused(mine.add("five", "", (3,)), "[deleted] Goal 3 was deleted")
+    await refused(mine.update(9, status="completed"), "[unknown-goal] There is no goal 9; open are 2 (two), 4 (four).")
+
+
+async def test_a_cycle_is_refused_and_shown(tmp_path: Path) -> None:
+    mine = goals_of(tmp_path)
+    for title, waits in (("one", ()), ("two", (1,)), ("three", (2,))):
+        await mine.add(title, "", waits)
+    await refused(mine.update(1, blocked_by=(3,)), "[cycle] Goal 1 cannot wait for 3: 3 waits for 2, 2 waits for 1.")
+    await refused(mine.update(1, blocked_by=(1,)), "cannot wait for itself")
+    await mine.update(2, status="completed")
+    await refused(mine.update(1, blocked_by=(3,)), "[cycle]")  # it may be opened again
+    now, _ = await mine.update(2, blocked_by=())
+    assert now.blocked_by == ()
+    now, _ = await mine.update(1, blocked_by=(3, 3))
+    assert now.blocked_by == (3,)
+
+
+async def test_a_claim_is_a_lease_that_a_sign_of_life_renews(tmp_path: Path) -> None:
+    time = Time()
+    mine, theirs = goals_of(tmp_path, ME, time), goals_of(tmp_path, owner_of(OTHER, "a9"), time)
+    await mine.add("design", "", ())
+    await mine.add("build", "", (1,))
+    now, _ = await mine.update(1, claim=True)
+    assert (now.status, now.owner, now.lease_until) == ("in_progress", ME, time.us + LEASE_US)
+    for refusal in (theirs.update(1, claim=True), theirs.update(1, status="completed"), theirs.update(1, claim=False)):
+        await refused(refusal, "[claimed] Session 6f1c3a52 works on goal 1 and holds it for 15 more min")
+    time.us += LEASE_US - 1
+    await mine.goals()  # any call of the owner
+    time.us += LEASE_US - 1
+    mine.beat()
+    for _ in range(200):
+        if (await theirs.goals())[0].lease_until == time.us + LEASE_US:
+            break
+        await asyncio.sleep(0.01)
+    time.us += BEAT_US - 1
+    mine.beat()  # too early: nothing is written
+    assert (await theirs.goals())[0].lease_until == time.us + LEASE_US - BEAT_US + 1
+    time.us += LEASE_US
+    assert [(goal.owner, goal.status) for goal in await theirs.goals()] == [("", "in_progress"), ("", "pending")]
+    now, _ = await theirs.update(1, claim=True)
+    assert now.owner == f"{OTHER}/a9"
+    await refused(mine.update(1, claim=True), "[claimed] Subagent a9 of session 6f9d0000 works on goal 1")
+    now, freed = await theirs.update(1, status="completed")
+    assert (now.owner, ids(freed)) == ("", [2])
+    await refused(mine.update(1, claim=True), "[over] Goal 1 is completed")
+    now, _ = await mine.update(2, status="in_progress")  # is a claim too
+    assert now.owner == ME
+    now, _ = await mine.update(2, claim=False)
+    assert (now.owner, now.status) == ("", "pending")
+
+
+async def test_the_user_may_what_agents_may_not(tmp_path: Path) -> None:
+    mine = goals_of(tmp_path)
+    await mine.add("design", "", ())
+    await mine.update(1, claim=True)
+    user = mine.by(USER)
+    now, _ = await user.update(1, title="Design it", status="pending")
+    assert (now.title, now.owner) == ("Design it", "")
+
+
+async def test_nobody_overwrites_words_they_have_not_seen(tmp_path: Path) -> None:
+    mine, theirs = goals_of(tmp_path), goals_of(tmp_path, OTHER)
+    await mine.add("design", "the plan", ())
+    unseen = "[changed] Session 6f1c3a52 has changed goal 1 since you read it. It is now: pending, design\nthe plan\n"
+    await refused(theirs.update(1, body="mine"), unseen)
+    assert theirs.unseen(await theirs.goals()) != []
+    assert theirs.unseen(await theirs.goals()) == []
+    await theirs.update(1, body="the plan, and more")
+    await refused(mine.update(1, body="the plan, mended"), "[changed] Session 6f9d0000")
+    await mine.update(1, body="the plan, and more")  # what it is already
+    await mine.update(1, status="completed")  # no words
+    assert [goal.body for goal in mine.unseen(await mine.goals(every=True))] == []
+
+
+async def test_bad_words_are_refused(tmp_path: Path) -> None:
+    mine = goals_of(tmp_path)
+    for act, why in (
+        (mine.add(" ", "", ()), "[empty]"),
+        (mine.add("x" * 201, "", ()), "[title] A title is one line of at most 200 characters"),
+        (mine.add("two\nlines", "", ()), "[title]"),
+        (mine.add("x", "y" * 20_001, ()), "[too-long] A body has at most 20000 characters, this one 20001"),
+        (mine.add("x", "", (1,)), "[unknown-goal] There is no goal 1; none is open."),
+        (mine.add("x", "", range(1, 99)), "[too-many]"),
+        (mine.update(1, status="done"), "[unknown-goal]"),
+    ):
+        await refused(act, why)
+    secret = Goals(str(tmp_path), "k", ME, Time(), redact=lambda text: text.replace("hunter2", "[secret]"))
+    made = await secret.add("log in with hunter2", "nul \0 and \ud800 go", ())
+    assert (made.title, made.body) == ("log in with [secret]", "nul  and ? go")
+    await refused(mine.by(ME).update(1, status="done"), "[unknown-goal]")
+    await refused(secret.update(1, status="done"), "[status] 'done' is no status; use pending, in_progress, completed")
+
+
+async def test_two_processes_claim_one_goal_and_one_wins(tmp_path: Path) -> None:
+    await goals_of(tmp_path).add("design", "", ())
+
+    def rival(number: int, gate: int, out: int) -> int:
+        async def run() -> None:
+            mine = Goals(str(tmp_path), "work-0123", owner_of(ME, f"a{number}"), Time())
+            os.read(gate, 1)  # all of them at once
+            try:
+                await mine.update(1, claim=True)
+                os.write(out, b"won\n")
+            except ToolError as refusal:
+                os.write(out, str(refusal).split()[0].encode() + b"\n")
+            await mine.add(f"from {number}", "", ())
+
+        return fork_off(run)
+
+    gate, opening = os.pipe()
+    reading, writing = os.pipe()
+    pids = [rival(number, gate, writing) for number in range(6)]
+    os.write(opening, b"x" * 6)
+    assert [ended(pid) for pid in pids] == [0] * 6
+    os.close(writing)
+    assert sorted(os.read(reading, 65536).split()) == [b"[claimed]"] * 5 + [b"won"]
+    assert ids(await goals_of(tmp_path).goals()) == [1, 2, 3, 4, 5, 6, 7]
+    assert (tmp_path / "goals").stat().st_mode & 0o777 == 0o700
+    assert {path.stat().st_mode & 0o777 for path in (tmp_path / "goals").iterdir()} == {0o600}
+
+
+async def test_many_at_once_in_one_process_lose_nothing(tmp_path: Path) -> None:
+    agents = [goals_of(tmp_path, owner_of(ME, f"a{n}")) for n in range(8)]
+    made = await asyncio.gather(*(agent.add(f"goal {n}", "", ()) for n, agent in enumerate(agents)))
+    assert sorted(goal.id for goal in made) == list(range(1, 9))
+    await asyncio.gather(*(agent.update(goal.id, status="completed") for agent, goal in zip(agents, made, strict=True)))
+    assert await agents[0].goals() == []
+
+
+@pytest.mark.parametrize("damage", ["page", "text", "cut"])
+async def test_a_damaged_database_is_set_aside_and_what_can_be_read_goes_on(tmp_path: Path, damage: str) -> None:
+    mine = goals_of(tmp_path)
+    for number in range(1, 41):
+        await mine.add(f"goal {number}", "b" * 1000, (number - 1,) if number > 1 else ())
+    path = Path(mine.path)
+    whole = path.read_bytes()
+    broken = {
+        "page": whole[: 6 * 4096] + b"\xff" * 4096 + whole[7 * 4096 :],
+        "text": b"no database " * 1000,
+        "cut": whole[: 5 * 4096],
+    }[damage]
+    path.write_bytes(broken)
+    await refused(mine.goals(every=True), "[damaged]", "is set aside as", "damaged-1", "list them and try again")
+    assert Path(f"{path}.damaged-1").read_bytes() == broken
+    kept = await mine.goals(every=True)
+    assert all(goal.title == f"goal {goal.id}" for goal in kept)
+    assert damage != "page" or len(kept) > 3
+    made = await mine.add("later", "", ())
+    assert made.id > max(ids(kept), default=0)
+    await refused(mine.update(99, status="completed"), "[unknown-goal]")
+
+
+async def test_what_cannot_be_used_says_so(tmp_path: Path) -> None:
+    (tmp_path / "goals").write_text("in the way")
+    await refused(goals_of(tmp_path).add("x", "", ()), "[goals]", "cannot be used", "nothing was changed")
+    newer = goals_of(tmp_path / "other")
+    await newer.add("x", "", ())
+    with sqlite3.connect(newer.path) as database:
+        database.execute("PRAGMA user_version=99")
+    database.close()
+    await refused(newer.add("y", "", ()), "[newer]", "upgrade")
+
+
+async def test_on_a_network_mount_there_is_no_wal(tmp_path: Path) -> None:
+    mine = Goals(str(tmp_path), "k", ME, Time(), network=True)
+    await mine.add("x", "", ())
+    database = sqlite3.connect(mine.path)
+    assert database.execute("PRAGMA journal_mode").fetchone()[0] == "delete"
+    database.close()
+
+
+def test_a_project_has_a_readable_key_of_its_own(tmp_path: Path) -> None:
+    for name in ("my project!", "café", "ok-1"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "ok-1")
+    keys = [project_key(str(tmp_path / name)) for name in ("my project!", "café", "ok-1", "link")]
+    assert [key.rpartition("-")[0] for key in keys] == ["my-project", "caf", "ok-1", "ok-1"]
+    assert len({*keys}) == 3
+    assert project_key("/").startswith("root-")
+
+
+# --- the graph, whatever is done to it ---------------------------------------------------------------------------
+
+
+class Model(RuleBasedStateMachine):
+    """Three agents do anything; the graph is compared with one that is kept in plain dicts."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.folder = tempfile.TemporaryDirectory()
+        self.time = Time()
+        self.agents = [Goals(self.folder.name, "k", f"s{n}", self.time, network=False) for n in range(3)]
+        self.status: dict[int, str] = {}
+        self.waits: dict[int, set[int]] = {}
+        self.held: dict[int, tuple[str, int]] = {}
+
+    def teardown(self) -> None:
+        self.folder.cleanup()
+
+    def open(self, number: int) -> bool:
+        return self.status[number] in ("pending", "in_progress")
+
+    def blocked(self, number: int) -> bool:
+        return any(self.open(one) for one in self.waits[number])
+
+    def reaches(self, start: int, target: int) -> bool:
+        return start == target or any(self.reaches(one, target) for one in self.waits[start])
+
+    def holder(self, number: int) -> str:
+        owner, until = self.held.get(number, ("", 0))
+        return owner if until > self.time.us else ""
+
+    @rule(agent=st.integers(0, 2), waits=st.sets(st.integers(1, 8), max_size=3))
+    def add(self, agent: int, waits: set[int]) -> None:
+        fits = all(one in self.status and self.status[one] != "deleted" for one in waits)
+        try:
+            made = asyncio.run(self.agents[agent].add("goal", "", sorted(waits)))
+        except ToolError:
+            assert not fits
+            return
+        assert fits
+        assert made.id == len(self.status) + 1
+        self.status[made.id], self.waits[made.id] = "pending", waits
+
+    @precondition(lambda self: self.status)
+    @rule(agent=st.integers(0, 2), data=st.data(), status=st.sampled_from(["pending", "completed", "deleted"]))
+    def change(self, agent: int, data: st.DataObject, status: str) -> None:
+        number = data.draw(st.sampled_from(sorted(self.status)))
+        before = {one for one in self.status if self.open(one) and self.blocked(one)}
+        holder = self.holder(number)
+        try:
+            _, freed = asyncio.run(self.agents[agent].update(number, status=status))
+        except ToolError:
+            assert holder not in ("", f"s{agent}")
+            return
+        if self.status[number] != status:
+            assert holder in ("", f"s{agent}")
+            self.held.pop(number, None)
+        self.status[number] = status
+        after = {one for one in self.status if self.open(one) and self.blocked(one)}
+        assert ids(freed) == sorted(one for one in before - after if self.open(one))
+
+    @precondition(lambda self: self.status)
+    @rule(agent=st.integers(0, 2), data=st.data())
+    def claim(self, agent: int, data: st.DataObject) -> None:
+        number = data.draw(st.sampled_from(sorted(self.status)))
+        may = self.open(number) and not self.blocked(number) and self.holder(number) in ("", f"s{agent}")
+        try:
+            now, _ = asyncio.run(self.agents[agent].update(number, claim=True))
+        except ToolError:
+            assert not may
+            return
+        assert may
+        assert now.owner == f"s{agent}"
+        self.status[number], self.held[number] = "in_progress", (f"s{agent}", self.time.us + LEASE_US)
+        self.renew(agent)
+
+    @precondition(lambda self: self.status)
+    @rule(agent=st.integers(0, 2), data=st.data(), waits=st.sets(st.integers(1, 8), max_size=3))
+    def link(self, agent: int, data: st.DataObject, waits: set[int]) -> None:
+        number = data.draw(st.sampled_from(sorted(self.status)))
+        fits = all(
+            one in self.status
+            and (self.status[one] != "deleted" or one in self.waits[number])
+            and not self.reaches(one, number)
+            for one in waits
+        )
+        agents = self.agents[agent]
+        agents.unseen(asyncio.run(agents.goals(every=True)))
+        self.renew(agent)
+        try:
+            asyncio.run(agents.update(number, blocked_by=sorted(waits)))
+        except ToolError:
+            assert not fits
+            return
+        assert fits
+        self.waits[number] = waits
+
+    @rule(minutes=st.integers(1, 20))
+    def wait(self, minutes: int) -> None:
+        self.time.us += minutes * 60_000_000
+
+    def renew(self, agent: int) -> None:
+        for number in self.held:
+            if self.holder(number) == f"s{agent}":
+                self.held[number] = (f"s{agent}", self.time.us + LEASE_US)
+
+    @invariant()
+    def it_is_as_it_should_be(self) -> None:
+        looker = Goals(self.folder.name, "k", "nobody", self.time, network=False)
+        found = {goal.id: goal for goal in asyncio.run(looker.goals(every=True))}
+        assert {number: (goal.status, set(goal.blocked_by)) for number, goal in found.items()} == {
+            number: (self.status[number], self.waits[number]) for number in self.status
+        }
+        for number in found:
+            assert not any(self.reaches(one, number) for one in self.waits[number])
+
+
+Model.TestCase.settings = settings(max_examples=12, stateful_step_count=14, deadline=None)
+TestTheGraph = Model.TestCase
+
+
+@given(st.text(max_size=60), st.text(max_size=200))
+@settings(max_examples=25, deadline=None)
+def test_any_text_comes_back_or_is_refused(title: str, body: str) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        mine = Goals(folder, "k", ME, Time(), network=False)
+        try:
+            made = asyncio.run(mine.add(title, body, ()))
+        except ToolError:
+            kept = title.encode("utf-8", "replace").decode().replace("\0", "")
+            assert not kept.strip() or "\n" in kept
+            return
+        assert asyncio.run(mine.goals()) == [made]
+        assert made.body == body.encode("utf-8", "replace").decode().replace("\0", "")
+
+
+def test_a_sign_of_life_without_goals_costs_nothing(tmp_path: Path) -> None:
+    before = threading.active_count()
+    goals_of(tmp_path).beat()
+    assert threading.active_count() == before
+    assert not (tmp_path / "goals").exists()
