@@ -79,6 +79,7 @@ class Actor:
         self.foreground: asyncio.Event | None = None
         """Set when the running command is sent to the background."""
         self._child_seq = 0
+        self.left = ""
         self.append(
             Opened(1, SESSION, "n0", ("/work",), "/work"),
             PrefixSet("start", "mock", "small", "scripted", "You are a test."),
@@ -140,6 +141,15 @@ class Actor:
 
     def cancel(self, call: str) -> None:
         raise NotImplementedError
+
+    def stay(self, how: str, limit_s: float = 0.0) -> None:
+        raise NotImplementedError
+
+    async def leave(self, policy: str) -> Sequence[TaskView]:
+        assert not self.busy
+        await asyncio.sleep(0.05)
+        self.left = policy
+        return ()
 
     async def follow(self, seq: int = 0, *, streaming: bool = True) -> AsyncIterator[Heard]:
         while not self.closed or self._news:

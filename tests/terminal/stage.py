@@ -229,18 +229,12 @@ async def main(name: str, folder: str) -> int:
         models=lambda: ("mock/small", "mock/large"),
         colour=not os.environ.get("NO_COLOR"),
     )
-
-    async def leave_tasks(policy: str) -> None:
-        await asyncio.sleep(0.05)
-        Path(folder, "left").write_text(policy)
-
     facts = msgspec.structs.replace(
         facts,
         wall_us=lambda: time.time_ns() // 1000,
         task_tail=task_tail,
         goals=Goals(),
         leave_policy=os.environ.get("LEAVE", "ask"),
-        leave_tasks=leave_tasks,
     )
     plain = "plain" in sys.argv or os.environ["TERM"] == "dumb"
     outcome = await run_terminal(
@@ -248,6 +242,7 @@ async def main(name: str, folder: str) -> int:
     )
     Path(folder, "told.jsonl").write_bytes(b"".join(msgspec.json.encode(word) + b"\n" for word in actor.told))
     Path(folder, "outcome").write_text(f"{outcome.kind} {outcome.session} {outcome.code}")
+    Path(folder, "left").write_text(outcome.tasks + ("" if actor.left == outcome.tasks else " later"))
     return outcome.code
 
 

@@ -225,6 +225,7 @@ def queue_list(numbered: Sequence[tuple[int, Pending]], labels: Mapping[str, str
     rows = [
         line(("name", f"  {number} "), ("warn", f"{waiting_word(one, labels.get(one.to, ''))}: "), _first(one.text))
         for number, one in numbered
+        if number
     ]
     if not rows:
         return [line(("dim", "  nothing waits: all that was said has been delivered"))]

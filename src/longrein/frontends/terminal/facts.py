@@ -14,12 +14,6 @@ CompleteFiles = Callable[[str], Awaitable[Sequence[str]]]
 TaskTail = Callable[[str, int], Awaitable[str]]
 """Task id and how many lines -> the end of its output. Raises our own errors."""
 LeavePolicy = Literal["ask", "stop", "keep"]
-LeaveTasks = Callable[[str], Awaitable[object]]
-"""`stop` or `keep`: waits until those that are to end have ended."""
-
-
-async def _left(_policy: str) -> object:
-    return None
 
 
 async def _no_tail(_task: str, _lines: int) -> str:
@@ -72,8 +66,6 @@ class TerminalFacts(msgspec.Struct, frozen=True):
     """The project's goals, for `/goals`."""
     leave_policy: LeavePolicy = "ask"
     """What becomes of running tasks when the user leaves."""
-    leave_tasks: LeaveTasks = _left
-    """Told before the session is closed, for its running tasks. Not called: each task's own policy holds."""
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -85,3 +77,5 @@ class Outcome(msgspec.Struct, frozen=True):
     """Id, for `switch`."""
     code: int = 0
     """Exit code, for `exit`."""
+    tasks: Literal["", "stop", "keep"] = ""
+    """What becomes of tasks that still run, where somebody said it; '' for each task's own policy."""

@@ -1,11 +1,16 @@
 """Leaving while tasks run: what becomes of them is the user's word, or what the settings say."""
 
 from collections.abc import Sequence
+from typing import Literal
 
+from msgspec import structs
+
+from longrein.agent import SessionPort
 from longrein.frontends import amounts
 from longrein.frontends.safe import escape_line
 from longrein.frontends.terminal.beside_rows import Running
 from longrein.frontends.terminal.chooser import Row
+from longrein.frontends.terminal.facts import Outcome
 
 COMMAND_CHARS_MAX = 40
 SHOWN_MAX = 3
@@ -22,6 +27,15 @@ def question(running: Sequence[Running]) -> str:
     told = ", ".join(_name(one) for one in running[:SHOWN_MAX]) + (", …" if len(running) > SHOWN_MAX else "")
     verb = "runs" if len(running) == 1 else "run"
     return f"{amounts.many(len(running), 'task')} still {verb} ({told}): what becomes of them?"
+
+
+async def settle(session: SessionPort, outcome: Outcome, choice: str) -> Outcome:
+    """How it is left, with the answer. Between two turns the session writes it down itself; in the middle of one it is
+    carried out when the session is closed, so that the turn can be gone on with. Raises our own errors."""
+    kept: Literal["stop", "keep"] = "keep" if choice == "keep" else "stop"
+    if not session.busy:
+        await session.leave(kept)
+    return structs.replace(outcome, tasks=kept)
 
 
 def settling(count: int, choice: str) -> str:

@@ -208,7 +208,7 @@ def _go(talk: Talk, outcome: Outcome, choice: str) -> None:
 async def _settle(talk: Talk, outcome: Outcome, choice: str) -> None:
     talk.warn(leaving.settling(len(talk.scene.beside.tasks), choice))
     try:
-        await talk.facts.leave_tasks(choice)
+        outcome = await leaving.settle(talk.session, outcome, choice)
     except LongreinError as error:
         talk.notice(str(error))
     talk.leave(outcome)

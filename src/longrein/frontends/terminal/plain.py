@@ -233,8 +233,7 @@ class _PlainTalk:
             self._invite()
             return
         self.show([line(leaving.settling(len(self.scene.beside.tasks), choice))])
-        await self.facts.leave_tasks(choice)
-        self.leave(outcome)
+        self.leave(await leaving.settle(self.session, outcome, choice))
 
     async def _say(self, text: str) -> None:
         await self.session.tell(Said((Text(text),), "queued" if self.session.busy else "prompt"))

@@ -11,19 +11,25 @@ class Waiting:
     def __init__(self, session: SessionPort) -> None:
         self._session = session
         self._numbers: dict[int, int] = {}
+        self._last = 0
 
     def numbered(self) -> Sequence[tuple[int, Pending]]:
-        """Each with its number, in the order in which they go. Asked often, so that numbers rise as words are said."""
+        """Each with its number, in the order in which they go. Asked often, so that numbers rise as words are said.
+
+        A prompt has 0: it waits for a moment only.
+        """
         pending = self._session.pending
         for one in pending:
-            self._numbers.setdefault(one.id, len(self._numbers) + 1)
+            if one.id not in self._numbers:
+                self._last += one.how != "prompt" or bool(one.to)
+                self._numbers[one.id] = self._last if one.how != "prompt" or one.to else 0
         return [(self._numbers[one.id], one) for one in pending]
 
     def take(self, number: int = 0) -> Pending | None:
         """Take one back, the newest when 0; it is not delivered then. None when it is not there any more."""
-        found = [one for its, one in self.numbered() if number in (0, its)]
+        found = [(its, one) for its, one in self.numbered() if number in (0, its)]
         if not found:
             return None
-        one = max(found, key=lambda one: self._numbers[one.id])
+        one = max(found, key=lambda pair: pair[0])[1]
         text = self._session.unqueue(one.id)
         return Pending(one.id, one.how, text, one.to) if text else None
