@@ -93,7 +93,7 @@ class Past:
         return found
 
     def parent(self) -> "Past | None":
-        """The past of the session that has started this subagent; None for one of the user. It is closed with this one."""
+        """The past of the session that has started this subagent; None for one of the user. Closed with this one."""
         came = self._parent()
         number = self._reader.number_of(came[0]) if came is not None and came[1] else 0
         return self._other(self._reader.session, number) if number else None

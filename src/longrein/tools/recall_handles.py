@@ -64,7 +64,12 @@ def _part_title(entry: Entry, content: Content) -> str:
 
 
 def _child(past: Past, handle: Handle) -> Past:
+    """The log of a subagent; in a subagent also of one that its parent has started, such as those that a synthesis
+    reads."""
     started = past.entry(handle.child)
+    above = None if started is not None and isinstance(started.event, ChildStarted) else past.parent()
+    if above is not None:
+        past, started = above, above.entry(handle.child)
     if started is None or not isinstance(started.event, ChildStarted):
         known = [f"a{entry.seq}" for _, entry in zip(range(5), past.of_kind("ChildStarted"), strict=False)]
         there = f"subagents were started at {', '.join(known)}" if known else "this session has started none"

@@ -61,3 +61,7 @@ class HeldPast:
     def child(self, session: str) -> Past | None:  # noqa: ARG002 - the port's signature
         """See `store.Past`: no other log is in reach."""
         return None
+
+    def parent(self) -> Past | None:
+        """See `store.Past`: no other log is in reach."""
+        return None
