@@ -48,6 +48,8 @@ class Notice(msgspec.Struct, frozen=True):
     """What it is about (a path, a folder, a task): of a state only the latest for each key is told."""
     was: str = ""
     """Of a state: `line` before it changed, where that is known."""
+    brief: str = ""
+    """How it ended, in two words: many that ended alike are told together, by `key` alone."""
     whole: bool = False
     """Whether the model knows all of it when it has seen `line` and `body`."""
 

@@ -29,6 +29,10 @@ from longrein.events import (
 
 NOTICES_MAX = 400
 """Notices that are kept; told ones are kept for a rewind, which makes them untold."""
+UNTOLD_MAX = 5_000
+"""Notices that are kept when none of them was told."""
+CUT_EVERY = 64
+"""Notices between two looks for those that may go, so that one costs the same however many there are."""
 DAY_US = 86_400_000_000
 """Microseconds of a day."""
 
@@ -49,7 +53,20 @@ def happened(kind: str, source: str, text: str) -> tuple[Reminded, ...]:
 def notice(state: State, seq: int, kind: str, line: str, **more: Any) -> None:
     """Something happened. `more`: the other fields of `Notice`."""
     state.notices.append(Notice(seq, kind, line, **more))
-    del state.notices[:-NOTICES_MAX]
+    if len(state.notices) > NOTICES_MAX and len(state.notices) % CUT_EVERY == 0:
+        _cut(state)
+
+
+def _cut(state: State) -> None:
+    """Let the oldest go: first those that were told."""
+    told = {kind: last.seq for kind, last in state.reminded.items()}
+    surplus, kept = len(state.notices) - NOTICES_MAX, []
+    for one in state.notices:
+        if surplus > 0 and one.seq <= told.get(one.kind, 0):
+            surplus -= 1
+        else:
+            kept.append(one)
+    state.notices = kept[-UNTOLD_MAX:]
 
 
 # --- the session and its prefix ----------------------------------------------------------------------------------
@@ -187,7 +204,8 @@ def _task_ended(state: State, seq: int, event: TaskEnded) -> None:
     output = f"; {event.size_bytes} bytes of output, whole in r{seq}, the end below" if event.size_bytes else ""
     kind = "bg_lost" if event.state == "lost" else "bg_done"
     line = f"{event.task}{_what(state, event.task)}: {event.state.replace('_', ' ')}{how}{cause}{took}{output}"
-    notice(state, seq, kind, line, body=event.tail, key=event.task)
+    brief = f"{event.state.replace('_', ' ')}{how}"
+    notice(state, seq, kind, line, body=event.tail, key=event.task, brief=brief)
 
 
 def _what(state: State, name: str) -> str:
@@ -213,7 +231,7 @@ def _child_ended(state: State, seq: int, event: ChildEnded) -> None:
     kept = f"; {event.worktree}" if event.worktree else ""
     name = f"a{child.seq}" if child is not None else event.child
     line = f"{name}{_what(state, event.child)}: {event.status}{why}{kept}"
-    notice(state, seq, kind, line, body=event.report, key=event.child)
+    notice(state, seq, kind, line, body=event.report, key=event.child, brief=event.status)
 
 
 def _hook_answered(state: State, seq: int, event: HookAnswered) -> None:

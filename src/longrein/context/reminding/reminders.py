@@ -6,6 +6,7 @@ reminders is empty. Without news it is empty as well, and the request has the ve
 """
 
 from collections.abc import Iterator, Sequence
+from itertools import groupby
 
 import msgspec
 
@@ -36,6 +37,8 @@ LINE_TOKENS = 10
 """For what is said at the end of a line: that more is to be read, and where."""
 COUNT_TOKENS = 30
 """For the line that counts what does not fit."""
+NAMES_CHARS_MAX = 8_000
+"""Of the names of many that ended and are not told in a line of their own."""
 SOURCES_MAX = 20
 """Handles that a reminder names as its source."""
 
@@ -297,9 +300,29 @@ def _where(one: Notice, *, known: bool, fits: bool) -> str:
 
 def _rest(notices: Sequence[Notice]) -> str:
     first, last = notices[0].seq, notices[-1].seq
+    if all(one.brief for one in notices):
+        return _by_outcome(notices)
     if _is_file(notices[0].kind):
         return "Read before you rely on any file"
     return f'Recall("r{first}")' + (f' to Recall("r{last}")' if last != first else "")
+
+
+def _by_outcome(notices: Sequence[Notice]) -> str:
+    """Names alone, of those that ended alike together: `done, exit code 0: b3-b40, b42; failed, exit code 1: b41`."""
+    alike: dict[str, list[str]] = {}
+    for one in notices:
+        alike.setdefault(one.brief, []).append(one.line.partition(" ")[0].rstrip(":"))
+    told = "; ".join(f"{brief}: {', '.join(_runs(names))}" for brief, names in alike.items())
+    return told if len(told) <= NAMES_CHARS_MAX else told[:NAMES_CHARS_MAX].rpartition(",")[0] + " … (TaskList)"
+
+
+def _runs(names: Sequence[str]) -> Iterator[str]:
+    """Names in order, those that follow each other as one: `b3-b40`."""
+    numbered = sorted((name.rstrip("0123456789"), int("0" + name[len(name.rstrip("0123456789")) :])) for name in names)
+    for _, run in groupby(enumerate(numbered), key=lambda pair: (pair[1][0], pair[1][1] - pair[0])):
+        (head, first), *more = (name for _, name in run)
+        last = more[-1][1] if more else first
+        yield f"{head}{first}" + (f"-{head}{last}" if more else "")
 
 
 # --- what comes from outside -------------------------------------------------------------------------------------
