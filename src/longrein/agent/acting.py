@@ -16,7 +16,8 @@ from longrein.agent.port import Output
 from longrein.agent.session import Session
 from longrein.context import Seen, standing, window_of
 from longrein.events import FileChanged, Text, ToolCall, ToolEnded, ToolError, ToolStarted
-from longrein.tools import FileVersion, Hands, Outcome, Tool, fit_arguments
+from longrein.store import owner_of
+from longrein.tools import FileVersion, GoalPort, Hands, Outcome, Tool, fit_arguments
 
 PAGE_BYTES_MIN, PAGE_BYTES_MAX = 1_000, 30_000
 """Text of one page of a recall."""
@@ -187,10 +188,22 @@ def _hands(session: Session, call: str, tool: Tool) -> Hands:
         now_us=crew.clock.wall_us,
         tasks=desk.of(call) if desk is not None else None,
         agents=session.agent_port,
+        goals=_goals(session),
         wrote=lambda path, digest: writer_words(session, path, digest),
         author=state.label,
         page_bytes=_page_bytes(window_of(state, crew.model.budget).usable_tokens),
     )
+
+
+def _goals(session: Session) -> GoalPort | None:
+    """The project's goals in the name of this agent, whose claims hold on while it works."""
+    crew = session.crew
+    if crew.goals is None:
+        return None
+    home = session.id if crew.above is None else crew.above.process_session
+    goals = crew.goals.by(owner_of(home, session.state.label))
+    goals.beat()
+    return goals
 
 
 def _page_bytes(usable_tokens: int) -> int:

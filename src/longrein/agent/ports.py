@@ -15,7 +15,7 @@ from longrein.context import Budget
 from longrein.events import Entry, PrefixSet
 from longrein.models import Model
 from longrein.permissions import Rules
-from longrein.tools import Archive, Kind, Tool, ToolOptions
+from longrein.tools import Archive, GoalPort, Kind, Tool, ToolOptions
 from longrein.workspace import MemoryUse, Workspace
 
 
@@ -133,6 +133,8 @@ class Crew(msgspec.Struct):
     pool: TaskPool | None = None
     """Places and news of background tasks, shared by all agents of a tree; None where there is no supervisor."""
     task_options: TaskOptions = TaskOptions()
+    goals: GoalPort | None = None
+    """The project's goals, shared by all agents of a tree; None where they cannot be kept."""
     worktrees: str = ""
     """Folder for git worktrees of subagents, outside every root; '' where none can be made."""
 

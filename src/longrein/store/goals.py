@@ -72,13 +72,18 @@ class Goals:
         self._redact = redact
         self._network = network
         self._seen: dict[int, int] = {}
+        self._agents: dict[str, Goals] = {owner: self}
         self._beaten_us = 0
 
     def by(self, owner: str) -> "Goals":
-        """The same goals as another agent sees and changes them."""
-        state_dir, name = os.path.dirname(os.path.dirname(self.path)), os.path.basename(self.path)
-        key = name.removesuffix(".sqlite")
-        return Goals(state_dir, key, owner, self._wall_us, redact=self._redact, network=self._network)
+        """The same goals as another agent of this process sees and changes them; the same object each time."""
+        if owner not in self._agents:
+            state_dir, name = os.path.dirname(os.path.dirname(self.path)), os.path.basename(self.path)
+            key = name.removesuffix(".sqlite")
+            other = Goals(state_dir, key, owner, self._wall_us, redact=self._redact, network=self._network)
+            other._agents = self._agents
+            self._agents[owner] = other
+        return self._agents[owner]
 
     async def goals(self, *, every: bool = False) -> Sequence[Goal]:
         """See `tools.GoalPort.goals`."""
