@@ -21,8 +21,9 @@ def cut_in_mid_edit(stage: Stage) -> Path:
     """A session killed while `Edit` writes: the file is the old one, the new one is half there beside it."""
     target = stage.project / "a.txt"
     target.write_text("old words\n")
+    longrein = "$(cut -d' ' -f4 /proc/$PPID/stat)"  # the command's parent is the supervisor, whose parent it is
     stage.plays(
-        calls(call("Read", file_path="a.txt"), bash("kill -9 $PPID")),  # the command's parent is longrein
+        calls(call("Read", file_path="a.txt"), bash(f"kill -9 {longrein}")),
         calls(call("Edit", file_path="a.txt", old_string="old", new_string="new")),
         says("done"),
     )

@@ -41,17 +41,19 @@ class Early:
             return
         self._buffer += data
         if len(self._buffer) > EARLY_BYTES_MAX:
-            self._spill()
+            self._spill(self._open())
 
-    def _spill(self) -> Output:
-        self._output = output = self._open()
+    def _spill(self, output: Output) -> None:
+        self._output = output
         output.write(bytes(self._buffer))
         self._buffer.clear()
-        return output
 
     def keep(self, keeping: Keeping) -> dict[str, object]:
         """All of it is in the spool under the task's name; gives what who goes on writing must know. Raises OSError."""
-        output = self._output or self._spill()
+        output = self._output or self._open()
+        output.limit(keeping.quota_bytes)
+        if self._output is None:
+            self._spill(output)
         output.rename(keeping.task)
         return output.handed()
 

@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import count
 from typing import Any
 
-from longrein.workspace.child import on_exit
 from longrein.workspace.processes import process
 from longrein.workspace.supervisor.channel import VERSION, Channel
 
@@ -18,6 +17,7 @@ LOG = f"v{VERSION}.log"
 """What a supervisor says that fails; almost always empty."""
 PASSED_ON = ("PATH", "LANG", "LC_ALL", "TMPDIR", "LONGREIN_SESSION", "LONGREIN_COMMAND", "LONGREIN_TEST_TAG")
 """All of the environment that a supervisor gets: commands are its children and could look into the rest."""
+EXIT_POLL_S = 0.002
 GONE = "the supervisor of processes is gone"
 PATH_BYTES_MAX = 100
 """Of a socket's path, on every system."""
@@ -180,14 +180,14 @@ class Link:
             self._hang_up()
 
     async def wait_exit(self, limit_s: float) -> None:
-        """Wait until the process has exited, if it is a child of this one. After `close`."""
-        if self._popen is None or self._popen.poll() is not None:
-            return
-        exited = asyncio.Event()
-        stop = on_exit(self._popen, exited.set)
-        try:
-            await asyncio.wait_for(exited.wait(), limit_s)
-        except TimeoutError:
-            return
-        finally:
-            stop()
+        """Wait until the process has exited, at most so long. After `close`."""
+        until = self._loop.time() + limit_s
+        while self._lives() and self._loop.time() < until:
+            await asyncio.sleep(EXIT_POLL_S)
+
+    def _lives(self) -> bool:
+        if self._popen is not None:
+            return self._popen.poll() is None
+        pid, _, start = self.owner.lstrip("/").partition(".")
+        one = process(int(pid)) if pid else None
+        return one is not None and str(one.start) == start

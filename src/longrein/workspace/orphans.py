@@ -1,7 +1,8 @@
 """What a crash left: processes that carry the mark of a session which nobody holds. Looked for at every start.
 
 The price is one small file of /proc per process. Who is ended: this user's, marked, outside this process's own
-ancestry, in our process namespace, whose longrein is dead and whose session's lock nobody holds.
+ancestry, in our process namespace, whose owner (its supervisor, or a longrein without one) is dead and whose session's
+lock nobody holds. Kept tasks with a live supervisor are spared; those whose supervisor died are told to be lost.
 """
 
 import os
@@ -23,6 +24,7 @@ from longrein.workspace.processes import (
     send,
     variable,
 )
+from longrein.workspace.spool import close_lost
 from longrein.workspace.tree import COMMAND_MARK
 
 SESSION_MARK = "LONGREIN_SESSION"
@@ -66,7 +68,7 @@ def find_orphans(session_is_held: Callable[[str], bool]) -> list[Orphan]:
 
 
 def _owner_lives(command: str, table: dict[int, Process]) -> bool:
-    """Whether the longrein that started it, told by the innermost part of its mark, is alive. No mark: it is not."""
+    """Whether who started it, told by the innermost part of its mark, is alive. No mark: it is not."""
     pid, _, rest = command.rstrip("/").rpartition("/")[2].partition(".")
     owner = table.get(int(pid)) if pid.isdecimal() else None
     return owner is not None and str(owner.start) == rest.partition(".")[0]
@@ -90,21 +92,26 @@ def _name(pid: int) -> str:
         return "process"
 
 
-def sweep(session_is_held: Callable[[str], bool]) -> list[str]:
+def sweep(session_is_held: Callable[[str], bool], folder_of: Callable[[str], str] = lambda _: "") -> list[str]:
     """End what `find_orphans` finds: TERM, `PATIENCE_S`, KILL. One line each of who was ended, such as `sleep (77)`.
 
+    `folder_of(session)` is where a session is stored, '' when that is not known: its tasks are then told to be lost.
     Almost always there is nobody, and it takes two or three milliseconds.
     """
     ended: dict[int, str] = {}
+    sessions: set[str] = set()
     until = time.monotonic() + PATIENCE_S
     number = signal.SIGTERM
     while orphans := find_orphans(session_is_held):
         told = [one for one in orphans if send(one.process, number)]
+        sessions.update(one.session for one in told if one.session)
         ended.update((one.process.pid, f"{one.name} ({one.process.pid})") for one in told)
         if number == signal.SIGKILL and time.monotonic() > until + PATIENCE_S:
             break  # not even KILL ends what waits in the kernel
         _wait_gone([one.process for one in orphans], max(0.01, until - time.monotonic()))
         number = signal.SIGKILL
+    for folder in filter(None, map(folder_of, sorted(sessions))):
+        close_lost(folder)
     return list(ended.values())
 
 

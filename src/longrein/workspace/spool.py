@@ -21,6 +21,7 @@ DEPTH_MAX = 6
 """Generations of processes in which somebody is looked for who waits for input."""
 COPY_BYTES = 1 << 20
 NO_SUPERVISOR = "its supervisor ended without telling how it went"
+RECORD_KEYS = {"command", "cwd", "pid", "start", "mark", "owner", "policy", "started_at", "began_s"}
 _TASK_CHARS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
 
 
@@ -43,18 +44,20 @@ def task_ids(folder: str) -> list[str]:
         names = os.listdir(folder)
     except OSError:
         return []
-    own = f"v{VERSION}"
-    return sorted(n.removesuffix(".json") for n in names if n.endswith(".json") and not n.startswith((".", own)))
+    tasks = (name.removesuffix(".json") for name in names if name.endswith(".json"))
+    return sorted(task for task in tasks if usable_id(task))
 
 
 def usable_id(task: str) -> bool:
-    """Whether a task may be called so: it becomes the name of files."""
-    return bool(task) and _TASK_CHARS.issuperset(task) and not task.startswith((".", f"v{VERSION}"))
+    """Whether a task may be called so: it becomes the name of files, and `v1` and such are the supervisors' own."""
+    supervisor = task.startswith("v") and task[1:].isdecimal()
+    return bool(task) and _TASK_CHARS.issuperset(task) and not task.startswith(".") and not supervisor
 
 
 def record_of(folder: str, task: str) -> dict[str, Any]:
-    """What was written when the task was kept; empty when there is no such task."""
-    return _json(os.path.join(folder, f"{task}.json"))
+    """What was written when the task was kept; empty when there is no such task, or nothing that can be read."""
+    record = _json(os.path.join(folder, f"{task}.json"))
+    return record if record.keys() >= RECORD_KEYS else {}
 
 
 def read_task(folder: str, task: str, record: Mapping[str, Any] | None = None) -> Spooled | None:
@@ -132,6 +135,21 @@ def write_lost(folder: str, task: str, cause: str) -> None:
     """Write that a task is lost, unless an end is there. Raises OSError."""
     if not has_end(folder, task):
         write_end(folder, task, lost_end(folder, task, cause))
+
+
+def close_lost(session_folder: str) -> list[str]:
+    """Tasks of a session whose supervisor is dead are told to be lost; those that nobody can tell of stay as they are.
+
+    Their processes must be gone.
+    """
+    folder = os.path.join(session_folder, SPOOL)
+    lost = [task for task in task_ids(folder) if not has_end(folder, task) and not owner_lives(record_of(folder, task))]
+    for task in lost:
+        try:
+            write_lost(folder, task, NO_SUPERVISOR)
+        except OSError:
+            return []  # the next one to read it sees as much
+    return lost
 
 
 # --- output --------------------------------------------------------------------------------------------------------

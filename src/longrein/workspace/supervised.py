@@ -50,6 +50,8 @@ class SupervisionOptions(msgspec.Struct, frozen=True):
     """How long kept tasks go on with nobody attached."""
     quota_bytes: int = 64 << 20
     """For the output of a command before it is kept."""
+    alone_s: float = 2.0
+    """After longrein is gone, until what may not go on without it is told to end."""
     grace_s: float = GRACE_S
     """TERM to KILL."""
 
@@ -133,7 +135,7 @@ class SupervisedSpawner:
     def _hello(self) -> dict[str, Any]:
         told = self._options
         known = {"secrets": told.secrets, "nonce": told.nonce, "patterns": told.patterns, "wall_us": self._wall_us()}
-        return {"keep_s": told.keep_s, "grace_s": told.grace_s, "known": known}
+        return {"keep_s": told.keep_s, "alone_s": told.alone_s, "grace_s": told.grace_s, "known": known}
 
     def _give_up(self, why: str) -> None:
         if not self._unable:

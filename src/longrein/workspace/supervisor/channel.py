@@ -4,7 +4,6 @@ Both ends use this. It never blocks: what cannot be sent yet is kept, up to a li
 """
 
 import array
-import json
 import os
 import socket
 from collections import deque
@@ -43,6 +42,8 @@ class Channel:
 
         False when something waits for a `flush`.
         """
+        import json  # not before anything is said: longrein's start pays for all that it imports
+
         data = json.dumps(message).encode()
         data = len(data).to_bytes(LENGTH_BYTES, "big") + data
         if self.closed or self._waiting_bytes > WAITING_BYTES_MAX:
@@ -103,6 +104,8 @@ class Channel:
         return len(data) == READ_BYTES or bool(beside)
 
     def _whole(self) -> list[dict[str, object]]:
+        import json
+
         found, at = [], 0
         while len(self._read) - at >= LENGTH_BYTES:
             start = at + LENGTH_BYTES

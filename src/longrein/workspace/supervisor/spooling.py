@@ -6,7 +6,6 @@ files says what was not kept. `<task>.end` is written beside, flushed and rename
 """
 
 import errno
-import json
 import os
 from collections.abc import Sequence
 
@@ -178,6 +177,8 @@ def set_aside(folder: str, task: str) -> None:
 
 def write_end(folder: str, task: str, end: dict[str, object]) -> None:
     """Write how a task ended: whole or not at all, flushed. Raises OSError."""
+    import json
+
     path = _end_path(folder, task)
     data = json.dumps(end).encode()
     file = os.open(path + ".new", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
@@ -192,6 +193,8 @@ def write_end(folder: str, task: str, end: dict[str, object]) -> None:
 
 def write_record(folder: str, name: str, record: dict[str, object]) -> None:
     """Write a record whole or not at all. Raises OSError."""
+    import json
+
     path = os.path.join(folder, f"{name}.json")
     with open(os.open(path + ".new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, FILE_MODE), "wb") as file:
         file.write(json.dumps(record).encode())

@@ -55,7 +55,7 @@ class Supervisor:
         """Of longreins that went; what they left is about to be told to end."""
         self._stopping = False
         self._keep_s = 24 * 3600.0
-        self._grace_s = GRACE_S
+        self._alone_s, self._grace_s = ALONE_S, GRACE_S
 
     def run(self) -> None:
         """Until nobody is connected and nothing is left to look after."""
@@ -118,7 +118,7 @@ class Supervisor:
             command.tell_end = None
             self.pipes.throw_away(command)
         self._farewells += 1
-        self.loop.after(0.0 if peer.leaving else ALONE_S, lambda: self._after_farewell(peer))
+        self.loop.after(0.0 if peer.leaving else self._alone_s, lambda: self._after_farewell(peer))
         self.loop.after(self._keep_s, lambda: self._end_forgotten(attachments))
 
     def _after_farewell(self, peer: Peer) -> None:
@@ -160,7 +160,15 @@ class Supervisor:
     # --- what it is told --------------------------------------------------------------------------------------
 
     def do_hello(  # secrets come this way and no other
-        self, peer: Peer, _: Sequence[int], *, ref: int, keep_s: float, grace_s: float, known: dict[str, object]
+        self,
+        peer: Peer,
+        _: Sequence[int],
+        *,
+        ref: int,
+        keep_s: float,
+        alone_s: float,
+        grace_s: float,
+        known: dict[str, object],
     ) -> None:
         """A longrein wants to be attached: only one is at a time."""
         if self.attached is not None and self.attached is not peer:
@@ -169,7 +177,7 @@ class Supervisor:
             return self.tell(peer, do="answer", ref=ref, error="another longrein is attached to this supervisor")
         self.attached = peer
         self._attachments += 1
-        self._keep_s, self._grace_s = keep_s, grace_s
+        self._keep_s, self._alone_s, self._grace_s = keep_s, alone_s, grace_s
         self.tasks.know(**known)  # type: ignore[arg-type]  # what a message holds has no types
         return self.tell(peer, do="answer", ref=ref, error="", pid=os.getpid(), start=self.start)
 

@@ -1,0 +1,442 @@
+"""Kept commands: they go on, print, take input, obey limits, and their end is told once, by the supervisor's spool."""
+
+import asyncio
+import os
+import signal
+import sys
+import time
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+
+from longrein.workspace import (
+    Ended,
+    Keeping,
+    Spooled,
+    SupervisedSpawner,
+    is_supervised,
+    open_workspace,
+    spooled_tasks,
+    stop_spooled,
+)
+from tests.workspace.conftest import supervised, tagged
+
+pytestmark = pytest.mark.anyio
+SECRET = "correct-horse-battery"
+
+
+class Yard:
+    """Starts commands in one folder, keeps them, and hears of their ends."""
+
+    def __init__(self, folder: Path, tag: str, **options: object) -> None:
+        self.folder, self.tag = folder, tag
+        self.environ = {"PATH": os.environ["PATH"], "LONGREIN_TEST_TAG": tag}
+        self.options = {"secrets": (SECRET,), "alone_s": 0.05, **options}
+        self.printed = bytearray()
+        self.news: list[str] = []
+        self._heard = asyncio.Event()
+        self.spawner = self.opens()
+
+    def opens(self) -> SupervisedSpawner:
+        """Another longrein on the same session."""
+        spawner = supervised(self.folder, self.environ, **self.options)
+        spawner.on_news(self._hear)
+        self.spawner = spawner
+        return spawner
+
+    def _hear(self, task: str) -> None:
+        self.news.append(task)
+        self._heard.set()
+
+    def write(self, data: bytes) -> None:
+        self.printed += data
+
+    @property
+    def env(self) -> dict[str, str]:
+        return open_workspace([str(self.folder)], spawner=self.spawner, environment=self.environ).environment("s")
+
+    async def start(self, command: str, *, stdin: bool = False):  # type: ignore[no-untyped-def]
+        started = await self.spawner.start(
+            command, cwd=str(self.folder), env=self.env, sink=self, output_bytes_max=1 << 28, stdin=stdin
+        )
+        assert not isinstance(started, Ended), started
+        return started
+
+    async def keep(self, task: str, command: str, *, stdin: bool = False, **limits: object) -> Spooled:
+        started = await self.start(command, stdin=stdin)
+        return await started.keep(Keeping(task, command, **limits))  # type: ignore[arg-type]
+
+    async def over(self, *tasks: str) -> Spooled:
+        """Wait for their ends; gives the last."""
+        async with asyncio.timeout(8):
+            while not set(tasks) <= set(self.news):
+                self._heard.clear()
+                await self._heard.wait()
+        found = self.spawner.spooled(tasks[-1])
+        assert found is not None
+        return found
+
+    async def until(self, ready: Callable[[], object]) -> None:
+        async with asyncio.timeout(8):
+            while not ready():
+                await asyncio.sleep(0.005)
+
+    def output(self, task: str) -> bytes:
+        return self.spawner.read(task, 0, 1 << 20)[1]
+
+    def files(self) -> list[str]:
+        return sorted(os.listdir(self.folder / "tasks"))
+
+
+@pytest.fixture
+async def yard(tmp_path: Path, tag: str, anyio_backend: str) -> AsyncIterator[Yard]:
+    one = Yard(tmp_path, tag)
+    yield one
+    for task in [task.task for task in spooled_tasks(str(tmp_path)) if task.state == "running"]:
+        await one.spawner.stop(task, "the end of the test")
+        await one.over(task)
+    await one.spawner.drain()
+    assert tagged(tag) == []
+
+
+@pytest.mark.parametrize(
+    ("command", "state", "code", "cause", "printed"),
+    [
+        ("echo out; echo err >&2", "done", 0, "", b"out\nerr\n"),
+        ("echo x; exit 3", "failed", 3, "", b"x\n"),
+        ("kill -SEGV $$", "failed", None, "SIGSEGV", b""),
+        ("nosuch", "failed", 127, "", b"bash: line 1: nosuch: command not found\n"),
+        ("true", "done", 0, "", b""),
+        ("cd /; echo $PWD", "done", 0, "", b"/\n"),
+        ("printf 'no line end'", "done", 0, "", b"no line end"),
+    ],
+)
+async def test_B1_B7_a_kept_command_ends_as_it_ended(
+    yard: Yard, command: str, state: str, code: int | None, cause: str, printed: bytes
+) -> None:
+    await yard.keep("b1", command)
+    ended = await yard.over("b1")
+    assert (ended.state, ended.code, ended.cause, yard.output("b1")) == (state, code, cause, printed)
+    assert ended.size_bytes == len(printed)
+    assert yard.news == ["b1"]
+    whole = yard.spawner.whole("b1")
+    assert (Path(whole).read_bytes() if whole else b"") == printed
+    yard.spawner.settle("b1")
+    assert yard.spawner.spooled("b1") is None
+    assert yard.files() == ["v1.json", "v1.log", "v1.sock"]
+
+
+async def test_B1_what_was_printed_before_it_was_kept_is_there_from_the_first_byte(yard: Yard) -> None:
+    started = await yard.start("seq 300000; read x; echo last", stdin=True)
+    await yard.until(lambda: yard.printed.endswith(b"300000\n"))
+    running = await started.keep(Keeping("b1", "seq"))
+    assert (running.state, running.size_bytes) == ("running", len(yard.printed))
+    await yard.spawner.give("b1", b"\n", eof=True)
+    ended = await yard.over("b1")
+    whole = Path(yard.spawner.whole("b1")).read_bytes()
+    assert whole == b"".join(b"%d\n" % n for n in range(1, 300001)) + b"last\n"
+    assert ended.elided_bytes == 0
+
+
+async def test_B1_one_that_ended_before_it_is_kept_is_told_all_the_same(yard: Yard) -> None:
+    started = await yard.start("echo quick; exit 4")
+    await yard.until(lambda: not Path(f"/proc/{started.pid}").exists())
+    await started.keep(Keeping("b1", "quick"))
+    ended = await yard.over("b1")
+    assert (ended.state, ended.code, yard.output("b1")) == ("failed", 4, b"quick\n")
+
+
+async def test_ended_never_returns_for_a_kept_command(yard: Yard) -> None:
+    started = await yard.start("sleep 0.05")
+    waiting = asyncio.create_task(started.ended())
+    await asyncio.sleep(0)
+    await started.keep(Keeping("b1", "sleep"))
+    await yard.over("b1")
+    assert not waiting.done()
+    waiting.cancel()
+
+
+async def test_B3_a_time_limit_ends_the_whole_tree(yard: Yard) -> None:
+    await yard.keep("b1", "trap '' TERM; setsid sleep 99 & sleep 99", timeout_s=0.1)
+    ended = await yard.over("b1")
+    assert (ended.state, ended.cause, ended.code) == ("timed_out", "after 0.1 s", None)
+    assert tagged(yard.tag, "LONGREIN_SESSION") == []
+
+
+async def test_B2_a_memory_limit_and_a_cpu_limit(yard: Yard) -> None:
+    hog = f"{sys.executable} -S -c 'x = bytes(1 << 26); y = [*range(9)] * (1 << 22); import time; time.sleep(9)'"
+    await yard.keep("b1", hog + "; true", memory_bytes=30 << 20)
+    await yard.keep("b2", "while :; do :; done", cpu_s=0.1)
+    assert (await yard.over("b1")).cause == "it used more than 30 MiB of memory"
+    ended = await yard.over("b2")
+    assert (ended.state, ended.cause) == ("killed", "it used more than 0.1 s of CPU")
+
+
+@pytest.mark.parametrize("quota", [1000, 4096, 100_000])
+async def test_B4_output_beyond_the_quota_keeps_its_first_and_its_newest_half(yard: Yard, quota: int) -> None:
+    await yard.keep("b1", "seq 50000", quota_bytes=quota)
+    ended = await yard.over("b1")
+    printed = b"".join(b"%d\n" % n for n in range(1, 50001))
+    assert ended.size_bytes == len(printed)
+    whole = Path(yard.spawner.whole("b1")).read_bytes()
+    head, gap, tail = whole.partition(b"\n[longrein:0badcafe elided: ")
+    assert head == printed[: quota // 2]
+    told, _, tail = tail.partition(b" bytes of the output were not kept]\n")
+    assert printed.endswith(tail)
+    assert quota // 2 >= len(tail) >= quota * 3 // 8
+    assert int(told.replace(b",", b"")) == ended.elided_bytes == len(printed) - len(head) - len(tail)
+    at, data = yard.spawner.read("b1", quota // 2, 10)
+    assert (at, data) == (len(printed) - len(tail), tail[:10]), "what was not kept is skipped"
+    assert yard.spawner.read("b1", len(printed), 10) == (len(printed), b"")
+
+
+async def test_B4_a_full_disk_is_counted_and_the_command_goes_on(tmp_path: Path, tag: str) -> None:
+    yard = Yard(tmp_path, tag)
+    await yard.keep("b1", "read x; seq 20000; read x; echo more; exit 7", stdin=True)
+    target = tmp_path / "tasks" / "b1.out"
+    target.symlink_to("/dev/full")
+    await yard.spawner.give("b1", b"\n\n", eof=False)
+    ended = await yard.over("b1")
+    assert (ended.state, ended.code) == ("failed", 7)
+    assert ended.lost.startswith("the disk was full: ")
+    assert ended.elided_bytes > 0
+    await yard.spawner.drain()
+
+
+async def test_a_secret_never_reaches_the_spool_however_it_is_cut(yard: Yard) -> None:
+    half = len(SECRET) // 2
+    token = "ghp_" + "a1B2" * 9
+    await yard.keep(
+        "b1",
+        f"printf 'x {SECRET[:half]}'; sleep 0.05; printf '{SECRET[half:]} y\\n'; sleep 0.03;"
+        f"printf 'tok {token[:7]}'; sleep 0.05; printf '{token[7:]} z\\n'; printf 'name? '; sleep 0.05",
+    )
+    await yard.until(lambda: b"name? " in yard.output("b1"))
+    await yard.over("b1")
+    printed = yard.output("b1").decode()
+    assert printed.count("[longrein:0badcafe secret: ") == 2
+    assert SECRET not in printed
+    assert token not in printed
+    assert all(SECRET.encode() not in p.read_bytes() for p in (yard.folder / "tasks").iterdir() if p.is_file())
+
+
+async def test_secrets_are_neither_in_the_arguments_nor_in_the_environment_of_the_supervisor(yard: Yard) -> None:
+    yard.environ["API_KEY"] = SECRET
+    started = await yard.start("sleep 5")
+    parent = int(Path(f"/proc/{started.pid}/stat").read_text().rpartition(")")[2].split()[1])
+    assert SECRET.encode() not in Path(f"/proc/{parent}/cmdline").read_bytes()
+    assert b"API_KEY" not in Path(f"/proc/{parent}/environ").read_bytes()
+    assert SECRET.encode() not in Path(f"/proc/{parent}/environ").read_bytes()
+    started.end("interrupt")
+
+
+async def test_B13_input_is_given_and_closed(yard: Yard) -> None:
+    await yard.keep("b1", "read x; echo got $x; cat; echo end", stdin=True)
+    await yard.until(lambda: (found := yard.spawner.spooled("b1")) and found.reads_input)
+    await yard.spawner.give("b1", b"one\ntwo\n", eof=False)
+    await yard.until(lambda: b"two" in yard.output("b1"))
+    await yard.spawner.give("b1", b"", eof=True)
+    await yard.over("b1")
+    assert yard.output("b1") == b"got one\ntwo\nend\n"
+    with pytest.raises(OSError, match="it is over"):
+        await yard.spawner.give("b1", b"x", eof=False)
+
+
+async def test_B13_input_that_nobody_takes(yard: Yard) -> None:
+    await yard.keep("b1", "exec sleep 9 <&-", stdin=True)
+    await yard.keep("b2", "sleep 9")
+    await yard.until(lambda: "sleep" in Path(f"/proc/{spooled_tasks(str(yard.folder))[0].pid}/comm").read_text())
+    with pytest.raises(BrokenPipeError, match="nobody reads its input"):
+        await yard.spawner.give("b1", b"x", eof=False)
+    with pytest.raises(BrokenPipeError, match="it takes no input"):
+        await yard.spawner.give("b2", b"x", eof=False)
+    with pytest.raises(OSError, match="cannot be reached"):
+        await yard.spawner.give("nobody", b"x", eof=False)
+
+
+async def test_stop_ends_the_tree_and_names_who_wanted_it(yard: Yard) -> None:
+    await yard.keep("b1", "trap '' TERM; (setsid sleep 99 &); sleep 99; sleep 99")
+    await yard.spawner.stop("b1", "the user")
+    ended = await yard.over("b1")
+    assert (ended.state, ended.cause) == ("killed", "the user")
+    assert tagged(yard.tag, "LONGREIN_SESSION") == []
+    await yard.spawner.stop("b1", "again")
+    await yard.spawner.stop("nobody", "again")
+
+
+async def test_R051_a_task_whose_daemon_holds_its_pipe_is_over_when_it_has_ended(yard: Yard) -> None:
+    before = time.perf_counter()
+    await yard.keep("b1", "sleep 60 & echo done")
+    ended = await yard.over("b1")
+    assert (ended.state, yard.output("b1")) == ("done", b"done\n")
+    assert time.perf_counter() - before < 0.6
+    assert len(tagged(yard.tag, "LONGREIN_COMMAND")) == 1, "it may go on until longrein ends"
+
+
+async def test_ids_that_cannot_name_files_and_ids_in_use_are_refused(yard: Yard) -> None:
+    await yard.keep("a398.b1", "sleep 9")
+    for task in ("../x", "", ".hidden", "a/b", "v1", "a398.b1"):
+        started = await yard.start("sleep 9")
+        with pytest.raises(OSError, match="a task cannot be called"):
+            await started.keep(Keeping(task, "x"))
+        started.end("interrupt")
+
+
+async def test_an_exit_in_order_lets_kept_tasks_go_on_and_ends_the_others(yard: Yard) -> None:
+    await yard.keep("b1", "sleep 0.3; echo late; exit 6")
+    await yard.keep("b2", "sleep 99", policy="stop")
+    await yard.start("sleep 98")
+    await yard.spawner.drain()
+    await yard.until(
+        lambda: {t.task: t.state for t in spooled_tasks(str(yard.folder))} == {"b1": "running", "b2": "killed"}
+    )
+    assert is_supervised(str(yard.folder))
+    adopted = await yard.opens().adopt()
+    assert [(one.task, one.state, one.cause) for one in adopted] == [
+        ("b1", "running", ""),
+        ("b2", "killed", "longrein is gone"),
+    ]
+    ended = await yard.over("b1")
+    assert (ended.state, ended.code, yard.output("b1")) == ("failed", 6, b"late\n")
+
+
+async def test_nobody_comes_back_within_task_keep(tmp_path: Path, tag: str) -> None:
+    yard = Yard(tmp_path, tag, keep_s=0.2)
+    await yard.keep("b1", "sleep 99")
+    await yard.spawner.drain()
+    await yard.until(lambda: not tagged(tag))
+    (left,) = spooled_tasks(str(tmp_path))
+    assert (left.state, left.cause) == ("killed", f"nobody came back within {0.2 / 3600:g} h")
+    assert yard.files() == ["b1.end", "b1.json", "v1.log"]
+
+
+async def test_who_comes_back_in_time_stops_that_clock(tmp_path: Path, tag: str) -> None:
+    yard = Yard(tmp_path, tag, keep_s=0.15)
+    await yard.keep("b1", "sleep 0.4")
+    await yard.spawner.drain()
+    await yard.opens().adopt()
+    assert (await yard.over("b1")).state == "done"
+    await yard.spawner.drain()
+
+
+async def test_a_second_longrein_cannot_attach_while_one_is_attached(yard: Yard) -> None:
+    await yard.keep("b1", "sleep 9")
+    told: list[str] = []
+    other = supervised(yard.folder, yard.environ)
+    other._notice = told.append
+    assert [one.task for one in await other.adopt()] == ["b1"], "it may look"
+    started = await other.start("echo plain", cwd="/", env=yard.env, sink=yard, output_bytes_max=99)
+    assert not isinstance(started, Ended)
+    assert (await started.ended()).code == 0, "and run commands of its own"
+    with pytest.raises(OSError, match="there is no supervisor"):
+        await started.keep(Keeping("b2", "x"))
+    assert "another longrein is attached" in told[0]
+    await other.drain()
+    assert (await yard.start("true")).pid > 0, "the first one is as it was"
+
+
+async def test_longrein_tasks_of_another_process_stops_one(yard: Yard) -> None:
+    await yard.keep("b1", "trap '' TERM; sleep 99; sleep 99")
+    assert await stop_spooled(str(yard.folder), "nobody") is None
+    stopped = await stop_spooled(str(yard.folder), "b1", "the user, from elsewhere")
+    assert stopped is not None
+    assert (stopped.state, stopped.cause) == ("killed", "the user, from elsewhere")
+    await yard.over("b1")
+    assert await stop_spooled(str(yard.folder), "b1") == stopped
+
+
+async def test_a_supervisor_of_another_version_keeps_its_tasks(tmp_path: Path, tag: str) -> None:
+    yard = Yard(tmp_path, tag, alone_s=9.0)
+    await yard.keep("b1", "echo old; sleep 0.2; exit 5")
+    await yard.keep("b2", "sleep 99")
+    (tmp_path / "tasks" / "v1.sock").rename(tmp_path / "tasks" / "v0.sock")  # as an older one would have called it
+    (tmp_path / "tasks" / "v1.json").rename(tmp_path / "tasks" / "v0.json")
+    older = yard.spawner
+    newer = yard.opens()
+    yard.news.clear()
+    assert [one.state for one in await newer.adopt()] == ["running", "running"]
+    await yard.keep("b3", "exit 9")
+    assert (await yard.over("b3")).code == 9
+    assert (await yard.over("b1")).code == 5, "its end is read from the spool"
+    with pytest.raises(OSError, match="another version"):
+        await newer.give("b2", b"x", eof=False)
+    await newer.stop("b2", "the user")
+    assert (await yard.over("b2")).state == "failed"
+    assert newer.read("b1", 0, 99) == (0, b"old\n")
+    await newer.drain()
+    await older.drain()
+
+
+async def test_a_folder_that_vanished(yard: Yard) -> None:
+    await yard.keep("b1", "read x; echo lost words; exit 3", stdin=True)
+    aside = yard.folder / "aside"
+    for file in (yard.folder / "tasks").iterdir():
+        file.unlink()
+    (yard.folder / "tasks").rename(aside)
+    aside.rmdir()
+    await yard.spawner.give("b1", b"\n", eof=True)
+    ended = await yard.over("b1")
+    assert (ended.state, ended.code) == ("failed", 3)
+    assert "its folder is gone" in ended.lost or "No such file" in ended.lost
+    assert yard.spawner.whole("b1") == ""
+    assert (await yard.start("true")).pid, "commands go on"
+
+
+async def test_no_supervisor_can_be_had(tmp_path: Path, tag: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    yard = Yard(tmp_path, tag)
+    told: list[str] = []
+    yard.spawner._notice = told.append
+    (tmp_path / "tasks").write_text("a file is in the way")
+    started = await yard.start("echo plain; exit 2")
+    assert (await started.ended()).code == 2
+    assert bytes(yard.printed) == b"plain\n"
+    with pytest.raises(OSError, match="there is no supervisor of processes"):
+        await started.keep(Keeping("b1", "x"))
+    run = yard.spawner.run("exit 3", cwd="/", env=yard.env, sink=yard, timeout_s=5, output_bytes_max=9)
+    assert (await run).code == 3
+    assert told == ["commands cannot go on in the background: no supervisor of processes could be had (File exists)"]
+    await yard.spawner.drain()
+
+
+async def test_one_that_fails_at_once_is_done_without(
+    tmp_path: Path, tag: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    yard = Yard(tmp_path, tag)
+    told: list[str] = []
+    yard.spawner._notice = told.append
+    monkeypatch.setattr("longrein.workspace.link.BEGIN", "raise SystemExit('broken')")
+    run = yard.spawner.run("exit 3", cwd="/", env=yard.env, sink=yard, timeout_s=5, output_bytes_max=9)
+    assert (await run).code == 3, "nothing was started, so it is started here"
+    assert len(told) == 1
+    assert (tmp_path / "tasks" / "v1.log").read_text() == "broken\n"
+    await yard.spawner.drain()
+
+
+async def test_warm_returns_at_once_and_the_first_command_waits_for_nothing_else(yard: Yard) -> None:
+    before = time.perf_counter()
+    yard.spawner.warm()
+    yard.spawner.warm()
+    assert time.perf_counter() - before < 0.005
+    assert (await (await yard.start("exit 1")).ended()).code == 1
+
+
+async def test_a_long_path_is_no_hindrance(tmp_path: Path, tag: str) -> None:
+    deep = tmp_path / ("d" * 100) / ("e" * 100)
+    deep.mkdir(parents=True)
+    yard = Yard(deep, tag)
+    await yard.keep("b1", "sleep 0.1; exit 4")
+    await yard.spawner.drain()
+    await yard.opens().adopt()
+    assert (await yard.over("b1")).code == 4
+    await yard.spawner.drain()
+
+
+async def test_a_supervisor_told_to_end_ends_all_and_says_so(yard: Yard) -> None:
+    running = await yard.keep("b1", "sleep 99")
+    started = await yard.start("sleep 98")
+    parent = int(Path(f"/proc/{running.pid}/stat").read_text().rpartition(")")[2].split()[1])
+    os.kill(parent, signal.SIGTERM)
+    ended = await yard.over("b1")
+    assert (ended.state, ended.cause) == ("killed", "its supervisor was told to end (SIGTERM)")
+    assert (await started.ended()).code is None
