@@ -37,6 +37,8 @@ def _take(session: Session, word: Word) -> None:
             switch(session, model)
         case Rewind(to, files):
             rewind(session, to, files=files)
+            if session.company is not None:
+                session.company.collect()
             session.wakes.since = session.state.seq
         case Uncompact(seq):
             uncompact(session, seq)
@@ -65,13 +67,13 @@ async def idle(session: Session, *, once: bool) -> bool:
     await session.commit(flush=True)
     if session.inbox.waiting:
         return False
-    wake = session.wakes.due(session.state) if session.may_ask else None
+    wake = session.wakes.due()
     if wake is not None:
         session.append(wake)
         return False
-    if once and not session.wakes.pausing and not session.stays:
+    if once and not session.wakes.pausing and not session.wakes.stays:
         return True
-    session.wakes.rouse(session.poke)
+    session.wakes.rouse()
     await session.wait_word()
     return False
 

@@ -33,6 +33,19 @@ class Gate:
                 self.leave()
             raise
 
+    async def enter_or(self, halt: asyncio.Event, owner: str) -> bool:
+        """Wait for a place, or until `halt` is set: False, and nothing is held then."""
+        if halt.is_set():
+            return False
+        entering, halting = asyncio.ensure_future(self.enter(owner)), asyncio.ensure_future(halt.wait())
+        try:
+            await asyncio.wait((entering, halting), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            halting.cancel()
+            entered = entering.done()
+            entering.cancel()
+        return entered
+
     def force(self) -> None:
         """Go in without waiting: for one that has only to write down how it was cut."""
         self.inside += 1

@@ -28,7 +28,7 @@ from longrein.agent.children.viewing import views
 from longrein.agent.opening import open_session
 from longrein.agent.port import AgentView, Answer, OfChild, Pending, Said, StopChild, Word
 from longrein.agent.ports import UNBOUND, Room
-from longrein.agent.session import INTERRUPTED, Session
+from longrein.agent.session import Session
 from longrein.agent.synthesis import synthesis_job
 from longrein.context import ChildNow, fold
 from longrein.events import (
@@ -267,9 +267,10 @@ class Children:
             one.walk.add_done_callback(lambda _walk: self.session.poke())
 
     async def _work(self, one: Working) -> None:
-        """Its whole walk. Cancelled before it had a place, its end is written down for it; else the loop does that."""
+        """Its whole walk, when it has a place."""
         gate = self.tree.gate
-        await gate.enter(self.session.id)
+        if not await gate.enter_or(one.halt, self.session.id):
+            gate.force()  # it was told to end: it has only to write that down, and to end those below it
         one.begun = True
         try:
             await self._through(one)
@@ -329,8 +330,6 @@ class Children:
         if error is not None and not isinstance(error, LongreinError):
             text = f"longrein failed inside: {type(error).__name__}: {error}"
             one.session.append(*closing(state, text, "error", text))
-        elif one.stopped and not one.begun:
-            one.session.append(*closing(state, INTERRUPTED, "interrupted", ""))
         ended, whole = ended_of(one, self.tree.states, self.session.crew.clock.wall_us())
         child = one.started.child
         for known in (self._mine, self._aside, self.tree.working):
@@ -423,19 +422,21 @@ class Children:
 
     async def close(self) -> None:
         """See `Company.close`."""
-        for one in self._mine.values():
-            if one.walk is not None:
-                one.session.closed = True
+        working = list(self._mine.values())
+        for one in working:
+            if not one.begun and one.walk is not None:
                 one.walk.cancel()
-        walks = [one.walk for one in self._mine.values() if one.walk is not None]
+        ends = await asyncio.gather(*(one.session.close() for one in working), return_exceptions=True)
+        walks = [one.walk for one in working if one.walk is not None]
         if walks:
             await asyncio.wait(walks)
-        for one in self._mine.values():
-            await one.session.close()
         if self._leaving:
             await asyncio.wait(list(self._leaving.values()))
         if self.session is self.tree.root:
             await self.tree.close()
+        for error in ends:
+            if error is not None:
+                raise error
 
 
 def _nothing() -> None:

@@ -27,25 +27,28 @@ class Working:
         self.walk: asyncio.Task[None] | None = None
         self.begun = False
         """Whether it had a place to work already."""
-        self.stopped = False
-        """Whether it was told to end."""
+        self.halt = asyncio.Event()
+        """Set when it was told to end."""
 
     @property
     def done(self) -> bool:
         """Whether it works no more."""
         return self.walk is not None and self.walk.done()
 
+    @property
+    def stopped(self) -> bool:
+        """Whether it was told to end."""
+        return self.halt.is_set()
+
     def stop(self) -> None:
         """Let it end now, with what it has."""
         if self.stopped or self.done:
             return
-        self.stopped = True
-        if self.begun:
-            self.session.interrupt()
-            if self.session.company is not None:
-                self.session.company.stop()
-        elif self.walk is not None:
-            self.walk.cancel()
+        self.halt.set()
+        self.session.wakes.wanted = False
+        self.session.interrupt()
+        if self.session.company is not None:
+            self.session.company.stop()
 
 
 class Tree:
