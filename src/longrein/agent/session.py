@@ -18,11 +18,11 @@ from longrein.agent.company import Company, narrower
 from longrein.agent.inbox import Inbox
 from longrein.agent.memory import Pressure
 from longrein.agent.port import AgentView, Answer, Heard, Noticed, Pending, Said, StopChild, Word
-from longrein.agent.ports import Crew, Limits, Outlook
+from longrein.agent.ports import Crew, Outlook
 from longrein.agent.readers import Readers
 from longrein.agent.redaction import redacted
 from longrein.agent.tasks.desk import TaskDesk
-from longrein.agent.waking import Stay, Wakes
+from longrein.agent.waking import Wakes
 from longrein.agent.watching import Watch
 from longrein.context import State, advance, window_of
 from longrein.events import AnyEvent, Entry, Interrupted, SourceFile, text_of
@@ -61,9 +61,6 @@ class Session:
         """Its subagents; None until one is started, or was before."""
         self.commands: TaskDesk | None = None
         """Its commands and background tasks; None until one is started, or was before."""
-        self.wakes = Wakes(crew.clock, crew.task_options.wake_after_s, state.seq, wanted=crew.task_options.wake)
-        self.staying: Stay | None = None
-        """What a run of one prompt waits for at its end; None when for nothing."""
         self.walk: asyncio.Task[None] | None = None
         """The task that runs the loop."""
         self.running: dict[str, asyncio.Task[Any]] = {}
@@ -78,6 +75,7 @@ class Session:
         self._act: asyncio.Task[None] | None = None
         self.interrupting = False
         """Whether the user has interrupted and it is not written down yet."""
+        self.wakes = Wakes(self)
         self._loop = asyncio.get_running_loop()
         self._broken: BaseException | None = None
         self._in_flight = 0
@@ -227,26 +225,7 @@ class Session:
 
     def stay(self, how: str, limit_s: float = 0.0) -> None:
         """See `SessionPort.stay`."""
-        self.wakes.wanted = how == "steer"
-        if self.staying is not None:
-            self.staying.end()
-        stays = how in ("drain", "steer")
-        self.staying = Stay(self.crew.clock, limit_s, self.state.asks, self.poke) if stays else None
-        self.poke()
-
-    @property
-    def stays(self) -> bool:
-        """Whether a run of one prompt waits for something in the background now."""
-        if self.staying is None or self.staying.over or self.interrupting:
-            return False
-        below = self.company is not None and self.company.running
-        return below or (self.commands is not None and self.commands.unfinished)
-
-    @property
-    def may_ask(self) -> bool:
-        """Whether the run may begin a turn by itself: a limit of turns counts all of it."""
-        most = self.crew.limits.turns_max
-        return self.staying is None or not most or self.state.asks - self.staying.asks < most
+        self.wakes.stay(how, limit_s)
 
     async def leave(self, policy: str) -> Sequence[TaskView]:
         """Before `close`, between two turns: `stop` ends every task, `keep` those that may not outlive longrein. Gives
@@ -311,7 +290,7 @@ class Session:
         crew = self.crew
         return Outlook(
             budget=window_of(self.state, crew.model.budget),
-            limits=self._limits,
+            limits=self.wakes.limits,
             jitter=crew.jitter(),
             paused=self.paused,
             fallback="" if crew.fallback == crew.model.name else crew.fallback,
@@ -321,15 +300,6 @@ class Session:
             summarising=self.beside.running,
             pressed=self.memory.pressed,
         )
-
-    @property
-    def _limits(self) -> Limits:
-        """In a run that begins turns by itself, what is left for this one."""
-        limits, staying = self.crew.limits, self.staying
-        if staying is None or not limits.turns_max:
-            return limits
-        before = max(0, self.state.asks - self.state.steps - staying.asks)
-        return msgspec.structs.replace(limits, turns_max=max(1, limits.turns_max - before)) if before else limits
 
     async def perform(self, act: Coroutine[Any, Any, None]) -> None:
         """Do one act so that an interrupt can cut it; the act itself records how it was cut.
@@ -385,8 +355,6 @@ class Session:
         if self.company is not None:
             await self.company.close()
         self.wakes.stop()
-        if self.staying is not None:
-            self.staying.end()
         if self.commands is not None:
             await self.commands.close()
         await self.beside.stop(self)

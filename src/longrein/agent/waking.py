@@ -1,78 +1,80 @@
-"""News that wakes an agent which waits for its user. The user's own words always come first; many ends are one wake."""
+"""News that wakes an agent which waits for its user, and how long a run of one prompt stays for such news.
+
+The user's own words always come first; many ends are one wake. What was told is folded from the log, here is only time.
+"""
 
 import asyncio
 from collections.abc import Callable
+from typing import Protocol
 
-from longrein.agent.ports import Clock
+import msgspec
+
+from longrein.agent.company import Company
+from longrein.agent.ports import Crew, Limits
+from longrein.agent.tasks.desk import TaskDesk
 from longrein.context import State, untold
 from longrein.events import Reminded
 
 WAKING = ("bg_done", "bg_lost", "bg_stalled", "subagent_done", "subagent_failed", "teammate_message", "cron_fired")
 """Kinds of notices that are worth a turn of their own."""
-
-
 IN_A_ROW_MAX = 100
 """Wakes without a word of the user; after that, news waits for one: nobody pays for an agent that wakes itself."""
 
 
-class Stay:
-    """How long a run of one prompt stays for what goes on in the background (`SessionPort.stay`)."""
+class Host(Protocol):
+    """The session that is woken."""
 
-    def __init__(self, clock: Clock, limit_s: float, asks: int, poke: Callable[[], None]) -> None:
-        self.asks = asks
-        """Requests that were made before the run."""
-        self._clock, self._until_s = clock, clock.mono_s() + limit_s
-        self._nap = asyncio.ensure_future(self._poke_at_end(limit_s, poke))
+    crew: Crew
+    state: State
+    interrupting: bool
+    company: Company | None
+    commands: TaskDesk | None
 
-    @property
-    def over(self) -> bool:
-        """Whether its time has passed."""
-        return self._clock.mono_s() >= self._until_s
-
-    async def _poke_at_end(self, limit_s: float, poke: Callable[[], None]) -> None:
-        await self._clock.sleep(limit_s)
-        poke()
-
-    def end(self) -> None:
-        """Stay no longer."""
-        self._until_s = self._clock.mono_s()
-        self._nap.cancel()
+    def poke(self) -> None: ...
 
 
 class Wakes:
-    """When the next turn begins by itself. What is told is folded from the log; here is only the pause before it."""
+    """When the next turn of a session begins by itself."""
 
-    def __init__(self, clock: Clock, after_s: float, since: int, *, wanted: bool) -> None:
-        self.wanted = wanted
-        """Whether it may be woken at all."""
-        self.since = since
+    def __init__(self, host: Host) -> None:
+        self.since = host.state.seq
         """Notices up to this entry wake nobody: they were there at the open, or came back with a rewind."""
-        self._clock, self._after_s = clock, after_s
+        self._host, self._clock = host, host.crew.clock
+        self.wanted = host.crew.task_options.wake
+        """Whether it may be woken at all."""
         self._due_s: float | None = None
         self._nap: asyncio.Task[None] | None = None
         self._in_a_row = 0
+        self._until_s: float | None = None
+        """Until when a run of one prompt stays, monotonic; None when it does not."""
+        self._asks = 0
+        """Requests before that run."""
+        self._end: asyncio.Task[None] | None = None
 
     def spoken(self) -> None:
         """The user said something."""
         self._in_a_row = 0
 
-    def due(self, state: State) -> Reminded | None:
+    # --- waking ----------------------------------------------------------------------------------------------
+
+    def due(self) -> Reminded | None:
         """The wake, when its time has come; the first call after news begins the pause."""
-        source = self._news(state)
+        source = self._news() if self._may_ask else ""
         if not source:
             self._due_s = None
             return None
         now = self._clock.mono_s()
         if self._due_s is None:
-            self._due_s = now + self._after_s
+            self._due_s = now + self._host.crew.task_options.wake_after_s
         if now < self._due_s:
             return None
         self._due_s = None
         self._in_a_row += 1
         return Reminded("wake", "", source)
 
-    def _news(self, state: State) -> str:
+    def _news(self) -> str:
         """The newest notice that is worth a wake and was not told; '' when there is none."""
+        state = self._host.state
         if not self.wanted or state.turn_open or state.seq == self.since or self._in_a_row >= IN_A_ROW_MAX:
             return ""
         found = [one for one in untold(state) if one.seq > self.since and one.kind in WAKING]
@@ -83,16 +85,57 @@ class Wakes:
         """Whether a wake is due in a moment."""
         return self._due_s is not None
 
-    def rouse(self, poke: Callable[[], None]) -> None:
-        """Call `poke` when the wake is due."""
+    def rouse(self) -> None:
+        """Let the session look again when the wake is due."""
         if self._due_s is not None and (self._nap is None or self._nap.done()):
-            self._nap = asyncio.ensure_future(self._poke_later(self._due_s - self._clock.mono_s(), poke))
+            self._nap = self._later(self._due_s - self._clock.mono_s(), self._host.poke)
 
-    async def _poke_later(self, seconds: float, poke: Callable[[], None]) -> None:
-        await self._clock.sleep(max(0.0, seconds))
-        poke()
+    def _later(self, seconds: float, call: Callable[[], None]) -> "asyncio.Task[None]":
+        async def wait() -> None:
+            await self._clock.sleep(max(0.0, seconds))
+            call()
+
+        return asyncio.ensure_future(wait())
 
     def stop(self) -> None:
         """Wake nobody any more."""
-        if self._nap is not None:
-            self._nap.cancel()
+        for timer in (self._nap, self._end):
+            if timer is not None:
+                timer.cancel()
+
+    # --- staying ---------------------------------------------------------------------------------------------
+
+    def stay(self, how: str, limit_s: float) -> None:
+        """See `SessionPort.stay`."""
+        self.wanted = how == "steer"
+        if self._end is not None:
+            self._end.cancel()
+        stays = how in ("drain", "steer")
+        self._until_s = self._clock.mono_s() + limit_s if stays else None
+        self._end = self._later(limit_s, self._host.poke) if stays else None
+        self._asks = self._host.state.asks
+        self._host.poke()
+
+    @property
+    def stays(self) -> bool:
+        """Whether a run of one prompt waits for something in the background now."""
+        host = self._host
+        if self._until_s is None or host.interrupting or self._clock.mono_s() >= self._until_s:
+            return False
+        below = host.company is not None and host.company.running
+        return below or (host.commands is not None and host.commands.unfinished)
+
+    @property
+    def _may_ask(self) -> bool:
+        """Whether the run may begin a turn by itself: a limit of turns counts all of it."""
+        most = self._host.crew.limits.turns_max
+        return self._until_s is None or not most or self._host.state.asks - self._asks < most
+
+    @property
+    def limits(self) -> Limits:
+        """Limits of the present turn; in a run that begins turns by itself, what is left of them."""
+        limits, state = self._host.crew.limits, self._host.state
+        before = max(0, state.asks - state.steps - self._asks)
+        if self._until_s is None or not limits.turns_max or not before:
+            return limits
+        return msgspec.structs.replace(limits, turns_max=max(1, limits.turns_max - before))
