@@ -7,11 +7,12 @@ completing it, deleting it and opening it again all do what one expects, and not
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
+from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
 from longrein.events import Goal, ToolError
-from longrein.store.goals import LEASE_US, USER, Change
+from longrein.store.goals import LEASE_US, USER
 
 OPEN = ("pending", "in_progress")
 """Statuses of goals that are to be reached; they block those that wait for them."""
@@ -29,6 +30,17 @@ SHOWN_CHARS = 2_000
 NAMED_MAX = 20
 """Goals that an error names."""
 COLUMNS = "id, title, status, body, owner, lease_until, revision, changed_by"
+
+
+class Change(NamedTuple):
+    """What is to become of a goal; what is None stays."""
+
+    status: str | None = None
+    title: str | None = None
+    body: str | None = None
+    blocked_by: tuple[int, ...] | None = None
+    claim: bool | None = None
+    """True takes it for the caller, False lets go."""
 
 
 class Graph:
@@ -120,8 +132,12 @@ def added(graph: Graph, title: str, body: str, blocked_by: tuple[int, ...]) -> G
     return goal
 
 
-def updated(graph: Graph, number: int, change: Change, seen: Mapping[int, int]) -> tuple[Goal, Sequence[Goal]]:
-    """The goal as it is now, and those that wait for nothing any more. `seen`: revisions that the caller knows."""
+def updated(graph: Graph, number: int, wanted: tuple[Any, ...], seen: Mapping[int, int]) -> tuple[Goal, Sequence[Goal]]:
+    """The goal as it is now, and those that wait for nothing any more.
+
+    `wanted`: a `Change`. `seen`: revisions that the caller knows.
+    """
+    change = Change(*wanted)
     goal, waited = graph.goal(number), graph.waiting()
     _check_seen(graph, goal, change, seen)
     title = goal.title if change.title is None else change.title

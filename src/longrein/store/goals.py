@@ -11,8 +11,6 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import msgspec
-
 from longrein.events import Goal
 from longrein.store.folder import on_network
 from longrein.store.threads import in_thread
@@ -36,17 +34,6 @@ def project_key(root: str) -> str:
 def owner_of(session: str, label: str = "") -> str:
     """Who claims: a session, or a subagent in it by its label."""
     return f"{session}/{label}" if label else session
-
-
-class Change(msgspec.Struct, frozen=True):
-    """What is to become of a goal; what is None stays."""
-
-    status: str | None = None
-    title: str | None = None
-    body: str | None = None
-    blocked_by: tuple[int, ...] | None = None
-    claim: bool | None = None
-    """True takes it for the caller, False lets go."""
 
 
 class Goals:
@@ -109,14 +96,9 @@ class Goals:
         claim: bool | None = None,
     ) -> tuple[Goal, Sequence[Goal]]:
         """See `tools.GoalPort.update`."""
-        change = Change(
-            status or None,
-            self._clean(title) if title else None,
-            None if body is None else self._clean(body),
-            None if blocked_by is None else tuple(blocked_by),
-            claim,
-        )
-        now, freed = await self._do("updated", goal, change, self._seen)
+        texts = (self._clean(title) if title else None, None if body is None else self._clean(body))
+        waits = None if blocked_by is None else tuple(blocked_by)
+        now, freed = await self._do("updated", goal, (status or None, *texts, waits, claim), self._seen)
         self._seen[goal] = now.revision
         return now, freed
 

@@ -18,24 +18,26 @@ from longrein.store.faults import is_damage
 from longrein.store.reading import stored_body
 
 
-class Kept(msgspec.Struct):
+class Kept:
     """What was copied."""
 
-    entries: int = 0
-    """Of the root."""
-    cut: int = 0
-    """Subagents of which not all was kept."""
-    dropped: int = 0
-    """Subagents that were left out."""
+    def __init__(self) -> None:
+        self.entries = 0
+        """Of the root."""
+        self.cut = 0
+        """Subagents of which not all was kept."""
+        self.dropped = 0
+        """Subagents that were left out."""
 
 
-class _Below(msgspec.Struct):
+class _Below:
     """What the copied logs say of each other."""
 
-    turns: dict[str, int] = {}
-    """Session -> how often it was started or asked again."""
-    reach: dict[str, tuple[int, bool]] = {}
-    """Session -> (its last entry that was copied, whether that was all)."""
+    def __init__(self) -> None:
+        self.turns: dict[str, int] = {}
+        """Session -> how often it was started or asked again."""
+        self.reach: dict[str, tuple[int, bool]] = {}
+        """Session -> (its last entry that was copied, whether that was all)."""
 
 
 def last_number(connection: sqlite3.Connection) -> int:
