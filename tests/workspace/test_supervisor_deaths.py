@@ -1,0 +1,273 @@
+"""Who dies takes along what is his and nothing else: longrein, its supervisor, or both, while commands of all kinds run.
+
+Each kind runs in the foreground and as a kept task. What `env -i` hides has no mark left: its supervisor, whose child
+it becomes, still finds it.
+"""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from longrein.workspace import Spooled, is_supervised, spooled_tasks, sweep
+from tests.workspace.conftest import supervised, tagged
+
+pytestmark = pytest.mark.anyio
+_numbers = count(1)
+
+KINDS = {
+    "plain": "",
+    "background": "sleep {s} &",
+    "setsid": "setsid sleep {s} &",
+    "double-fork": "(setsid sh -c 'sleep {s} & sleep {s}' &);",
+    "immune": "trap '' TERM; sleep {s} &",
+    "pipe-holder": "(sleep {s} >&2 &);",
+}
+UNMARKED = {
+    "unmarked": "env -i setsid sleep {s} &",
+    "unmarked-double-fork": "(env -i setsid sh -c 'sleep {s} & sleep {s}' &);",
+}
+FOREGROUND = "echo r; sleep {s}; sleep {s}"
+TASK = "echo start; until [ -e go ]; do sleep 0.02; done; echo end; exit 7"
+BURST = "sleep {s} & echo over"
+"""Ends at once and leaves somebody who holds its pipe."""
+
+HARNESS = """
+import asyncio, json, os, sys, time
+from longrein.workspace import Keeping, SupervisedSpawner, SupervisionOptions
+
+class Out:
+    def write(self, data): pass
+
+async def main():
+    folder, env, foreground, tasks = json.loads(sys.argv[1])
+    spawner = SupervisedSpawner(folder + "/tasks", SupervisionOptions(nonce="n", alone_s=0.05, grace_s=0.15),
+        wall_us=lambda: time.time_ns() // 1000, notice=print, environ=os.environ)
+    heard = asyncio.Event()
+    news = []
+    spawner.on_news(lambda task: (news.append(task), heard.set()))
+    async def start(command):
+        return await spawner.start(command, cwd=folder, env=env, sink=Out(), output_bytes_max=1000)
+    waiting = [asyncio.ensure_future((await start(command)).ended()) for command in foreground]
+    for task, command in tasks.items():
+        running = await (await start(command)).keep(Keeping(task, command))
+        supervisor = int(open(f"/proc/{running.pid}/stat").read().rpartition(")")[2].split()[1])
+    await asyncio.sleep(0.15)
+    print(json.dumps({"supervisor": supervisor}), flush=True)
+    while set(news) < {"", *tasks}:
+        heard.clear()
+        await heard.wait()
+    ends = [await one for one in waiting]
+    print(json.dumps({"tasks": {task: spawner.spooled(task).state for task in tasks}, "news": sorted(news),
+        "foreground": sorted({end.cause for end in ends})}), flush=True)
+    await spawner.drain()
+
+asyncio.run(main())
+"""
+
+
+class Scene:
+    """A longrein in a process of its own, with commands of all kinds."""
+
+    def __init__(self, folder: Path, tag: str, kinds: dict[str, str]) -> None:
+        self.folder, self.tag = folder, tag
+        self.session = f"session-of-{tag}"
+        self.sleep = f"9{next(_numbers)}.{os.getpid()}"
+        self.environ = {"PATH": os.environ["PATH"], "LONGREIN_TEST_TAG": tag}
+        prefixes = {name: prefix.format(s=self.sleep) for name, prefix in kinds.items()}
+        foreground = [f"{prefix} {FOREGROUND.format(s=self.sleep)}" for prefix in prefixes.values()]
+        foreground.append(BURST.format(s=self.sleep))
+        self.tasks = {name: f"{prefix} {TASK}" for name, prefix in prefixes.items()}
+        env = {**self.environ, "LONGREIN_SESSION": self.session}
+        told = json.dumps([str(folder), env, foreground, self.tasks])
+        words = [sys.executable, "-c", HARNESS, told]
+        self.harness = subprocess.Popen(words, env=self.environ, stdout=subprocess.PIPE)
+        self.supervisor = self.hear()["supervisor"]
+
+    def hear(self) -> dict[str, Any]:
+        assert self.harness.stdout is not None
+        line = self.harness.stdout.readline()
+        assert line, "it ended without a word"
+        return json.loads(line)  # type: ignore[no-any-return]
+
+    def sleepers(self) -> list[int]:
+        """Processes of this scene's commands, marked or not."""
+        found = []
+        for name in os.listdir("/proc"):
+            try:
+                if name.isdigit() and self.sleep.encode() in Path(f"/proc/{name}/cmdline").read_bytes():
+                    found.append(int(name))
+            except OSError:
+                continue
+        return [pid for pid in found if pid != self.harness.pid]
+
+    def states(self) -> dict[str, str]:
+        return {task.task: task.state for task in spooled_tasks(str(self.folder))}
+
+    def kill(self, *pids: int) -> None:
+        for pid in pids:
+            os.kill(pid, signal.SIGKILL)
+        if self.harness.pid in pids:
+            self.harness.wait()
+
+    def end(self) -> None:
+        if self.harness.poll() is None:
+            self.harness.kill()
+        self.harness.communicate()
+
+
+@pytest.fixture
+def play(tmp_path: Path, tag: str) -> Iterator[Callable[..., Scene]]:
+    scenes: list[Scene] = []
+
+    def begin(*kinds: dict[str, str]) -> Scene:
+        scenes.append(Scene(tmp_path, tag, {name: prefix for some in kinds for name, prefix in some.items()}))
+        return scenes[-1]
+
+    yield begin
+    for scene in scenes:
+        scene.end()
+        for pid in scene.sleepers():
+            os.kill(pid, signal.SIGKILL)
+
+
+def until(ready: Callable[[], object], limit_s: float = 8.0) -> None:
+    end = time.monotonic() + limit_s
+    while not ready():
+        assert time.monotonic() < end, "it never came to that"
+        time.sleep(0.01)
+
+
+async def adopt(scene: Scene, news: list[str]) -> tuple[Any, list[Spooled]]:
+    spawner = supervised(scene.folder, scene.environ)
+    spawner.on_news(news.append)
+    return spawner, list(await spawner.adopt())
+
+
+async def test_B14_R055_longrein_is_killed_its_tasks_go_on_and_are_adopted(play: Callable[..., Scene]) -> None:
+    scene = play(KINDS, UNMARKED)
+    at_work = len(scene.sleepers())
+    scene.kill(scene.harness.pid)
+    until(lambda: not any(b"sleep 9" in line and b"echo r" in line for line in lines(scene)))
+    until(lambda: len(scene.sleepers()) < at_work / 2 + 2)
+    assert set(scene.states().values()) == {"running"}
+    assert is_supervised(str(scene.folder))
+    news: list[str] = []
+    spawner, found = await adopt(scene, news)
+    assert {one.task for one in found} == set(scene.tasks)
+    (scene.folder / "go").touch()
+    async with asyncio.timeout(8):
+        while set(news) != set(scene.tasks):  # noqa: ASYNC110  # what is waited for happens in another process
+            await asyncio.sleep(0.01)
+    for task in scene.tasks:
+        ended = spawner.spooled(task)
+        assert (ended.state, ended.code, spawner.read(task, 0, 99)[1]) == ("failed", 7, b"start\nend\n"), task
+    await spawner.drain()
+    assert scene.sleepers() == []
+    assert tagged(scene.tag) == []
+
+
+def lines(scene: Scene) -> list[bytes]:
+    found = []
+    for pid in scene.sleepers():
+        try:
+            found.append(Path(f"/proc/{pid}/cmdline").read_bytes())
+        except OSError:
+            continue
+    return found
+
+
+async def test_B14_the_supervisor_is_killed_its_longrein_ends_all_and_tells_them_lost(
+    play: Callable[..., Scene],
+) -> None:
+    scene = play(KINDS)
+    scene.kill(scene.supervisor)
+    said = await asyncio.get_running_loop().run_in_executor(None, scene.hear)
+    assert set(said["tasks"].values()) == {"lost"}
+    assert said["foreground"] == ["exit", "lost"], "one had ended before"
+    assert said["news"] == ["", *sorted(scene.tasks)]
+    assert scene.sleepers() == []
+    for task in spooled_tasks(str(scene.folder)):
+        assert (task.state, task.code, task.cause) == ("lost", None, "its supervisor ended while it ran")
+    scene.harness.wait(5)
+    assert tagged(scene.tag) == []
+
+
+async def test_B14_R055_both_are_killed_and_the_next_start_of_any_longrein_ends_what_is_left(
+    play: Callable[..., Scene],
+) -> None:
+    scene = play(KINDS)
+    scene.kill(scene.harness.pid, scene.supervisor)
+    assert scene.sleepers()
+    assert set(scene.states().values()) == {"lost"}, "told so before anybody has looked after them"
+    told = sweep(lambda session: session != scene.session, lambda _: str(scene.folder))
+    assert len(told) >= 10
+    assert scene.sleepers() == []
+    assert tagged(scene.tag) == []
+    for task in scene.tasks:
+        assert (scene.folder / "tasks" / f"{task}.end").exists()
+    news: list[str] = []
+    spawner, found = await adopt(scene, news)
+    for one in found:
+        why = "its supervisor ended without telling how it went"
+        assert (one.state, one.code, one.cause) == ("lost", None, why)
+    for task in scene.tasks:
+        spawner.settle(task)
+    assert spooled_tasks(str(scene.folder)) == []
+    await spawner.drain()
+
+
+async def test_B14_both_are_killed_and_the_session_itself_is_opened_again(play: Callable[..., Scene]) -> None:
+    scene = play(KINDS)
+    scene.kill(scene.harness.pid, scene.supervisor)
+    news: list[str] = []
+    spawner, found = await adopt(scene, news)
+    assert {one.state for one in found} == {"lost"}
+    assert not any(b"until [ -e go" in line for line in lines(scene)), (
+        "each task's tree was ended by mark and start time"
+    )
+    sweep(lambda session: session != scene.session)
+    assert scene.sleepers() == []
+    await spawner.drain()
+
+
+async def test_R055_a_live_supervisor_spares_its_tasks_from_every_sweep(play: Callable[..., Scene]) -> None:
+    scene = play({"plain": ""})
+    scene.kill(scene.harness.pid)
+    assert sweep(lambda session: session != scene.session, lambda _: str(scene.folder)) == []
+    assert scene.states() == {"plain": "running"}
+    (scene.folder / "go").touch()
+    until(lambda: scene.states() == {"plain": "failed"})
+    until(lambda: not tagged(scene.tag))
+    (left,) = spooled_tasks(str(scene.folder))
+    assert (left.state, left.code) == ("failed", 7), "its end is there when nobody was"
+
+
+async def test_a_stale_socket_and_record_of_a_dead_supervisor_are_replaced(play: Callable[..., Scene]) -> None:
+    scene = play({"plain": ""})
+    scene.kill(scene.harness.pid, scene.supervisor)
+    assert (scene.folder / "tasks" / "v1.sock").exists()
+    assert not is_supervised(str(scene.folder))
+    spawner, found = await adopt(scene, [])
+    assert [one.state for one in found] == ["lost"]
+    env = {**scene.environ, "LONGREIN_SESSION": scene.session}
+    ended = await spawner.run("exit 8", cwd="/", env=env, sink=Silent(), timeout_s=5, output_bytes_max=9)
+    assert ended.code == 8
+    assert is_supervised(str(scene.folder))
+    await spawner.drain()
+    sweep(lambda session: session != scene.session)
+
+
+class Silent:
+    """Hears nothing."""
+
+    def write(self, data: bytes) -> None: ...
