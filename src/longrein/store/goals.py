@@ -99,7 +99,8 @@ class Goals:
         texts = (self._clean(title) if title else None, None if body is None else self._clean(body))
         waits = None if blocked_by is None else tuple(blocked_by)
         now, freed = await self._do("updated", goal, (status or None, *texts, waits, claim), self._seen)
-        self._seen[goal] = now.revision
+        if (status, title, body, blocked_by, claim) != ("", "", None, None, None):
+            self._seen[goal] = now.revision
         return now, freed
 
     def unseen(self, goals: Sequence[Goal]) -> list[Goal]:
