@@ -1,4 +1,4 @@
-"""Who dies takes along what is his and nothing else: longrein, its supervisor, or both, while commands of all kinds run.
+"""Who dies takes along what is his and nothing else: longrein, its supervisor, or both, while commands run.
 
 Each kind runs in the foreground and as a kept task. What `env -i` hides has no mark left: its supervisor, whose child
 it becomes, still finds it.
