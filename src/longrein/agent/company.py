@@ -1,10 +1,10 @@
-"""Above and below a session, as the loop knows of it; `children` is what stands behind, imported when needed."""
+"""The subagents of a session, as the loop knows of them; `children` stands behind, imported when it is needed."""
 
 from collections.abc import Awaitable, Sequence
 from typing import Protocol
 
-from longrein.agent.port import AgentView, Heard, OfChild, Pending, Word
-from longrein.permissions import Rules
+from longrein.agent.port import AgentView, OfChild, Pending, Word
+from longrein.agent.ports import Limits
 from longrein.tools import AgentPort
 
 WIDTH = {"plan": 0, "default": 1, "acceptEdits": 2, "bypassPermissions": 3}
@@ -14,34 +14,6 @@ WIDTH = {"plan": 0, "default": 1, "acceptEdits": 2, "bypassPermissions": 3}
 def narrower(mode: str, other: str) -> str:
     """The one of two modes that lets less happen. What is unknown counts as `default`."""
     return other if WIDTH.get(other, 1) < WIDTH.get(mode, 1) else mode
-
-
-class Above(Protocol):
-    """What stands above a subagent's session."""
-
-    @property
-    def rules(self) -> Rules:
-        """Rules that hold for the session above, now."""
-        ...
-
-    @property
-    def mode(self) -> str:
-        """The widest permission mode that may hold here, now."""
-        ...
-
-    @property
-    def process_session(self) -> str:
-        """Session that processes belong to: the root of the tree."""
-        ...
-
-    @property
-    def streaming(self) -> bool:
-        """Whether anybody up there wants to hear things while they grow."""
-        ...
-
-    def hear(self, heard: Heard) -> None:
-        """Something was heard here: an entry that is committed, or news between them."""
-        ...
 
 
 class Company(AgentPort, Protocol):
@@ -60,6 +32,10 @@ class Company(AgentPort, Protocol):
     @property
     def questions(self) -> Sequence[OfChild]:
         """The approval that a subagent somewhere below waits for, for those who begin to listen now."""
+        ...
+
+    def within(self, limits: Limits) -> Limits:
+        """What the next request may use of `limits`, with what is left to the whole tree."""
         ...
 
     def collect(self) -> None:

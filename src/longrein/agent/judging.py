@@ -38,12 +38,11 @@ def _permitted(session: Session, open_call: OpenCall, tool: Tool, arguments: dic
     together = tool.together(arguments)
     if open_call.answer is not None and open_call.answer.verdict == "allow":
         return Judgement("run", together=together)
-    verdict = judge(
-        Call(call.name, arguments, tool.access, _touched(session, tool, arguments)),
-        session.rules,
-        session.mode,
-        state.cwd,
-    )
+    made = Call(call.name, arguments, tool.access, _touched(session, tool, arguments))
+    verdict = judge(made, session.rules, session.mode, state.cwd)
+    above = session.crew.above
+    for there in above.elsewhere(made, state.cwd) if above is not None else ():
+        verdict = denied if (denied := judge(there[0], there[1], session.mode, there[2])).kind == "deny" else verdict
     if verdict.kind == "allow":
         return Judgement("run", together=together)
     if verdict.kind == "deny":

@@ -20,7 +20,8 @@ class OpenSession(Session):
     async def run(self, *, once: bool) -> None:
         """See `loop.run`."""
         self.walk = asyncio.current_task()
-        if self.company is None and any(child.ended is None for child in self.state.children.values()):
+        unfinished = any(child.ended is None for child in self.state.children.values())
+        if self.company is None and (unfinished or self.crew.above is not None):
             self._open_company().resume()
         try:
             await run(self, once=once)

@@ -1,20 +1,20 @@
 """All that a session needs from outside, handed in by `app` (or by a test, or by a simulation)."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Protocol
 
 import msgspec
 
-from longrein.agent.company import Above
 from longrein.agent.locks import PathLocks
 from longrein.agent.pace import Pace
+from longrein.agent.port import Heard
 from longrein.agent.tasks.options import TaskOptions
 from longrein.agent.tasks.pool import TaskPool
 from longrein.agent.writers import Writers
 from longrein.context import Budget
 from longrein.events import Entry, PrefixSet
 from longrein.models import Model
-from longrein.permissions import Rules
+from longrein.permissions import Call, Rules
 from longrein.tools import Archive, GoalPort, Kind, Tool, ToolOptions
 from longrein.workspace import MemoryUse, Workspace
 
@@ -80,6 +80,39 @@ UNBOUND = Room()
 """No limit of any kind."""
 
 
+class Above(Protocol):
+    """What stands above a subagent's session."""
+
+    @property
+    def rules(self) -> Rules:
+        """Rules that hold for the session above, now."""
+        ...
+
+    @property
+    def mode(self) -> str:
+        """The widest permission mode that may hold here, now."""
+        ...
+
+    def elsewhere(self, call: Call, cwd: str) -> Iterator[tuple[Call, Rules, str]]:
+        """(call, rules, present folder) as they would be in places that this one stands for; what is denied there is
+        denied here too."""
+        ...
+
+    @property
+    def process_session(self) -> str:
+        """Session that processes belong to: the root of the tree."""
+        ...
+
+    @property
+    def streaming(self) -> bool:
+        """Whether anybody up there wants to hear things while they grow."""
+        ...
+
+    def hear(self, heard: Heard) -> None:
+        """Something was heard here: an entry that is committed, or news between them."""
+        ...
+
+
 class Crew(msgspec.Struct):
     """The parts a session works with."""
 
@@ -135,6 +168,8 @@ class Crew(msgspec.Struct):
     task_options: TaskOptions = TaskOptions()
     goals: GoalPort | None = None
     """The project's goals, shared by all agents of a tree; None where they cannot be kept."""
+    workspace_in: Callable[[tuple[str, ...]], Workspace] | None = None
+    """The same workspace with other roots; None where there is only one."""
     worktrees: str = ""
     """Folder for git worktrees of subagents, outside every root; '' where none can be made."""
 

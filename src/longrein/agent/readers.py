@@ -8,8 +8,8 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable
 
-from longrein.agent.company import Above
 from longrein.agent.port import Heard, OfChild, Output, Streaming
+from longrein.agent.ports import Above
 from longrein.events import Entry
 
 History = Callable[[int, int], Iterable[Entry]]

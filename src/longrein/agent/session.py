@@ -68,6 +68,8 @@ class Session:
         self.cancelled: dict[str, None] = {}
         """Running calls that were cancelled, one by one."""
         self.closed = False
+        self.deaf = False
+        """Whether words are left where they are: it was told to end, and they would be a new turn."""
         self._held: list[Entry] = []
         self._flying: list[Entry] = []
         """Handed to the store and not committed yet."""
@@ -280,6 +282,11 @@ class Session:
         return narrower(self.state.mode, wanted) if wanted else self.state.mode
 
     @property
+    def process_session(self) -> str:
+        """Session that processes belong to: the root of the tree."""
+        return self.id if self.crew.above is None else self.crew.above.process_session
+
+    @property
     def prefix_sources(self) -> tuple[SourceFile, ...]:
         """Files that stand in the static context."""
         return self.state.prefix.sources if self.state.prefix else ()
@@ -290,7 +297,7 @@ class Session:
         crew = self.crew
         return Outlook(
             budget=window_of(self.state, crew.model.budget),
-            limits=self.wakes.limits,
+            limits=self.wakes.limits if self.company is None else self.company.within(self.wakes.limits),
             jitter=crew.jitter(),
             paused=self.paused,
             fallback="" if crew.fallback == crew.model.name else crew.fallback,

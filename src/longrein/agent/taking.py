@@ -20,7 +20,7 @@ async def drain(session: Session) -> None:
         session.wakes.since = session.state.seq
     if session.crew.above is not None and session.mode != session.state.mode:  # it follows the session above
         session.append(ModeSet(session.mode))
-    while session.inbox.waiting and not session.closed:
+    while session.inbox.waiting and not session.closed and not session.deaf:
         taken = session.inbox.take(lambda word: takes(session.state, word, paused=session.paused, quiet=session.quiet))
         if taken is None:
             return
@@ -65,7 +65,7 @@ async def answered(session: Session) -> None:
 async def idle(session: Session, *, once: bool) -> bool:
     """Nothing to do: flush, then wait for words. True when the walk is over instead (`once`)."""
     await session.commit(flush=True)
-    if session.inbox.waiting:
+    if session.inbox.waiting and not session.deaf:
         return False
     wake = session.wakes.due()
     if wake is not None:

@@ -3,12 +3,18 @@
 Nothing here is copied down, so a rule that the user takes back for the parent is gone below it at once.
 """
 
+from collections.abc import Iterator
+
+import msgspec
+
 from longrein.agent.children.tree import Tree
+from longrein.agent.children.worktrees import home, pictured
 from longrein.agent.company import narrower
 from longrein.agent.port import Heard, OfChild, Output, Streaming
 from longrein.agent.session import Session
 from longrein.events import Entry, PermissionAnswered, PermissionAsked, ToolEnded
-from longrein.permissions import Rules
+from longrein.permissions import Call, Rules
+from longrein.workspace import Worktree
 
 
 class Bond:
@@ -23,10 +29,23 @@ class Bond:
         self.last: Entry | None = None
         """What it did last, as far as it was heard."""
 
+        self.worktree: Worktree | None = None
+        """Folder of its own."""
+
     @property
     def rules(self) -> Rules:
+        """See `Above`. Patterns that start at the first root start at that of its worktree."""
+        rules, tree = self.parent.rules, self.worktree
+        return rules if tree is None else msgspec.structs.replace(rules, base=tree.mapped(rules.base))
+
+    def elsewhere(self, call: Call, cwd: str) -> Iterator[tuple[Call, Rules, str]]:
         """See `Above`."""
-        return self.parent.rules
+        tree, above = self.worktree, self.parent.crew.above
+        if tree is not None:
+            call, cwd = pictured(call, tree), home(cwd, tree)
+            yield call, self.parent.rules, cwd
+        if above is not None:
+            yield from above.elsewhere(call, cwd)
 
     @property
     def mode(self) -> str:

@@ -90,15 +90,23 @@ def ended_of(one: Working, tree: Mapping[str, State], now_us: int) -> tuple[Chil
         cost_usd=used.usd,
         steps=state.asks - began.asks,
         message=outside(message, state.nonce),
-        files=tuple(last.files),
+        files=_files(one, last),
+        worktree=one.finished.text if one.finished is not None else "",
         elapsed_ms=max(0, now_us - state.began_at) // 1000,
         spawned=used.spawned,
     )
     return ended, whole
 
 
+def _files(one: Working, last: Last) -> tuple[str, ...]:
+    """What it changed; in a worktree by the place that its folder stands for."""
+    return tuple(last.files) if one.finished is None else one.finished.files
+
+
 def _problem(one: Working) -> str:
     """What went wrong beside the log: our own mistake, or a disk that is full."""
+    if one.problem:
+        return one.problem
     if one.walk is None or one.walk.cancelled():
         return ""
     error = one.walk.exception()

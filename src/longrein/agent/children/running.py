@@ -5,13 +5,14 @@ same call joins those that it started, and they go on from their logs.
 """
 
 import asyncio
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 
 import msgspec
 
 from longrein.agent.children.bond import Bond
+from longrein.agent.children.crewing import AGENT
 from longrein.agent.children.ending import closing, ended_of, report_of
-from longrein.agent.children.grants import Given, Spent, kept_back, left, less, limits_under, share_out
+from longrein.agent.children.grants import Given, Spent, kept_back, left, less, limits_under, limits_within, share_out
 from longrein.agent.children.starting import (
     SECONDS_MAX,
     Plan,
@@ -25,9 +26,10 @@ from longrein.agent.children.starting import (
 )
 from longrein.agent.children.tree import Tree, Working
 from longrein.agent.children.viewing import views
+from longrein.agent.children.worktrees import dropped, finished, made
 from longrein.agent.opening import open_session
 from longrein.agent.port import AgentView, Answer, OfChild, Pending, Said, StopChild, Word
-from longrein.agent.ports import UNBOUND, Room
+from longrein.agent.ports import UNBOUND, Limits, Room
 from longrein.agent.session import Session
 from longrein.agent.synthesis import synthesis_job
 from longrein.context import ChildNow, fold
@@ -46,6 +48,7 @@ from longrein.events import (
     UserSpoke,
 )
 from longrein.tools import Job, Kind, Report
+from longrein.workspace import Worktree, read_worktree
 
 
 class Children:
@@ -77,8 +80,9 @@ class Children:
         places = await self._go(list(enumerate(jobs)), call, background, found)
         reports, facts = self._reports(jobs, places)
         if synthesis and not background and not self.session.interrupting:
-            more, ends = await self._synthesis(synthesis, reports, call, found)
-            return [*reports, *more], (*facts, *ends)
+            self.session.append(*facts)  # what they did not use is there for the synthesis
+            more, facts = await self._synthesis(synthesis, reports, call, found)
+            return [*reports, *more], facts
         return reports, facts
 
     async def _synthesis(
@@ -112,7 +116,11 @@ class Children:
         self, jobs: Sequence[tuple[int, Job]], call: str, background: bool, found: dict[int, ChildNow]
     ) -> "list[Working | ChildNow | str]":
         """Start or join, let them go, and wait for those that are waited for."""
-        places = self._start(jobs, call, background, found)
+        found = {index: found[index] for index, _ in jobs if index in found}
+        trees = await made(self.session, jobs, call, found)
+        places = self._start(jobs, call, background, found, trees)
+        unused = [tree for index, tree in trees.items() if not isinstance(tree, str) and not self._works_in(tree)]
+        await dropped(self.session, unused)
         new = [one.session for one in places if isinstance(one, Working) and one.walk is None]
         await self.session.commit(flush=True, beside=new)
         for one in places:
@@ -121,42 +129,69 @@ class Children:
         await self._wait([one for one in places if isinstance(one, Working) and not one.started.background])
         return places
 
+    def _works_in(self, tree: Worktree) -> bool:
+        return any(one.worktree is tree for one in self._mine.values())
+
     # --- starting ------------------------------------------------------------------------------------------------
 
     def _start(
-        self, jobs: Sequence[tuple[int, Job]], call: str, background: bool, found: dict[int, ChildNow]
+        self,
+        jobs: Sequence[tuple[int, Job]],
+        call: str,
+        background: bool,
+        found: dict[int, ChildNow],
+        trees: Mapping[int, Worktree | str],
     ) -> list[Working | ChildNow | str]:
         """Join those that were started for this call before a crash, start the others. Nothing waits in here."""
         places: dict[int, Working | ChildNow | str] = {}
         for index, now in found.items():
             places[index] = now if now.ended is not None else self._rejoin(now)
         fresh = [(index, job) for index, job in jobs if index not in places]
-        plans = [self._plan(index, job) for index, job in fresh]
+        plans = [self._plan(index, job, trees.get(index)) for index, job in fresh]
         wishes = [one.wish(self.session) for one in plans if isinstance(one, Plan)]
-        room = less(self.room(), self._kept(len(wishes)))
-        for (index, _), one in zip(fresh, refusals(plans, share_out(room, wishes)), strict=True):
+        room = less(self._left(), self._kept(len(wishes)))
+        given = share_out(room, wishes, rivals=self._rivals(call))
+        for (index, _), one in zip(fresh, refusals(plans, given), strict=True):
             places[index] = one if isinstance(one, str) else self._begin(*one, call, background)
         return [places[index] for index, _ in jobs]
 
-    def _plan(self, index: int, job: Job) -> Plan | str:
+    def _rivals(self, call: str) -> int:
+        """Other calls of the same reply that will start subagents and have not."""
+        served = {call, *(now.started.call for now in self.session.state.children.values())}
+        calls = self.session.state.calls.values()
+        return sum(one.call.name == AGENT and one.call.id not in served for one in calls)
+
+    def _plan(self, index: int, job: Job, folder: Worktree | str | None) -> Plan | str:
         if not job.again:
-            return plan(self.session, self.tree, index, job)
+            return plan(self.session, self.tree, index, job, folder)
         named = next((now for now in self.session.state.children.values() if f"a{now.seq}" == job.again), None)
         if named is None:
             known = ", ".join(f"a{now.seq}" for now in self.session.state.children.values()) or "none"
             return f"there is no subagent {job.again} of yours; there are {known}"
         if named.ended is None:
             return f"{job.again} still works; its report comes when it is there"
-        one = plan(self.session, self.tree, index, msgspec.structs.replace(job, kind=named.started.kind, form=""))
+        if named.started.worktree and read_worktree(named.started.worktree) is None:
+            return f"{job.again} worked in a worktree that is gone; start a new one"
+        same = msgspec.structs.replace(job, kind=named.started.kind, form="")
+        one = plan(self.session, self.tree, index, same, None)
         if isinstance(one, Plan):
             one.job, one.again, one.form = job, named.started.child, named.started.form
         return one
 
-    def _kept(self, more: int) -> Spent:
+    def _kept(self, more: int = 0) -> Spent:
         return kept_back(self.session.state, self.session.crew.model.budget, more)
 
     def room(self) -> Room:
-        """What is left to this session and all below it."""
+        """What is left to this session and all below it, without what it keeps back for its own answer."""
+        return less(self._left(), self._kept())
+
+    def within(self, limits: Limits) -> Limits:
+        """See `Company.within`."""
+        room = self.room()
+        unlimited = room.usd == UNBOUND.usd and room.tokens == UNBOUND.tokens
+        return limits if unlimited else limits_within(limits, self.session.state, room)
+
+    def _left(self) -> Room:
         session, above = self.session, self.session.crew.above
         company = above.parent.company if isinstance(above, Bond) else None
         room = company.room() if isinstance(company, Children) else UNBOUND
@@ -179,6 +214,7 @@ class Children:
             form=was.started.form if was is not None else given.offer.form,
             background=background or one.background,
             model=one.model.name,
+            worktree=was.started.worktree if was is not None else one.tree.path if one.tree is not None else "",
             again=was.seq if was is not None else 0,
             note="; ".join(filter(None, (one.note, given.note))),
         )
@@ -227,6 +263,7 @@ class Children:
         label = f"{state.label}.a{seq}" if state.label else f"a{seq}"
         bond = Bond(session, self.tree, started.child, label, started.kind)
         bond.cap = kind.mode or bond.cap
+        bond.worktree = tree = read_worktree(started.worktree) if started.worktree else None
         try:
             model = self.tree.model(started.model, session)
         except LongreinError:
@@ -235,14 +272,16 @@ class Children:
         crew = crew_of(session, kind, model, started.form, depth=grant.depth)
         crew.history, crew.above = log.history, bond
         crew.archive = crew.archive.child(log.session) if crew.archive is not None else None
+        if tree is not None and crew.workspace_in is not None:
+            crew.workspace = crew.workspace_in((tree.path,))
         opened = None
         if again is None:
             opened = Opened(
                 SCHEMA_VERSION,
                 started.child,
                 state.nonce,
-                state.roots,
-                state.cwd,
+                state.roots if tree is None else (tree.path,),
+                state.cwd if tree is None else tree.cwd,
                 state.profile,
                 Parent(session.id, shares, started.call),
                 grant,
@@ -253,6 +292,9 @@ class Children:
         child = open_session(log, crew, state=told, opened=opened)
         child.paused = False
         working = Working(seq, started, child, shares + 1)
+        working.worktree = tree
+        if started.worktree and tree is None:
+            working.problem = f"its worktree {started.worktree} is gone"
         self._mine[started.child] = self.tree.working[started.child] = working
         if started.background:
             self._aside[started.child] = working
@@ -280,6 +322,8 @@ class Children:
     async def _through(self, one: Working) -> None:
         """Its turns: the one of its task, and those for which its own subagents in the background wake it."""
         session = one.session
+        if one.problem:
+            return
         await session.run(once=True)
         while (company := session.company) is not None and company.running and not session.closed:
             if one.stopped:
@@ -288,6 +332,8 @@ class Children:
             await session.run(once=True)
         if not session.closed:
             await session.leave("stop")  # nobody is left to whom its tasks could be of use
+            if one.worktree is not None:
+                one.finished = await finished(self.session, one.worktree)
 
     async def _wait(self, those: Sequence[Working]) -> None:
         """Until they are over. Interrupted, they end with what they have; closed, they are left for another day."""

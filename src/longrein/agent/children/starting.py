@@ -15,6 +15,7 @@ from longrein.context import estimate_text, spec_tokens
 from longrein.events import CALL_TOOL, Grant, LongreinError
 from longrein.models import Model
 from longrein.tools import Job, Kind, Tool
+from longrein.workspace import Worktree
 
 TURNS_MAX = 100
 """Requests of a subagent whose type names no limit."""
@@ -39,6 +40,8 @@ class Plan(msgspec.Struct):
     known_tokens: int = 0
     """What it has in its view already."""
     background: bool = False
+    tree: Worktree | None = None
+    """Folder of its own."""
 
     def wish(self, session: Session) -> Wish:
         """What it wants of the budget: as a fork, else with an empty conversation."""
@@ -58,8 +61,10 @@ class Plan(msgspec.Struct):
         return estimate_text(prefix.system) + sum(map(spec_tokens, tools)) + sum(map(estimate_text, prefix.context))
 
 
-def plan(session: Session, tree: Tree, index: int, job: Job) -> Plan | str:
-    """What would be done about `job`, or why it cannot be."""
+def plan(session: Session, tree: Tree, index: int, job: Job, folder: Worktree | str | None) -> Plan | str:
+    """What would be done about `job`, or why it cannot be. `folder`: its worktree, when it wants one."""
+    if isinstance(folder, str):
+        return folder
     kinds = {kind.name: kind for kind in session.crew.kinds}
     kind = kinds.get(job.kind)
     if kind is None:
@@ -70,18 +75,19 @@ def plan(session: Session, tree: Tree, index: int, job: Job) -> Plan | str:
         model = tree.model(name, session)
     except LongreinError as error:
         return str(error)
-    form, why = form_of(session, job, model)
-    return Plan(index, job, kind, model, form, "; ".join(filter(None, (note, why))), background=kind.background)
+    form, why = form_of(session, job, model, own_folder=folder is not None)
+    told = "; ".join(filter(None, (note, why)))
+    return Plan(index, job, kind, model, form, told, background=kind.background, tree=folder)
 
 
-def form_of(session: Session, job: Job, model: Model) -> tuple[str, str]:
+def form_of(session: Session, job: Job, model: Model, *, own_folder: bool) -> tuple[str, str]:
     """How its conversation begins, and why otherwise than asked for."""
     if job.form != "fork":
         return "empty", ""
     own, state = session.crew.model, session.state
     if (model.provider, model.model, model.wire) != (own.provider, own.model, own.wire):
         return "empty", f"empty instead of fork: {model.name} is not the model of this conversation"
-    if job.worktree:
+    if own_folder:
         return "empty", "empty instead of fork: it works in another folder than this conversation tells of"
     if state.prefix is None or not state.asks:
         return "empty", "empty instead of fork: there is nothing to fork yet"
@@ -101,7 +107,7 @@ def child_id(parent: str, seq: int) -> str:
 def task_of(plan: Plan, form: str, grant: Grant, refused: Sequence[str]) -> str:
     """The first words to it. To a fork they are the only ones of its own, so they say who it is and what holds."""
     if form != "fork" or plan.again:
-        return plan.job.prompt
+        return f"{plan.tree.words}\n\n{plan.job.prompt}" if plan.tree is not None else plan.job.prompt
     limits = ", ".join(limit_words(grant))
     without = f" These tools are refused to you: {', '.join(refused)}." if refused else ""
     return (

@@ -10,6 +10,7 @@ from longrein.agent.session import Session
 from longrein.context import State
 from longrein.events import ChildStarted
 from longrein.models import Model
+from longrein.workspace import Finished, Worktree
 
 UNLIMITED = 1_000_000
 """Agents at once where no limit is set."""
@@ -25,6 +26,11 @@ class Working:
         """First entry of its log that it does not share with its parent's."""
         self.started, self.session = started, session
         self.walk: asyncio.Task[None] | None = None
+        self.worktree: Worktree | None = None
+        self.finished: Finished | None = None
+        """What became of its worktree."""
+        self.problem = ""
+        """Why it cannot work at all."""
         self.begun = False
         """Whether it had a place to work already."""
         self.halt = asyncio.Event()
@@ -45,7 +51,7 @@ class Working:
         if self.stopped or self.done:
             return
         self.halt.set()
-        self.session.wakes.wanted = False
+        self.session.deaf, self.session.wakes.wanted = True, False
         self.session.interrupt()
         if self.session.company is not None:
             self.session.company.stop()
