@@ -1,0 +1,136 @@
+"""What a kill leaves of background tasks: each end written once and told once, nothing invented, nothing run twice."""
+
+import asyncio
+import re
+from collections import Counter
+from random import Random
+from typing import Any
+
+import pytest
+
+from longrein.context import Request
+from longrein.events import Reminded, TaskEnded, TaskStarted, ToolEnded, text_of
+from longrein.models import Reply
+from longrein.testing.house import results, said
+from longrein.testing.model import ScriptedModel, call, says
+from longrein.testing.workspace import Ran
+from tests.agent.stage import Stage, background, one_turn, words
+
+
+def named(text: str) -> list[str]:
+    """Task ids that a notice names, ranges written out."""
+    found = []
+    for line in text.split("\n")[1:]:
+        if not line.startswith("* "):
+            continue
+        if not line.startswith("* and "):
+            found.append(line[2:].partition(" ")[0].rstrip(":"))
+            continue
+        for first, last in re.findall(r"\bb(\d+)(?:-b(\d+))?\b", line.partition("here: ")[2]):
+            found += [f"b{n}" for n in range(int(first), int(last or first) + 1)]
+    return found
+
+
+def notified(stage: Stage) -> Counter[str]:
+    """How often the log tells the end of each task: by a notice, or by the result of a call that asked."""
+    told: Counter[str] = Counter()
+    for entry in stage.disk.entries():
+        if isinstance(entry.event, Reminded) and entry.event.kind in ("bg_done", "bg_lost"):
+            told.update(named(entry.event.text))
+        if isinstance(entry.event, ToolEnded) and entry.event.name in ("TaskOutput", "TaskStop"):
+            text = text_of(entry.event.parts)
+            told.update(re.findall(r"^(b\d+) (?:done|failed|killed|lost)", text))
+    return told
+
+
+def test_B8_a_thousand_tasks_that_end_while_one_request_runs_are_each_told_once_in_bounded_text() -> None:
+    count = 1_000
+    stage = Stage(lambda line: Ran("x\n", code=int(line.split()[1]), delay_s=5), tasks_max=count)
+    random = Random(8)
+    batches = [[background(f"run {random.choice([0, 0, 0, 1])} {n}") for n in range(50)] for _ in range(count // 50)]
+    model = ScriptedModel(*(says(*batch) for batch in batches), says("waiting"), says("all are over"))
+    model._wait = lambda: stage.clock.sleep(60 if not model.steps[1:] else 0)
+    one_turn(stage, model)
+    assert Counter(end.task for end in stage.of(TaskEnded)) == Counter(f"b{n}" for n in range(1, count + 1))
+    assert notified(stage) == Counter(f"b{n}" for n in range(1, count + 1))
+    (text,) = [text for text in said(model.requests[-1]) if text.startswith("[longrein:n0nce bg_done:")]
+    assert len(text) < 12_000
+    assert not stage.supervision.spool
+
+
+def _told(task: str, shown: str) -> bool:
+    return re.search(rf"^(?:\* |Task\w+ ok: ){task} .*(?:done|failed|killed|lost)", shown, re.MULTILINE) is not None
+
+
+class Busy:
+    """A model that starts tasks at random, looks at some of them, and ends its turn now and then."""
+
+    provider, model, wire, name = "test", "busy", "scripted", "test/busy"
+
+    def __init__(self, stage: Stage, tasks: int, seed: int) -> None:
+        self.inner = ScriptedModel()
+        self.budget = self.inner.budget
+        self.stage, self.left, self.random = stage, tasks, Random(seed)
+
+    def answer(self, request: Request) -> Reply:
+        random, calls = self.random, []
+        for _ in range(min(self.left, random.randint(0, 12))):
+            self.left -= 1
+            calls.append(background(f"run {random.choice([0, 1])} {random.random() * 6:.3f}"))
+        shown = "\n".join([*said(request), *results(request)])
+        going = [task for task in re.findall(r"in the background as (b\d+)", shown) if not _told(task, shown)]
+        if going and random.random() < 0.3:
+            calls.append(call(random.choice(["TaskOutput", "TaskStop"]), task_id=random.choice(going)))
+        if self.left and not calls:
+            calls.append(call("Bash", command=f"run 0 {random.random() * 2:.3f}"))
+        return says("a step", *calls)
+
+    async def stream(self, request: Request) -> Any:
+        self.inner.steps.append(self.answer)
+        async for batch in self.inner.stream(request):
+            await self.stage.clock.sleep(self.random.random() * 0.4)
+            yield batch
+
+    async def aclose(self) -> None:
+        return
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_B8_each_end_is_told_once_through_kills_and_resumes(seed: int) -> None:
+    """A thousand tasks over the six seeds; longrein is killed again and again, at any instant."""
+    tasks = 170
+
+    def play(line: str) -> Ran:
+        _, code, delay = line.split()
+        return Ran("out\n", code=int(code), delay_s=float(delay))
+
+    stage = Stage(play, tasks_max=tasks)
+    random = Random(seed)
+    model = Busy(stage, tasks, seed)
+
+    async def work() -> None:
+        while True:
+            session = stage.open(model)  # type: ignore[arg-type]
+            session.paused = False
+            if not session.state.turn_open:
+                session.tell(words("go on"))
+            walk = asyncio.ensure_future(session.run(once=True))
+            nap = asyncio.ensure_future(stage.clock.sleep(random.random() * 4))
+            await asyncio.wait((walk, nap), return_when=asyncio.FIRST_COMPLETED)
+            if walk.done() and not model.left:
+                walk.result()
+                break
+            await stage.crash(session, walk)
+            await stage.clock.sleep(random.random() * 3)
+        session.stay("steer", 60)
+        await session.run(once=True)
+        await session.close()
+
+    stage.play(work)
+    started = [start.task for start in stage.of(TaskStarted)]
+    assert len(started) == len(set(started))
+    assert Counter(end.task for end in stage.of(TaskEnded)) == Counter(started), "each end is written once"
+    assert {task: n for task, n in notified(stage).items() if n != 1} == {}
+    assert set(notified(stage)) == set(started), "and told once"
+    lost = [end for end in stage.of(TaskEnded) if end.state == "lost"]
+    assert all(end.code is None and end.cause for end in lost)
