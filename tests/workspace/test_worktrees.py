@@ -8,14 +8,18 @@ from pathlib import Path
 import pytest
 
 from longrein.workspace import (
+    Site,
     Worktree,
     finish_worktree,
     list_worktrees,
     make_worktree,
     merge_worktree,
     open_workspace,
+    open_worktree,
+    plan_worktree,
     read_worktree,
     remove_worktree,
+    site_of,
 )
 from tests.workspace.conftest import Desk
 
@@ -187,10 +191,33 @@ async def test_without_git_it_says_so(desk: Desk, repo: Path, state: str) -> Non
 
 async def test_what_a_crash_left_half_made_is_made_anew(desk: Desk, repo: Path, state: str) -> None:
     tree = await made(desk, state)
-    os.unlink(f"{tree.path}.json")
+    record = Path(f"{tree.path}.json")
+    record.write_bytes(record.read_bytes().replace(b'"made":true', b'"made":false'))
     Path(tree.path, "a.txt").unlink()
+    assert list_worktrees(state) == []
     assert await made(desk, state) == tree
     assert Path(tree.path, "a.txt").read_text() == BASE
+
+
+async def test_what_is_only_planned_is_made_when_it_is_wanted(desk: Desk, repo: Path, state: str) -> None:
+    (repo / "untracked").mkdir()
+    site = await site_of(desk.workspace, str(repo / "untracked"), state)
+    assert isinstance(site, Site)
+    before = seen(repo)
+    planned = plan_worktree(site, state, "a7-1f3e")
+    assert isinstance(planned, Worktree)
+    assert (planned.cwd, planned.made, seen(repo)) == (f"{state}/a7-1f3e/untracked", False, before)
+    assert read_worktree(planned.path) == planned
+    tree = await open_worktree(desk.workspace, planned.path)
+    assert isinstance(tree, Worktree)
+    assert tree.made
+    assert Path(tree.cwd).is_dir()
+    assert plan_worktree(site, state, "a7-1f3e") == tree
+    again = plan_worktree(site, state, "a9-1f3e")
+    assert isinstance(again, Worktree)
+    assert not (await finish_worktree(desk.workspace, again)).kept
+    assert read_worktree(again.path) is None
+    assert await open_worktree(desk.workspace, f"{state}/a8") == f"no worktree was planned at {state}/a8"
 
 
 # --- the end of the work -----------------------------------------------------------------------------------------

@@ -25,8 +25,19 @@ AUTHOR = ("-c", "user.name=longrein", "-c", "user.email=longrein@localhost")
 """Of commits that nobody asked for; a name of the user's would be a lie."""
 
 
+class Site(msgspec.Struct, frozen=True):
+    """Where worktrees can be made from, as it is now."""
+
+    root: str
+    """See `Worktree`; so are the others."""
+    prefix: str
+    start: str
+    missing: tuple[str, ...]
+    missing_count: int
+
+
 class Worktree(msgspec.Struct, frozen=True):
-    """One that was made."""
+    """A worktree, planned or made."""
 
     path: str
     """Its top folder, absolute."""
@@ -38,14 +49,15 @@ class Worktree(msgspec.Struct, frozen=True):
     prefix: str = ""
     """Folder below `root` in which the session works; '' for `root` itself."""
     missing: tuple[str, ...] = ()
-    """What was changed in `root` and not committed, so it is not in here; as git prints it, the first few."""
+    """What was changed in `root` and not committed, so it is not in here: the first few names."""
     missing_count: int = 0
+    made: bool = False
+    """Whether it is there; else it is only planned."""
 
     @property
     def cwd(self) -> str:
         """Where work begins."""
-        inner = os.path.join(self.path, self.prefix)
-        return inner if os.path.isdir(inner) else self.path
+        return os.path.join(self.path, self.prefix) if self.prefix else self.path
 
     def mapped(self, path: str) -> str:
         """The place in here of a path at or below `root`; any other path as it is."""
@@ -75,32 +87,61 @@ class Finished(msgspec.Struct, frozen=True):
     """Files that differ from the commit it began with, by their place in the user's tree."""
 
 
-async def make_worktree(workspace: Workspace, cwd: str, folder: str, name: str, session: str = "") -> Worktree | str:
-    """A new worktree `<folder>/<name>` of the repository around `cwd`, from its last commit; or why there is none.
+async def site_of(workspace: Workspace, cwd: str, folder: str, session: str = "") -> Site | str:
+    """The repository around `cwd`, of which worktrees can be made below `folder`; or why not. Changes nothing."""
+    root = await _root_of(workspace, cwd, os.path.realpath(folder), session)
+    if isinstance(root, Refusal):
+        return root.why
+    start = await commit_of(workspace, root, session=session)
+    missing = await status(workspace, root, session) or []
+    prefix = os.path.relpath(os.path.realpath(cwd), os.path.realpath(root))
+    try:
+        root.encode()
+    except UnicodeEncodeError:
+        return f"the name of {root!r} is not valid text"
+    return Site(root, "" if prefix == "." else prefix, start, tuple(missing[:SHOWN_MAX]), len(missing))
 
-    One of that name that is there already is given again. Cancelled half-way, the next call with the name begins anew.
-    """
+
+def plan_worktree(site: Site, folder: str, name: str) -> Worktree | str:
+    """Write down that a worktree `<folder>/<name>` is wanted; or why it cannot be. One that is there is given again."""
     if not re.match(NAME, name):
         return f"{name!r} is no name for a worktree: letters, digits, '.', '_' and '-', at most 64"
     path = os.path.join(os.path.realpath(folder), name)
     known = read_worktree(path)
-    if known is not None:
+    if known is not None and known.made:
         return known
-    root = await _root_of(workspace, cwd, os.path.dirname(path), session)
-    if isinstance(root, Refusal):
-        return root.why
-    tree = await _planned(workspace, root, os.path.realpath(cwd), path, session)
-    return tree if isinstance(tree, str) else await _made(workspace, tree, session)
+    tree = Worktree(path, BRANCHES + name, site.start, site.root, site.prefix, site.missing, site.missing_count)
+    why = _write(tree)
+    return f"no worktree can be made: {why}" if why else tree
+
+
+async def open_worktree(workspace: Workspace, path: str, session: str = "") -> Worktree | str:
+    """Make the worktree that was planned for `path`, unless it is there; or why it cannot be made.
+
+    Cancelled half-way, or cut by a crash, the next call makes it anew: nobody has worked in it yet.
+    """
+    tree = read_worktree(path)
+    if tree is None:
+        return f"no worktree was planned at {path}"
+    return tree if tree.made else await _made(workspace, tree, session)
+
+
+async def make_worktree(workspace: Workspace, cwd: str, folder: str, name: str, session: str = "") -> Worktree | str:
+    """All three steps: a worktree `<folder>/<name>` of the repository around `cwd`, from its last commit."""
+    site = await site_of(workspace, cwd, folder, session)
+    tree = plan_worktree(site, folder, name) if isinstance(site, Site) else site
+    return tree if isinstance(tree, str) else await open_worktree(workspace, tree.path, session)
 
 
 def read_worktree(path: str) -> Worktree | None:
-    """The worktree whose folder is `path`; None when there is none (any more)."""
+    """The worktree whose folder is `path`, planned or made; None when there is none (any more)."""
     try:
         with open(_record(path), "rb") as file:
             tree = msgspec.json.decode(file.read(), type=Worktree)
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
         return None
-    return tree if tree.path == path and os.path.lexists(os.path.join(path, ".git")) else None
+    there = not tree.made or os.path.lexists(os.path.join(path, ".git"))
+    return tree if tree.path == path and there else None
 
 
 def list_worktrees(folder: str) -> list[Worktree]:
@@ -109,12 +150,17 @@ def list_worktrees(folder: str) -> list[Worktree]:
         names = sorted(os.listdir(folder))
     except OSError:
         return []
-    found = (read_worktree(os.path.join(os.path.realpath(folder), name)) for name in names)
-    return [tree for tree in found if tree is not None]
+    paths = (os.path.join(os.path.realpath(folder), name.removesuffix(".json")) for name in names)
+    found = (read_worktree(path) for path in dict.fromkeys(paths))
+    return [tree for tree in found if tree is not None and tree.made]
 
 
 async def finish_worktree(workspace: Workspace, tree: Worktree, session: str = "") -> Finished:
     """The work in it is over: removed when nothing changed, else committed on its branch and kept."""
+    if not tree.made:
+        await _clear(workspace, tree, session)
+        _forget(tree.path)
+        return Finished(False, "")
     changes = await status(workspace, tree.path, session)
     if changes is None:
         return Finished(
@@ -195,45 +241,39 @@ async def _sound(workspace: Workspace, top: str, session: str) -> str | Refusal:
     return top
 
 
-async def _planned(workspace: Workspace, root: str, cwd: str, path: str, session: str) -> Worktree | str:
-    start = await commit_of(workspace, root, session=session)
-    missing = await status(workspace, root, session)
-    prefix = os.path.relpath(cwd, os.path.realpath(root))
-    tree = Worktree(
-        path,
-        BRANCHES + os.path.basename(path),
-        start,
-        root,
-        "" if prefix == "." else prefix,
-        tuple((missing or ())[:SHOWN_MAX]),
-        len(missing or ()),
-    )
-    try:
-        msgspec.json.encode(tree)
-    except UnicodeEncodeError:
-        return f"the name of {root!r} is not valid text"
-    return tree
-
-
 async def _made(workspace: Workspace, tree: Worktree, session: str) -> Worktree | str:
-    """Let git make it. The record is written last: without one nobody has worked in it, and it is made anew."""
-    try:
-        os.makedirs(os.path.dirname(tree.path), mode=0o700, exist_ok=True)
-    except OSError as error:
-        return f"{os.path.dirname(tree.path)} cannot be made ({error.strerror})"
-    if os.path.lexists(tree.path):
-        await run_git(workspace, ["worktree", "remove", "--force", tree.path], tree.root, session, timeout_s=LONG_S)
-        await run_git(workspace, ["update-ref", "-d", f"refs/heads/{tree.branch}", tree.start], tree.root, session)
+    """Let git make it; that it is made is written last."""
+    await _clear(workspace, tree, session)
     words = ["worktree", "add", "--quiet", "-b", tree.branch, tree.path, tree.start]
     code, said = await run_git(workspace, words, tree.root, session, timeout_s=LONG_S)
     if code:
         return f"git cannot make a worktree: {line_of(said)}"
+    made = msgspec.structs.replace(tree, made=True)
     try:
-        with open(_record(tree.path), "xb") as file:
-            file.write(msgspec.json.encode(tree))
+        os.makedirs(made.cwd, exist_ok=True)  # the folder of the session may hold nothing that is committed
     except OSError as error:
-        return f"{_record(tree.path)} cannot be written ({error.strerror})"
-    return tree
+        return f"{made.cwd} cannot be made ({error.strerror})"
+    return _write(made) or made
+
+
+async def _clear(workspace: Workspace, tree: Worktree, session: str) -> None:
+    """Take away what a crash or an interrupt left half made: nobody has worked in it."""
+    if os.path.lexists(tree.path):
+        await run_git(workspace, ["worktree", "remove", "--force", tree.path], tree.root, session, timeout_s=LONG_S)
+        await run_git(workspace, ["update-ref", "-d", f"refs/heads/{tree.branch}", tree.start], tree.root, session)
+
+
+def _write(tree: Worktree) -> str:
+    """Write its record, whole or not at all; '' when that was done."""
+    record = _record(tree.path)
+    try:
+        os.makedirs(os.path.dirname(record), mode=0o700, exist_ok=True)
+        with open(f"{record}.new", "wb") as file:
+            file.write(msgspec.json.encode(tree))
+        os.replace(f"{record}.new", record)
+    except OSError as error:
+        return f"{record} cannot be written ({error.strerror})"
+    return ""
 
 
 def _record(path: str) -> str:
