@@ -8,19 +8,16 @@ from pathlib import Path
 import pytest
 
 from longrein.workspace import (
-    Site,
     Worktree,
     finish_worktree,
     list_worktrees,
     make_worktree,
     merge_worktree,
     open_workspace,
-    open_worktree,
-    plan_worktree,
     read_worktree,
     remove_worktree,
-    site_of,
 )
+from longrein.workspace.worktrees import Site, open_worktree, plan_worktree, site_of
 from tests.workspace.conftest import Desk
 
 pytestmark = pytest.mark.anyio
