@@ -87,12 +87,16 @@ class Stage:
         words: str = "go",
         mode: str = "bypassPermissions",
         meanwhile: Callable[[OpenSession], Awaitable[None]] | None = None,
+        *,
+        stay: bool = False,
     ) -> None:
         """Say `words` and let the turn end; `meanwhile` runs beside it."""
 
         async def main() -> None:
             session = self.open(mode)
             listening = asyncio.ensure_future(self.listen(session))
+            if stay:
+                session.stay("steer", 3600)
             if words:
                 session.tell(Said((Text(words),)))
             beside = asyncio.ensure_future(meanwhile(session)) if meanwhile is not None else None
