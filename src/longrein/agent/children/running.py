@@ -238,10 +238,6 @@ class Children:
         child = working.session
         child.paused = False
         child.crew.limits = limits_under(self.session.crew.limits, now.started.grant, child.state)
-        for call in child.state.calls.values():
-            if call.asked is not None and call.answer is None:
-                told = Entry(child.state.seq, child.state.at, call.asked)
-                child.readers.publish(told)
         return working
 
     def _shares(self, now: ChildNow) -> int:
@@ -314,6 +310,7 @@ class Children:
         if not await gate.enter_or(one.halt, self.session.id):
             gate.force()  # it was told to end: it has only to write that down, and to end those below it
         one.begun = True
+        _ask_again(one.session)
         try:
             await self._through(one)
         finally:
@@ -483,6 +480,13 @@ class Children:
         for error in ends:
             if error is not None:
                 raise error
+
+
+def _ask_again(child: Session) -> None:
+    """Let its question be heard that waited when it was left. Not before it works: nobody else asks meanwhile."""
+    for call in child.state.calls.values():
+        if call.asked is not None and call.answer is None:
+            child.readers.publish(Entry(child.state.seq, child.state.at, call.asked))
 
 
 def _nothing() -> None:
