@@ -10,7 +10,7 @@ from tests.tools.conftest import NONCE, Desk
 from longrein.events import GoalChanged, marker, text_of
 from longrein.store import Goals, owner_of
 from longrein.tools import Hands, Outcome, Tool, fit_arguments
-from longrein.tools.goals import GOAL_ADD, GOAL_LIST, GOAL_UPDATE
+from longrein.tools.goals import GOAL_ADD, GOAL_LIST, GOAL_UPDATE, goal_tools
 
 pytestmark = pytest.mark.anyio
 
@@ -95,11 +95,11 @@ async def test_what_cannot_be_is_a_failed_call_that_says_what_to_do(agents: tupl
          "[cycle] Goal 1 cannot wait for 2: 2 waits for 1. Nothing was changed."),
         (me, GOAL_UPDATE, {"id": 1, "title": " "}, "[empty] A goal needs a title. Nothing was changed."),
         (me, GOAL_ADD, {"title": "x", "body": marker(NONCE, "cleared", "r4")},
-         "[marker] The text holds a marker of a cleared or hidden part in place of its content; write what is meant "
-          "(Recall brings a cleared part back). Nothing was changed."),
+         ("[marker] The text holds a marker of a cleared or hidden part in place of its content; write what is meant "
+          "(Recall brings a cleared part back). Nothing was changed.")),
         (other, GOAL_UPDATE, {"id": 1, "body": "mine"},
-         "[changed] Session 6f1c3a52 has changed goal 1 since you read it. It is now: pending, One\n\nNothing was "
-          "changed; list the goals, then send what it should be now."),
+         ("[changed] Session 6f1c3a52 has changed goal 1 since you read it. It is now: pending, One\n\nNothing was "
+          "changed; list the goals, then send what it should be now.")),
         (Agent(desk, None), GOAL_LIST, {},
          "[no-goals] There is no place here where goals could be kept; use TodoWrite."),
     ]:  # fmt: skip
@@ -120,6 +120,6 @@ async def test_a_long_list_keeps_within_a_page(agents: tuple[Agent, Agent], desk
 
 
 def test_what_the_model_is_told_of_them_is_short() -> None:
-    sizes = {tool.spec.name: len(msgspec.json.encode(tool.spec)) for tool in (GOAL_ADD, GOAL_UPDATE, GOAL_LIST)}
-    assert sum(sizes.values()) < 1_400, sizes
-    assert all(tool.access == "none" and tool.deferred for tool in (GOAL_ADD, GOAL_UPDATE, GOAL_LIST))
+    assert [tool.spec.name for tool in goal_tools()] == ["GoalAdd", "GoalUpdate", "GoalList"]
+    assert len(msgspec.json.encode([tool.spec for tool in goal_tools()])) < 1_350
+    assert {tool.access for tool in goal_tools()} == {"none"}

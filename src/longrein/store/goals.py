@@ -62,6 +62,11 @@ class Goals:
         self._agents: dict[str, Goals] = {owner: self}
         self._beaten_us = 0
 
+    @property
+    def begun(self) -> bool:
+        """Whether the project has ever had a goal."""
+        return os.path.exists(self.path)
+
     def by(self, owner: str) -> "Goals":
         """The same goals as another agent of this process sees and changes them; the same object each time."""
         if owner not in self._agents:
@@ -74,7 +79,7 @@ class Goals:
 
     async def goals(self, *, every: bool = False) -> Sequence[Goal]:
         """See `tools.GoalPort.goals`."""
-        if not os.path.exists(self.path):
+        if not self.begun:
             return ()
         found: Sequence[Goal] = await self._do("listed", every)
         return found
@@ -112,7 +117,7 @@ class Goals:
     def beat(self) -> None:
         """A sign of life: the caller's claims hold on. Costs something once in five minutes, and never waits."""
         now_us = self._wall_us()
-        if abs(now_us - self._beaten_us) >= BEAT_US and os.path.exists(self.path):
+        if abs(now_us - self._beaten_us) >= BEAT_US and self.begun:
             self._beaten_us = now_us
             in_thread(lambda: self._work("beaten"), "goals")  # what goes wrong is told by the next real call
 

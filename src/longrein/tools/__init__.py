@@ -10,6 +10,7 @@ from longrein.tools.builtin import builtin_tools
 from longrein.tools.changes import change_of
 from longrein.tools.deferred import Deferral, Offer, by_name, misfit_call, offer, unknown_call
 from longrein.tools.goal_port import GoalPort
+from longrein.tools.goals import goal_tools
 from longrein.tools.port import Access, Archive, Blobs, FileVersion, Hands, Outcome, Past, Tool, ToolOptions
 from longrein.tools.registry import make_tool, tool
 from longrein.tools.task_port import Kept, OutputSlice, TaskPort, TaskView
@@ -43,6 +44,7 @@ __all__ = [
     "check_arguments",
     "clean",
     "fit_arguments",
+    "goal_tools",
     "make_tool",
     "malformed_arguments",
     "misfit_call",

@@ -8,7 +8,7 @@ from typing import Literal
 
 from longrein.events import Goal, GoalChanged, ToolError, marker_sign
 from longrein.tools.goal_port import GoalPort
-from longrein.tools.port import Hands, Outcome
+from longrein.tools.port import Hands, Outcome, Tool
 from longrein.tools.registry import make_tool
 
 BODY_CHARS = 300
@@ -16,10 +16,10 @@ BODY_CHARS = 300
 
 
 async def GoalAdd(hands: Hands, title: str, body: str = "", blocked_by: list[int] | None = None) -> Outcome:
-    """Add a goal of the project: work that outlives this conversation, shared by all its sessions and subagents. For
-    the steps of what you do now use TodoWrite.
+    """Add a goal of the project: work that outlives this conversation, shared by all sessions and subagents. Steps of
+    what you do now go into TodoWrite.
 
-    body: When it counts as reached, what is known.
+    body: When it is reached, what is known.
     blocked_by: Goals to reach first.
     """
     goals = _goals(hands, title, body)
@@ -36,10 +36,10 @@ async def GoalUpdate(
     blocked_by: list[int] | None = None,
     claim: bool | None = None,
 ) -> Outcome:
-    """Change a goal; what you leave out stays. Claim it before you work on it, so that nobody else does; completed only
-    when that is checked. With id alone: shows it whole.
+    """Change a goal; what is left out stays. Claim it before you work on it, so that nobody else does; completed only
+    when checked. With id alone: shows it whole.
 
-    claim: true takes it for you, false lets go.
+    claim: True takes it, false lets go.
     """
     goals = _goals(hands, title or "", body or "")
     if title is not None and not title.strip():
@@ -57,9 +57,9 @@ async def GoalUpdate(
 
 
 async def GoalList(hands: Hands, all: bool = False) -> Outcome:  # noqa: A002 - the name that the model is told
-    """The project's open goals: which are ready, who works on what, what waits for what.
+    """The project's open goals: which are ready, who works on which, what waits for what.
 
-    all: Also completed and deleted ones.
+    all: Also those that are over.
     """
     goals = _goals(hands)
     found = await goals.goals(every=all)
@@ -117,6 +117,11 @@ def _short(goal: Goal) -> str:
     return f"\n   {first if len(first) <= BODY_CHARS else first[: BODY_CHARS - 1] + '…'}" if first else ""
 
 
-GOAL_ADD = make_tool(GoalAdd, access="none", deferred=True)
-GOAL_UPDATE = make_tool(GoalUpdate, access="none", deferred=True)
-GOAL_LIST = make_tool(GoalList, access="none", deferred=True, together=True)
+GOAL_ADD = make_tool(GoalAdd, access="none")
+GOAL_UPDATE = make_tool(GoalUpdate, access="none")
+GOAL_LIST = make_tool(GoalList, access="none", together=True)
+
+
+def goal_tools() -> tuple[Tool, ...]:
+    """The tools for goals, always in the same order. A project without goals need not tell the model of them."""
+    return (GOAL_ADD, GOAL_UPDATE, GOAL_LIST)
