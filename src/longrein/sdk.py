@@ -2,14 +2,14 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, overload
 
-from longrein.agent import Answer, Compact, GoOn, Heard, OpenSession, Rewind, Said
+from longrein.agent import AgentView, Answer, Compact, GoOn, Heard, OfChild, OpenSession, Rewind, Said
 from longrein.build import Built, build, survey
 from longrein.events import AnyPart, Entry, Text
 from longrein.frontends.options import Options
 from longrein.models import Model
-from longrein.tools import Tool
+from longrein.tools import TaskView, Tool
 
 
 class Session:
@@ -70,11 +70,18 @@ class Session:
         return self._session.state.spent_usd
 
     async def send(
-        self, words: str | Sequence[AnyPart], *, how: Literal["prompt", "steer", "queued"] = "prompt"
+        self,
+        words: str | Sequence[AnyPart],
+        *,
+        how: Literal["prompt", "steer", "queued"] = "prompt",
+        to: str = "",
     ) -> None:
-        """Say something; returns when it is on disk. `steer` goes with the next request, `queued` after the turn."""
+        """Say something; returns when it is on disk. `steer` goes with the next request, `queued` after the turn.
+
+        `to` is the session of a subagent that works (`AgentView.child`); it hears it with its next request.
+        """
         parts = (Text(words),) if isinstance(words, str) else tuple(words)
-        await self._session.tell(Said(parts, how))
+        await self._session.tell(Said(parts, "steer" if to else how, to))
         self._go()
 
     async def go_on(self) -> None:
@@ -92,16 +99,36 @@ class Session:
         await self._session.tell(Rewind(to, files))
         self._go()
 
-    async def answer(self, call: str, verdict: Literal["allow", "deny"], message: str = "") -> None:
-        """Answer a `PermissionAsked`."""
-        await self._session.tell(Answer(call, verdict, message=message, by="user"))
+    async def answer(self, call: str, verdict: Literal["allow", "deny"], message: str = "", *, child: str = "") -> None:
+        """Answer a `PermissionAsked`; `child` is the session of the subagent that asks (`OfChild.child`)."""
+        await self._session.tell(Answer(call, verdict, message=message, by="user", session=child))
+
+    def agents(self) -> Sequence[AgentView]:
+        """Subagents below this session as they are now, each followed by its own; those that are over too."""
+        return self._session.agents()
+
+    def tasks(self) -> Sequence[TaskView]:
+        """Background tasks as they are now: those that run first, then those that are over."""
+        return self._session.tasks()
 
     def interrupt(self) -> None:
         """Stop what is running, now."""
         self._session.interrupt()
 
-    async def follow(self, seq: int = 0, *, forever: bool = False) -> AsyncIterator[Entry]:
-        """Entries after `seq` as they are committed, until the session rests (or, with `forever`, until it closes)."""
+    @overload
+    def follow(self, seq: int = 0, *, forever: bool = False) -> AsyncIterator[Entry]: ...
+    @overload
+    def follow(
+        self, seq: int = 0, *, forever: bool = False, children: Literal[True]
+    ) -> AsyncIterator[Entry | OfChild]: ...
+    async def follow(
+        self, seq: int = 0, *, forever: bool = False, children: bool = False
+    ) -> AsyncIterator[Entry | OfChild]:
+        """Entries after `seq` as they are committed, until the session rests (or, with `forever`, until it closes).
+
+        With `children` also what subagents do now, as `OfChild`, its `heard` an entry of its own log: their questions
+        (`PermissionAsked`) come so. They have no place in the order of `seq` and do not come again.
+        """
         heard = self._session.follow(seq)
         coming = asyncio.ensure_future(anext(heard))
         try:
@@ -113,6 +140,8 @@ class Session:
                 coming = asyncio.ensure_future(anext(heard))
                 if isinstance(news, Entry):
                     seq = news.seq
+                    yield news
+                elif children and isinstance(news, OfChild) and isinstance(news.heard, Entry):
                     yield news
         except StopAsyncIteration:
             return

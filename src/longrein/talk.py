@@ -1,18 +1,21 @@
 """The interactive hall: one session after another in the terminal, until the user leaves."""
 
+import asyncio
 import os
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from longrein.build import VERSION, Built, Place, build, survey
+from longrein.build import CLOCK, VERSION, Built, Place, build, survey
+from longrein.config import project_root
 from longrein.context import analyse, analysis_lines, next_to_go, reasons, report
 from longrein.events import LongreinError
 from longrein.frontends.options import Options
 from longrein.frontends.stderr import say
+from longrein.frontends.tasks_page import tail_of
 from longrein.frontends.terminal import Outcome, SessionRow, TerminalFacts, run_terminal
 from longrein.models import known_models, known_providers, look_up
-from longrein.store import SessionInfo, list_sessions
-from longrein.workspace import run_git
+from longrein.store import USER, Archive, Goals, SessionInfo, list_sessions, project_key
+from longrein.workspace import run_git, spooled_tasks, stop_spooled
 
 FILES_MAX = 50_000
 """Paths offered after `@`."""
@@ -39,7 +42,7 @@ async def talk(options: Options) -> int:
 async def _one(place: Place, built: Built, prompt: str) -> Outcome:
     folder = os.path.join(place.state_dir, "history")
     os.makedirs(folder, mode=0o700, exist_ok=True)
-    return await run_terminal(
+    outcome = await run_terminal(
         built.session,
         facts=_facts(place, built),
         complete_files=lambda typed: _files(built, typed),
@@ -47,6 +50,17 @@ async def _one(place: Place, built: Built, prompt: str) -> Outcome:
         plain=place.options.plain or place.environ.get("TERM", "dumb") in ("dumb", ""),
         prompt=prompt,
     )
+    if outcome.tasks == "stop":
+        await _end_tasks(built.log.folder)
+    return outcome
+
+
+async def _end_tasks(folder: str) -> None:
+    """End what still runs of a session that is closed; its next start takes the ends into the log."""
+    running = [one.task for one in spooled_tasks(folder) if one.state == "running"]
+    if running:
+        say(f"ending {', '.join(running)}")
+        await asyncio.gather(*(stop_spooled(folder, task, "longrein left") for task in running))
 
 
 def _facts(place: Place, built: Built) -> TerminalFacts:
@@ -64,7 +78,16 @@ def _facts(place: Place, built: Built) -> TerminalFacts:
         sessions=lambda: _sessions(place),
         models=lambda: _models(place, crew.model.name),
         file_text=lambda path: _text(built, path),
+        wall_us=CLOCK.wall_us,
+        task_tail=lambda task, lines: _tail(place, built, task, lines),
+        goals=Goals(place.state_dir, project_key(project_root(place.cwd)), USER, CLOCK.wall_us, redact=crew.redact),
+        leave_policy=place.settings.task_policy or "ask",
     )
+
+
+async def _tail(place: Place, built: Built, task: str, lines: int) -> str:
+    archive = Archive(place.state_dir, built.session.id)
+    return await archive.reading(lambda past: tail_of(past, built.log.folder, task, lines))
 
 
 async def _sessions(place: Place) -> Sequence[SessionRow]:

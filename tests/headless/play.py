@@ -6,7 +6,7 @@ import os
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
-from longrein.agent import Answer, GoOn, Heard, Noticed, Pausing, Pending, Said, Streaming, Word
+from longrein.agent import Answer, GoOn, Heard, Noticed, OfChild, Pausing, Pending, Said, Streaming, Word
 from longrein.agent import Output as More
 from longrein.context import State
 from longrein.events import (
@@ -54,7 +54,7 @@ class Raise:
         self.error = error
 
 
-Scene = AnyEvent | Streaming | Pausing | Noticed | More | Hang | Raise
+Scene = AnyEvent | Streaming | Pausing | Noticed | OfChild | More | Hang | Raise
 HANG = Hang()
 
 
@@ -121,11 +121,12 @@ class Played:
                 raise scene.error
             if isinstance(scene, Hang):
                 await self._interrupted.wait()
-            elif isinstance(scene, Streaming | Pausing | Noticed | More):
+            elif isinstance(scene, Streaming | Pausing | Noticed | OfChild | More):
                 self._heard.put_nowait(scene)
             else:
                 self._append(scene)
-            if isinstance(scene, PermissionAsked):
+            entry = scene.heard if isinstance(scene, OfChild) else None
+            if isinstance(entry.event if isinstance(entry, Entry) else scene, PermissionAsked):
                 await self._answered.wait()
                 self._answered.clear()
             if self._interrupted.is_set():

@@ -71,7 +71,9 @@ ERROR = {
         "unknown",
     ]
 }
-NO_PARENT = {"parent_tool_use_id": {"type": "null"}}
+PARENT = {"parent_tool_use_id": MAYBE_TEXT}
+"""null in the session itself, the `Agent` call's id in a subagent."""
+TASK_USAGE = obj({"total_tokens": COUNT, "tool_uses": COUNT, "duration_ms": COUNT})
 RAW_EVENT = {
     "oneOf": [
         obj({"type": {"const": "message_start"}, "message": MESSAGE}),
@@ -183,7 +185,12 @@ SCHEMAS: dict[str, dict[str, Any]] = {
             "task_type": {"enum": ["local_bash", "local_agent", "remote_agent"]},
             "is_backgrounded": {"type": "boolean"},
         },
-        {"tool_use_id": TEXT},
+        {"tool_use_id": TEXT, "spawn_depth": COUNT},
+    ),
+    "system/task_progress": system(
+        "task_progress",
+        {"task_id": TEXT, "description": TEXT, "usage": TASK_USAGE},
+        {"last_tool_name": TEXT},
     ),
     "system/task_notification": system(
         "task_notification",
@@ -193,8 +200,9 @@ SCHEMAS: dict[str, dict[str, Any]] = {
             "output_file": TEXT,
             "summary": TEXT,
         },
+        {"tool_use_id": TEXT, "usage": TASK_USAGE},
     ),
-    "assistant": line("assistant", {"message": MESSAGE, **NO_PARENT}, {"error": ERROR}),
+    "assistant": line("assistant", {"message": MESSAGE, **PARENT}, {"error": ERROR}),
     "user": line(
         "user",
         {
@@ -204,11 +212,11 @@ SCHEMAS: dict[str, dict[str, Any]] = {
                     "content": {"type": "array", "items": {"oneOf": [RESULT_BLOCK, TEXT_BLOCK]}},
                 }
             ),
-            **NO_PARENT,
+            **PARENT,
         },
         {"tool_use_result": {"type": "object"}, "isSynthetic": {"type": "boolean"}, "origin": {"type": "object"}},
     ),
-    "stream_event": line("stream_event", {"event": RAW_EVENT, **NO_PARENT}),
+    "stream_event": line("stream_event", {"event": RAW_EVENT, **PARENT}),
     "result": RESULT,
     "control_response": obj(
         {

@@ -39,6 +39,7 @@ from longrein.events import (
     Usage,
     UserSpoke,
 )
+from longrein.frontends.headless.beside import beside, progressed
 from longrein.frontends.headless.facts import SessionFacts
 from longrein.frontends.headless.lines import (
     ERRORS,
@@ -61,13 +62,15 @@ def draw(entry: Entry, tally: Tally) -> list[Line]:
     match entry.event:
         case Replied() | ToolEnded() | Reminded() | Interrupted() | TurnEnded():
             return _said(entry, tally)
-        case Asked() | AskFailed() | Cleared() | Summarized() | ModeSet() | TaskStarted() | TaskEnded():
-            return [_system(entry, tally, fields) for fields in _happened(entry, tally)]
+        case Asked() | AskFailed() | Cleared() | Summarized() | ModeSet():
+            return [_system(entry, tally, fields) for fields in _happened(entry, tally) if tally.above is None]
+        case TaskStarted() | TaskEnded() | ChildStarted() | ChildEnded():
+            return [_system(entry, tally, fields) for fields in beside(entry, tally)]
         case Opened() | PrefixSet() | UserSpoke() | Restored() | Recalled() | Rewound() | PinsSet():
             return []
         case PermissionAsked() | PermissionAnswered() | HookAnswered() | ToolStarted() | FileSeen() | FileChanged():
             return []
-        case TodoSet() | CwdSet() | GoalChanged() | ChildStarted() | ChildEnded():
+        case TodoSet() | CwdSet() | GoalChanged():
             return []
         case _ as never:
             assert_never(never)
@@ -82,10 +85,10 @@ def _said(entry: Entry, tally: Tally) -> list[Line]:
             return _tool_ended(entry, end, tally)
         case Reminded(text=text) | Interrupted(text=text) if text:
             message = {"role": "user", "content": [{"type": "text", "text": text}]}
-            line: Line = {"type": "user", "message": message, "parent_tool_use_id": None, "isSynthetic": True}
+            line: Line = {"type": "user", "message": message, "parent_tool_use_id": tally.parent, "isSynthetic": True}
             if isinstance(entry.event, Reminded) and entry.event.kind in NOTIFICATIONS:
                 line["origin"] = {"kind": "task-notification"}
-            return [line | tail(tally.session, entry.seq)]
+            return [line | tally.tail(entry.seq)]
         case TurnEnded(reason="error") if tally.failure:
             return [_failure(*tally.failure, tally)]
         case _:
@@ -108,10 +111,6 @@ def _happened(entry: Entry, tally: Tally) -> list[Line]:
             return [{"subtype": "compact_boundary", "compact_metadata": {"trigger": trigger, "pre_tokens": tokens}}]
         case ModeSet(mode=mode):
             return [{"subtype": "status", "status": None, "permissionMode": mode}]
-        case TaskStarted() as task:
-            return [] if task.task in tally.tasks else [_task_started(task)]
-        case TaskEnded() as task:
-            return [_task_ended(task)]
         case _:
             return []
 
@@ -139,12 +138,12 @@ def draw_init(facts: SessionFacts, start: int) -> Line:
 
 
 def _system(entry: Entry, tally: Tally, fields: Line, key: str = "") -> Line:
-    return {"type": "system", **fields, **tail(tally.session, key or entry.seq)}
+    return {"type": "system", **fields, **tally.tail(key or entry.seq)}
 
 
 def _replied(entry: Entry, reply: Replied, tally: Tally) -> list[Line]:
     if tally.purpose(reply.asked) == "summary":
-        return [_system(entry, tally, {"subtype": "status", "status": None})]
+        return [] if tally.above else [_system(entry, tally, {"subtype": "status", "status": None})]
     line: Line = {
         "type": "assistant",
         "message": {
@@ -152,16 +151,17 @@ def _replied(entry: Entry, reply: Replied, tally: Tally) -> list[Line]:
             "type": "message",
             "role": "assistant",
             "model": reply.model or tally.model,
-            "content": reply_blocks(_shown(reply)),
+            "content": reply_blocks(_shown(reply), tally.named),
             "stop_reason": STOPS.get(reply.stop),
             "stop_sequence": None,
             "usage": usage_line(reply.usage),
         },
-        "parent_tool_use_id": None,
+        "parent_tool_use_id": tally.parent,
     }
     if reply.stop == "length":
         line["error"] = "max_output_tokens"
-    return [line | tail(tally.session, entry.seq)]
+    told = [_system(entry, tally, progressed(tally, entry), key=f"progress.{entry.seq}")] if tally.child else []
+    return [line | tally.tail(entry.seq), *told]
 
 
 def _shown(reply: Replied) -> Sequence[AnyPart]:
@@ -183,56 +183,31 @@ def _failure(seq: int, failed: AskFailed, tally: Tally) -> Line:
             "stop_sequence": None,
             "usage": usage_line(Usage()),
         },
-        "parent_tool_use_id": None,
+        "parent_tool_use_id": tally.parent,
         "error": ERRORS.get(failed.kind, "unknown"),
     }
-    return line | tail(tally.session, seq)
+    return line | tally.tail(seq)
 
 
 def _tool_ended(entry: Entry, end: ToolEnded, tally: Tally) -> list[Line]:
-    block: Line = {"type": "tool_result", "tool_use_id": end.call, "content": result_content(end.parts)}
+    block: Line = {"type": "tool_result", "tool_use_id": tally.named(end.call), "content": result_content(end.parts)}
     if end.status != "ok":
         block["is_error"] = True
     line: Line = {
         "type": "user",
         "message": {"role": "user", "content": [block]},
-        "parent_tool_use_id": None,
+        "parent_tool_use_id": tally.parent,
         "tool_use_result": {"status": end.status, "elapsed_ms": end.elapsed_ms},
     }
-    lines = [line | tail(tally.session, entry.seq)]
+    lines = [line | tally.tail(entry.seq)]
     if end.status == "denied":
         question = tally.questions.get(end.call)
         fields: Line = {
             "subtype": "permission_denied",
             "tool_name": end.name,
-            "tool_use_id": end.call,
+            "tool_use_id": tally.named(end.call),
             "decision_reason": question.reason if question else "",
             "message": question.shown if question else "",
         }
         lines.insert(0, _system(entry, tally, fields, key=f"denied.{entry.seq}"))
     return lines
-
-
-def _task_started(task: TaskStarted) -> Line:
-    call = {"tool_use_id": task.call} if task.call else {}
-    return {
-        "subtype": "task_started",
-        "task_id": task.task,
-        **call,
-        "description": task.command,
-        "task_type": "local_bash",
-        "is_backgrounded": True,
-    }
-
-
-def _task_ended(task: TaskEnded) -> Line:
-    status = {"done": "completed", "killed": "stopped"}.get(task.state, "failed")
-    code = "" if task.code is None else f", exit code {task.code}"
-    cause = f", {task.cause}" if task.cause else ""
-    return {
-        "subtype": "task_notification",
-        "task_id": task.task,
-        "status": status,
-        "output_file": task.output,
-        "summary": f"{task.state}{code}{cause}",
-    }

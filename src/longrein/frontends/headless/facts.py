@@ -37,9 +37,9 @@ class Style(msgspec.Struct, frozen=True):
     """What stdout carries."""
     partial: bool = False
     """`stream-json`: whether the reply is drawn while it grows."""
-    background: Literal["exit", "drain", "steer"] = "exit"
-    """What becomes of background work when the answer is done: leave it, wait for its end, or let each end begin a
-    turn."""
+    background: str = "exit"
+    """What becomes of background work when the answer is done: `exit` leaves it, `drain` waits for its end, `steer`
+    lets each end begin a turn."""
     background_s: float = 600.0
     """How long it is waited for at most."""
     verbose: bool = False

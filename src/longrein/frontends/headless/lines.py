@@ -1,7 +1,7 @@
 """The shapes of single stream-json lines: ids, content blocks, usage. Pure."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 from uuid import UUID, uuid5
@@ -89,8 +89,8 @@ def tool_input(call: ToolCall) -> Line:
     return {"received": call.received} if call.arguments is None else call.arguments
 
 
-def reply_blocks(parts: Sequence[AnyPart]) -> list[Line]:
-    """Content of an assistant message."""
+def reply_blocks(parts: Sequence[AnyPart], named: Callable[[str], str] = str) -> list[Line]:
+    """Content of an assistant message; `named` says how calls are called."""
     blocks: list[Line] = []
     for part in parts:
         match part:
@@ -100,7 +100,7 @@ def reply_blocks(parts: Sequence[AnyPart]) -> list[Line]:
                 blocks.append({"type": "thinking", "thinking": text, "signature": ""})
             case ToolCall():
                 call = unwrapped(part)
-                blocks.append({"type": "tool_use", "id": call.id, "name": call.name, "input": tool_input(call)})
+                blocks.append({"type": "tool_use", "id": named(call.id), "name": call.name, "input": tool_input(call)})
             case Image() | Document() | ToolResult():
                 blocks.append({"type": "text", "text": part_text(part)})
     return blocks

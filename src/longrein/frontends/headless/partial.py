@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from longrein.agent import Streaming
 from longrein.events import Replied, Text, Thinking, ToolCall, Usage, call_id
-from longrein.frontends.headless.lines import STOPS, Line, message_id, tail, usage_line
+from longrein.frontends.headless.lines import STOPS, Line, message_id, usage_line
 from longrein.frontends.headless.tally import Tally
 from longrein.models import CallDelta, TextDelta, ThinkingDelta
 
@@ -72,7 +72,7 @@ class Partial:
         assert growing is not None
         for delta in _joined(deltas):
             if isinstance(delta, CallDelta):
-                yield from _call(growing, delta)
+                yield from _call(growing, delta, tally)
             else:
                 yield from _prose(growing, delta)
 
@@ -91,9 +91,9 @@ class Partial:
         for event in events:
             growing = self._growing
             assert growing is not None
-            ends = tail(tally.session, f"stream.{asked}.{growing.lines}")
+            ends = tally.tail(f"stream.{asked}.{growing.lines}")
             growing.lines += 1
-            lines.append({"type": "stream_event", "event": event, "parent_tool_use_id": None, **ends})
+            lines.append({"type": "stream_event", "event": event, "parent_tool_use_id": tally.parent, **ends})
         return lines
 
 
@@ -134,13 +134,14 @@ def _settle(joined: list[Delta], texts: list[str]) -> None:
         texts.clear()
 
 
-def _call(growing: Growing, delta: CallDelta) -> Iterator[Line]:
+def _call(growing: Growing, delta: CallDelta, tally: Tally) -> Iterator[Line]:
     yield from _stop_prose(growing)
     block = growing.calls.get(delta.index)
     if block is None:
         block = growing.calls[delta.index] = growing.blocks
         growing.blocks += 1
-        start = {"type": "tool_use", "id": call_id(growing.asked, delta.index), "name": delta.name, "input": {}}
+        name = tally.named(call_id(growing.asked, delta.index))
+        start = {"type": "tool_use", "id": name, "name": delta.name, "input": {}}
         yield {"type": "content_block_start", "index": block, "content_block": start}
     if delta.json:
         change = {"type": "input_json_delta", "partial_json": delta.json}

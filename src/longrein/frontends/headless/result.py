@@ -97,13 +97,14 @@ def _why(tally: Tally, stop: Stop) -> str:
 
 
 def _blocked(denial: Denial) -> str:
+    who = f"{denial.agent}: " if denial.agent else ""
     if denial.asked is None:
-        return f"blocked: {denial.call.name} is not permitted here, by a rule or by the mode"
+        return f"blocked: {who}{denial.call.name} is not permitted here, by a rule or by the mode"
     shown = denial.asked.shown.splitlines()
     first = (shown[0] if shown else "")[:100]
     rule, why = denial.asked.suggestion, denial.asked.reason
     way = f"allow it with --allowedTools '{rule}'" if rule else f"{why}; to approve it, go on with `longrein -c`"
-    return f"blocked: {denial.call.name} needs permission ({first}): {way}"
+    return f"blocked: {who}{denial.call.name} needs permission ({first}): {way}"
 
 
 def _denial(denial: Denial) -> Line:

@@ -15,6 +15,7 @@ from longrein.events import (
     TurnEnded,
     UsageError,
 )
+from longrein.frontends.headless.company import Company
 from longrein.frontends.headless.facts import SessionFacts, Style
 from longrein.frontends.headless.output import Output
 from longrein.frontends.headless.result import Stop, complaint, exit_code
@@ -68,6 +69,7 @@ class _Run:
         """Last entry before the run."""
         self.tally = Tally(facts.session, facts.model)
         self.tally.calls.update((call, opened.call) for call, opened in state.calls.items())
+        self.company = Company(self.tally, state)
         self.voice = Voice(facts, style, out, self.start, err if style.verbose else None)
         self.signal = 0
         self.error: LongreinError | None = None
@@ -181,11 +183,12 @@ class _Run:
     async def _listen(self) -> None:
         try:
             async for heard in self.session.follow(self.start, streaming=self.voice.partial):
-                self.voice.heard(heard, self.tally)
+                if isinstance(heard, OfChild):
+                    await self._of_child(heard)
+                else:
+                    self.voice.heard(heard, self.tally)
                 if isinstance(heard, Entry):
                     await self._entry(heard)
-                elif isinstance(heard, OfChild) and isinstance(heard.heard, Entry):
-                    await self._below(heard, heard.heard)
                 if self.out.waiting_bytes:
                     await self.out.drain()
                 if self.out.deaf:
@@ -206,11 +209,13 @@ class _Run:
             case _:
                 pass
 
-    async def _below(self, of: OfChild, entry: Entry) -> None:
-        """An entry of a subagent: what it asks is denied like what the session itself asks."""
-        self.tally.step_below(of.child, of.label, entry)
-        if isinstance(entry.event, PermissionAsked):
-            await self._deny(entry.event.call, of.child)
+    async def _of_child(self, of: OfChild) -> None:
+        """Something of a subagent: what it asks is denied like what the session itself asks."""
+        self.voice.of_child(of, self.company)
+        if isinstance(of.heard, Entry):
+            self.company.tally(of).step(of.heard)
+            if isinstance(of.heard.event, PermissionAsked):
+                await self._deny(of.heard.event.call, of.child)
 
     async def _deny(self, call: str, child: str = "") -> None:
         await self.session.tell(Answer(call, "deny", message=DENIAL, by="headless", session=child))

@@ -5,7 +5,7 @@ import msgspec
 from longrein.events import (
     Asked,
     AskFailed,
-    ChildEnded,
+    ChildStarted,
     Entry,
     PermissionAsked,
     PrefixSet,
@@ -19,6 +19,7 @@ from longrein.events import (
     Usage,
     unwrapped,
 )
+from longrein.frontends.headless.lines import Line, tail
 
 
 class Denial(msgspec.Struct, frozen=True):
@@ -29,14 +30,36 @@ class Denial(msgspec.Struct, frozen=True):
     asked: PermissionAsked | None
     """What was asked; None when a rule or the mode refused it."""
     agent: str = ""
-    """Label of the subagent that made it; '' for the session itself."""
+    """Which subagent made it, such as `a398`; '' for the session itself."""
+
+
+class Child(msgspec.Struct, frozen=True):
+    """A subagent as its parent tells of it."""
+
+    label: str
+    """How it is called, such as `a398`; of one further down `a398.a12`."""
+    call: str
+    """The `Agent` call that started it, as it is named in the lines; '' when that is not known."""
+    started: ChildStarted
 
 
 class Tally:
-    """Folded from the entries of one run. A line is drawn from an entry and the tally of those before it."""
+    """Folded from the entries of one run. A line is drawn from an entry and the tally of those before it.
 
-    def __init__(self, session: str, model: str) -> None:
+    A subagent has one of its own; what it spends and is denied counts in those above it, too.
+    """
+
+    def __init__(self, session: str, model: str, above: "Tally | None" = None, child: Child | None = None) -> None:
+        """`above` and `child` are given for a subagent: the tally of the session itself, and what is known of it."""
         self.session = session
+        self.above, self.child = above, child
+        self.label = child.label if child else ""
+        self.parent = child.call or None if child else None
+        """The call that everything here belongs to."""
+        self.children: dict[str, Child] = {}
+        """Subagents that this session started itself, by their session."""
+        self.acts = 0
+        """Calls that were made."""
         self.model = model
         """`provider/model` of the next reply."""
         self.calls: dict[str, ToolCall] = {}
@@ -49,8 +72,6 @@ class Tally:
         """Model to what it used and cost, in the whole run."""
         self.tasks: dict[str, None] = {}
         """Background tasks that a line was drawn of; one that waited in a queue is begun twice."""
-        self.below: dict[str, Tally] = {}
-        """The same of each subagent that was heard, by its session."""
         self.last = 0
         """Seq of the last entry."""
         self.next_turn()
@@ -85,6 +106,20 @@ class Tally:
         """Of the whole run."""
         return sum(cost for _, cost in self.spent.values())
 
+    def named(self, call: str) -> str:
+        """How call `call` is called in the lines: a subagent's with its label, for ids are told apart by session only."""
+        return f"{self.label}.{call}" if self.label and call else call
+
+    def tail(self, key: int | str) -> Line:
+        """The end of a line: its id, and the session that the run is about."""
+        line = tail(self.session, key)
+        return line | {"session_id": self.above.session} if self.above else line
+
+    def joined(self, seq: int, started: ChildStarted) -> Child:
+        """A subagent that began at entry `seq`."""
+        label = f"a{started.again or seq}"
+        return Child(f"{self.label}.{label}" if self.label else label, self.named(started.call), started)
+
     def step(self, entry: Entry) -> None:
         """Take the next entry."""
         self.last, self.last_at = entry.seq, entry.at
@@ -107,22 +142,19 @@ class Tally:
                 self.model = f"{prefix.provider}/{prefix.model}"
             case TurnEnded() as ended:
                 self.ended = ended
-            case ChildEnded(usage=usage, cost_usd=cost):
-                self._spend(usage, cost)
-            case TaskStarted(task=task):
-                self.tasks[task] = None
+            case ChildStarted() | TaskStarted():
+                self._beside(entry.seq, entry.event)
             case Reminded(kind="wake"):
                 self._answers.append(self._last_text)
                 self.reply = None
             case _:
                 pass
 
-    def step_below(self, child: str, label: str, entry: Entry) -> None:
-        """Take an entry of a subagent: of it only what was denied is told with the result."""
-        below = self.below.setdefault(child, Tally(self.session, self.model))
-        known = len(below.denials)
-        below.step(entry)
-        self.denials += [msgspec.structs.replace(denial, agent=label) for denial in below.denials[known:]]
+    def _beside(self, seq: int, event: ChildStarted | TaskStarted) -> None:
+        if isinstance(event, ChildStarted):
+            self.children[event.child] = self.joined(seq, event)
+        else:
+            self.tasks[event.task] = None
 
     def purpose(self, asked: int) -> str:
         """What an unanswered request is for; `turn` when it was made before this run."""
@@ -134,7 +166,9 @@ class Tally:
             self.reply = reply
             self.replies += 1
             self.failure = None
-            self.calls.update((part.id, unwrapped(part)) for part in reply.parts if isinstance(part, ToolCall))
+            made = {part.id: unwrapped(part) for part in reply.parts if isinstance(part, ToolCall)}
+            self.calls |= made
+            self.acts += len(made)
         self._answered(reply.asked, at)
         self._spend(reply.usage, reply.cost_usd)
 
@@ -142,13 +176,17 @@ class Tally:
         entry = self.asks.pop(asked, None)
         self.asking_us += at - entry.at if entry else 0
 
-    def _spend(self, usage: Usage, cost_usd: float) -> None:
-        before, cost = self.spent.get(self.model, (Usage(), 0.0))
-        self.spent[self.model] = (before + usage, cost + cost_usd)
+    def _spend(self, usage: Usage, cost_usd: float, model: str = "") -> None:
+        model = model or self.model
+        before, cost = self.spent.get(model, (Usage(), 0.0))
+        self.spent[model] = (before + usage, cost + cost_usd)
         self.usage += usage
+        if self.above is not None:
+            self.above._spend(usage, cost_usd, model)
 
     def _tool_ended(self, end: ToolEnded) -> None:
         call = self.calls.pop(end.call, None) or ToolCall(end.call, end.name, {})
         question = self.questions.pop(end.call, None)
         if end.status == "denied":
-            self.denials.append(Denial(call, question))
+            call = msgspec.structs.replace(call, id=self.named(call.id))
+            (self.above or self).denials.append(Denial(call, question, self.label))

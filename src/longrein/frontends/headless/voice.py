@@ -2,8 +2,22 @@
 
 from collections.abc import Callable, Iterable
 
-from longrein.agent import Heard, Noticed, Pausing, Streaming
-from longrein.events import Asked, AskFailed, Entry, PermissionAsked, Replied, TaskEnded, ToolCall, ToolEnded, unwrapped
+from longrein.agent import Heard, Noticed, OfChild, Pausing, Streaming
+from longrein.events import (
+    Asked,
+    AskFailed,
+    ChildEnded,
+    ChildStarted,
+    Entry,
+    PermissionAsked,
+    Replied,
+    TaskEnded,
+    TaskStarted,
+    ToolCall,
+    ToolEnded,
+    unwrapped,
+)
+from longrein.frontends.headless.company import Company
 from longrein.frontends.headless.draw import draw, draw_init
 from longrein.frontends.headless.facts import SessionFacts, Style
 from longrein.frontends.headless.lines import ERRORS, Line, encode, tail
@@ -42,6 +56,23 @@ class Voice:
         if self._style.output == "stream-json":
             self._put(self._lines(heard, tally))
 
+    def of_child(self, of: OfChild, company: Company) -> None:
+        """Draw what a subagent made heard, before its tally has it."""
+        heard, tally = of.heard, company.tally(of)
+        if self._note is not None:
+            for line in progress(heard):
+                self._note(f"{of.label} {of.kind}: {line}")
+        if self._style.output == "stream-json":
+            match heard:
+                case Entry():
+                    self._put(self._growing(heard, tally, company.partial(of)) + draw(heard, tally))
+                case Streaming() if self._style.partial:
+                    self._put(company.partial(of).draw(heard, tally))
+                case Noticed(text=text):
+                    self._put(self._lines(Noticed(f"{of.label}: {text}"), tally))
+                case _:
+                    self._put(self._lines(heard, tally) if isinstance(heard, Pausing) else [])
+
     def answer(self, request: str) -> None:
         """Say that a control request is not served."""
         error = {"subtype": "error", "request_id": request, "error": "control requests are not available yet"}
@@ -58,7 +89,7 @@ class Voice:
     def _lines(self, heard: Heard, tally: Tally) -> list[Line]:
         match heard:
             case Entry():
-                return self._growing(heard, tally) + draw(heard, tally)
+                return self._growing(heard, tally, self._partial) + draw(heard, tally)
             case Streaming():
                 return self._partial.draw(heard, tally) if self._style.partial else []
             case Pausing():
@@ -68,14 +99,14 @@ class Voice:
             case _:
                 return []
 
-    def _growing(self, entry: Entry, tally: Tally) -> list[Line]:
+    def _growing(self, entry: Entry, tally: Tally, partial: Partial) -> list[Line]:
         match entry.event:
             case Asked(purpose=purpose) if self._style.partial:
-                return self._partial.open(entry.seq, purpose, tally)
+                return partial.open(entry.seq, purpose, tally)
             case Replied() as reply if self._style.partial:
-                return self._partial.close(reply, tally)
+                return partial.close(reply, tally)
             case AskFailed():
-                self._partial.forget()
+                partial.forget()
         return []
 
     def _system(self, subtype: str, fields: Line) -> Line:
@@ -101,8 +132,8 @@ def progress(heard: Heard) -> list[str]:
             return [f"denied, for nobody is here to ask: {question.name} ({question.reason})"]
         case Entry(event=ToolEnded() as end):
             return [f"{end.name} {end.status} after {end.elapsed_ms / 1000:.1f} s"]
-        case Entry(event=TaskEnded() as task):
-            return [f"task {task.task} {task.state}"]
+        case Entry():
+            return _beside(heard)
         case Pausing():
             return [f"{heard.message}: attempt {heard.attempt} of {heard.attempts_max} in {heard.delay_s:.1f} s"]
         case Noticed(text=text):
@@ -111,12 +142,28 @@ def progress(heard: Heard) -> list[str]:
             return []
 
 
+def _beside(entry: Entry) -> list[str]:
+    match entry.event:
+        case TaskStarted() as task:
+            return [f"task {task.task} {task.state}: {_first(task.command)}"]
+        case TaskEnded() as task:
+            return [f"task {task.task} {task.state}"]
+        case ChildStarted() as child:
+            return [f"subagent a{child.again or entry.seq} {child.kind} started: {_first(child.description)}"]
+        case ChildEnded() as child:
+            return [f"subagent {child.status} after {child.elapsed_ms / 1000:.1f} s, {child.steps} steps"]
+        case _:
+            return []
+
+
 def _one_line(call: ToolCall) -> str:
-    for value in (call.arguments or {}).values():
-        if isinstance(value, str) and value:
-            first = value.splitlines()[0]
-            return first if len(first) <= 80 else first[:79] + "…"
-    return ""
+    found = (value for value in (call.arguments or {}).values() if isinstance(value, str) and value)
+    return _first(next(found, ""))
+
+
+def _first(text: str) -> str:
+    first = (text.splitlines() or [""])[0]
+    return first if len(first) <= 80 else first[:79] + "…"
 
 
 def _retry(pausing: Pausing) -> Line:

@@ -13,7 +13,6 @@ CompleteFiles = Callable[[str], Awaitable[Sequence[str]]]
 
 TaskTail = Callable[[str, int], Awaitable[str]]
 """Task id and how many lines -> the end of its output. Raises our own errors."""
-LeavePolicy = Literal["ask", "stop", "keep"]
 
 
 async def _no_tail(_task: str, _lines: int) -> str:
@@ -64,8 +63,8 @@ class TerminalFacts(msgspec.Struct, frozen=True):
     """The last lines of a task's output, for `/tasks ID`."""
     goals: GoalPort | None = None
     """The project's goals, for `/goals`."""
-    leave_policy: LeavePolicy = "ask"
-    """What becomes of running tasks when the user leaves."""
+    leave_policy: str = "ask"
+    """What becomes of running tasks when the user leaves: `ask`, `stop` or `keep`."""
 
 
 class Outcome(msgspec.Struct, frozen=True):
