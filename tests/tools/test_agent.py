@@ -95,6 +95,25 @@ def test_starting_one_needs_no_permission_but_a_rule_may_forbid_it(mode: str) ->
     assert judge(wanted, Rules(deny=("Agent",)), mode, "/w").kind == "deny"
 
 
+DENIED: list[tuple[str, dict[str, Any], bool]] = [
+    ("Agent(explore)", {"subagent_type": "explore"}, True),
+    ("Agent(explore)", {"subagent_type": "plan"}, False),
+    ("Agent(general)", {}, True),
+    ("Agent(general)", {"tasks": [{"prompt": "p"}]}, True),
+    ("Agent(general)", {"tasks": [{"subagent_type": "plan"}]}, False),
+    ("Agent(explore)", {"tasks": [{"subagent_type": "plan"}, {"subagent_type": "explore"}]}, True),
+    ("Agent(explore)", {"subagent_type": "explore", "tasks": [{"prompt": "p"}]}, True),
+    ("Agent(synthesis)", {"samples": 2, "synthesis": "goal"}, True),
+    ("Agent(synthesis)", {"samples": 2}, False),
+]
+
+
+@pytest.mark.parametrize(("rule", "arguments", "denied"), DENIED)
+def test_a_rule_may_forbid_a_type_however_it_is_started(rule: str, arguments: dict[str, Any], denied: bool) -> None:
+    verdict = judge(Call("Agent", arguments, AGENT.access), Rules(deny=(rule,)), "bypassPermissions", "/w")
+    assert (verdict.kind == "deny") == denied
+
+
 def test_E15_what_each_type_may_use() -> None:
     tools = {kind.name: kind for kind in builtin_kinds()}
     assert tools["general"].tools is None

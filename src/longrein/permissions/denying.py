@@ -54,7 +54,17 @@ def _reaches(call: Call, rule: Rule, rules: Rules, cwd: str) -> bool:
         return True
     if call.tool == "WebFetch":
         return _host_reached(str(call.arguments.get("url", "")), rule.spec.removeprefix("domain:"))
-    return any(glob(rule.spec, True).match(value) for value in named_values(call, rule.spec))
+    return any(glob(rule.spec, True).match(value) for value in (*named_values(call, rule.spec), *_started(call)))
+
+
+def _started(call: Call) -> list[str]:
+    """Types of the subagents that a call starts: in each of its tasks, by default, and the one that joins reports."""
+    if call.tool != "Agent":
+        return []
+    own, tasks = str(call.arguments.get("subagent_type") or "general"), call.arguments.get("tasks")
+    tasks = tasks if isinstance(tasks, list) and tasks else [{}]
+    types = [str(task.get("subagent_type") or own) for task in tasks if isinstance(task, dict)]
+    return [*types, "synthesis"] if call.arguments.get("synthesis") else types
 
 
 def _speaks_for(rule: Rule, tool: str, writes: bool) -> bool:
