@@ -44,8 +44,20 @@ from longrein.events import (
 )
 from longrein.frontends.options import Options
 from longrein.models import Model, ModelOptions, known_provider, look_up, offered_models, open_model
-from longrein.store import Archive, Reader, SessionLog, find_session, fork_log, is_open, latest_session, open_log
-from longrein.tools import Kind, Tool, ToolOptions, agent_tool, builtin_tools, by_name, offer
+from longrein.store import (
+    Archive,
+    Goals,
+    Reader,
+    SessionLog,
+    find_session,
+    fork_log,
+    is_open,
+    latest_session,
+    open_log,
+    owner_of,
+    project_key,
+)
+from longrein.tools import Kind, Tool, ToolOptions, agent_tool, builtin_tools, by_name, goal_tools, offer
 from longrein.workspace import PlainSpawner, Workspace, give_back, memory_use, open_workspace, sweep, sweep_halves
 
 VERSION = "0.1.0"
@@ -161,17 +173,20 @@ def _around(place: Place, log: SessionLog, ended: list[str], given: Model | None
     nonce = opened.nonce if opened else state.nonce
 
     def prefix(model: Model, reason: str) -> PrefixSet:
-        told = offer(tools, model.budget.usable_tokens)
+        told = offer((*tools, *goal_tools()) if goals.begun else tools, model.budget.usable_tokens)
         names = model.provider, model.model, model.wire
         return PrefixSet(reason, *names, system, told.listed, context, sources, told.deferred)
 
     settings = place.settings
     secrets = known_secrets(place.environ, settings)
+    project, owner = project_key(project_root(roots[0])), owner_of(log.session)
+    clean = redactor(secrets, nonce, settings.redact_patterns)
+    goals = Goals(place.state_dir, project, owner, CLOCK.wall_us, redact=clean)
     crew = Crew(
         clock=CLOCK,
         jitter=random.random,
         workspace=workspace,
-        tools=by_name(tools),
+        tools=by_name((*tools, *goal_tools())),
         model=model,
         open_model=lambda name: open_model(chosen_model(place, name), log.read_blob, CLOCK),
         prefix=prefix,
@@ -179,13 +194,14 @@ def _around(place: Place, log: SessionLog, ended: list[str], given: Model | None
         rules=settings.rules(roots[0], place.home),
         limits=Limits(settings.turns_max, settings.usd_max, settings.parallel_max),
         options=msgspec.convert(dict(settings.tools), ToolOptions),
-        redact=redactor(secrets, nonce, settings.redact_patterns),
+        redact=clean,
         secrets=secrets,
         nested=lambda folder, told: _nested(place, folder, told),
         remember_rule=lambda rule: _remember(place, rule),
         fallback=settings.fallback_model,
         compact_model=settings.compact_model,
         archive=Archive(place.state_dir, log.session),
+        goals=goals,
         memory=lambda: memory_use(settings.memory_mb * MIB),
         kinds=kinds,
         child_model=lambda asked: subagent_model(asked, crew.model.name, settings, place.environ),
