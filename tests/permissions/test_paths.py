@@ -44,6 +44,7 @@ PROTECTED = [
     *(".git", ".git/hooks/pre-commit", "sub/.git/config", ".vscode/tasks.json", ".idea/x", ".husky/x", ".envrc"),
     *(".mcp.json", ".gitmodules", ".gitconfig", ".ripgreprc", ".bashrc", "sub/.zshrc", ".profile", ".longrein/x"),
     *(".claude", ".claude/settings.json", ".claude/agents/.git/config", ".config/longrein/config.toml", ".ssh/id"),
+    *(".claude/agents/x.md", ".agents/agents/x.md", ".longrein/agents/x.md"),
     # S038: whatever the case, and what a file system may not tell apart
     *(".LongRein/config", ".GIT/hooks/x", ".Mcp.json", ".g\u200bit/x", "\ufeff.git/x", ".git./x", ".git /x", "git~1/x"),
     *(".gi\u00adt/x", ".\uff47it/x".replace("\uff47", "g"), ".mcp.js\u200don", ".git::$INDEX_ALLOCATION/x"),

@@ -16,10 +16,10 @@ NAMES = frozenset(
 )
 """Files and folders; a folder means all below it."""
 
-OPEN_BELOW = {".claude": frozenset(("commands", "agents", "skills", "worktrees"))}
+OPEN_BELOW = {".claude": frozenset(("commands", "skills", "worktrees"))}
 """Folders inside protected ones that hold ordinary work."""
 
-PAIRS = frozenset(((".config", "longrein"), (".config", "git"), (".config", "fish")))
+PAIRS = frozenset(((".config", "longrein"), (".config", "git"), (".config", "fish"), (".agents", "agents")))
 """Protected by two names in a row."""
 
 
