@@ -12,41 +12,19 @@ import msgspec
 from longrein.agent.children.bond import Bond
 from longrein.agent.children.crewing import AGENT
 from longrein.agent.children.ending import closing, ended_of, report_of
-from longrein.agent.children.grants import Given, Spent, kept_back, left, less, limits_under, limits_within, share_out
-from longrein.agent.children.starting import (
-    SECONDS_MAX,
-    Plan,
-    child_id,
-    crew_of,
-    fork_point,
-    plan,
-    refusals,
-    refused_tools,
-    task_of,
-)
+from longrein.agent.children.grants import limits_within, share_out
+from longrein.agent.children.planning import Plan, plan, refusals
+from longrein.agent.children.rooms import room_of
+from longrein.agent.children.starting import begin, rejoin
 from longrein.agent.children.tree import Tree, Working
 from longrein.agent.children.viewing import views
 from longrein.agent.children.worktrees import dropped, finished, made
-from longrein.agent.opening import open_session
 from longrein.agent.port import AgentView, Answer, OfChild, Pending, Said, StopChild, Word
-from longrein.agent.ports import UNBOUND, Limits, Room
+from longrein.agent.ports import UNBOUND, Limits
 from longrein.agent.session import Session
 from longrein.agent.synthesis import synthesis_job
-from longrein.context import ChildNow, fold
-from longrein.events import (
-    SCHEMA_VERSION,
-    AnyEvent,
-    ChildEnded,
-    ChildStarted,
-    Entry,
-    Grant,
-    LongreinError,
-    ModeSet,
-    Opened,
-    Parent,
-    Text,
-    UserSpoke,
-)
+from longrein.context import ChildNow
+from longrein.events import AnyEvent, ChildEnded, Entry, LongreinError
 from longrein.tools import Job, Kind, Report
 from longrein.workspace import Worktree, read_worktree
 
@@ -119,10 +97,10 @@ class Children:
         found = {index: found[index] for index, _ in jobs if index in found}
         trees = await made(self.session, jobs, call, found)
         places = self._start(jobs, call, background, found, trees)
-        unused = [tree for index, tree in trees.items() if not isinstance(tree, str) and not self._works_in(tree)]
-        await dropped(self.session, unused)
         new = [one.session for one in places if isinstance(one, Working) and one.walk is None]
-        await self.session.commit(flush=True, beside=new)
+        await self.session.commit(flush=True, beside=new)  # nothing has waited since they were begun
+        unused = [tree for tree in trees.values() if not isinstance(tree, str) and not self._works_in(tree)]
+        await dropped(self.session, unused)
         for one in places:
             if isinstance(one, Working):
                 self._walk(one)
@@ -130,7 +108,7 @@ class Children:
         return places
 
     def _works_in(self, tree: Worktree) -> bool:
-        return any(one.worktree is tree for one in self._mine.values())
+        return any(one.started.worktree == tree.path for one in self._mine.values())
 
     # --- starting ------------------------------------------------------------------------------------------------
 
@@ -149,11 +127,31 @@ class Children:
         fresh = [(index, job) for index, job in jobs if index not in places]
         plans = [self._plan(index, job, trees.get(index)) for index, job in fresh]
         wishes = [one.wish(self.session) for one in plans if isinstance(one, Plan)]
-        room = less(self._left(), self._kept(len(wishes)))
+        room = room_of(self.session, self.tree, len(wishes))
         given = share_out(room, wishes, rivals=self._rivals(call))
         for (index, _), one in zip(fresh, refusals(plans, given), strict=True):
-            places[index] = one if isinstance(one, str) else self._begin(*one, call, background)
+            places[index] = (
+                one if isinstance(one, str) else self._takes(begin(self.session, self.tree, *one, call, background))
+            )
         return [places[index] for index, _ in jobs]
+
+    def _rejoin(self, now: ChildNow) -> Working:
+        """One that worked when the session was left, as its log has it."""
+        known = self._mine.get(now.started.child)
+        return known if known is not None else self._takes(rejoin(self.session, self.tree, now))
+
+    def _takes(self, one: Working) -> Working:
+        child = one.started.child
+        self._mine[child] = self.tree.working[child] = one
+        if one.started.background:
+            self._aside[child] = one
+        return one
+
+    def within(self, limits: Limits) -> Limits:
+        """See `Company.within`."""
+        room = room_of(self.session, self.tree)
+        unlimited = room.usd == UNBOUND.usd and room.tokens == UNBOUND.tokens
+        return limits if unlimited else limits_within(limits, self.session.state, room)
 
     def _rivals(self, call: str) -> int:
         """Other calls of the same reply that will start subagents and have not."""
@@ -177,124 +175,6 @@ class Children:
         if isinstance(one, Plan):
             one.job, one.again, one.form = job, named.started.child, named.started.form
         return one
-
-    def _kept(self, more: int = 0) -> Spent:
-        return kept_back(self.session.state, self.session.crew.model.budget, more)
-
-    def room(self) -> Room:
-        """What is left to this session and all below it, without what it keeps back for its own answer."""
-        return less(self._left(), self._kept())
-
-    def within(self, limits: Limits) -> Limits:
-        """See `Company.within`."""
-        room = self.room()
-        unlimited = room.usd == UNBOUND.usd and room.tokens == UNBOUND.tokens
-        return limits if unlimited else limits_within(limits, self.session.state, room)
-
-    def _left(self) -> Room:
-        session, above = self.session, self.session.crew.above
-        company = above.parent.company if isinstance(above, Bond) else None
-        room = company.room() if isinstance(company, Children) else UNBOUND
-        return left(session.state, session.crew.limits, session.crew.clock.wall_us(), self.tree.states, room)
-
-    def _begin(self, one: Plan, given: Given, call: str, background: bool) -> Working:
-        """Append its start and open its session; both are committed together by the caller."""
-        grant, state = given.grant, self.session.state
-        grant = msgspec.structs.replace(grant, seconds=grant.seconds or SECONDS_MAX)
-        was = state.children[one.again] if one.again else None
-        seq = was.seq if was is not None else state.seq + 1
-        started = ChildStarted(
-            child=was.started.child if was is not None else child_id(self.session.id, seq),
-            kind=one.kind.name,
-            call=call,
-            grant=grant,
-            index=one.index,
-            description=one.job.description,
-            task=one.job.prompt,
-            form=was.started.form if was is not None else given.offer.form,
-            background=background or one.background,
-            model=one.model.name,
-            worktree=was.started.worktree if was is not None else one.tree.path if one.tree is not None else "",
-            again=was.seq if was is not None else 0,
-            note="; ".join(filter(None, (one.note, given.note))),
-        )
-        self.session.append(started)
-        working = self._opened(one.kind, seq, started, fork_point(call) if started.form == "fork" else 0, again=was)
-        child = working.session
-        if child.mode != child.state.mode:
-            child.append(ModeSet(child.mode))
-        refused = refused_tools(one.kind, self.session.crew.tools, spawns=bool(child.crew.kinds))
-        child.append(UserSpoke((Text(task_of(one, started.form, grant, refused)),)))
-        child.crew.limits = limits_under(self.session.crew.limits, grant, child.state)
-        return working
-
-    def _rejoin(self, now: ChildNow) -> Working:
-        """One that worked when the session was left, as its log has it."""
-        known = self._mine.get(now.started.child)
-        if known is not None:
-            return known
-        kind = next((kind for kind in self.session.crew.kinds if kind.name == now.started.kind), None)
-        working = self._opened(kind, now.seq, now.started, self._shares(now), again=now)
-        child = working.session
-        child.paused = False
-        child.crew.limits = limits_under(self.session.crew.limits, now.started.grant, child.state)
-        return working
-
-    def _shares(self, now: ChildNow) -> int:
-        """How much of this log one that was forked has as its own beginning."""
-        if now.started.form != "fork":
-            return 0
-        first = next(iter(self.session.crew.history(now.seq, now.seq)), None)
-        begun = first.event if first is not None else None
-        return fork_point(begun.call) if isinstance(begun, ChildStarted) else 0
-
-    def _opened(
-        self, kind: Kind | None, seq: int, started: ChildStarted, shares: int, *, again: ChildNow | None
-    ) -> Working:
-        session, state = self.session, self.session.state
-        log = session.log.child(started.child, shares)
-        told = fold(log.entries)
-        if kind is None:  # its type is gone: it keeps the tools it was told of, and no more
-            kind = Kind(started.kind, "", tools=tuple(t.name for t in told.prefix.tools) if told.prefix else ())
-        label = f"{state.label}.a{seq}" if state.label else f"a{seq}"
-        bond = Bond(session, self.tree, started.child, label, started.kind)
-        bond.cap = kind.mode or bond.cap
-        bond.worktree = tree = read_worktree(started.worktree) if started.worktree else None
-        try:
-            model = self.tree.model(started.model, session)
-        except LongreinError:
-            model = session.crew.model  # it was started by an older longrein, or the settings have changed
-        grant = started.grant or Grant()
-        crew = crew_of(session, kind, model, started.form, depth=grant.depth)
-        crew.history, crew.above = log.history, bond
-        crew.archive = crew.archive.child(log.session) if crew.archive is not None else None
-        if tree is not None and crew.workspace_in is not None:
-            crew.workspace = crew.workspace_in((tree.path,))
-        opened = None
-        if again is None:
-            opened = Opened(
-                SCHEMA_VERSION,
-                started.child,
-                state.nonce,
-                state.roots if tree is None else (tree.path,),
-                state.cwd if tree is None else tree.cwd,
-                state.profile,
-                Parent(session.id, shares, started.call),
-                grant,
-                state.pins,
-                started.kind,
-                label,
-            )
-        child = open_session(log, crew, state=told, opened=opened)
-        child.paused = False
-        working = Working(seq, started, child, shares + 1)
-        working.worktree = tree
-        if started.worktree and tree is None:
-            working.problem = f"its worktree {started.worktree} is gone"
-        self._mine[started.child] = self.tree.working[started.child] = working
-        if started.background:
-            self._aside[started.child] = working
-        return working
 
     # --- working -------------------------------------------------------------------------------------------------
 
