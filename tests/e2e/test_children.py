@@ -2,11 +2,13 @@
 
 import json
 import re
+import shutil
 import signal
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from longrein.events import ChildEnded, ChildStarted, Entry, ToolStarted
+from longrein.events import ChildEnded, ChildStarted, Entry, ToolEnded, ToolStarted
 from longrein.store import Reader
 from longrein.testing.loopback import Call, Fault, Turn
 from tests.e2e.house import Provider, Stage, wait_until
@@ -132,3 +134,74 @@ def test_headless_denies_what_a_subagent_asks_and_names_it(stage: Stage) -> None
     assert not (stage.project / "new.txt").exists()
     denials = ran.result["permission_denials"]
     assert [one["tool_name"] for one in denials] == ["Write"], json.dumps(denials)
+
+
+def git(stage: Stage, *words: str) -> str:
+    name = ["-c", "user.name=t", "-c", "user.email=t@t"]
+    done = subprocess.run(["git", *name, *words], cwd=stage.project, env=stage.env, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def repository(stage: Stage, **files: str) -> None:
+    shutil.rmtree(stage.project / ".git")
+    git(stage, "init", "-q", "-b", "main")
+    for name, text in files.items():
+        (stage.project / f"{name}.txt").write_text(text)
+    git(stage, "add", "--all")
+    git(stage, "commit", "-q", "-m", "first")
+
+
+def alone(name: str, **more: object) -> Call:
+    return Call("Agent", {"description": "apart", "prompt": f"Task {name}: do it.", "isolation": "worktree", **more})
+
+
+def test_a_worktree_keeps_what_a_subagent_changed_apart_and_goes_when_nothing_was(stage: Stage) -> None:
+    repository(stage, a="one\n")
+    edit = [
+        Turn(when="Task APPLE", calls=(Call("Bash", {"command": "echo two >> a.txt; pwd"}),)),
+        Turn(when="Task APPLE", text="APPLE changed a.txt"),
+    ]
+    look = part("BEECH", "cat a.txt")
+    root = [Turn(when="SPLIT", calls=(alone("APPLE"), alone("BEECH"))), Turn(when="SPLIT", text="merged later")]
+    with serve(stage, *root, *edit, *look):
+        ran = stage.run("-p", "SPLIT", "--permission-mode", "bypassPermissions")
+        assert ran.told() == (0, "merged later\n", "")
+    assert (stage.project / "a.txt").read_text() == "one\n"
+    ends = {e.event.child: e.event for e in stage.entries() if isinstance(e.event, ChildEnded)}
+    apple, beech = ends.values()
+    assert "git merge --squash longrein/" in apple.worktree
+    assert (apple.files, beech.files, beech.worktree) == ((str(stage.project / "a.txt"),), (), "")
+    branch = re.search(r"kept on branch (\S+),", apple.worktree)
+    assert branch is not None
+    assert git(stage, "show", f"{branch[1]}:a.txt") == "one\ntwo"
+    assert "git merge --squash" in " ".join(text for _, text in stage.results())
+    assert len([line for line in git(stage, "branch", "--list", "longrein/*").splitlines() if line]) == 1
+
+
+def test_S084_what_is_denied_in_the_users_folder_is_denied_in_its_worktree(stage: Stage) -> None:
+    repository(stage, secret="key\n", a="one\n")
+    stage.settings()
+    edit = [
+        Turn(when="Task APPLE", calls=(Call("Write", {"file_path": "secret.txt", "content": "mine"}),)),
+        Turn(when="Task APPLE", calls=(Call("Bash", {"command": "echo mine > secret.txt"}),)),
+        Turn(when="Task APPLE", text="APPLE may not"),
+    ]
+    with serve(stage, Turn(when="SPLIT", calls=(alone("APPLE"),)), Turn(when="SPLIT", text="no"), *edit):
+        deny = f"Edit(/{stage.project}/secret.txt)"
+        ran = stage.run("-p", "SPLIT", "--permission-mode", "bypassPermissions", "--disallowedTools", deny)
+        assert ran.code in (0, 3), ran.told()
+    [ended] = [e.event for e in stage.entries() if isinstance(e.event, ChildEnded)]
+    assert (ended.files, ended.worktree) == ((), "")
+    [log] = children(stage).values()
+    assert [e.event.status for e in log if isinstance(e.event, ToolEnded)] == ["denied", "denied"]
+
+
+def test_no_worktree_outside_git_is_said_and_nothing_is_started(stage: Stage) -> None:
+    shutil.rmtree(stage.project / ".git")
+    with serve(stage, Turn(when="SPLIT", calls=(alone("APPLE"),)), Turn(when="SPLIT", text="I do it myself")):
+        ran = stage.run("-p", "SPLIT", "--permission-mode", "bypassPermissions")
+        assert ran.told() == (0, "I do it myself\n", "")
+    assert "is not in a git repository" in result(stage)
+    assert "NOT STARTED" in result(stage)
+    assert children(stage) == {}

@@ -38,6 +38,9 @@ BUILT_IN: Mapping[str, Any] = {
     "permission_mode": "default",
     "profile": "default",
     "limits.parallel_max": 32,
+    "limits.agents_max": 20,
+    "limits.agents_depth": 1,
+    "limits.agents_spawns": 200,
     "tasks.keep_hours": 24,
     "tasks.quota_mb": 64,
     "tasks.max": 32,
@@ -112,6 +115,12 @@ class Settings(msgspec.Struct, frozen=True):
     """Calls that run at once."""
     memory_mb: int = 0
     """Memory that longrein itself should stay below, MB; 0: only the system's limits count."""
+    agents_max: int = 20
+    """Subagents that work at once."""
+    agents_depth: int = 1
+    """Levels of subagents."""
+    agents_spawns: int = 200
+    """Subagents that one session may start, on all levels together."""
     task_keep_s: float = 24 * 3600.0
     """How long background tasks go on when no longrein comes back to them."""
     task_quota_bytes: int = 64 * MIB
@@ -266,6 +275,9 @@ class _Merged:
             usd_max=float(value("limits.max_budget_usd", 0.0)),
             parallel_max=value("limits.parallel_max", 1),
             memory_mb=value("limits.memory_mb", 0),
+            agents_max=value("limits.agents_max", 1),
+            agents_depth=value("limits.agents_depth", 1),
+            agents_spawns=value("limits.agents_spawns", 1),
             task_keep_s=value("tasks.keep_hours", 0) * 3600.0,
             task_quota_bytes=value("tasks.quota_mb", 0) * MIB,
             task_memory_bytes=value("tasks.memory_mb", 0) * MIB,
