@@ -13,24 +13,30 @@ from longrein.workspace.kept import KeptTasks
 from longrein.workspace.launch import close, last_folder, report_pipe
 from longrein.workspace.link import Link
 from longrein.workspace.port import Ended, Keeping, Sink, Spooled
-from longrein.workspace.running import Running
+from longrein.workspace.running import READ_BYTES, Running
 from longrein.workspace.supervisor.spooling import Output
 
-EARLY_BYTES_MAX = 1 << 20
-"""Of what a command has printed, kept in memory in case it is kept; more lies in the spool."""
+EARLY_BYTES_MAX = 32 << 20
+"""Of what all commands have printed, held in memory in case one is kept; more lies in the spool."""
 KEEPING_FIELDS = ("task", "policy", "timeout_s", "quota_bytes", "memory_bytes", "cpu_s")
 """Those of `Keeping` that the supervisor obeys."""
 LOST = Ended(None, "", "lost", "the supervisor of processes ended, and what it had started was ended with it")
 _numbers = count(1)
 
 
+class Remembered:
+    """Bytes that all commands together hold in memory in case they are kept."""
+
+    size_bytes = 0
+
+
 class Early:
     """Passes output on and remembers it from the first byte, for a command that may yet become a task."""
 
-    def __init__(self, sink: Sink, output: Callable[[], Output]) -> None:
+    def __init__(self, sink: Sink, output: Callable[[], Output], remembered: Remembered) -> None:
         """`output()` opens a file in the spool; it is redacted and under a quota as any there."""
-        self._sink, self._open = sink, output
-        self._buffer = bytearray()
+        self._sink, self._open, self._remembered = sink, output, remembered
+        self._pieces: list[bytes] = []
         self._output: Output | None = None
 
     def write(self, data: bytes) -> None:
@@ -39,27 +45,35 @@ class Early:
         if self._output is not None:
             self._output.write(data)
             return
-        self._buffer += data
-        if len(self._buffer) > EARLY_BYTES_MAX:
-            self._spill(self._open())
+        self._pieces.append(data)
+        self._remembered.size_bytes += len(data)
+        if self._remembered.size_bytes > EARLY_BYTES_MAX:
+            self._output = self._open()
+            for piece in self._taken():
+                self._output.write(piece)
 
-    def _spill(self, output: Output) -> None:
-        self._output = output
-        output.write(bytes(self._buffer))
-        self._buffer.clear()
+    def _taken(self) -> list[bytes]:
+        pieces, self._pieces = self._pieces, []
+        self._remembered.size_bytes -= sum(map(len, pieces))
+        return pieces
 
-    def keep(self, keeping: Keeping) -> dict[str, object]:
-        """All of it is in the spool under the task's name; gives what who goes on writing must know. Raises OSError."""
-        output = self._output or self._open()
+    async def keep(self, keeping: Keeping) -> dict[str, object]:
+        """All of it is in the spool under the task's name; gives what who goes on writing must know. Raises OSError.
+
+        The loop gets its turn in between: there may be much to redact.
+        """
+        output = self._output = self._output or self._open()
         output.limit(keeping.quota_bytes)
-        if self._output is None:
-            self._spill(output)
+        for piece in self._taken():
+            output.write(piece)
+            if len(piece) >= READ_BYTES:
+                await asyncio.sleep(0)
         output.rename(keeping.task)
         return output.handed()
 
     def forget(self) -> None:
         """It will not be kept."""
-        self._buffer.clear()
+        self._taken()
         if self._output is not None:
             self._output.remove()
 
@@ -177,7 +191,7 @@ class Foreground:
         self._running.pop(self.number, None)
         close(self._output.give_away(), self._report)
         self._report = -1
-        written = self._early.keep(keeping)
+        written = await self._early.keep(keeping)
         record = {"task": keeping.task, "command": keeping.command, "cwd": self._cwd}
         wanted = {name: getattr(keeping, name) for name in KEEPING_FIELDS}
         answer = await self._link.ask(do="keep", number=self.number, keeping=wanted, record=record, written=written)

@@ -17,7 +17,7 @@ import msgspec
 from longrein.events import redactor
 from longrein.workspace.child import not_started
 from longrein.workspace.environment import DEFAULT_PATH
-from longrein.workspace.foreground import LOST, Early, Foreground, Unkept, open_pipes
+from longrein.workspace.foreground import LOST, Early, Foreground, Remembered, Unkept, open_pipes
 from longrein.workspace.kept import KeptTasks
 from longrein.workspace.link import Link, connect, start_supervisor
 from longrein.workspace.port import Ended, Sink, Spooled, Started
@@ -82,6 +82,7 @@ class SupervisedSpawner:
         self._unable = False
         """No supervisor can be had."""
         self._commands: dict[int, Foreground] = {}
+        self._remembered = Remembered()
         self._kept = KeptTasks(folder, f"longrein:{options.nonce}", options.grace_s)
         self._redact = redactor(options.secrets, options.nonce, options.patterns)
 
@@ -103,6 +104,14 @@ class SupervisedSpawner:
             if self._opening is not None:
                 await asyncio.wait([self._opening])
         return self._link
+
+    async def answered(self) -> bool:
+        """Wait until a supervisor has answered, starting one if need be; False when none can be had."""
+        link = await self._linked()
+        try:
+            return link is not None and bool(await link.ask(do="hello", **self._hello()))
+        except ConnectionError:
+            return False
 
     async def _open(self, *, start: bool) -> Link | None:
         if self._link is None and (sock := connect(self._folder)) is not None:
@@ -181,7 +190,7 @@ class SupervisedSpawner:
         stdin: bool = False,
     ) -> Started | Ended:
         """See `Supervision.start`. Without a supervisor what is started cannot be kept."""
-        early = Early(sink, self._early_output)
+        early = Early(sink, self._early_output, self._remembered)
         begun = await self._begin(command, cwd=cwd, env=env, sink=early, output_bytes_max=output_bytes_max, stdin=stdin)
         if begun is None:
             run = self.plain.run(

@@ -35,9 +35,7 @@ class Command:
     """A process that the supervisor started, until nothing more is asked of it."""
 
     def __init__(self, popen: Popen[bytes], mark: str, output: int, stdin: int, began_s: float) -> None:
-        leader = process(popen.pid)
-        self.pid, self.start = popen.pid, leader.start if leader else 0
-        self.popen, self.mark = popen, mark
+        self.pid, self.popen, self.mark = popen.pid, popen, mark
         self.output = output
         """Read end of its output; -1 when it is closed."""
         self.stdin = stdin
@@ -64,6 +62,11 @@ class Command:
     def returncode(self) -> int | None:
         """How its process ended; None while it runs."""
         return self.popen.returncode
+
+    def start(self) -> int:
+        """When its process began, in the system's unit; 0 when it has ended."""
+        leader = process(self.pid) if self.returncode is None else None
+        return leader.start if leader else 0
 
     def reaped(self, returncode: int, now: float) -> None:
         """Its process has ended."""

@@ -20,6 +20,7 @@ _BEGINNINGS = (
     "xai-",
     "gsk_",
 )
+_OF_TOKENS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-"
 _KEY, _KEY_END, _HEADER = "-----BEGIN ", "-----END ", "authorization"
 
 
@@ -31,7 +32,6 @@ class Holding:
         self._redact = redact
         self._secrets = [secret for secret in secrets if secret]
         self._token = re.compile(r"(?<![A-Za-z0-9])(?:" + "|".join(_BEGINNINGS) + ")")
-        self._run = re.compile(r"\S*\Z" if words else r"[A-Za-z0-9_.\-]*\Z")
         self._words = words
         self.held = b""
         """Not given out yet, as it came."""
@@ -54,7 +54,7 @@ class Holding:
         """Where the part ends that no later byte can turn into a secret."""
         recent = max(0, len(text) - HOLD_CHARS_MAX - 1)
         end = self._last_run(text, recent)
-        line = text.rfind("\n", recent) + 1
+        line = max(text.rfind("\n", recent) + 1, recent)
         header = text[line:].lower().rfind(_HEADER)
         if header >= 0:
             end = min(end, line + header)
@@ -67,11 +67,16 @@ class Holding:
 
     def _last_run(self, text: str, recent: int) -> int:
         """Where the last word begins if it may be a token, else the end."""
-        found = self._run.search(text, recent)
-        run = found[0] if found else ""
+        last = text[recent:]
+        kept = last.rstrip(_OF_TOKENS) if not self._words else last[: _last_blank(last) + 1]
+        run = last[len(kept) :]
         if self._words or self._token.search(run) or any(_at_end(run, word) for word in _BEGINNINGS):
             return len(text) - len(run)
         return len(text)
+
+
+def _last_blank(text: str) -> int:
+    return max(map(text.rfind, " \n\t\r"))
 
 
 def _overlap(text: str, word: str) -> int:

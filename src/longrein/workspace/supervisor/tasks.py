@@ -1,8 +1,8 @@
 """The kept tasks of a supervisor: their limits, and how each end is written down, once."""
 
+import importlib
 from collections.abc import Callable
 
-from longrein.events.redact import redactor
 from longrein.workspace.supervisor.commands import Command, Kept
 from longrein.workspace.supervisor.holding import Holding
 from longrein.workspace.supervisor.limits import LOOK_S, over_limit
@@ -55,6 +55,7 @@ class Tasks:
         except OSError as error:
             return f"its record could not be written: {error.strerror}"
         set_aside(HERE, kept.task)
+        redactor = importlib.import_module("longrein.events.redact").redactor  # dear, and few sessions keep anything
         holding = Holding(redactor(secrets, nonce, patterns), secrets, bool(patterns))
         kept.output = Output(HERE, kept.task, kept.quota_bytes, holding)
         kept.output.go_on(written)

@@ -1,6 +1,6 @@
 """What the supervisor does when it is told to. One thread, no waiting but in its loop."""
 
-import base64
+import binascii
 import os
 import socket
 from collections.abc import Callable, Iterable, Sequence
@@ -30,6 +30,8 @@ class Peer:
         self.channel = channel
         self.commands: dict[int, Command] = {}
         """Its foreground commands by the number it gave them; those it is done with are not in it."""
+        self.stuck = False
+        """Something waits to be sent."""
         self.leaving = False
         """It has asked for everything to end that is not kept."""
 
@@ -98,11 +100,12 @@ class Supervisor:
     def _tend(self, peer: Peer) -> None:
         if peer not in self.peers:
             return
-        done = peer.channel.flush()
+        stuck = not peer.channel.flush()
         if peer.channel.closed:
             self._lose(peer)
-        else:
-            self.loop.watch(peer.channel.socket.fileno(), lambda: self._hear(peer), READ if done else READ | WRITE)
+        elif stuck != peer.stuck:
+            peer.stuck = stuck
+            self.loop.watch(peer.channel.socket.fileno(), lambda: self._hear(peer), READ | WRITE if stuck else READ)
 
     def _lose(self, peer: Peer) -> None:
         """It is gone. What only it wanted is read for nobody, and told to end soon."""
@@ -246,7 +249,7 @@ class Supervisor:
         command = peer.commands.pop(number, None)
         if command is None:
             return self.tell(peer, do="answer", ref=ref, error="it is over and forgotten")
-        who = {"pid": command.pid, "start": command.start, "mark": command.mark, "owner": self.owner}
+        who = {"pid": command.pid, "start": command.start(), "mark": command.mark, "owner": self.owner}
         record = {**record, **who, "stdin_inode": command.stdin_inode, "version": VERSION}
         kept = Kept(**keeping)  # type: ignore[arg-type]  # what a message holds has no types
         error = self.tasks.keep(command, kept, record, written)
@@ -265,7 +268,7 @@ class Supervisor:
     def do_give(self, peer: Peer, _: Sequence[int], *, ref: int, task: str, data: str, eof: bool) -> None:
         """Write to a task's input."""
         command = self.tasks.running.get(task)
-        error = self.pipes.give(command, base64.b64decode(data), eof) if command else "it is over"
+        error = self.pipes.give(command, binascii.a2b_base64(data), eof) if command else "it is over"
         self.tell(peer, do="answer", ref=ref, error=error, broken=command is None or command.stdin < 0)
 
     def do_drain(self, peer: Peer, _: Sequence[int], *, ref: int) -> None:

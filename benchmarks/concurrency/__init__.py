@@ -1,0 +1,1 @@
+"""Measures of what works beside the conversation."""

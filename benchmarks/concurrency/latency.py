@@ -1,0 +1,177 @@
+"""What it costs that a supervisor is the parent of every command. Run: `python -m benchmarks.concurrency.latency`.
+
+Everything runs in a temporary folder, with the two spawners side by side. A machine that does something else meanwhile
+spoils the figures; each is the median of many, or the best of a few.
+"""
+
+import asyncio
+import os
+import resource
+import statistics
+import tempfile
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from longrein.workspace import Ended, Keeping, PlainSpawner, SupervisedSpawner, SupervisionOptions, spooled_tasks
+
+RUNS = 300
+IDLE_TASKS = 100
+IDLE_S = 5.0
+BIG_BYTES = 30_000_000
+ENVIRONMENT = {"PATH": os.environ["PATH"], "HOME": os.environ.get("HOME", "/")}
+Spawner = PlainSpawner | SupervisedSpawner
+
+
+class Sink:
+    """Counts what was printed."""
+
+    def __init__(self) -> None:
+        self.size_bytes = 0
+
+    def write(self, data: bytes) -> None:
+        """See `workspace.Sink`."""
+        self.size_bytes += len(data)
+
+
+def supervised(folder: str) -> SupervisedSpawner:
+    """A spawner with a spool of its own."""
+    return SupervisedSpawner(
+        os.path.join(folder, "tasks"),
+        SupervisionOptions(nonce="00000000", secrets=("not-a-real-secret",)),
+        wall_us=lambda: time.time_ns() // 1000,
+        notice=print,
+        environ=ENVIRONMENT,
+    )
+
+
+async def run(spawner: Spawner, command: str) -> tuple[Ended, int]:
+    """One command; gives its end and how much it printed."""
+    sink = Sink()
+    ended = await spawner.run(command, cwd="/", env=ENVIRONMENT, sink=sink, timeout_s=60, output_bytes_max=1 << 30)
+    return ended, sink.size_bytes
+
+
+async def seconds(act: Callable[[], Awaitable[object]]) -> float:
+    """How long it takes."""
+    before = time.perf_counter()
+    await act()
+    return time.perf_counter() - before
+
+
+async def added_latency(plain: PlainSpawner, through: SupervisedSpawner) -> tuple[float, float]:
+    """Median seconds of `true` through each, taken in turns."""
+    took: dict[Spawner, list[float]] = {plain: [], through: []}
+    for _ in range(RUNS):
+        for spawner, times in took.items():
+            times.append(await seconds(lambda spawner=spawner: run(spawner, "true")))  # type: ignore[misc]
+    return statistics.median(took[plain]), statistics.median(took[through])
+
+
+async def start_time() -> float:
+    """From nothing until a supervisor answers: the best of five."""
+    times = []
+    for _ in range(5):
+        with tempfile.TemporaryDirectory() as folder:
+            spawner = supervised(folder)
+            before = time.perf_counter()
+            spawner.warm()
+            await spawner.answered()
+            times.append(time.perf_counter() - before)
+            await spawner.drain()
+    return min(times)
+
+
+async def waits(spawner: Spawner, count: int) -> float:
+    """So many commands of one second each, at once: the best of three."""
+    return min([await seconds(lambda: asyncio.gather(*[run(spawner, "sleep 1") for _ in range(count)])) for _ in "123"])
+
+
+async def idle_cpu(folder: str) -> float:
+    """Share of a core that the supervisor of 100 running tasks takes."""
+    spawner = supervised(folder)
+    for number in range(IDLE_TASKS):
+        started = await spawner.start("sleep 600", cwd="/", env=ENVIRONMENT, sink=Sink(), output_bytes_max=1 << 20)
+        assert not isinstance(started, Ended)
+        await started.keep(Keeping(f"b{number}", "sleep"))
+    pid = int(Path(f"/proc/{spooled_tasks(folder)[0].pid}/stat").read_text().rpartition(")")[2].split()[1])
+    before, own = cpu_of(pid), own_cpu()
+    await asyncio.sleep(IDLE_S)
+    share = (cpu_of(pid) - before + own_cpu() - own) / IDLE_S
+    for number in range(IDLE_TASKS):
+        await spawner.stop(f"b{number}", "the end")
+    while any(task.state == "running" for task in spooled_tasks(folder)):
+        await asyncio.sleep(0.05)
+    await spawner.drain()
+    return share
+
+
+def cpu_of(pid: int) -> float:
+    """CPU seconds of a process."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK")
+
+
+def own_cpu() -> float:
+    """CPU seconds of this process."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
+
+
+async def big_output(spawner: Spawner) -> tuple[float, float]:
+    """(CPU seconds of this process, wall seconds) for 30 MB of output: the best of five."""
+    command = f"head -c {BIG_BYTES} /dev/zero | tr '\\0' 'x'"
+    found = []
+    for _ in range(5):
+        before, own = time.perf_counter(), own_cpu()
+        _, printed = await run(spawner, command)
+        found.append((own_cpu() - own, time.perf_counter() - before))
+        assert printed == BIG_BYTES
+    return min(found)
+
+
+async def big_task(spawner: SupervisedSpawner, command: str) -> tuple[float, float]:
+    """As `big_output`, for one that could be kept: all of it is remembered in the spool."""
+    found = []
+    for _ in range(5):
+        before, own = time.perf_counter(), own_cpu()
+        started = await spawner.start(command, cwd="/", env=ENVIRONMENT, sink=Sink(), output_bytes_max=1 << 30)
+        assert not isinstance(started, Ended)
+        await started.ended()
+        found.append((own_cpu() - own, time.perf_counter() - before))
+    return min(found)
+
+
+def row(what: str, is_: str, reach: str = "") -> None:
+    """One line of the table."""
+    print(f"| {what} | {is_} | {reach} |", flush=True)
+
+
+async def main() -> None:
+    """Print the table."""
+    print("| measure | is | reach |\n|---|---|---|")
+    row("a supervisor's start", f"{await start_time() * 1000:.1f} ms", "≤ 30 ms")
+    with tempfile.TemporaryDirectory() as folder:
+        plain, through = PlainSpawner(ENVIRONMENT["PATH"]), supervised(folder)
+        await run(through, "true")
+        alone, beside = await added_latency(plain, through)
+        row("`true`, median, a child of longrein", f"{alone * 1000:.2f} ms")
+        row("`true`, median, through the supervisor", f"{beside * 1000:.2f} ms")
+        row("added latency", f"{(beside - alone) * 1000:+.2f} ms", "≤ 1 ms")
+        row("8 one-second commands", f"{await waits(through, 8):.3f} s", "≤ 1.04 s")
+        row("32 one-second commands", f"{await waits(through, 32):.3f} s", "≤ 1.10 s")
+        held = [(await run(through, "sleep 3 & echo done"))[0].elapsed_s for _ in range(5)]
+        row("return while a daemon holds the pipe", f"{max(held):.3f} s", "≤ 0.3 s")
+        for name, spawner in (("a child of longrein", plain), ("through the supervisor", through)):
+            cpu, wall = await big_output(spawner)
+            row(f"30 MB of output, {name}", f"{cpu * 1000:.0f} ms CPU, {wall * 1000:.0f} ms")
+        cpu, wall = await big_task(through, f"head -c {BIG_BYTES} /dev/zero | tr '\\0' 'x'")
+        row("30 MB of output, one that could be kept", f"{cpu * 1000:.0f} ms CPU, {wall * 1000:.0f} ms")
+        await plain.drain()
+        await through.drain()
+    with tempfile.TemporaryDirectory() as folder:
+        row(f"{IDLE_TASKS} running tasks, CPU of a core", f"{await idle_cpu(folder) * 100:.2f} %", "< 1 %")
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
