@@ -289,7 +289,8 @@ COMMANDS: Mapping[str, Command] = {
         Command(
             "trust",
             "[FLAGS]",
-            "Read .longrein/config.toml of this folder from now on (it can only narrow what may happen).",
+            "Use what this folder brings from now on: .longrein/config.toml and subagent types. Both can only narrow "
+            "what may happen.",
             (Flag(("--undo",), "undo", "switch", "take the trust back", STATE), STATE_DIR, HELP),
             0,
         ),
