@@ -1,0 +1,92 @@
+"""Goals in whole sessions: one adds and claims, a later one is told of the tools and finishes, the logs know it all."""
+
+from pathlib import Path
+
+import pytest
+
+from longrein.agent import Said
+from longrein.build import build, survey
+from longrein.events import Entry, GoalChanged, PrefixSet, Text
+from longrein.frontends.options import Options
+from longrein.store import Goals, project_key, read_entries
+from longrein.testing.house import results
+from longrein.testing.model import ScriptedModel, call, says
+
+pytestmark = pytest.mark.anyio
+
+
+async def played(tmp_path: Path, *steps: object, folder: str = "work") -> tuple[ScriptedModel, list[Entry]]:
+    """One session from its start to its end; the model and the log."""
+    (tmp_path / folder).mkdir(exist_ok=True)
+    environ = {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}
+    place = survey(Options(state_dir=str(tmp_path / "state")), environ, folder=str(tmp_path / folder))
+    model = ScriptedModel(*steps)  # type: ignore[arg-type]
+    built = await build(place, fresh=True, model=model)
+    built.session.tell(Said((Text("go on with the goals"),)))
+    await built.session.run(once=True)
+    await built.session.close()
+    model.check_done()
+    return model, list(read_entries(str(tmp_path / "state"), built.session.id))
+
+
+def told(entries: list[Entry]) -> list[str]:
+    """The goal tools that the model was told of at the start."""
+    prefix = next(entry.event for entry in entries if isinstance(entry.event, PrefixSet))
+    return [spec.name for spec in prefix.tools if spec.name.startswith("Goal")]
+
+
+def changes(entries: list[Entry]) -> list[tuple[int, str]]:
+    return [(e.event.goal.id, e.event.goal.status) for e in entries if isinstance(e.event, GoalChanged)]
+
+
+async def test_s12_goals_outlive_the_session_that_made_them(tmp_path: Path) -> None:
+    model, log = await played(
+        tmp_path,
+        says(call("GoalAdd", title="Design"), call("GoalAdd", title="Build", blocked_by=[1])),
+        says(call("GoalUpdate", id=1, claim=True)),
+        says("to be continued"),
+    )
+    assert told(log) == []  # nothing is told, and nothing sent, where there is nothing to say
+    assert changes(log) == [(1, "pending"), (2, "pending"), (1, "in_progress")]
+    assert results(model.requests[-1]) == [
+        "GoalAdd ok: Added goal 1.",
+        "GoalAdd ok: Added goal 2, waits for 1.",
+        "GoalUpdate ok: Goal 1 is in progress, yours.",
+    ]
+    first = log[0].event.session[:8]  # type: ignore[union-attr]
+    model, log = await played(
+        tmp_path,
+        says(call("GoalList")),
+        says(call("GoalUpdate", id=1, status="completed")),  # it is another's for a quarter of an hour
+        says("I wait"),
+    )
+    assert told(log) == ["GoalAdd", "GoalUpdate", "GoalList"]
+    assert changes(log) == [(1, "in_progress"), (2, "pending")]  # what it has learnt
+    assert results(model.requests[-1]) == [
+        f"GoalList ok: 1. Design [in progress, held by {first}]\n2. Build [pending, waits for 1]",
+        (
+            f"GoalUpdate failed: [claimed] Session {first} works on goal 1 and holds it for 15 more min, longer if it goes "
+            "on. Nothing was changed; take another goal."
+        ),
+    ]
+    _, log = await played(tmp_path, says("nothing to do"), folder="elsewhere")
+    assert told(log) == []  # another project
+
+
+async def test_a_claim_is_made_in_the_name_of_the_session(tmp_path: Path) -> None:
+    (tmp_path / "work").mkdir()
+    key, now = project_key(str(tmp_path / "work")), 0
+    other = Goals(str(tmp_path / "state"), key, "6f9d0000-0000-4000-8000-000000000002", lambda: now)
+    await other.add("Design", "", ())
+    environ = {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}
+    place = survey(Options(state_dir=str(tmp_path / "state")), environ, folder=str(tmp_path / "work"))
+    built = await build(place, fresh=True, model=ScriptedModel(says(call("GoalUpdate", id=1, claim=True)), says("ok")))
+    built.session.tell(Said((Text("go"),)))
+    await built.session.run(once=True)
+    goals = built.crew.goals
+    assert goals is not None
+    now = built.crew.clock.wall_us()
+    held = (await other.goals())[0]
+    assert held.owner == built.session.id
+    assert held.lease_until > now
+    await built.session.close()
