@@ -258,6 +258,9 @@ class Children:
         for known in (self._mine, self._aside, self.tree.working):
             known.pop(child, None)
         self.tree.questions.settled(child)
+        for word in one.session.inbox.pending:  # they stay in its inbox
+            told = f"a{one.seq} ended before it heard you; it does when it is asked again: {word.text}"
+            self.session.notice(told)
         leaving = asyncio.ensure_future(one.session.close())
         self._leaving[child] = leaving
         leaving.add_done_callback(lambda _done: self._leaving.pop(child, None))
