@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from longrein.workspace import Replaced, replacing, sweep_halves
+from longrein.workspace import Replaced, afterwards, replacing, sweep_halves
 from longrein.workspace import exchange as exchange_module
 from longrein.workspace.files import read
 from longrein.workspace.replacing import replace
@@ -165,7 +165,7 @@ def test_a_program_that_opened_the_file_before_and_writes_after_is_waited_for(
 
 @pytest.mark.parametrize("late", [False, True])
 def test_a_program_that_keeps_the_file_open_keeps_it(path: Path, late: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(replacing, "SETTLE_S", 0.01)
+    monkeypatch.setattr(afterwards, "SETTLE_S", 0.01)
     with contextlib.ExitStack() as stack:
         opened = []
         begin = lambda: opened.append(stack.enter_context(path.open("ab", 0)))  # noqa: E731
@@ -324,3 +324,89 @@ def test_what_a_living_process_makes_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / f".longrein-{os.getpid()}.12-9.tmp").write_bytes(b"of an earlier process with this number")
     assert sweep_halves([str(tmp_path), "/none"]) == []
     assert len(os.listdir(tmp_path)) == 3
+
+
+# --- what an exchange cannot see ---------------------------------------------------------------------------------
+
+
+def lines(base: bytes, ours: bytes, theirs: bytes) -> bytes | None:
+    """A merge by lines, as the tools have it, for texts whose lines all differ."""
+    if not set(base.split()) <= set(ours.split()) & set(theirs.split()) and set(ours.split()) & set(theirs.split()):
+        gone = set(base.split()) - (set(ours.split()) & set(theirs.split()))
+        return b"\n".join(sorted((set(ours.split()) | set(theirs.split())) - gone)) + b"\n"
+    return b"\n".join(sorted(set(ours.split()) | set(theirs.split()))) + b"\n"
+
+
+def test_theirs_may_have_been_made_from_what_stood_there_before_ours(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An editor that read the file before our first exchange writes after it: ours is not taken for removed."""
+    Meanwhile(monkeypatch, lambda: in_place(path, b"base\nt1\n"), lambda: in_place(path, b"base\nt1\nt2\n"))
+    replaced = replace(str(path), b"base\nours\n", expect=sha(OLD), base=OLD, merge=lines)
+    assert replaced.data == path.read_bytes() == b"base\nours\nt1\nt2\n"
+
+
+def test_who_opened_the_file_too_late_to_be_seen_is_found_afterwards(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Held up between finding the name and opening it, a program writes to a file that has no name any more."""
+    kept: list[int] = []
+    watch = replacing.watch_out
+
+    def watching(descriptor: int, target: str, data: bytes) -> None:
+        kept.append(descriptor)
+        watch(descriptor, target, data)
+
+    monkeypatch.setattr(replacing, "watch_out", watching)
+    assert put(path) == Replaced(OURS)
+    with open(f"/proc/self/fd/{kept[0]}", "ab") as file:
+        file.write(b"late\n")
+        file.flush()
+        assert afterwards.look_again() == [], "it is not done yet"
+    replace(str(path) + "2", OURS, expect="", merge=joined)
+    assert path.read_bytes() == b"base late ours\n"
+    with open(f"/proc/self/fd/{kept[1]}", "ab") as file:
+        file.write(b"later\n")
+    replace(str(path) + "3", OURS, expect="")
+    assert path.read_bytes() == b"base late ours\n"
+    assert path.with_name("file.theirs").read_bytes() == b"base ours\nlater\n", "without a merge it lies beside"
+
+
+def test_replaced_files_are_let_go_after_a_while(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(afterwards, "KEPT_S", -1.0)
+    monkeypatch.setattr(afterwards, "_outs", [])
+    before = len(os.listdir("/proc/self/fd"))
+    put(path)
+    assert len(os.listdir("/proc/self/fd")) == before + 1
+    assert afterwards.look_again() == []
+    assert len(os.listdir("/proc/self/fd")) == before
+    monkeypatch.setattr(afterwards, "KEPT_S", 60.0)
+    monkeypatch.setattr(afterwards, "KEPT_MAX", 3)
+    for n in range(8):
+        text = b"%d\n" % n
+        replace(str(path), text, expect=sha(path.read_bytes()))
+    assert len(os.listdir("/proc/self/fd")) == before + 3
+
+
+def test_two_longreins_write_in_a_folder_one_after_the_other(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[str] = []
+
+    def other() -> None:
+        with exchange_module.alone_in(str(path.parent)):
+            done.append("other begins")
+            time.sleep(0.03)
+            done.append("other ends")
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    while not done:
+        time.sleep(0.001)
+    put(path)
+    done.append("ours")
+    thread.join()
+    assert done == ["other begins", "other ends", "ours"]
+    monkeypatch.setattr(exchange_module, "ALONE_S", 0.01)
+    with exchange_module.alone_in(str(path.parent)):
+        assert replace(str(path), b"x\n", expect=sha(OURS)) == Replaced(b"x\n"), "it does not wait for ever"
+    with exchange_module.alone_in(str(path)), exchange_module.alone_in("/none"):
+        pass

@@ -7,7 +7,8 @@ import errno
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
 
 LINUX_NUMBERS = {"x86_64": 316, "aarch64": 276, "riscv64": 276, "loongarch64": 276, "i686": 353, "armv7l": 382}
@@ -17,6 +18,10 @@ NO_REPLACE, EXCHANGE = 1, 2
 """Flags of `renameat2`."""
 LACKING = (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EPERM)
 """What a system says that does not know the call, or whose sandbox or file system does not let it through."""
+ALONE_S = 2.0
+"""Longest wait for another longrein that writes in the same folder."""
+ALONE_PAUSE_MAX_S = 0.002
+"""Between two tries to be alone."""
 PAUSE_S, PAUSE_MAX_S = 0.0005, 0.01
 """Between two looks at whether a writer has finished."""
 
@@ -122,3 +127,34 @@ def written_elsewhere(descriptor: int) -> bool:
     except OSError as error:
         return error.errno == errno.EAGAIN
     return False
+
+
+@contextmanager
+def alone_in(folder: str) -> Iterator[None]:
+    """Every longrein of this machine writes to files of a folder one after the other: the folder itself is the lock.
+
+    Without it, two that meet would each take the other's text out and put it back. Where a folder cannot be locked, or
+    one holds it for long, it goes on without: nothing is lost then either.
+    """
+    import fcntl
+
+    until, pause_s = time.monotonic() + ALONE_S, PAUSE_S
+    try:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError:
+        yield
+        return
+    try:
+        while time.monotonic() < until:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                time.sleep(pause_s)
+                pause_s = min(2 * pause_s, ALONE_PAUSE_MAX_S)
+            except OSError:
+                break
+            else:
+                break
+        yield
+    finally:
+        os.close(descriptor)

@@ -125,7 +125,7 @@ def _settle(half: Half) -> list[str]:
     names = (name for name in os.listdir(half.folder) if name_hash(name) == half.target)
     target = os.path.join(half.folder, next(names, ""))
     now = short(content_hash(target))
-    if now == half.within:
+    if now in (half.within, digest):
         os.unlink(half.path)
         return []
     if now == half.put and exchange(half.path, target):
@@ -144,8 +144,12 @@ def _settle_again(half: Half, target: str) -> list[str]:
 
 def _kept_beside(half: Half, target: str) -> str:
     """Give it a name that people see."""
-    stem = target or os.path.join(half.folder, "kept")
-    names = (f"{stem}.theirs{number or ''}" for number in count())
-    beside = next(name for name in names if not os.path.lexists(name))
-    os.rename(half.path, beside)
-    return f"{beside} holds a change of {target or 'a file'} by another program, which a crash had cut: compare the two"
+    kept = beside(target or os.path.join(half.folder, "kept"))
+    os.rename(half.path, kept)
+    return f"{kept} holds a change of {target or 'a file'} by another program, which a crash had cut: compare the two"
+
+
+def beside(target: str) -> str:
+    """A free name beside `target`, which people see, for a text of somebody else that has no place in it."""
+    names = (f"{target}.theirs{number or ''}" for number in count())
+    return next(name for name in names if not os.path.lexists(name))

@@ -5,11 +5,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 from longrein.workspace import files
+from longrein.workspace.afterwards import look_again
 from longrein.workspace.aside import aside
 from longrein.workspace.environment import children_environment
 from longrein.workspace.paths import look, spellings
 from longrein.workspace.port import Merge, Place, Replaced, Spawner, Stamp
-from longrein.workspace.replacing import replace, write
+from longrein.workspace.replacing import replace, take_in, write
 from longrein.workspace.stamps import stamp, stamp_again
 from longrein.workspace.walk import walk
 
@@ -26,6 +27,7 @@ class PlainWorkspace:
         self._spellings = spellings(roots)
         self.roots = tuple(dict.fromkeys(look(root, "/", (), "").real for root in spellings(roots)))
         self.spawner = spawner
+        self._merge: Merge | None = None
         self._home = environment.get("HOME", "")
         self._environment = children_environment(environment, keep_env)
 
@@ -45,6 +47,7 @@ class PlainWorkspace:
         self, path: str, data: bytes, *, expect: str, base: bytes | None = None, merge: Merge | None = None
     ) -> Replaced:
         """See `Workspace.replace`."""
+        self._merge = merge or self._merge
         return replace(path, data, expect=expect, base=base, merge=merge)
 
     async def aside(self, work: Callable[[], T], /) -> T:
@@ -61,6 +64,8 @@ class PlainWorkspace:
 
     def stamp(self, path: str, then: Stamp | None = None) -> Stamp:
         """See `Workspace.stamp`."""
+        for late in look_again():
+            take_in(late, self._merge)
         return stamp(path) if then is None else stamp_again(path, then)
 
     def walk(self, folder: str, visit: Callable[[str, bool], bool], limit_s: float = 10.0) -> bool:

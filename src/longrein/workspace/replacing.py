@@ -15,25 +15,17 @@ from hashlib import sha256
 
 import msgspec
 
-from longrein.workspace.exchange import exchange, place_new, settled, written_elsewhere
-from longrein.workspace.files import (
-    READ_BYTES_MAX,
-    content_hash,
-    fill,
-    no_file,
-    open_regular,
-    present,
-    read,
-    read_up_to,
-)
-from longrein.workspace.halves import Half, name_hash, new_half, short, sweep_halves
+from longrein.workspace.afterwards import Late, content, look_again, watch_out
+from longrein.workspace.exchange import alone_in, exchange, place_new
+from longrein.workspace.files import fill, no_file, open_regular, present, read
+from longrein.workspace.halves import Half, beside, name_hash, new_half, short, sweep_halves
 from longrein.workspace.port import Merge, Replaced
 
 ROUNDS_MAX = 8
 """Writers in a row that may come in between; then theirs stands and ours is refused."""
-SETTLE_S = 0.15
-"""How long a program that has the file open for writing is waited for."""
 
+DEPTH_MAX = 3
+"""Writes that put back what another had taken out, one within the other."""
 BUSY = "is open for writing in another program"
 
 _swept: dict[str, None] = {}
@@ -66,10 +58,24 @@ def write(path: str, data: bytes, *, expect: str | None = None) -> None:
 def replace(path: str, data: bytes, *, expect: str, base: bytes | None = None, merge: Merge | None = None) -> Replaced:
     """Put `data` in the place of content `expect` (its hash, '' for "must not exist"); see `Workspace.replace`."""
     target = _target(path)
-    _sweep_once(os.path.dirname(target))
-    if not expect:
-        return _create(target, data)
-    return _Replacing(target, base, merge).run(data, expect)
+    folder = os.path.dirname(target)
+    with alone_in(folder):
+        _sweep_once(folder)
+        for late in look_again():
+            take_in(late, merge)
+        return _Replacing(target, base, merge).run(data, expect) if expect else _create(target, data)
+
+
+def take_in(late: Late, merge: Merge | None) -> None:
+    """What was written to a file that had already been replaced goes into the one in its place, or beside it."""
+    with suppress(OSError):
+        again = _Replacing(late.target, late.before, merge)
+        replaced = again.run(late.data, _sha(late.before))
+        if replaced.data is not None:
+            return
+    with suppress(OSError):
+        half = prepared(late.target, late.data)
+        os.rename(half.path, beside(late.target))
 
 
 def _target(path: str) -> str:
@@ -128,38 +134,41 @@ def _opened(folder: str, mode: int) -> tuple[Half, int]:
             continue  # of an earlier process with our number
 
 
-def _drop(half: Half) -> None:
-    try:
-        os.unlink(half.path)
-    except FileNotFoundError:
-        return
+def _drop(half: Half | None) -> None:
+    if half is not None:
+        with suppress(FileNotFoundError):
+            os.unlink(half.path)
 
 
 class _Replacing:
     """One write that goes on until it stands, or somebody else's text does."""
 
-    def __init__(self, target: str, base: bytes | None, merge: Merge | None) -> None:
+    def __init__(self, target: str, base: bytes | None, merge: Merge | None, depth: int = 0) -> None:
         self.target = target
         self.base = base
-        """What both sides began with."""
+        """What our content was made from."""
         self.merge = merge
+        self.depth = depth
+        """How many writes before this one it mends."""
         self.taken: list[bytes] = []
         """What was found that nobody expected, the last one as it came."""
+        self.been: list[bytes] = []
+        """What has been in the file since, by us and by others."""
         self.held: Half | None = None
         """The last one, when it was taken out of the file and is not in it again."""
-        self.put = ""
-        """Hash of what was put in its place."""
+        self.put = b""
+        """What was put in its place."""
 
     def run(self, put: bytes, expect: str) -> Replaced:
         """`put` into the file that holds `expect`. Raises OSError; then the file is as others left it."""
         try:
             data = self._rounds(put, expect)
         except OSError:
-            self._give_back()
+            self._file_back()
             raise
         if data is None:
-            self._give_back()
-        elif self.held is not None:
+            self._text_back()
+        else:
             _drop(self.held)
         return Replaced(data, tuple(self.taken))
 
@@ -175,14 +184,14 @@ class _Replacing:
             merged = self._merged(put, theirs)
             if merged is None or merged == there:  # a conflict, or theirs has all that we wanted
                 return merged
-            self.base, put, expect = there, merged, _sha(there)
+            put, expect = merged, _sha(there)
         return None
 
     def _found(self, expect: str) -> bytes | None:
         """What the file holds now; None when that is what was expected. Raises OSError when it is gone or busy."""
         descriptor, _ = open_regular(self.target)
         try:
-            data = _content(descriptor)
+            data = content(descriptor)
         finally:
             os.close(descriptor)
         if data is None:
@@ -190,10 +199,17 @@ class _Replacing:
         return None if _sha(data) == expect else data
 
     def _merged(self, put: bytes, theirs: bytes) -> bytes | None:
-        if theirs in self.taken:
-            self.taken.remove(theirs)
-        self.taken.append(theirs)
-        return None if self.base is None or self.merge is None else self.merge(self.base, put, theirs)
+        """Both; None for a conflict. Theirs was made from our base, or from what somebody wrote since."""
+        self.taken = [*(one for one in self.taken if one != theirs), theirs]
+        if self.base is None or self.merge is None:
+            return None
+        merged = self.merge(self.base, put, theirs)
+        for base in reversed(self.been):
+            if merged is None:
+                merged = self.merge(base, put, theirs)
+                merged = merged if merged is not None and _all_in(merged, self.base, put, theirs) else None
+        self.been.append(theirs)
+        return merged
 
     def _swap(self, put: bytes, expect: str) -> bytes | None:
         """Let `put` and the file change places. What came out; None when that is what was expected.
@@ -212,9 +228,9 @@ class _Replacing:
             raise
         if not looked:
             return None
-        if self.held is not None:
-            _drop(self.held)  # it is within what was put
-        self.held, self.put = half, _sha(put)
+        _drop(self.held)  # it is within what was put
+        self.held, self.put = half, put
+        self.been.append(put)
         return self._out(half, expect)
 
     def _out(self, half: Half, expect: str) -> bytes | None:
@@ -223,54 +239,58 @@ class _Replacing:
         if not stat.S_ISREG(status.st_mode):
             raise no_file(self.target, status.st_mode)
         descriptor = os.open(half.path, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            data = _content(descriptor)
-            if data is None:
-                raise OSError(errno.EBUSY, BUSY, self.target)
-            if _sha(data) != expect:
-                return data
+        data = content(descriptor)
+        if data is not None and _sha(data) == expect:
             _drop(half)
             self.held = None
-            late = _content(descriptor)
-        finally:
-            os.close(descriptor)
-        if late is None or late == data:
+            watch_out(descriptor, self.target, data)
             return None
-        self.held = prepared(self.target, late, self.put)
-        return late
+        os.close(descriptor)
+        if data is None:
+            raise OSError(errno.EBUSY, BUSY, self.target)
+        return data
 
-    def _give_back(self) -> None:
-        """Somebody's text back into its place, where ours stands; who wrote there meanwhile stands instead."""
-        if self.held is None:
+    def _text_back(self) -> None:
+        """Their text into the file again, where ours stands, and what somebody wrote over ours meanwhile too."""
+        theirs = self.taken[-1]
+        came = self._file_back()
+        if came is None:
             return
-        half, self.held = self.held, None
-        with suppress(OSError):  # the place is gone: the next sweep keeps what was taken out beside it
-            for _ in range(ROUNDS_MAX):
-                goes = content_hash(half.path)
-                if not exchange(half.path, self.target):
-                    return
-                came = read(half.path)
-                if _sha(came) == self.put:
-                    _drop(half)
-                    return
-                self.taken.append(came)
-                self.put = goes
-            os.rename(half.path, self.target)  # they come without end: the newest stands
+        stands = theirs
+        more: tuple[bytes, ...] = (came,)
+        if self.depth < DEPTH_MAX:
+            both = self.merge(self.put, theirs, came) if self.merge is not None else None
+            again = _Replacing(self.target, self.put, self.merge, self.depth + 1)
+            try:
+                back = again.run(came if both is None else both, _sha(theirs))
+            except OSError:
+                return  # the next sweep keeps it beside
+            stands, more = back.taken[-1] if back.data is None else back.data, (came, *back.taken)
+        _drop(self.held)
+        self.taken = [one for one in (*self.taken, *more) if one != stands] + [stands]
+
+    def _file_back(self) -> bytes | None:
+        """The very file that came out into its place again: somebody may still write to it.
+
+        What somebody wrote to ours meanwhile, or over it; it is `held` then, and left to the next sweep if it stays so.
+        """
+        with suppress(OSError):
+            if self.held is None or not exchange(self.held.path, self.target):
+                return None
+            descriptor, _ = open_regular(self.held.path)
+            came = content(descriptor)
+            os.close(descriptor)
+            if came != self.put:
+                return came
+            _drop(self.held)
+            self.held = None
+        return None
 
 
-def _content(descriptor: int) -> bytes | None:
-    """All of an open file once nobody writes to it; None when that lasts too long."""
-    for _ in range(ROUNDS_MAX):
-        if not settled(descriptor, SETTLE_S):
-            return None
-        before = os.fstat(descriptor)
-        os.lseek(descriptor, 0, os.SEEK_SET)
-        data = read_up_to(descriptor, READ_BYTES_MAX, before.st_size)
-        after = os.fstat(descriptor)
-        same = (before.st_size, before.st_mtime_ns) == (after.st_size, after.st_mtime_ns)
-        if same and not written_elsewhere(descriptor):
-            return data
-    return None
+def _all_in(merged: bytes, base: bytes, *sides: bytes) -> bool:
+    """Whether every line that a side has and `base` has not is in `merged`: nothing anybody wrote has gone."""
+    have = {*merged.splitlines(), *base.splitlines()}
+    return all(line in have for side in sides for line in side.splitlines())
 
 
 def _sha(data: bytes) -> str:

@@ -1,0 +1,300 @@
+"""Many writers of few files: agents in several processes, an editor that knows nothing of them, and nothing is lost.
+
+    python -m tests.load.writers --agents 8 --edits 200 --files 5 [--processes 2] [--kills 3] [--seed 1] [--folder DIR]
+
+Lost is text that was written by anyone and is neither in a file, nor in a conflict that was reported, nor in a blob
+that a log names. Prints one line of JSON; exit code 1 when anything is lost or lies about.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import AsyncIterator, Iterator, Sequence
+from pathlib import Path
+
+from longrein.agent import Crew, Limits, OpenSession, Said, open_session
+from longrein.context import Budget, Request
+from longrein.events import (
+    SCHEMA_VERSION,
+    Entry,
+    FileChanged,
+    FileSeen,
+    Opened,
+    PrefixSet,
+    Text,
+    ToolCall,
+    ToolEnded,
+    Usage,
+    text_of,
+)
+from longrein.models import Delta, Reply
+from longrein.permissions import Rules
+from longrein.store import Reader, open_log
+from longrein.tools import builtin_tools
+from longrein.workspace import PlainSpawner, open_workspace, sweep_halves
+
+ROOM = Budget(100_000_000, 10_000)
+NAMESPACE = uuid.UUID("00000000-0000-4000-8000-00000000feed")
+
+
+class Clock:
+    """Real time."""
+
+    def wall_us(self) -> int:
+        return time.time_ns() // 1000
+
+    def mono_s(self) -> float:
+        return time.monotonic()
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+
+class Typist:
+    """A model that edits: it reads every file once, and then changes lines that it knows."""
+
+    provider, model, wire, name = "test", "typist", "scripted", "test/typist"
+    budget = ROOM
+
+    def __init__(self, label: str, files: Sequence[Path], edits: int, chance: random.Random) -> None:
+        self.label, self.files, self.left, self.chance = label, files, edits, chance
+        self.session: OpenSession
+        self.number = 0
+
+    async def stream(self, request: Request) -> AsyncIterator[Sequence[Delta]]:
+        known = self.session.state.files
+        unread = [path for path in self.files if str(path) not in known or known[str(path)].disk is not None]
+        await asyncio.sleep(self.chance.random() * 0.004)
+        if unread:
+            yield [Reply(tuple(ToolCall("", "Read", {"file_path": str(path)}) for path in unread), "calls", Usage())]
+        elif self.left <= 0:
+            yield [Reply((Text("done"),), "end", Usage())]
+        else:
+            self.left -= 1
+            yield [Reply((self._edit(self.chance.choice(self.files)),), "calls", Usage())]
+
+    def _edit(self, path: Path) -> ToolCall:
+        text = self.session.blobs.read_blob(self.session.state.files[str(path)].blob).decode()
+        lines = [line for line in text.splitlines() if line and text.count(line) == 1] or [""]
+        self.number += 1
+        token = f"{self.label}.{os.getpid()}.{self.number}."
+        line = self.chance.choice(lines)
+        kind = self.chance.random()
+        if kind < 0.1:
+            return ToolCall("", "Write", {"file_path": str(path), "content": f"{token}\n{text}"})
+        new = token if kind < 0.2 and line.startswith(self.label) else f"{line}\n{token}"
+        return ToolCall("", "Edit", {"file_path": str(path), "old_string": line, "new_string": new})
+
+    async def aclose(self) -> None:
+        return
+
+
+# --- one process of agents ---------------------------------------------------------------------------------------
+
+
+def session_id(label: str) -> str:
+    """The session of an agent, the same in each of its lives."""
+    return str(uuid.uuid5(NAMESPACE, label))
+
+
+async def run_agents(folder: Path, labels: Sequence[str], files: Sequence[Path], edits: int, seed: int) -> None:
+    """Agents of one process, as of one tree: they share locks and know of each other's writing."""
+    shared: list[Crew] = []
+    for path in dict.fromkeys(path.parent for path in files):
+        sweep_halves([str(path)])
+    await asyncio.gather(*(run_agent(folder, label, files, edits, seed, shared) for label in labels))
+
+
+async def run_agent(folder: Path, label: str, files: Sequence[Path], edits: int, seed: int, shared: list[Crew]) -> None:
+    """One agent to the end of its edits."""
+    state, session = str(folder / "state"), session_id(label)
+    fresh = not (folder / "state" / "sessions" / session).exists()
+    model = Typist(label, files, edits, random.Random(f"{seed} {label} {os.getpid()}"))
+    log = await open_log(state, session, create=fresh, wall_us=Clock().wall_us)
+    tools = {tool.spec.name: tool for tool in builtin_tools()}
+    tree = str(folder / "tree")
+    crew = Crew(
+        clock=Clock(),
+        jitter=lambda: 0.5,
+        workspace=open_workspace((tree,), spawner=PlainSpawner(), environment=dict(os.environ)),
+        tools=tools,
+        model=model,
+        open_model=lambda _name: model,
+        prefix=lambda m, reason: PrefixSet(reason, m.provider, m.model, m.wire, "Edit."),
+        history=lambda first, last: Reader(state, session).entries(first - 1, last),
+        rules=Rules(allow=("Write", "Edit"), base=tree),
+        limits=Limits(barren_steps_max=1_000_000),
+    )
+    shared.append(crew)
+    crew.locks, crew.writers = shared[0].locks, shared[0].writers
+    opened = Opened(SCHEMA_VERSION, session, "n0nce", (tree,), tree, label=label) if fresh else None
+    model.session = open_session(log, crew, opened=opened, mode="bypassPermissions")
+    try:
+        model.session.paused = False
+        model.session.tell(Said((Text("edit"),)))
+        await model.session.run(once=True)
+    finally:
+        await model.session.close()
+
+
+# --- the editor that knows nothing -------------------------------------------------------------------------------
+
+
+def run_editor(files: Sequence[Path], journal: Path, seed: int, pause_s: float) -> None:
+    """Write tokens by append, in place and by rename until TERM comes; each is in the journal once it is written."""
+    chance = random.Random(f"editor {seed}")
+    over: list[int] = []
+    signal.signal(signal.SIGTERM, lambda *_: over.append(1))
+    with journal.open("a") as done:
+        number = 0
+        while not over:
+            number += 1
+            token = f"editor.{os.getpid()}.{number}."
+            path, way = chance.choice(files), chance.choice(["append", "truncate", "rename"])
+            write_by(way, path, token)
+            done.write(f"{token} {way} {path.name}\n")
+            done.flush()
+            time.sleep(chance.random() * 2 * pause_s)
+
+
+def write_by(way: str, path: Path, token: str) -> None:
+    """One more line in a file. By truncating, the file is empty for a moment."""
+    if way == "append":
+        with path.open("a") as file:
+            file.write(f"{token}\n")
+        return
+    text = path.read_text() + f"{token}\n"
+    if way == "truncate":
+        with path.open("w") as file:
+            file.flush()
+            time.sleep(0.0005)
+            file.write(text)
+        return
+    beside = path.with_name(f"{path.name}.editor")
+    beside.write_text(text)
+    beside.rename(path)
+
+
+# --- the campaign ------------------------------------------------------------------------------------------------
+
+
+def campaign(
+    folder: Path, *, agents: int, edits: int, files: int, processes: int = 2, kills: int = 0, seed: int = 1,
+    pause_s: float = 0.01,
+) -> dict[str, object]:  # fmt: skip
+    """Run it in `folder`; what came of it."""
+    tree = folder / "tree"
+    tree.mkdir()
+    paths = [tree / f"f{n}.txt" for n in range(files)]
+    for path in paths:
+        path.write_text("".join(f"{path.stem} line {n}\n" for n in range(40)))
+    chance, begun = random.Random(seed), time.monotonic()
+    labels = [f"a{n}" for n in range(agents)]
+    base = [sys.executable, "-m", "tests.load.writers", "--folder", str(folder), "--files", str(files)]
+    editor = subprocess.Popen([*base, "--role", "editor", "--seed", str(seed), "--pause", str(pause_s)])
+    try:
+        parts = [labels[n::processes] for n in range(processes)]
+        words = [
+            [*base, "--role", "agents", "--edits", str(edits), "--labels", ",".join(part)] for part in parts if part
+        ]
+        live = [subprocess.Popen(one) for one in words]
+        for _ in range(kills):
+            time.sleep(0.3 + chance.random())
+            victim = chance.randrange(len(live))
+            if live[victim].poll() is None:
+                live[victim].kill()
+                live[victim].wait()
+                live[victim] = subprocess.Popen(words[victim])
+        codes = [one.wait() for one in live]
+    finally:
+        editor.terminate()
+        editor.wait()
+    sweep_halves([str(tree)])
+    return {**judged(folder, labels, paths), "codes": codes, "seconds": round(time.monotonic() - begun, 1)}
+
+
+def judged(folder: Path, labels: Sequence[str], paths: Sequence[Path]) -> dict[str, object]:
+    """Count what was written and look for all of it."""
+    places = [path.read_text() for path in (folder / "tree").iterdir() if path.is_file()]
+    tokens = [line.split()[0] for line in (folder / "journal").read_text().splitlines()]
+    edits = refused = merged = 0
+    kept: list[str] = []
+    for label in labels:
+        reader = Reader(str(folder / "state"), session_id(label))
+        entries = list(reader.entries())
+        for event in (entry.event for entry in entries):
+            match event:
+                case ToolEnded(status="failed"):
+                    refused += 1
+                    kept.append(text_of(event.parts))
+                case FileChanged() | FileSeen():
+                    merged += isinstance(event, FileChanged) and bool(event.over)
+                    names = [event.blob, event.over] if isinstance(event, FileChanged) else [event.blob]
+                    kept += [reader.blob(name).decode() for name in names if name]
+        mine = list(done_by(entries))
+        edits += len(mine)
+        tokens += mine
+        reader.close()
+    everywhere = set("\n".join([*places, *kept]).split())
+    standing = set("\n".join(places).split())
+    debris = sorted(p.name for p in (folder / "tree").iterdir() if p not in paths and not p.name.endswith(".editor"))
+    return {
+        "edits": edits,
+        "refused": refused,
+        "merged": merged,
+        "outside": len(tokens) - edits,
+        "standing": sum(token in standing for token in tokens),
+        "lost": [token for token in tokens if token not in everywhere],
+        "debris": debris,
+    }
+
+
+def done_by(entries: Sequence[Entry]) -> Iterator[str]:
+    """Tokens that an agent was told are written."""
+    calls: dict[str, str] = {}
+    for entry in entries:
+        event = entry.event
+        for part in getattr(event, "parts", ()):
+            if isinstance(part, ToolCall) and part.arguments:
+                words = f"{part.arguments.get('new_string', '')}\n{part.arguments.get('content', '').split(chr(10))[0]}"
+                calls[part.id] = words.strip().split("\n")[-1]
+        if isinstance(event, ToolEnded) and event.status == "ok" and event.name in ("Edit", "Write"):
+            yield calls[event.call]
+
+
+def main(argv: Sequence[str]) -> int:
+    """See the module."""
+    parser = argparse.ArgumentParser()
+    for name, default in [("agents", 8), ("edits", 200), ("files", 5), ("processes", 2), ("kills", 0), ("seed", 1)]:
+        parser.add_argument(f"--{name}", type=int, default=default)
+    parser.add_argument("--pause", type=float, default=0.01)
+    for name in ("folder", "role", "labels"):
+        parser.add_argument(f"--{name}", default="")
+    asked = parser.parse_args(argv)
+    folder = Path(asked.folder or tempfile.mkdtemp(prefix="writers-"))
+    files = [folder / "tree" / f"f{n}.txt" for n in range(asked.files)]
+    match asked.role:
+        case "agents":
+            asyncio.run(run_agents(folder, asked.labels.split(","), files, asked.edits, asked.seed))
+            return 0
+        case "editor":
+            run_editor(files, folder / "journal", asked.seed, asked.pause)
+            return 0
+    told = campaign(
+        folder, agents=asked.agents, edits=asked.edits, files=asked.files, processes=asked.processes,
+        kills=asked.kills, seed=asked.seed, pause_s=asked.pause,
+    )  # fmt: skip
+    print(json.dumps(told))
+    return 1 if told["lost"] or told["debris"] or any(told["codes"]) else 0  # type: ignore[call-overload]
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
