@@ -1,5 +1,6 @@
 """The event catalogue: one test for each row that is told by a reminder, one for each of the ten rules."""
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -122,6 +123,8 @@ def test_E23_mode() -> None:
     )
     asking = "[mode: calls that change something now ask the user first, as far as no rule allows them]"
     check((ModeSet("plan"),), plan)
+    below = Log(ModeSet("plan"), start=(msgspec.structs.replace(OPENED, kind="explore"), *START[1:]))
+    assert below.tell() == [f"[longrein:n0nce {plan[1:].partition('. Answer')[0]}]"], "it has a task, no plan to show"
     check((ModeSet("acceptEdits"),), "[mode: edits of files in the session's folders are now allowed without asking]")
     check((ModeSet("plan"), ModeSet("default")))
     log = Log(ModeSet("plan"))

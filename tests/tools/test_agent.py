@@ -118,11 +118,7 @@ def test_E15_what_each_type_may_use() -> None:
     tools = {kind.name: kind for kind in builtin_kinds()}
     assert tools["general"].tools is None
     for name in ("explore", "plan", "synthesis"):
-        assert (tools[name].tools, tools[name].mode, tools[name].spawns) == (
-            ("Read", "Grep", "Glob", "Recall"),
-            "plan",
-            (),
-        )
+        assert (tools[name].tools, tools[name].spawns) == (("Read", "Grep", "Glob", "Recall"), ())
     reading = {tool.spec.name for tool in builtin_tools() if tool.access in ("read", "none")}
     assert set(tools["explore"].tools or ()) <= reading
 

@@ -58,8 +58,9 @@ def section(text: str, heading: str) -> str:
 BUILT_IN = ("general", "explore", "plan", "synthesis")
 """Types whose text stands here."""
 READING = ("Read", "Grep", "Glob", "Recall")
-"""Tools that only look. No `Bash`: what a command does cannot be told from its words, so the mode `plan`, which is the
-second lock of these types, refuses every one, and a tool that is always refused only costs steps."""
+"""Tools that only look. No `Bash`: what a command does cannot be told from its words, so the one mode in which it would
+be safe, `plan`, refuses every command, and a tool that is always refused only costs steps. Nor is that mode set: these
+tools change nothing, and what they may read is for the parent's mode to say."""
 
 
 def builtin_kinds() -> tuple[Kind, ...]:
@@ -76,19 +77,16 @@ def builtin_kinds() -> tuple[Kind, ...]:
             "Finds out how things stand in the code and reports with places; only reads, no shell. Say how thorough: "
             "one place, or every one.",
             tools=READING,
-            mode="plan",
         ),
         Kind(
             "plan",
             "Works out how a change is to be made, step by step with places, risks and tests; only reads, no shell.",
             tools=READING,
-            mode="plan",
         ),
         Kind(
             "synthesis",
             "Makes one answer of several reports: names what contradicts, checks it, decides by the goal. Started by "
             "the argument synthesis.",
             tools=READING,
-            mode="plan",
         ),
     )

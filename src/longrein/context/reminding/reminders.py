@@ -44,12 +44,14 @@ SOURCES_MAX = 20
 
 MODES = {
     "plan": "plan mode is on: only look and think. Calls that write files or run changing commands are refused, by "
-    "whatever way. Answer with a plan that the user can judge; they end plan mode",
+    "whatever way",
     "acceptEdits": "edits of files in the session's folders are now allowed without asking",
     "bypassPermissions": "calls now run without asking the user; all the more, keep to what was asked",
     "default": "calls that change something now ask the user first, as far as no rule allows them",
 }
 """What a permission mode means for the model."""
+PLAN_ANSWER = ". Answer with a plan that the user can judge; they end plan mode"
+"""For whoever speaks with the user; a subagent has a task of its own."""
 
 
 _ORDER = {kind: n for n, kind in enumerate(KINDS)}
@@ -149,7 +151,10 @@ def _draft(state: State, kind: Kind, news: Sequence[Notice]) -> Draft:
     """A state without a name and without content is told in one line, all else as a list."""
     line, source = news[-1].line, f"r{news[-1].seq}"
     if kind.name == "mode":
-        return Draft(kind, MODES.get(line, f"the permission mode is now {line}"), state=line, source=source)
+        words = MODES.get(line, f"the permission mode is now {line}") + PLAN_ANSWER * (
+            line == "plan" and not state.kind
+        )
+        return Draft(kind, words, state=line, source=source)
     if kind.nature == "state" and len(news) == 1 and not news[0].body and not news[0].key:
         return Draft(kind, f"{kind.head}: {line}", state=line, source=source)
     if kind.name == "session_resumed":
