@@ -107,7 +107,7 @@ class Tally:
         return sum(cost for _, cost in self.spent.values())
 
     def named(self, call: str) -> str:
-        """How call `call` is called in the lines: a subagent's with its label, for ids are told apart by session only."""
+        """How call `call` is called in the lines: a subagent's with its label, for ids are unique in a session only."""
         return f"{self.label}.{call}" if self.label and call else call
 
     def tail(self, key: int | str) -> Line:

@@ -99,21 +99,26 @@ class Company:
         view = next((one for one in views if one.label in (wanted, f"a{wanted}")), None)
         if view is None:
             known = ", ".join(one.label for one in views) or "there are none"
-            return Told(notice=f"no subagent {escape_line(wanted) or '(say which)'}; known: {escape_line(known)}")
+            back = f"/agents {argument}" if text else ""
+            notice = f"no subagent {escape_line(wanted) or '(say which)'}; known: {escape_line(known)}"
+            return Told(notice=notice, edit=back)
         if word in ("stop", "tell"):
             return await self._to_agent(view, word, expand(text.strip()))
         return self._agent(view)
 
     async def _to_agent(self, view: AgentView, word: str, text: str) -> Told:
+        again = f"/agents tell {view.label} {text}" if text else ""
         if view.state not in OPEN:
-            return Told(notice=f"{view.label} is over ({view.state}); ask the model to ask it again")
+            return Told(notice=f"{view.label} is over ({view.state}); ask the model to ask it again", edit=again)
         if word == "stop":
             await self._session.tell(StopChild(view.child))
             return Told(notice=f"{view.label} is being stopped; it reports what it has")
         if not text:
             return Told(notice=f"say what: /agents tell {view.label} TEXT")
-        await self._session.tell(Said((Text(text),), "steer", view.child))
-        return Told()
+        stored = self._session.tell(Said((Text(text),), "steer", view.child))
+        waits = any(one.to == view.child and one.text == text for one in self._session.pending)
+        await stored
+        return Told() if waits else Told(edit=again)  # it has just ended
 
     def _agent(self, view: AgentView) -> Told:
         worker, now = self._beside.workers.get(view.child), self._session.state.children.get(view.child)
