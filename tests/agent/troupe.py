@@ -25,13 +25,16 @@ class Troupe(ScriptedModel):
     def __init__(self, clock: VirtualClock, parts: dict[str, Sequence[Reply | Failure | Answer]], **more: Any) -> None:
         super().__init__(**more)
         self.clock, self.parts = clock, {name: list(steps) for name, steps in parts.items()}
+        self.names: dict[str, str] = {}
+        """Words -> the part that begins with them, where its name does not stand there."""
         self.latency_s: dict[str, float] = {}
         self.by_part: dict[str, list[Request]] = {name: [] for name in parts}
         self.at_once = self.most = 0
 
     def _next(self, request: Request) -> Reply | Failure:
         first = next((text for text in said(request) if not text.startswith(("# ", "[longrein:"))), "")
-        part = next((name for name in self.parts if name in first), "main")
+        named = next((part for words, part in self.names.items() if words in first), "")
+        part = named or next((name for name in self.parts if name in first), "main")
         self.by_part[part].append(request)
         step = self.parts[part].pop(0)
         return step(request) if callable(step) else step

@@ -57,7 +57,7 @@ class Children:
         found = {now.started.index: now for now in self.session.state.children.values() if now.started.call == call}
         places = await self._go(list(enumerate(jobs)), call, background, found)
         reports, facts = self._reports(jobs, places)
-        if synthesis and not background and not self.session.interrupting:
+        if synthesis and not background and not self.session.stops(call):
             self.session.append(*facts)  # what they did not use is there for the synthesis
             more, facts = await self._synthesis(synthesis, reports, call, found)
             return [*reports, *more], facts
@@ -104,7 +104,7 @@ class Children:
         for one in places:
             if isinstance(one, Working):
                 self._walk(one)
-        await self._wait([one for one in places if isinstance(one, Working) and not one.started.background])
+        await self._wait([one for one in places if isinstance(one, Working) and not one.started.background], call)
         return places
 
     def _works_in(self, tree: Worktree) -> bool:
@@ -212,7 +212,7 @@ class Children:
             if one.worktree is not None:
                 one.finished = await finished(self.session, one.worktree)
 
-    async def _wait(self, those: Sequence[Working]) -> None:
+    async def _wait(self, those: Sequence[Working], call: str) -> None:
         """Until they are over. Interrupted, they end with what they have; closed, they are left for another day."""
         walks = [one.walk for one in those if one.walk is not None]
         if not walks:
@@ -220,7 +220,7 @@ class Children:
         try:
             await self._away(walks, asyncio.ALL_COMPLETED)
         except asyncio.CancelledError:
-            if not self.session.interrupting:
+            if not self.session.stops(call):
                 raise
             for one in those:
                 one.stop()

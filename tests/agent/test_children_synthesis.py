@@ -1,0 +1,92 @@
+"""Reports put together: by one more subagent that reads them all, also after a crash."""
+
+import asyncio
+
+from longrein.agent import GoOn, OpenSession, Said
+from longrein.context import Request
+from longrein.events import ChildEnded, ChildStarted, Text, ToolEnded
+from longrein.models import Reply
+from longrein.testing.clock import run_virtual
+from longrein.testing.house import results, said
+from longrein.testing.model import says
+from tests.agent.troupe import Stage, agent, tasks
+
+GOAL = "which port does the server use?"
+
+
+def weigh(request: Request) -> Reply:
+    """The synthesis sees both reports with their labels."""
+    told = " ".join(said(request))
+    assert "port 80" in told
+    assert "port 8080" in told
+    assert GOAL in told
+    return says("They contradict: 80 and 8080. It is 8080.")
+
+
+def split(**more: object) -> Stage:
+    stage = Stage(
+        main=[says(tasks("ALPHA", "BETA", synthesis=GOAL, **more)), says("go on")],
+        SYNTH=[weigh],
+        ALPHA=[says("port 80")],
+        BETA=[says("port 8080")],
+    )
+    stage.model.names = {"The goal: which port": "SYNTH"}
+    return stage
+
+
+def test_E19_a_synthesis_reads_all_reports_and_the_raw_ones_stay_in_reach() -> None:
+    stage = split()
+    stage.play()
+    told = stage.result()
+    assert "| They contradict: 80 and 8080. It is 8080." in told
+    for label in stage.labels()[:2]:
+        assert f'Recall("{label}/r' in told
+    assert [e.kind for e in stage.events(ChildStarted)] == ["general", "general", "synthesis"]
+    assert [e.index for e in stage.events(ChildStarted)] == [0, 1, 2]
+    synth = stage.model.by_part["SYNTH"][0]
+    assert {tool.name for tool in synth.prefix.tools} <= {"Read", "Grep", "Glob", "Recall"}
+
+
+def test_one_call_is_cancelled_and_its_neighbour_goes_on() -> None:
+    stage = Stage(
+        main=[says(agent("ALPHA"), agent("BETA")), says("done")],
+        ALPHA=[says("whole")],
+        BETA=[],
+    )
+    stage.model.latency_s = {"BETA": 99, "ALPHA": 5}
+
+    async def cancel(session: OpenSession) -> None:
+        await stage.clock.sleep(2)
+        session.cancel(next(call for call in session.state.calls if call.endswith(".1")))
+
+    stage.play(meanwhile=cancel)
+    assert [e.status for e in stage.events(ToolEnded)] == ["interrupted", "ok"]
+    assert sorted(e.status for e in stage.events(ChildEnded)) == ["done", "interrupted"]
+    assert "| whole" in " ".join(results(stage.model.by_part["main"][-1]))
+
+
+def test_E19_killed_while_the_synthesis_works_it_goes_on_and_nobody_works_twice() -> None:
+    stage = split()
+    stage.model.latency_s = {"The goal": 30}
+
+    async def first() -> None:
+        session = stage.open()
+        session.tell(Said((Text("go"),)))
+        walk = asyncio.ensure_future(session.run(once=True))
+        await stage.clock.sleep(3)
+        stage.disk.kill()
+        walk.cancel()
+
+    async def second() -> None:
+        session = stage.open()
+        session.tell(GoOn())
+        await session.run(once=True)
+        await session.close()
+
+    run_virtual(first(), clock=stage.clock)
+    assert [e.status for e in stage.events(ChildEnded)] == ["done", "done"]
+    run_virtual(second(), clock=stage.clock)
+    stage.model.check_done()
+    assert [e.kind for e in stage.events(ChildStarted)] == ["general", "general", "synthesis"]
+    assert [e.status for e in stage.events(ChildEnded)] == ["done"] * 3
+    assert "They contradict" in stage.result()
