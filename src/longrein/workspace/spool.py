@@ -5,7 +5,7 @@ The supervisor writes it (see `supervisor.spooling` for the files). What is aske
 
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -19,6 +19,8 @@ SPOOL = "tasks"
 """Folder of the spool in a session's folder."""
 DEPTH_MAX = 6
 """Generations of processes in which somebody is looked for who waits for input."""
+HEAD = -1
+"""Stands for the file of the first half where offsets name the others."""
 COPY_BYTES = 1 << 20
 NO_SUPERVISOR = "its supervisor ended without telling how it went"
 RECORD_KEYS = {"command", "cwd", "pid", "start", "mark", "owner", "policy", "started_at", "began_s"}
@@ -157,22 +159,19 @@ def close_lost(session_folder: str) -> list[str]:
 
 def extent(folder: str, task: str) -> tuple[int, list[tuple[int, int]]]:
     """(size of the first file, (offset, size) of each file of the newest half, in order)."""
-    head = _file_size(os.path.join(folder, f"{task}.out"))
-    pieces = sorted(
-        (int(name.rpartition(".")[2]), size)
-        for name in _piece_names(folder, task)
-        if (size := _file_size(os.path.join(folder, name)))
-    )
-    return head, pieces
+    found = ((offset, _file_size(_piece(folder, task, offset))) for offset in _offsets(folder, task))
+    return _file_size(_piece(folder, task, HEAD)), [(offset, size) for offset, size in found if size]
 
 
-def _piece_names(folder: str, task: str) -> Iterator[str]:
-    start = f"{task}.out."
+def _offsets(folder: str, task: str) -> list[int]:
     try:
-        names = os.listdir(folder)
+        return sorted(int(name) for name in os.listdir(os.path.join(folder, f"{task}.more")) if name.isdecimal())
     except OSError:
-        return iter(())
-    return (name for name in names if name.startswith(start) and name[len(start) :].isdecimal())
+        return []
+
+
+def _piece(folder: str, task: str, offset: int) -> str:
+    return os.path.join(folder, f"{task}.out" if offset == HEAD else f"{task}.more/{offset}")
 
 
 def _file_size(path: str) -> int:
@@ -189,10 +188,11 @@ def _size(head: int, pieces: list[tuple[int, int]]) -> int:
 def read_output(folder: str, task: str, start: int, size_bytes: int) -> tuple[int, bytes]:
     """Output from byte `start` of all that was printed: (offset where it begins, bytes); b"" at the end."""
     head, pieces = extent(folder, task)
-    for offset, size, suffix in ((0, head, ""), *((at, size, f".{at}") for at, size in pieces)):
-        if start < offset + size:
-            begin = max(start, offset)
-            data = _read(os.path.join(folder, f"{task}.out{suffix}"), begin - offset, size_bytes)
+    for offset, size in ((HEAD, head), *pieces):
+        at = max(0, offset)
+        if start < at + size:
+            begin = max(start, at)
+            data = _read(_piece(folder, task, offset), begin - at, size_bytes)
             if data:
                 return begin, data
     return max(start, _size(head, pieces)), b""
@@ -217,11 +217,11 @@ def make_whole(folder: str, task: str, gap: str) -> str:
         return whole
     with open(os.open(whole + ".new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as out:
         at = 0
-        for offset, size, suffix in ((0, head, ""), *((at, size, f".{at}") for at, size in pieces)):
+        for offset, size in ((HEAD, head), *pieces):
             if offset > at:
                 out.write(gap.replace("{}", f"{offset - at:,}").encode())
-            _copy(os.path.join(folder, f"{task}.out{suffix}"), out)
-            at = offset + size
+            _copy(_piece(folder, task, offset), out)
+            at = max(0, offset) + size
     os.rename(whole + ".new", whole)
     return whole
 
@@ -237,23 +237,27 @@ def _copy(path: str, out: Any) -> None:
 
 def forget(folder: str, task: str) -> None:
     """Remove a task's files; its record last, so that what a crash leaves is still known to be a task's."""
-    names = [*_piece_names(folder, task), *(f"{task}{end}" for end in (".out", ".whole", ".whole.new"))]
-    for name in (*names, f"{task}.end.new", f"{task}.json", f"{task}.end"):
-        try:
-            os.unlink(os.path.join(folder, name))
-        except OSError:
-            continue
+    pieces = [f"{task}.more/{offset}" for offset in _offsets(folder, task)]
+    for name in (*pieces, *(f"{task}.{end}" for end in ("out", "whole", "whole.new", "end.new"))):
+        _remove(os.unlink, os.path.join(folder, name))
+    _remove(os.rmdir, os.path.join(folder, f"{task}.more"))
+    for end in ("end", "json"):
+        _remove(os.unlink, os.path.join(folder, f"{task}.{end}"))
+
+
+def _remove(remove: Callable[[str], None], path: str) -> None:
+    try:
+        remove(path)
+    except OSError:
+        return  # it was never there
 
 
 def _last_written(folder: str, task: str) -> int:
     """Microseconds UTC; 0 for never."""
-    times = []
-    for name in (f"{task}.out", *_piece_names(folder, task)):
-        try:
-            times.append(os.stat(os.path.join(folder, name)).st_mtime_ns // 1000)
-        except OSError:
-            continue
-    return max(times, default=0)
+    try:
+        return os.stat(_piece(folder, task, max(_offsets(folder, task), default=HEAD))).st_mtime_ns // 1000
+    except OSError:
+        return 0
 
 
 def _json(path: str) -> dict[str, Any]:

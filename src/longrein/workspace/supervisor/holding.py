@@ -21,6 +21,7 @@ _BEGINNINGS = (
     "gsk_",
 )
 _OF_TOKENS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-"
+_TOKEN_BEGINS_CHARS = 16
 _KEY, _KEY_END, _HEADER = "-----BEGIN ", "-----END ", "authorization"
 
 
@@ -38,11 +39,13 @@ class Holding:
 
     def take(self, data: bytes) -> bytes:
         """What can be given out now."""
-        text = (self.held + data).decode("utf-8", "surrogateescape")
+        data = self.held + data
+        whole = _whole_characters(data)
+        text = data[:whole].decode("utf-8", "surrogateescape")
         end = self._settled(text)
         if len(text) - end > HOLD_CHARS_MAX:
             end = len(text)
-        self.held = text[end:].encode("utf-8", "surrogateescape")
+        self.held = text[end:].encode("utf-8", "surrogateescape") + data[whole:]
         return self._redact(text[:end]).encode("utf-8", "surrogateescape")
 
     def rest(self) -> bytes:
@@ -51,32 +54,63 @@ class Holding:
         return self._redact(text).encode("utf-8", "surrogateescape")
 
     def _settled(self, text: str) -> int:
-        """Where the part ends that no later byte can turn into a secret."""
-        recent = max(0, len(text) - HOLD_CHARS_MAX - 1)
-        end = self._last_run(text, recent)
-        line = max(text.rfind("\n", recent) + 1, recent)
-        header = text[line:].lower().rfind(_HEADER)
-        if header >= 0:
-            end = min(end, line + header)
-        key = text.rfind(_KEY, recent)
-        if key >= 0 and text.find(_KEY_END, key) < 0:
-            end = min(end, key)
+        """Where the part ends that no later byte can turn into a secret, and that cuts none in two."""
         known = max((_overlap(text, secret) for secret in self._secrets), default=0)
         begun = max(_overlap(text, _KEY), _overlap(text[-len(_HEADER) :].lower(), _HEADER))
-        return min(end, len(text) - known, len(text) - begun)
+        recent = max(0, len(text) - HOLD_CHARS_MAX - 1)
+        end, before = len(text) - max(known, begun), -1
+        while end != before:
+            before = end
+            end = min(self._before_word(text, recent, end), self._before_known(text, end))
+            end = min(end, _before_header(text, recent, end), _before_key(text, recent, end))
+        return end
 
-    def _last_run(self, text: str, recent: int) -> int:
-        """Where the last word begins if it may be a token, else the end."""
-        last = text[recent:]
-        kept = last.rstrip(_OF_TOKENS) if not self._words else last[: _last_blank(last) + 1]
+    def _before_word(self, text: str, recent: int, end: int) -> int:
+        """Where the word around `end` begins if it may be a token, else `end`."""
+        last = text[recent:end]
+        kept = last.rstrip(_OF_TOKENS) if not self._words else last[: max(map(last.rfind, " \n\t\r")) + 1]
         run = last[len(kept) :]
-        if self._words or self._token.search(run) or any(_at_end(run, word) for word in _BEGINNINGS):
-            return len(text) - len(run)
-        return len(text)
+        if end == len(text):
+            suspect = self._words or any(_at_end(run, word) for word in _BEGINNINGS)
+        else:
+            run, suspect = run + text[end : end + _TOKEN_BEGINS_CHARS], self._words
+        return end - len(last) + len(kept) if suspect or self._token.search(run) else end
+
+    def _before_known(self, text: str, end: int) -> int:
+        """Where a known secret around `end` begins, else `end`."""
+        for secret in self._secrets:
+            at = text.rfind(secret, max(0, end - len(secret) + 1), end + len(secret) - 1)
+            if 0 <= at < end:
+                return at
+        return end
 
 
-def _last_blank(text: str) -> int:
-    return max(map(text.rfind, " \n\t\r"))
+def _whole_characters(data: bytes) -> int:
+    """How many bytes there are before a character of which only the beginning has come."""
+    for back in range(1, min(3, len(data)) + 1):
+        first = data[-back]
+        if first >= 0xC0:
+            return len(data) - back if back < (2 if first < 0xE0 else 3 if first < 0xF0 else 4) else len(data)
+        if first < 0x80:
+            break
+    return len(data)
+
+
+def _before_header(text: str, recent: int, end: int) -> int:
+    """Where a header on the line that `end` is in begins, else `end`."""
+    line = max(text.rfind("\n", recent, end) + 1, recent)
+    found = text[line:end].lower().rfind(_HEADER)
+    return line + found if found >= 0 else end
+
+
+def _before_key(text: str, recent: int, end: int) -> int:
+    """Where a key that has not ended before `end` begins, else `end`."""
+    key = text.rfind(_KEY, recent, end)
+    if key < 0:
+        return end
+    closing = text.find(_KEY_END, key)
+    closed = text.find("-----", closing + len(_KEY_END)) if closing >= 0 else -1
+    return end if 0 <= closed <= end - 5 else key
 
 
 def _overlap(text: str, word: str) -> int:

@@ -1,7 +1,7 @@
 """The spool: each kept task has a record, its output, and its end, as files that any process of the user can read.
 
 `<task>.json` is written when it is kept. `<task>.out` is the first half of its quota; the newest half lies in
-`<task>.out.<offset>`, the offset being the place of its first byte in all that was printed, so that a gap between two
+`<task>.more/<offset>`, the offset being the place of its first byte in all that was printed, so that a gap between two
 files says what was not kept. `<task>.end` is written beside, flushed and renamed: it is there whole or not at all.
 """
 
@@ -11,7 +11,9 @@ from collections.abc import Sequence
 
 from longrein.workspace.supervisor.holding import Holding
 
-FILE_MODE = 0o600
+FILE_MODE, FOLDER_MODE = 0o600, 0o700
+NOT_A_PIECE = -1
+"""The file of the first half."""
 PIECES = 8
 """Into how many files the newest half is cut: the oldest goes when there is no room, so an eighth of it is lost."""
 PIECES_MAX = 64
@@ -92,12 +94,14 @@ class Output:
     def _next_file(self) -> None:
         self.release()
         if not self._pieces and self._head_bytes == self.size_bytes < self._half_bytes:
-            self._file = self._open("")
+            self._file = self._open(NOT_A_PIECE)
             self._room = self._half_bytes - self._head_bytes
             return
         while self._pieces and self._no_room():
-            self._unlink(f".{self._pieces.pop(0)[0]}")
-        self._file = self._open(f".{self.size_bytes}")
+            self._unlink(self._pieces.pop(0)[0])
+        if not self._pieces:
+            os.makedirs(os.path.join(self._folder, f"{self._task}.more"), FOLDER_MODE, exist_ok=True)
+        self._file = self._open(self.size_bytes)
         self._pieces.append((self.size_bytes, 0))
         self._room = self._piece_bytes
 
@@ -105,17 +109,17 @@ class Output:
         held = sum(size for _, size in self._pieces)
         return held + self._piece_bytes > self._half_bytes or len(self._pieces) >= PIECES_MAX
 
-    def _open(self, piece: str) -> int:
+    def _open(self, piece: int) -> int:
         return os.open(self._path(piece), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, FILE_MODE)
 
-    def _path(self, piece: str) -> str:
-        return os.path.join(self._folder, f"{self._task}.out{piece}")
+    def _path(self, piece: int) -> str:
+        return os.path.join(self._folder, f"{self._task}.out" if piece < 0 else f"{self._task}.more/{piece}")
 
     def _lose(self, error: OSError, size_bytes: int) -> None:
         """The rest of this write is counted; the next one begins a file of its own."""
         self.release()
         if self._pieces and self._pieces[-1][1] == 0:
-            self._unlink(f".{self._pieces.pop()[0]}")
+            self._unlink(self._pieces.pop()[0])
         self.lost = WHY.get(error.errno or 0, error.strerror or str(error))
         self.lost_bytes += size_bytes
         self.size_bytes += size_bytes
@@ -142,19 +146,24 @@ class Output:
     def rename(self, task: str) -> None:
         """Everything written so far is that of `task`. Raises OSError."""
         self.release()
-        before, self._task = self._task, task
-        for piece in ("", *(f".{offset}" for offset, _ in self._pieces)):
-            old = os.path.join(self._folder, f"{before}.out{piece}")
-            if piece or self._head_bytes:
-                os.rename(old, self._path(piece))
+        for wanted, suffix in ((self._head_bytes, "out"), (self._pieces, "more")):
+            if wanted:
+                before = os.path.join(self._folder, f"{self._task}.{suffix}")
+                os.rename(before, os.path.join(self._folder, f"{task}.{suffix}"))
+        self._task = task
 
     def remove(self) -> None:
         """Take away what was written."""
         self.release()
-        for piece in ("", *(f".{offset}" for offset, _ in self._pieces)):
-            self._unlink(piece)
+        self._unlink(NOT_A_PIECE)
+        for offset, _ in self._pieces:
+            self._unlink(offset)
+        try:
+            os.rmdir(os.path.join(self._folder, f"{self._task}.more"))
+        except OSError:
+            return  # there was none
 
-    def _unlink(self, piece: str) -> None:
+    def _unlink(self, piece: int) -> None:
         try:
             os.unlink(self._path(piece))
         except OSError:
