@@ -11,7 +11,16 @@ from typing import Any
 
 import msgspec
 
-from longrein.agent import Crew, Limits, OpenSession, builtin_kinds, compose_system, open_session
+from longrein.agent import (
+    Crew,
+    Limits,
+    OpenSession,
+    TaskOptions,
+    TaskPool,
+    builtin_kinds,
+    compose_system,
+    open_session,
+)
 from longrein.config import (
     Settings,
     choose_model,
@@ -58,7 +67,17 @@ from longrein.store import (
     project_key,
 )
 from longrein.tools import Kind, Tool, ToolOptions, agent_tool, builtin_tools, by_name, goal_tools, offer
-from longrein.workspace import PlainSpawner, Workspace, give_back, memory_use, open_workspace, sweep, sweep_halves
+from longrein.workspace import (
+    SPOOL,
+    SupervisedSpawner,
+    SupervisionOptions,
+    Workspace,
+    give_back,
+    memory_use,
+    open_workspace,
+    sweep,
+    sweep_halves,
+)
 
 VERSION = "0.1.0"
 MIB = 1024 * 1024
@@ -160,8 +179,15 @@ def _around(place: Place, log: SessionLog, ended: list[str], given: Model | None
         chosen = chosen_model(place, _stored_model(place, state))
         model, key_source = open_model(chosen, log.read_blob, CLOCK), _key_source(place, chosen)
     roots = state.roots or place.roots
-    spawner = PlainSpawner(place.environ.get("PATH", ""), roots)
-    workspace = open_workspace(roots, spawner=spawner, environment=place.environ, keep_env=place.settings.env_keep)
+    opened = None if state.seq else _opened(place, log.session)
+    nonce = opened.nonce if opened else state.nonce
+    secrets = known_secrets(place.environ, place.settings)
+    spawner = _spawner(place, log, roots, nonce, secrets)
+
+    def in_roots(roots: tuple[str, ...]) -> Workspace:
+        return open_workspace(roots, spawner=spawner, environment=place.environ, keep_env=place.settings.env_keep)
+
+    workspace = in_roots(tuple(roots))
     beside: list[str] = []
     if state.seq:
         beside = sweep_halves(dict.fromkeys((*roots, *(os.path.dirname(path) for path in state.files))))
@@ -169,8 +195,6 @@ def _around(place: Place, log: SessionLog, ended: list[str], given: Model | None
     kinds, unread = _kinds(place, more)
     tools = (*builtin_tools(), agent_tool(kinds), *more)
     system = compose_system(replaced=place.options.system_prompt, appended=place.options.append_system_prompt)
-    opened = None if state.seq else _opened(place, log.session)
-    nonce = opened.nonce if opened else state.nonce
 
     def prefix(model: Model, reason: str) -> PrefixSet:
         told = offer((*tools, *goal_tools()) if goals.begun else tools, model.budget.usable_tokens)
@@ -178,7 +202,6 @@ def _around(place: Place, log: SessionLog, ended: list[str], given: Model | None
         return PrefixSet(reason, *names, system, told.listed, context, sources, told.deferred)
 
     settings = place.settings
-    secrets = known_secrets(place.environ, settings)
     project, owner = project_key(project_root(roots[0])), owner_of(log.session)
     clean = redactor(secrets, nonce, settings.redact_patterns)
     goals = Goals(place.state_dir, project, owner, CLOCK.wall_us, redact=clean)
@@ -192,7 +215,15 @@ def _around(place: Place, log: SessionLog, ended: list[str], given: Model | None
         prefix=prefix,
         history=lambda first, last: log.reader.entries(first - 1, last),
         rules=settings.rules(roots[0], place.home),
-        limits=Limits(settings.turns_max, settings.usd_max, settings.parallel_max),
+        limits=Limits(
+            settings.turns_max,
+            settings.usd_max,
+            settings.parallel_max,
+            agents_max=settings.agents_max,
+            depth_max=settings.agents_depth,
+            spawns_max=settings.agents_spawns,
+            tasks_max=settings.tasks_max,
+        ),
         options=msgspec.convert(dict(settings.tools), ToolOptions),
         redact=clean,
         secrets=secrets,
@@ -205,7 +236,15 @@ def _around(place: Place, log: SessionLog, ended: list[str], given: Model | None
         memory=lambda: memory_use(settings.memory_mb * MIB),
         kinds=kinds,
         child_model=lambda asked: subagent_model(asked, crew.model.name, settings, place.environ),
+        workspace_in=in_roots,
         worktrees=f"{place.state_dir}/worktrees",
+        pool=TaskPool(spawner, settings.tasks_max),
+        task_options=TaskOptions(
+            memory_bytes=settings.task_memory_bytes,
+            cpu_s=settings.task_cpu_s,
+            quota_bytes=settings.task_quota_bytes,
+            **settings.task_options,
+        ),
     )
     crew.ease = lambda: _ease(crew, log)
     _check_money(crew)
@@ -215,6 +254,24 @@ def _around(place: Place, log: SessionLog, ended: list[str], given: Model | None
     fills = schema_diagnosis(session.state.prefix, model.budget.window_tokens) if session.state.prefix else ""
     every = (*place.settings.notes, *log.notes, *notes, *unread, *left, *beside, *filter(None, [fills]))
     return Built(place, session, crew, log, key_source, every)
+
+
+def _spawner(
+    place: Place, log: SessionLog, roots: Sequence[str], nonce: str, secrets: tuple[str, ...]
+) -> SupervisedSpawner:
+    """Commands are started by the session's supervisor; where none can be had, by longrein, after a notice."""
+    settings = place.settings
+    options = SupervisionOptions(
+        nonce, secrets, settings.redact_patterns, settings.task_keep_s, settings.task_quota_bytes
+    )
+    return SupervisedSpawner(
+        os.path.join(log.folder, SPOOL),
+        options,
+        wall_us=CLOCK.wall_us,
+        notice=log.notes.append,
+        environ=place.environ,
+        roots=roots,
+    )
 
 
 def _kinds(place: Place, more: Sequence[Tool]) -> tuple[tuple[Kind, ...], tuple[str, ...]]:
@@ -324,9 +381,10 @@ def _opened(place: Place, session: str) -> Opened:
 
 def _sweep(place: Place) -> list[str]:
     """End processes that a killed longrein left behind; those of other state folders are not ours to judge."""
-    if not os.path.isdir(os.path.join(place.state_dir, "sessions")):
+    sessions = os.path.join(place.state_dir, "sessions")
+    if not os.path.isdir(sessions):
         return []
-    return sweep(lambda session: _is_held_or_foreign(place.state_dir, session))
+    return sweep(lambda one: _is_held_or_foreign(place.state_dir, one), lambda one: os.path.join(sessions, one))
 
 
 def _is_held_or_foreign(folder: str, session: str) -> bool:
