@@ -1,0 +1,730 @@
+"""Whole trees of agents drawn from a seed: subagents, background tasks, a user, faults, and a process that is killed.
+
+`python -m tests.testing.simulate_tree --seeds 1000` plays seeds 0 to 999, `--seeds 500 --first 1000` the next ones,
+`--seeds 1 --first 77` seed 77 alone. Each seed is one root session of several lives on one disk, with everything that
+works beside it. After every request and every life the laws are checked; in the end the model answers plainly, nothing
+fails any more, and the whole tree must come to rest with everything told once.
+"""
+
+import argparse
+import asyncio
+import logging
+import re
+import sys
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Sequence
+from random import Random
+from typing import Any, cast
+
+import msgspec
+
+from longrein.agent import (
+    Answer,
+    GoOn,
+    Limits,
+    OfChild,
+    OpenSession,
+    Rewind,
+    Said,
+    SetMode,
+    StopChild,
+    StopTask,
+    builtin_kinds,
+)
+from longrein.agent.children.grants import limits_under, spent
+from longrein.agent.tasks.options import TaskOptions
+from longrein.agent.tasks.pool import TaskPool
+from longrein.context import Item, Request, State, fold
+from longrein.events import (
+    Asked,
+    ChildEnded,
+    ChildStarted,
+    Entry,
+    Opened,
+    PermissionAsked,
+    Reminded,
+    Replied,
+    Rewound,
+    StoreFull,
+    TaskEnded,
+    TaskStarted,
+    Text,
+    ToolCall,
+    ToolEnded,
+    ToolStarted,
+    UserSpoke,
+    text_of,
+)
+from longrein.models import Delta
+from longrein.permissions import Rules
+from longrein.testing.chaos import ChaosModel
+from longrein.testing.clock import VirtualClock, run_virtual
+from longrein.testing.house import memory_crew, memory_tools, open_test_session
+from longrein.testing.store import MemoryDisk
+from longrein.testing.supervision import MemorySupervision
+from longrein.testing.workspace import MemoryWorkspace, Ran
+from longrein.tools import ToolOptions, agent_tool
+from longrein.workspace import Keeping
+from tests.testing.simulate import MODES, TOOLS, Broken, difference, hold, key_of, raise_first
+from tests.testing.simulate import bash as run
+
+REST_S = 3_600 * 3
+"""A tree without faults comes to rest within so much virtual time."""
+WEIGHTS = {"Agent": 5, "Bash": 4, "TaskOutput": 2, "TaskStop": 2, "TaskList": 1}
+KINDS = ("general", "general", "explore", "plan", "nobody")
+REPORTED = re.compile(r"^\* (a\d+)(?: \(.*\))?: (done|failed|limit|interrupted)\b", re.MULTILINE)
+"""How the end of a subagent is told by a notice."""
+OVER = re.compile(r"^\* ((?:a\d+\.)*b\d+)\b.*?: (done|failed|timed out|killed|lost)\b", re.MULTILINE)
+"""How the end of a task is told by a notice."""
+
+
+# --- the arguments of a foolish agent -----------------------------------------------------------------------------
+
+
+def labels(request: Request) -> list[str]:
+    """Labels of subagents that the request speaks of."""
+    shown = " ".join(text_of((item.part,)) for item in request.items if item.kind in ("result", "reminder"))
+    return list(dict.fromkeys(re.findall(r"\ba\d+\b", shown))) or ["a1"]
+
+
+def task_ids(request: Request) -> list[str]:
+    """Ids of tasks that the request speaks of."""
+    shown = " ".join(text_of((item.part,)) for item in request.items if item.kind in ("result", "reminder"))
+    return list(dict.fromkeys(re.findall(r"\b(?:a\d+\.)*b\d+\b", shown))) or ["b1"]
+
+
+def agent(model: ChaosModel, request: Request) -> dict[str, Any]:
+    draw = model.random
+    common: dict[str, Any] = {"description": f"job {model.serial()}", "subagent_type": draw.choice(KINDS)}
+    common |= {"run_in_background": True} if model.chance(0.35) else {}
+    common |= {"context": "fork"} if model.chance(0.35) else {}
+    luck = draw.random()
+    if luck < 0.4:
+        jobs = [
+            {"description": f"part {n}", "prompt": f"job<{model.serial()}> {model.text(20)}"}
+            for n in range(draw.choice([1, 2, 2, 3, 5]))
+        ]
+        more = {"synthesis": "decide"} if len(jobs) > 1 and model.chance(0.3) else {}
+        return {**common, "tasks": jobs, **more}
+    if luck < 0.5:
+        return {**common, "prompt": f"job<{model.serial()}> {model.text(20)}", "samples": 2}
+    if luck < 0.6:
+        common.pop("context", None)
+        return {**common, "prompt": f"job<{model.serial()}> again", "resume": draw.choice(labels(request))}
+    return {**common, "prompt": f"job<{model.serial()}> {model.text(40)}"}
+
+
+def bash(model: ChaosModel, request: Request) -> dict[str, Any]:
+    made = run(model, request)
+    if model.chance(0.35):
+        made["run_in_background"] = True
+    return made
+
+
+def task_output(model: ChaosModel, request: Request) -> dict[str, Any]:
+    how = model.random.choice([{}, {"tail": 5}, {"since": 0}, {"grep": "line"}, {"wait": 20}])
+    return {"task_id": model.random.choice(task_ids(request)), **how}
+
+
+COMPANY: dict[str, Callable[[ChaosModel, Request], dict[str, Any]]] = {
+    **cast("Any", TOOLS),
+    "Agent": agent,
+    "Bash": bash,
+    "TaskOutput": task_output,
+    "TaskStop": lambda m, r: {"task_id": m.random.choice(task_ids(r))},
+    "TaskList": lambda m, r: {},
+    "TaskInput": lambda m, r: {"task_id": m.random.choice(task_ids(r)), "text": "y\n"},
+}
+
+
+class TreeModel(ChaosModel):
+    """Knows how many of its streams are open, and whose they are."""
+
+    open: Counter[str]
+
+    async def stream(self, request: Request) -> AsyncIterator[Sequence[Delta]]:
+        self.open[request.session] += 1
+        try:
+            async for batch in super().stream(request):
+                yield batch
+        finally:
+            self.open[request.session] -= 1
+
+
+class Sent(msgspec.Struct):
+    """The last request of purpose turn of one session."""
+
+    items: tuple[Item, ...]
+    prefix: int
+    asked: Entry | None
+    breaks: int
+
+
+class TreeSimulation:
+    """One seed."""
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        self.random = Random(seed)
+        self.clock = VirtualClock()
+        self.disk = MemoryDisk()
+        self.disk.delay = self._commit_s
+        draw = self.random.choice
+        self.model = TreeModel(seed, COMPANY, rest=self._stream_s, faults=draw([0, 0.1, 0.25]), weights=WEIGHTS)
+        self.model.open = Counter()
+        self.model.watch = self._watch
+        self.broken: Broken | None = None
+        """A law that did not hold inside a subagent, whose walk cannot say so."""
+        self.supervision = MemorySupervision(self._command, self.clock)
+        self.disk.spool = self.supervision.files
+        self.space = MemoryWorkspace(
+            {"/w/a.py": "a = 1\n" * 5, "/w/src/b.py": "b\n" * 300, "/w/big.txt": "line\n" * 4_000},
+            spawner=self.supervision,
+        )
+        self.limits = Limits(
+            turns_max=draw([0, 0, 12]),
+            usd_max=draw([0.0, 0.0, 0.6, 2.0]),
+            tokens_max=draw([0, 0, 0, 150_000]),
+            parallel_max=draw([2, 32]),
+            agents_max=draw([1, 3, 20]),
+            depth_max=draw([1, 1, 2, 3]),
+            spawns_max=draw([4, 12, 40]),
+            tasks_max=draw([1, 3, 32]),
+        )
+        self.life = 0
+        self.words = 0
+        self.session: OpenSession
+        self.sent: dict[str, Sent] = {}
+        self.roots_items: dict[tuple[str, int], tuple[Item, ...]] = {}
+        """(session, `Asked`) -> what was sent."""
+        self.acked: dict[str, None] = {}
+        self.heard: list[Entry] = []
+        self.below: dict[str, str] = {}
+        """Subagents that were heard of, by session: their label."""
+        self.tellers: list[asyncio.Task[None]] = []
+        self.requests = 0
+        self.failed: list[str] = []
+        """Subagents that something went wrong with: their logs may end anywhere."""
+        self.seen: Counter[str] = Counter()
+        """What the seeds visited."""
+
+    # --- the world -------------------------------------------------------------------------------------------
+
+    def _commit_s(self) -> float:
+        return self.random.choice([0.0, 0.001, 0.02, 0.3])
+
+    async def _stream_s(self) -> None:
+        await asyncio.sleep(self.random.choice([0.0, 0.01, 0.4, 3.0]))
+
+    def _command(self, line: str) -> Ran:
+        self._on_command(line)
+        kind = line.split()[1] if len(line.split()) > 1 else ""
+        long = "".join(f"{line} {n}\n" for n in range(self.random.choice([40, 900])))
+        table = {
+            "slow": Ran("slow\n", delay_s=self.random.choice([2, 20, 400])),
+            "hang": Ran("begun\n", hang=True),
+            "fail": Ran("error: no\n", self.random.choice([1, 2, -1])),
+            "long": Ran(long, delay_s=0.5),
+        }
+        return table.get(kind, Ran(f"{line}\n", delay_s=self.random.choice([0, 0.1, 3])))
+
+    def _open(self) -> OpenSession:
+        tools = (*memory_tools(), agent_tool(builtin_kinds()))
+        crew = memory_crew(
+            self.model,
+            self.disk,
+            workspace=self.space,
+            clock=self.clock,
+            tools=tools,
+            rules=Rules(allow=("Bash(run *)", "Read"), ask=("Bash(run slow *)",), base="/w"),
+        )
+        crew.limits, crew.kinds, crew.jitter = self.limits, builtin_kinds(), self.random.random
+        crew.options = ToolOptions(output_inline_bytes=4_000, head_bytes=500, tail_bytes=900, output_bytes_max=100_000)
+        crew.pool = TaskPool(self.supervision, self.limits.tasks_max)
+        crew.task_options = TaskOptions(timeout_s=self.random.choice([0.0, 0.0, 3_000.0]))
+        return open_test_session(self.model, disk=self.disk, crew=crew)
+
+    @property
+    def states(self) -> dict[str, State]:
+        """Of all that work now."""
+        company = getattr(self.session, "company", None)
+        states = dict(company.tree.states) if company is not None else {}
+        return {self.disk.session: self.session.state, **states}
+
+    # --- what is checked while it goes -----------------------------------------------------------------------
+
+    def _on_command(self, line: str) -> None:
+        if line.startswith(("run ", "echo ")):
+            hold("law 8: a command runs at most once", line not in self.supervision.started, line)
+
+    def _on_keep(self, keeping: Keeping) -> None:
+        """Before a command is kept its `TaskStarted` is on disk."""
+        safe = self.disk.writes[: self.disk.flushed]
+        every = [e.event for write in safe for part in (write.entries, *write.below.values()) for e in part]
+        known = [e for e in every if isinstance(e, TaskStarted) and e.task == keeping.task]
+        hold("law 7a: a task is on disk before it is kept", known, keeping.task)
+
+    def _watch(self, request: Request) -> None:
+        try:
+            self._on_request(request)
+        except Broken as error:
+            self.broken = self.broken or error
+            raise
+
+    def _look(self, tasks: Sequence[asyncio.Future[None]]) -> None:
+        """Whether anything went wrong so far."""
+        if self.broken is not None:
+            raise self.broken
+        raise_first(list(tasks))
+
+    def _on_request(self, request: Request) -> None:
+        self.requests += 1
+        states = self.states
+        state = states.get(request.session)
+        hold("only those who work ask", state is not None, request.session)
+        assert state is not None
+        self._check_money(states)
+        hold("law 6: no request is wasted on a full window", self.model.nothing_fits <= 200, self.model.nothing_fits)
+        if request.purpose != "turn":
+            return
+        shown = "\n".join(text_of((item.part,)) for item in request.items)
+        for word in state.words:
+            fine = word.text in shown or f'Recall(handle="r{word.seq}")' in shown
+            hold("law 5: the user's words stand", fine, f"{state.label} r{word.seq} {word.text!r}")
+        old = self.sent.get(request.session)
+        self.sent[request.session] = new = Sent(request.items, request.prefix_seq, None, state.breaks)
+        if old is not None and old.breaks == state.breaks:
+            same = request.items[: len(old.items)] == old.items and old.prefix == request.prefix_seq
+            hold("law 2: a request begins with the one before", same, difference(old.items, request.items))
+        new.asked = Entry(state.asked_seq, 0, state.asked) if state.asked else None
+        self.roots_items[request.session, state.asked_seq] = request.items
+        if old is None and state.label:
+            self._check_fork(request, state)
+
+    def _check_fork(self, request: Request, state: State) -> None:
+        """The first request of a fork begins with the request of its parent that it forks."""
+        opened = next(
+            e.event
+            for e in self.disk.entries(request.session)
+            if isinstance(e.event, Opened) and e.event.parent and e.event.session == request.session
+        )
+        assert opened.parent is not None
+        if not opened.parent.seq:
+            return
+        shared = fold(self.disk.entries(request.session)[: opened.parent.seq])
+        if shared.breaks != state.breaks:
+            return  # with its task it was too large for the window
+        self.seen["fork"] += 1
+        parents = self.roots_items.get((opened.parent.session, opened.parent.seq))
+        if parents is None:  # asked before a kill that took it back, or in a life before
+            return
+        same = request.items[: len(parents)] == parents
+        hold("a fork begins with its parent's request", same, difference(parents, request.items))
+        hold("a fork has its parent's prefix", request.prefix == self.session.state.prefix or state.label.count("."))
+
+    def _check_money(self, states: dict[str, State]) -> None:
+        """I5: no ancestor passes its cap by more than one call's cost; counted from the logs, not from the fold."""
+        root = states[self.disk.session]
+        most = max((self._dearest(s) for s in states.values()), default=0.0)
+        used = spent(root, states)
+        if self.limits.usd_max:
+            fine = used.usd <= self.limits.usd_max + most + 1e-9
+            hold("I5: spent and reserved stay below the cap", fine, (used, self.limits, most))
+        if self.limits.spawns_max:
+            hold("I5: so many subagents and no more", root.spawned <= self.limits.spawns_max, root.spawned)
+        for session, state in states.items():
+            hold("I5: depth", state.label.count("a") <= self.limits.depth_max, state.label)
+            grant = self._grant(session)
+            if grant is not None and grant.usd:
+                limits = limits_under(self.limits, grant, state)
+                mine = spent(state, states)
+                hold("I5: no subagent passes its grant", mine.usd <= limits.usd_max + most + 1e-9, (state.label, mine))
+        at_once = sum(count > 0 for session, count in self.model.open.items() if session != self.disk.session)
+        hold("no more work at once than may", at_once <= self.limits.agents_max, at_once)
+
+    def _grant(self, session: str) -> Any:
+        company = self.session.company
+        one = company.tree.working.get(session) if company is not None else None  # type: ignore[attr-defined]
+        return one.started.grant if one is not None else None
+
+    def _dearest(self, state: State) -> float:
+        """What one call of this session may cost: its whole window and its whole output."""
+        price = self.model.budget.price
+        assert price is not None
+        return (state.view_tokens * 2 * 3.75 + self.model.budget.max_output_tokens * price.output) / 1e6
+
+    # --- the user --------------------------------------------------------------------------------------------
+
+    def _tell(self, word: Any, key: str = "") -> None:
+        async def told(written: Any) -> None:
+            try:
+                await written
+            except StoreFull:
+                return
+            if key:
+                self.acked[key] = None
+
+        self.tellers.append(asyncio.ensure_future(told(self.session.tell(word))))
+
+    def _say(self, to: str = "") -> None:
+        self.words += 1
+        how = self.random.choice(["prompt", "prompt", "steer", "queued"])
+        text = f"word<{self.words}> {self.model.text(self.random.choice([5, 5, 300]))}"
+        self._tell(Said((Text(text),), how, to), "" if to else key_of(text))  # type: ignore[arg-type]
+
+    def act(self) -> None:
+        """One thing that happens from outside."""
+        session, luck = self.session, self.random.random()
+        working = [view.child for view in session.agents() if view.state in ("queued", "running", "asking")]
+        if luck < 0.40:
+            self._say()
+        elif luck < 0.50:
+            session.interrupt()
+        elif luck < 0.58 and working:
+            self._say(self.random.choice(working))
+        elif luck < 0.64 and working:
+            self._tell(StopChild(self.random.choice(working)))
+        elif luck < 0.68:
+            session.background()
+        elif luck < 0.72:
+            running = [view.id for view in session.tasks()]
+            self._tell(StopTask(self.random.choice(running or ["b1"])))
+        elif luck < 0.75:
+            self.supervision.die()
+            self.seen["supervisor died"] += 1
+        elif luck < 0.79:
+            self._tell(Rewind(self.random.randrange(session.state.seq + 2)))
+        elif luck < 0.86:
+            self._tell(SetMode(self.random.choice(MODES)))
+        elif luck < 0.90:
+            self._tell(GoOn())
+        elif luck < 0.93:
+            self.disk.full = True
+            asyncio.get_running_loop().call_later(1.0, self._room_again)
+        elif luck < 0.96:
+            self.space.files["/w/a.py"] = b"changed by somebody else\n"
+        else:
+            session.unqueue()
+
+    def _room_again(self) -> None:
+        self.disk.full = False
+
+    async def _approve(self, session: OpenSession) -> None:
+        """A user who answers questions of all agents, mostly."""
+        async for heard in session.follow(0, streaming=False):
+            inner, child = (heard.heard, heard.child) if isinstance(heard, OfChild) else (heard, "")
+            if child and isinstance(heard, OfChild):
+                self.below[child] = heard.label
+            if not isinstance(inner, Entry) or not isinstance(inner.event, PermissionAsked):
+                continue
+            call, luck = inner.event.call, self.random.random()
+            state = self.states.get(child or self.disk.session)
+            if state is None or call not in state.calls or state.calls[call].answer is not None:
+                continue
+            self.seen["question of a subagent" if child else "question"] += 1
+            if luck < 0.1 and not self.model.quiet:
+                continue
+            verdict = self.random.choice(["allow", "allow", "deny"])
+            self._tell(Answer(call, verdict, session=child))  # type: ignore[arg-type]
+
+    async def _follow(self, session: OpenSession) -> None:
+        last = 0
+        async for heard in session.follow(0, streaming=self.random.random() < 0.5):
+            if isinstance(heard, Entry):
+                hold("readers get seqs without a gap", heard.seq == last + 1, f"{heard.seq} after {last}")
+                hold("law 7d: readers get what is committed", self.disk.history(heard.seq, heard.seq) == [heard], heard)
+                last = heard.seq
+                self.heard.append(heard)
+
+    # --- lives -----------------------------------------------------------------------------------------------
+
+    async def play(self) -> None:
+        """The whole story."""
+        for _ in range(self.random.randrange(1, 5)):
+            self.life += 1
+            await self._live(acts=self.random.randrange(2, 14))
+        self.model.quiet, self.model.faults = True, 0.0
+        self.life += 1
+        await self._live(acts=0)
+        self._check_logs(over=True)
+
+    async def _live(self, acts: int) -> None:
+        self.disk.full = False
+        before = self.disk.entries()
+        self.session = session = self._open()
+        if self.life == 1:
+            self._tell(SetMode(self.random.choice(MODES)))
+        self.heard = []
+        walk = asyncio.ensure_future(self._walk(session))
+        tasks = [walk, *(asyncio.ensure_future(work) for work in (self._follow(session), self._approve(session)))]
+        for _ in range(acts):
+            await asyncio.sleep(self.random.choice([0, 0, 0.05, 1, 7, 60]))
+            self._look(tasks)
+            if walk.done():
+                break
+            self.act()
+        if not acts:
+            await self._rest(tasks)
+        self._look(tasks)
+        hold("law 7d: what readers heard stays", self.disk.entries()[: len(before)] == before)
+        if walk.done() or (acts and self.random.random() < 0.8):
+            await self._kill(tasks)
+        else:
+            await self._close(tasks)
+        self.tellers = []
+
+    async def _walk(self, session: OpenSession) -> None:
+        try:
+            await session.run(once=False)
+        except StoreFull:
+            self.seen["full"] += 1
+
+    async def _rest(self, tasks: Sequence[asyncio.Future[None]]) -> None:
+        """Wait until everything is done that was asked for."""
+        session = self.session
+        self._tell(GoOn())
+        limit = self.clock.mono_s() + REST_S
+        calm, asked = 0, False
+        while calm < 3:
+            await asyncio.sleep(10)
+            self._look(tasks)
+            hold("a walk without faults goes on", not tasks[0].done(), "it is over")
+            calm = calm + 1 if not self._busy() else 0
+            if calm == 2 and not asked:
+                asked, calm = True, 0
+                self._tell(Said((Text("what has come of it?"),)))  # what waited for a word is told now
+            if self.clock.mono_s() < limit:
+                continue
+            state = session.state
+            what = f"{state.turn_open=} {session.busy=} {session.pending=} {list(state.calls)=} {session.agents()}"
+            hold("I12: the tree comes to rest", False, what)
+
+    def _busy(self) -> bool:
+        session = self.session
+        running = any(child.ended is None for child in session.state.children.values())
+        return session.busy or session.inbox.waiting or not session.quiet or running
+
+    async def _kill(self, tasks: Sequence[asyncio.Future[None]]) -> None:
+        """`kill -9`, or the power goes: of what was not yet acknowledged a part is on disk."""
+        disk, power = self.disk, self.random.random() < 0.3
+        company = self.session.company
+        walks = [one.walk for one in company.tree.working.values() if one.walk is not None] if company else []  # type: ignore[attr-defined]
+        for one in company.tree.working.values() if company else ():  # type: ignore[attr-defined]
+            one.session.closed = True
+        self.supervision.leave()
+        disk.kill()
+        self.session.closed = True
+        for task in (every := [*tasks, *self.tellers, *walks]):
+            task.cancel()
+        await asyncio.wait(every, timeout=0.1)  # what waits for a disk that is gone never ends
+        kept = disk.flushed if power else disk.committed
+        kept = self.random.randrange(kept, len(disk.writes) + 1)
+        self.seen["power" if power else "kill"] += 1
+        disk.full = False
+        disk.reopen(writes=kept)
+        disk.kill()
+        if power:  # the supervisor goes too
+            self.supervision.die()
+        self._check_logs(over=False)
+        if not power:
+            hold("law 7d: kill -9 takes back nothing", disk.entries()[: len(self.heard)] == self.heard)
+        self._forget()
+        await asyncio.sleep(self.random.choice([0, 1, 5, 100]))
+
+    def _forget(self) -> None:
+        """What was asked and is not on disk was never asked, as far as anybody can know."""
+        for session, sent in list(self.sent.items()):
+            asked, entries = sent.asked, self.disk.entries("" if session == self.disk.session else session)
+            if asked is None or not any(e.seq == asked.seq and e.event == asked.event for e in entries):
+                del self.sent[session]
+
+    async def _close(self, tasks: Sequence[asyncio.Future[None]]) -> None:
+        self.seen["close"] += 1
+        try:
+            await self.session.leave(self.random.choice(["keep", "stop"]))
+            await self.session.close()
+        except StoreFull:
+            await self._kill(tasks)
+            return
+        await asyncio.wait(tasks, timeout=60)
+        self._look(tasks)
+        hold("close ends the walk and its readers", all(task.done() for task in tasks), tasks)
+        loose = [one.line for one in self.supervision.running if one.kept is None]
+        hold("law 11: nothing runs on that was not asked to stay", not loose, loose)
+        self.supervision.leave()
+        self._forget()
+        await asyncio.wait(self.tellers, timeout=60) if self.tellers else None
+        self._check_logs(over=False)
+
+    # --- what is checked at a life's end ---------------------------------------------------------------------
+
+    def _check_logs(self, *, over: bool) -> None:
+        root = self.disk.entries()
+        self._check_words(root)
+        hold("seqs are contiguous", [e.seq for e in root] == list(range(1, len(root) + 1)))
+        sessions = ("", *self.disk.children())
+        every = [
+            entry.event
+            for session in sessions
+            for entry in self.disk.entries(session)[self.disk.shares.get(session, ("", 0))[1] :]
+        ]
+        last = {event.child: event.status for event in every if isinstance(event, ChildEnded)}
+        self.failed = [child for child, status in last.items() if status == "failed"]
+        for event in every:
+            if isinstance(event, Opened) and event.parent is not None and event.parent.session in self.failed:
+                self.failed.append(event.session)
+        for session in sessions:
+            entries = self.disk.entries(session)
+            hold("seqs are contiguous", [e.seq for e in entries] == list(range(1, len(entries) + 1)), session)
+            shares = self.disk.shares.get(session, ("", 0))[1]
+            self._check_session(session, entries, shares, over=over)
+
+    def _check_session(self, session: str, entries: list[Entry], shares: int, *, over: bool) -> None:
+        own = entries[shares:]
+        state = fold(entries)
+        over = over and session not in self.failed
+        self._check_calls(entries, own, over=over)
+        self._check_children(own, state, over=over)
+        self._check_tasks(own, state, over=over)
+        if not any(isinstance(e.event, Rewound) for e in own):
+            self._check_told(own, state, over=over)
+        again = fold(entries)
+        hold("law 1: the same log, the same state", again.items == state.items, session)
+
+    def _check_calls(self, entries: list[Entry], own: list[Entry], *, over: bool) -> None:
+        by_seq = {e.seq: e.event for e in entries}
+        made = [
+            part.id
+            for e in own
+            if isinstance(e.event, Replied) and e.event.stop != "interrupted"
+            if not _summary(by_seq.get(e.event.asked))
+            for part in e.event.parts
+            if isinstance(part, ToolCall)
+        ]
+        started = Counter(e.event.call for e in own if isinstance(e.event, ToolStarted))
+        ended = Counter(e.event.call for e in own if isinstance(e.event, ToolEnded))
+        hold("call ids are unique", len(dict.fromkeys(made)) == len(made), made)
+        hold("law 8: a call starts at most once", all(n == 1 for n in started.values()), started.most_common(3))
+        hold("a call ends at most once", all(n == 1 for n in ended.values()), ended.most_common(3))
+        strays = [call for call in (*started, *ended) if call not in made]
+        hold("only calls that were made start and end", not strays, strays)
+        if over:
+            hold("law 3: every call ends", all(call in ended for call in made), (own[0], own[-1]))
+
+    def _check_children(self, own: list[Entry], state: State, *, over: bool) -> None:
+        """Each start has its log, each ends once for each time it was asked."""
+        begun = Counter(e.event.child for e in own if isinstance(e.event, ChildStarted))
+        ended = Counter(e.event.child for e in own if isinstance(e.event, ChildEnded))
+        for child, times in begun.items():
+            hold("start and opening are one transaction", self.disk.entries(child), child)
+            hold("a subagent ends at most once for each task", ended[child] <= times, (child, ended[child], times))
+            self.seen["subagent"] += 1
+            if over:
+                hold("I12: every subagent ends", ended[child] == times, (child, state.children.get(child)))
+        hold("only what began ends", not [child for child in ended if child not in begun], ended)
+
+    def _check_tasks(self, own: list[Entry], state: State, *, over: bool) -> None:
+        ended = Counter(e.event.task for e in own if isinstance(e.event, TaskEnded))
+        hold("I4: a task ends at most once", all(n == 1 for n in ended.values()), ended.most_common(3))
+        begun = [e.event.task for e in own if isinstance(e.event, TaskStarted)]
+        hold("only what began ends", all(task in begun for task in ended), (begun, ended))
+        self.seen["task"] += len(ended)
+        lives = {one.kept.task for one in self.supervision.running if one.kept is not None}
+        if over and not state.label:
+            lost = [task for task, now in state.tasks.items() if now.ended is None and task not in lives]
+            lost = [task for task in lost if state.tasks[task].started.state == "running"]
+            hold("I12: what runs no more has an end", not lost, lost)
+
+    def _check_told(self, own: list[Entry], state: State, *, over: bool) -> None:
+        """Law 9: each end reaches the model once: in the result of its call, or by one notice."""
+        answered = max((_reach(e.event, own) for e in own if isinstance(e.event, Replied)), default=0)
+        notices = [e for e in own if isinstance(e.event, Reminded) and e.event.text]
+        tasks = Counter(name for e in notices for name, _ in OVER.findall(e.event.text))  # type: ignore[union-attr]
+        hold("law 9: a task's end is told once", all(n == 1 for n in tasks.values()), tasks.most_common(3))
+        reports = Counter(name for e in notices for name, _ in REPORTED.findall(e.event.text))  # type: ignore[union-attr]
+        results = {e.event.call: e for e in own if isinstance(e.event, ToolEnded)}
+        begun: Counter[str] = Counter()
+        noticed: Counter[str] = Counter()
+        due: Counter[str] = Counter()
+        last: ChildStarted | None = None
+        by_child: dict[str, ChildStarted] = {}
+        firsts = {now.started.child: now.seq for now in state.children.values()}
+        for entry in own:
+            match entry.event:
+                case ChildStarted() as last:
+                    by_child[last.child] = last
+                    begun[last.child] += 1
+                case ChildEnded(child=child):
+                    result = results.get(by_child[child].call)
+                    by_result = not by_child[child].background and result is not None and result.seq > entry.seq
+                    noticed[f"a{firsts[child]}"] += not by_result
+                    due[f"a{firsts[child]}"] += not by_result and ((over and not state.label) or entry.seq < answered)
+                case _:
+                    pass
+        for name, times in noticed.items():
+            hold("law 9: a report is told once", reports[name] <= times, (name, reports[name], times))
+            hold("law 9: every report is told", reports[name] >= due[name], (name, reports[name], due[name], answered))
+        more = [name for name in reports if name not in noticed]
+        hold("law 9: a report that is a result has no notice", not more, more)
+        self.seen["report by notice"] += sum(reports.values())
+        self.seen["end by notice"] += sum(tasks.values())
+
+    def _check_words(self, entries: list[Entry]) -> None:
+        spoken = Counter(key_of(text_of(e.event.parts)) for e in entries if isinstance(e.event, UserSpoke))
+        spoken.pop("", None)
+        waiting = Counter(key_of(str(message.body)) for message in self.disk.inbox() if b"word<" in message.body)
+        both = Counter({word: n for word, n in (spoken + waiting).items() if word.startswith("word<")})
+        hold("law 9: no word is taken twice", all(n == 1 for n in both.values()), both.most_common(3))
+
+
+def _summary(event: object) -> bool:
+    return isinstance(event, Asked) and event.purpose == "summary"
+
+
+def _reach(reply: object, own: list[Entry]) -> int:
+    """How far the request went that this answers."""
+    assert isinstance(reply, Replied)
+    asked = next((e.event for e in own if e.seq == reply.asked), None)
+    return asked.reach if isinstance(asked, Asked) and asked.purpose == "turn" else 0
+
+
+def simulate(seed: int) -> TreeSimulation:
+    """Play one seed. Raises AssertionError, naming it."""
+    simulation = TreeSimulation(seed)
+    try:
+        run_virtual(simulation.play(), clock=simulation.clock, seed=seed)
+    except (Exception, Broken) as error:
+        where = f"seed {seed}, life {simulation.life}, entry {len(simulation.disk.entries())}"
+        raise AssertionError(f"{where}: {type(error).__name__}: {error}") from error
+    return simulation
+
+
+def main() -> int:
+    """Play a campaign; gives 1 when a seed failed."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seeds", type=int, default=100)
+    parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--trace", action="store_true", help="show where the first failure came from")
+    told = parser.parse_args()
+    logging.disable()  # asyncio tells of tasks that a kill left behind
+    begun, failed, requests = time.monotonic(), 0, 0
+    seen: Counter[str] = Counter()
+    for seed in range(told.first, told.first + told.seeds):
+        try:
+            one = simulate(seed)
+            requests += one.requests
+            seen += one.seen
+        except AssertionError as error:
+            if told.trace:
+                raise
+            failed += 1
+            print(f"SEED={seed} {str(error)[:1500]}\n", flush=True)
+    took = time.monotonic() - begun
+    print(f"{told.seeds} seeds, {failed} failed, {requests} requests, {took:.1f} s, {told.seeds / took:.1f} seeds/s")
+    print("  ".join(f"{name}: {count}" for name, count in sorted(seen.items())))
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
