@@ -123,7 +123,7 @@ def bash(model: ChaosModel, request: Request) -> dict[str, Any]:
 
 
 def task_output(model: ChaosModel, request: Request) -> dict[str, Any]:
-    how = model.random.choice([{}, {"tail": 5}, {"since": 0}, {"grep": "line"}, {"wait": 20}])
+    how: dict[str, Any] = model.random.choice([{}, {"tail": 5}, {"since": 0}, {"grep": "line"}, {"wait": 20}])
     return {"task_id": model.random.choice(task_ids(request)), **how}
 
 
