@@ -1,5 +1,7 @@
 """A provider that refuses: what it tells one agent holds for all, nobody gives up early, and the parent is answered."""
 
+from typing import Any
+
 import pytest
 
 from longrein.context import Request
@@ -44,7 +46,8 @@ def test_R073_a_storm_of_refusals_is_over_without_a_lost_agent_and_without_a_rus
     def part_of(request: Request) -> str:
         return next(name for name, heard in stage.model.by_part.items() if heard and heard[-1] is request)
 
-    stage = Stage(main=[says(tasks(*NAMES)), says("done")], **{name: [busy] for name in NAMES})
+    parts: dict[str, Any] = {name: [busy] for name in NAMES}
+    stage = Stage(main=[says(tasks(*NAMES)), says("done")], **parts)
     stage.play()
     assert [e.status for e in stage.events(ChildEnded)] == ["done"] * 8
     assert refused < 30, "nobody hammers"
