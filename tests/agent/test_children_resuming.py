@@ -1,5 +1,6 @@
 """A session with subagents is killed after each transaction and goes on: nothing runs twice, each end is told once."""
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any
 
@@ -124,3 +125,22 @@ def test_R073_killed_after_each_transaction_the_tree_goes_on_as_if_nothing_had_b
             check(stage)
         except AssertionError as error:
             raise AssertionError(f"cut after {writes}: {story(cut_after(disk, writes).disk.entries())}") from error
+
+
+def test_a_session_that_is_left_in_the_middle_goes_on_with_its_subagents() -> None:
+    stage = staged()
+
+    async def leave() -> None:
+        session = stage.open()
+        session.tell(Said((Text("go"),)))
+        walk = asyncio.ensure_future(session.run(once=True))
+        await stage.clock.sleep(1.2)
+        assert [view.state for view in session.agents()] == ["running"] * 3
+        await session.close()
+        await walk
+
+    run_virtual(leave(), clock=stage.clock)
+    assert stage.events(ChildEnded) == []
+    run_virtual(finish(stage), clock=stage.clock)
+    check(stage)
+    assert [e.status for e in stage.events(ChildEnded)] == ["done"] * 3

@@ -8,7 +8,9 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from longrein.events import ChildEnded, ChildStarted, Entry, ToolEnded, ToolStarted
+import pytest
+
+from longrein.events import ChildEnded, ChildStarted, Entry, Replied, ToolEnded, ToolStarted
 from longrein.store import Reader
 from longrein.testing.loopback import Call, Fault, Turn
 from tests.e2e.house import Provider, Stage, wait_until
@@ -66,7 +68,7 @@ def test_E17_E18_three_agents_work_side_by_side_and_report_in_order(stage: Stage
         assert ran.told() == (0, "all done\n", "")
         assert (provider.unused, provider.refused) == ([], [])
     told = result(stage)
-    assert [name for name in re.findall(r"\| (\w+) is done", told)] == NAMES
+    assert re.findall(r"\| (\w+) is done", told) == NAMES
     assert ran.seconds < 3.0
     for log in children(stage).values():
         assert type(log[0].event).__name__ == "Opened"
@@ -138,9 +140,8 @@ def test_headless_denies_what_a_subagent_asks_and_names_it(stage: Stage) -> None
 
 def git(stage: Stage, *words: str) -> str:
     name = ["-c", "user.name=t", "-c", "user.email=t@t"]
-    done = subprocess.run(["git", *name, *words], cwd=stage.project, env=stage.env, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
+    line = ["git", *name, *words]
+    return subprocess.run(line, cwd=stage.project, env=stage.env, check=True, capture_output=True, text=True).stdout
 
 
 def repository(stage: Stage, **files: str) -> None:
@@ -174,7 +175,7 @@ def test_a_worktree_keeps_what_a_subagent_changed_apart_and_goes_when_nothing_wa
     assert (apple.files, beech.files, beech.worktree) == ((str(stage.project / "a.txt"),), (), "")
     branch = re.search(r"kept on branch (\S+),", apple.worktree)
     assert branch is not None
-    assert git(stage, "show", f"{branch[1]}:a.txt") == "one\ntwo"
+    assert git(stage, "show", f"{branch[1]}:a.txt") == "one\ntwo\n"
     assert "git merge --squash" in " ".join(text for _, text in stage.results())
     assert len([line for line in git(stage, "branch", "--list", "longrein/*").splitlines() if line]) == 1
 
@@ -205,3 +206,24 @@ def test_no_worktree_outside_git_is_said_and_nothing_is_started(stage: Stage) ->
     assert "is not in a git repository" in result(stage)
     assert "NOT STARTED" in result(stage)
     assert children(stage) == {}
+
+
+@pytest.mark.parametrize("wire", ["anthropic", "openai-chat", "openai-responses", "gemini"])
+def test_E15_a_fork_reads_its_parents_request_from_the_cache(stage: Stage, wire: str) -> None:
+    (stage.project / "long.txt").write_text("".join(f"line {n} of the file\n" for n in range(1500)))
+    fork = Call("Agent", {"description": "aside", "prompt": "FORKED: count.", "context": "fork"})
+    turns = [
+        Turn(text="I read.", calls=(Call("Read", {"file_path": "long.txt"}),)),
+        Turn(text="Now aside.", calls=(fork,)),
+        Turn(match="FORKED", text="1500 lines"),
+        Turn(match="1500 lines", text="done"),
+    ]
+    with serve(stage, *turns, wire=wire) as provider:
+        ran = stage.run("-p", "SPLIT", "--permission-mode", "bypassPermissions")
+        assert ran.told() == (0, "done\n", "")
+        _, parent, forked, _ = provider.requests
+        assert forked.blocks[: len(parent.blocks)] == parent.blocks
+        assert len(forked.blocks) == len(parent.blocks) + 1
+    [ended] = [e.event for e in stage.entries() if isinstance(e.event, ChildEnded)]
+    before = [e.event for e in stage.entries() if isinstance(e.event, Replied)][1]
+    assert ended.usage.cache_read_tokens >= 0.97 * before.usage.context_tokens, (ended.usage, before.usage)

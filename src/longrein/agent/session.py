@@ -67,6 +67,8 @@ class Session:
         """The task that runs each call."""
         self.cancelled: dict[str, None] = {}
         """Running calls that were cancelled, one by one."""
+        self._lent = None if crew.above is None else crew.model
+        """Model that others use too; one that it has changed to is its own."""
         self.closed = False
         self.deaf = False
         """Whether words are left where they are: it was told to end, and they would be a new turn."""
@@ -369,6 +371,7 @@ class Session:
             await self.commit(flush=True)
         if self.crew.above is None:  # what all agents of a tree share goes with its root
             await self.crew.workspace.spawner.drain()
+        if self.crew.model is not self._lent:
             await self.crew.model.aclose()
         await self.log.close()
         self.readers.close()
