@@ -1,7 +1,8 @@
 """`longrein demo`: a small real job, offline and without a key. Only the model is played; everything else is real.
 
 A git project with a really failing test is made in a temporary folder. The demo starts longrein on it as a user would,
-kills it with SIGKILL in the middle of a command, goes on with it, and at the end runs the test itself.
+kills it with SIGKILL in the middle of a command, goes on with it, and at the end runs the test itself. In a second act
+things run beside the conversation (tasks, subagents), and the one that is to outlive a second kill does.
 """
 
 import os
@@ -15,6 +16,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
+from longrein import demo_beside
 from longrein.demo_script import FILES, notes, script
 from longrein.events import UsageError
 from longrein.frontends.stdout import show
@@ -36,6 +38,10 @@ class _Line(msgspec.Struct):
     content: str = ""
     session_id: str = ""
     compact_metadata: dict[str, object] = {}
+    parent_tool_use_id: str | None = None
+    task_id: str = ""
+    description: str = ""
+    summary: str = ""
 
 
 class _Block(msgspec.Struct):
@@ -87,7 +93,20 @@ class _Demo:
             self._say("$ longrein -p -c\n")
             self._run(["-p", "-c"])
         self._show_context()
+        self._beside()
         return self._verdict()
+
+    def _beside(self) -> None:
+        """The second act: three tasks, a promotion, two subagents that contradict each other, a kill, an adoption."""
+        for name, text in demo_beside.FILES.items():
+            _write(os.path.join(self.project, name), text)
+        self._say(f"\n$ longrein -p {demo_beside.PROMPT!r}\n")
+        if self._run(["-p", demo_beside.PROMPT], kill_at="Glob"):
+            self._say("\n  *** kill -9 again. The till is still watched: its command is to outlive longrein ***\n")
+            self._say("$ longrein tasks\n")
+            self._say(self._output("tasks"))
+            self._say("\n$ longrein -p -c\n")
+            self._run(["-p", "-c"])
 
     def _say(self, line: str) -> None:
         show(f"{line}\n")
@@ -116,7 +135,8 @@ class _Demo:
 
     def _run(self, words: Sequence[str], kill_at: str = "") -> bool:
         """Run longrein and tell what it does; kill it when it starts the tool `kill_at`. Whether it was killed."""
-        rules = f"Edit,Bash({self.test})"
+        commands = dict.fromkeys([self.test, demo_beside.SLOW, *(command for _, command in demo_beside.CHECKS)])
+        rules = ",".join(["Edit", *(f"Bash({command})" for command in commands)])
         command = [sys.executable, "-m", "longrein", *words, "--output-format", "stream-json", "--allowedTools", rules]
         with subprocess.Popen(
             command, cwd=self.project, env=self._environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE
@@ -141,12 +161,17 @@ class _Demo:
             case "assistant", _:
                 self.requests += 1
                 for block in _blocks(line):
-                    started = self._tell_reply(block) or started
+                    begun = self._tell_reply(block, "  | " if line.parent_tool_use_id else "  ")
+                    started = started if line.parent_tool_use_id else begun or started
             case "user", _:
-                for block in _blocks(line):
+                for block in _blocks(line) if not line.parent_tool_use_id else ():
                     self._tell_result(block)
             case "system", "init":
                 self.session = line.session_id
+            case "system", "task_started":
+                self._say(f"      {line.task_id} begins: {_short(line.description)}")
+            case "system", "task_notification":
+                self._say(f"      {line.task_id} is over: {_short(line.summary)}")
             case "system", "compact_boundary" if line.compact_metadata.get("trigger") == "manual":
                 self._say("  --- summed up: the user's words and the records by code, the prose by the model ---")
             case "system", "compact_boundary":
@@ -157,13 +182,13 @@ class _Demo:
                     self.totals[key] += int(str(line.usage.get(key, 0)))
         return started
 
-    def _tell_reply(self, block: _Block) -> str:
+    def _tell_reply(self, block: _Block, margin: str) -> str:
         if block.type == "text":
-            self._say(f"  {block.text}")
+            self._say(margin + block.text.replace("\n", f"\n{margin}"))
         if block.type != "tool_use":
             return ""
         argument = next((str(v) for v in block.input.values()), "")
-        self._say(f"    > {block.name} {argument.replace(sys.executable, 'python3')}")
+        self._say(f"{margin}  > {block.name} {argument.replace(sys.executable, 'python3')}")
         return block.name
 
     def _tell_result(self, block: _Block) -> None:
@@ -176,9 +201,12 @@ class _Demo:
 
     def _show_context(self) -> None:
         self._say(f"\n$ longrein context {self.session[:8]}\n")
-        command = [sys.executable, "-m", "longrein", "context", self.session]
+        self._say(self._output("context", self.session))
+
+    def _output(self, *words: str) -> str:
+        command = [sys.executable, "-m", "longrein", *words]
         page = subprocess.run(command, cwd=self.project, env=self._environment(), capture_output=True, check=True)
-        self._say(page.stdout.decode().rstrip())
+        return page.stdout.decode().replace(sys.executable, "python3").rstrip()
 
     # --- the end ---------------------------------------------------------------------------------------------
 
@@ -192,11 +220,17 @@ class _Demo:
         sent = sum(self.totals.values())
         share = 100 * self.totals["cache_read_input_tokens"] // max(1, sent)
         self._say("\nWhat happened")
-        self._say(f"  replies         {self.requests}; the kill cut one command and lost none of them")
-        self._say(f"  input tokens    {sent} since the resume, {share} % of them read from the cache")
+        self._say(f"  replies         {self.requests}; two kills cut one command and lost none of them")
+        self._say(f"  input tokens    {sent} in the runs that ended by themselves, {share} % of them read from the cache")
         self._say(f"  files changed   {' '.join(changed.split()) or 'none'}")
         self._say(f"  the test now    {'passes' if passed == 0 else 'FAILS'}")
         return 0 if passed == 0 else 1
+
+
+def _short(text: str) -> str:
+    """One line of it."""
+    line = " ".join(text.replace(sys.executable, "python3").split())
+    return line if len(line) <= 96 else line[:95] + "…"
 
 
 def _blocks(line: _Line) -> list[_Block]:

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from longrein.demo_beside import branches
+
 LEDGER = '''"""Money as people type it, in cents."""
 
 
@@ -133,6 +135,7 @@ def script(test: str, window_tokens: int) -> dict[str, Any]:
             },
         ],
         "summaries": [{"text": SUMMARY}],
+        "branches": branches(),
     }
 
 

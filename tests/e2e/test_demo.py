@@ -23,6 +23,12 @@ TOLD = (
     "> Recall DECIDED amount in parentheses",
     "$ longrein context",
     "verified milestones",
+    "b3 begins: sh till.sh",
+    "it goes on in the background as b4",
+    "| The two contradict each other",
+    "*** kill -9 again",
+    "/b3  running",
+    "b3 is over: killed, stopped by TaskStop",
     "the test now    passes",
 )
 
