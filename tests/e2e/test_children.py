@@ -169,8 +169,8 @@ def test_a_worktree_keeps_what_a_subagent_changed_apart_and_goes_when_nothing_wa
         ran = stage.run("-p", "SPLIT", "--permission-mode", "bypassPermissions")
         assert ran.told() == (0, "merged later\n", "")
     assert (stage.project / "a.txt").read_text() == "one\n"
-    ends = {e.event.child: e.event for e in stage.entries() if isinstance(e.event, ChildEnded)}
-    apple, beech = ends.values()
+    ends = [e.event for e in stage.entries() if isinstance(e.event, ChildEnded)]
+    apple, beech = sorted(ends, key=lambda e: e.report)
     assert "git merge --squash longrein/" in apple.worktree
     assert (apple.files, beech.files, beech.worktree) == ((str(stage.project / "a.txt"),), (), "")
     branch = re.search(r"kept on branch (\S+),", apple.worktree)
