@@ -29,6 +29,8 @@ class MemorySupervision:
         """Every command line that was run, in order."""
         self.spool: dict[str, Kept] = {}
         """Kept tasks, running and over, until they are settled."""
+        self.ever_kept: list[str] = []
+        """Ids of all tasks that were kept, in order."""
         self.files: dict[str, bytes] = {}
         """Output of those that are over, by path."""
         self.running: list[MemoryProcess] = []
@@ -229,6 +231,7 @@ class MemoryProcess:
         if not self.home.alive:
             raise OSError(GONE)
         self.kept = keeping
+        self.home.ever_kept.append(keeping.task)
         self.home.spool[keeping.task] = Kept(self, self._now(keeping))
         if self._over.done():  # it had ended meanwhile
             self._settled(self._over.result(), keeping)

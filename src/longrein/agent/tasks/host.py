@@ -13,6 +13,8 @@ from longrein.tools import Archive, Blobs, ToolOptions
 from longrein.workspace import Workspace
 
 T = TypeVar("T")
+UNCUT_S = 5.0
+"""How long a cancellation waits for what must not stay half done."""
 
 
 class Clock(Protocol):
@@ -67,13 +69,16 @@ class Roster(Protocol):
 async def uncut(work: Coroutine[Any, Any, T]) -> T:
     """Do `work` to its end, also when the wait is cancelled: what came of it takes the cancellation's place.
 
-    For what must not stay half done, such as a task that is in the log and not yet kept.
+    For what must not stay half done, such as a task that is in the log and not yet kept. Only a stuck disk makes a
+    cancellation wait long; after `UNCUT_S` it is obeyed.
     """
     doing = asyncio.ensure_future(work)
-    while not doing.done():
-        try:
-            await asyncio.shield(doing)
-        except asyncio.CancelledError:
-            if doing.cancelled():
-                raise
-    return doing.result()
+    try:
+        return await asyncio.shield(doing)
+    except asyncio.CancelledError:
+        await asyncio.wait((doing,), timeout=UNCUT_S)
+        if not doing.done():
+            doing.cancel()
+        if doing.cancelled() or not doing.done():
+            raise
+        return doing.result()
