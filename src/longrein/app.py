@@ -158,6 +158,12 @@ def run_agents(options: Options, /, session: str, json: bool) -> int:
     return int(importlib.import_module("longrein.company").agents(survey(options), session, json=json))
 
 
+def run_worktrees(options: Options, /, words: Sequence[str], unmerged: bool, json: bool) -> int:
+    """Worktrees that subagents have left: listed, merged, removed."""
+    hall = importlib.import_module("longrein.worktrees")
+    return int(hall.worktrees(survey(options), words, unmerged=unmerged, json=json))
+
+
 def run_simulate(options: Options, /, recorded: Sequence[str], **how: str) -> int:
     """Recorded sessions through policies, offline."""
     return int(importlib.import_module("longrein.simulate").simulate(survey(options).state_dir, recorded, **how))

@@ -56,6 +56,10 @@ class App(Protocol):
         """Subagents of session `session`, else those that work now."""
         ...
 
+    def run_worktrees(self, options: Options, /, words: Sequence[str], unmerged: bool, json: bool) -> int:
+        """Worktrees of subagents: all, or `merge` or `remove` and one."""
+        ...
+
     def run_simulate(self, options: Options, /, recorded: Sequence[str], **how: str) -> int:
         """Recorded sessions (files, folders, ids) through policies, offline; `how` as the flags say."""
         ...
@@ -106,6 +110,7 @@ def _subcommand(parsed: Parsed, app: App) -> int:
         "simulate": lambda: app.run_simulate(options, recorded=words, **_how(values)),
         "tasks": lambda: app.run_tasks(options, words=words, tail=values.get("tail", 0), json=json),
         "agents": lambda: app.run_agents(options, session="".join(words), json=json),
+        "worktrees": lambda: app.run_worktrees(options, words=words, unmerged=values.get("unmerged", False), json=json),
         "doctor": lambda: app.run_doctor(options),
         "trust": lambda: app.run_trust(options, undo=values.get("undo", False)),
         "demo": lambda: app.run_demo(words),

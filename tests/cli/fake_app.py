@@ -45,6 +45,9 @@ class FakeApp:
     def run_agents(self, options: Options, session: str, json: bool) -> int:
         return self._called("agents", options, session, json)
 
+    def run_worktrees(self, options: Options, words: Sequence[str], unmerged: bool, json: bool) -> int:
+        return self._called("worktrees", options, list(words), unmerged, json)
+
     def run_simulate(self, options: Options, /, recorded: Sequence[str], **how: str) -> int:
         return self._called("simulate", options, list(recorded), how)
 

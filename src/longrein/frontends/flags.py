@@ -285,6 +285,20 @@ COMMANDS: Mapping[str, Command] = {
             (Flag(("--json",), "json", "switch", "one JSON array", STATE), STATE_DIR, HELP),
             1,
         ),
+        Command(
+            "worktrees",
+            "[merge NAME | remove NAME] [FLAGS]",
+            "List the git worktrees that subagents have left with changes. merge brings one into your folder as "
+            "uncommitted changes, whole or, where both sides changed the same lines, not at all. remove takes one away "
+            "with its branch. Exit code 1: refused, with the reason.",
+            (
+                Flag(("--unmerged",), "unmerged", "switch", "remove it even with commits that were not merged", STATE),
+                Flag(("--json",), "json", "switch", "one JSON array", STATE),
+                STATE_DIR,
+                HELP,
+            ),
+            2,
+        ),
         Command("doctor", "[FLAGS]", "Say what longrein finds here and what is missing.", (STATE_DIR, HELP), 0),
         Command(
             "trust",

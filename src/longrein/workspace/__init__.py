@@ -75,6 +75,7 @@ __all__ = [
     "stop_spooled",
     "sweep",
     "sweep_halves",
+    "worktree_changes",
 ]
 
 _LATER = {
@@ -87,6 +88,7 @@ _LATER = {
     "merge_worktree": "worktree_merge",
     "read_worktree": "worktrees",
     "remove_worktree": "worktrees",
+    "worktree_changes": "worktrees",
 }
 """Public name -> where it stands, for what most sessions never need."""
 

@@ -71,7 +71,8 @@ async def _applied(workspace: Workspace, tree: Worktree, ours: str, result: str,
     why = await _patched(workspace, tree, [ours, result, *but], session)
     if why:
         return Merged(False, f"nothing was touched: the folder was changed meanwhile ({why}); try again")
-    return Merged(True, f"{len(files)} changed in {tree.root}, not committed: {listed(files)}", files)
+    count = f"{len(files)} {'file' if len(files) == 1 else 'files'}"
+    return Merged(True, f"{count} changed in {tree.root}, not committed: {listed(files)}", files)
 
 
 async def _is_same(workspace: Workspace, root: str, result: str, path: str, session: str) -> bool:

@@ -155,6 +155,13 @@ def list_worktrees(folder: str) -> list[Worktree]:
     return [tree for tree in found if tree is not None and tree.made]
 
 
+async def worktree_changes(
+    workspace: Workspace, tree: Worktree, session: str = ""
+) -> tuple[Sequence[str], Sequence[str]]:
+    """(files that its commits changed, names of what is not committed in it)."""
+    return await changed_files(workspace, tree, session), await status(workspace, tree.path, session) or ()
+
+
 async def finish_worktree(workspace: Workspace, tree: Worktree, session: str = "") -> Finished:
     """The work in it is over: removed when nothing changed, else committed on its branch and kept."""
     if not tree.made:
@@ -335,7 +342,8 @@ async def _kept_words(workspace: Workspace, tree: Worktree, left: str, session: 
     rest = f"; some of it could not be committed ({left}) and lies uncommitted in its folder" if left else ""
     return (
         f"kept on {'commit' if moved else 'branch'} {name}, folder {tree.path}: {size}{rest}. To see it: git diff "
-        f"HEAD...{name}; to take it over: git merge --squash {name}{await _clash(workspace, tree, name, session)}"
+        f"HEAD...{name}; to take it over: git merge --squash {name}, or, where uncommitted changes are in the way, "
+        f"longrein worktrees merge {os.path.basename(tree.path)}{await _clash(workspace, tree, name, session)}"
     )
 
 
