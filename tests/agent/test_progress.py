@@ -1,11 +1,16 @@
 """The watchdog: an agent that goes round in a circle or in which nothing happens is told, then ended (R077, R070)."""
 
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+
+from longrein.agent import Said, builtin_kinds
 from longrein.agent.children.progress import End, Patience, Tell, circling, idle, looping
-from longrein.context import State, fold, step
+from longrein.context import Request, State, fold, step
 from longrein.events import (
     AnyEvent,
     AnyPart,
     Asked,
+    ChildEnded,
     ChildStarted,
     Document,
     Entry,
@@ -23,6 +28,12 @@ from longrein.events import (
     TurnEnded,
     UserSpoke,
 )
+from longrein.models import Delta
+from longrein.testing.clock import VirtualClock, run_virtual
+from longrein.testing.house import memory_crew, memory_tools, open_test_session, results, said
+from longrein.testing.model import ScriptedModel, call, says
+from longrein.testing.store import MemoryDisk
+from longrein.tools import agent_tool
 
 MINUTE = 60_000_000
 Call = tuple[str, dict[str, object], str]
@@ -216,6 +227,7 @@ def test_what_runs_has_limits_of_its_own_and_is_given_longer() -> None:
     assert quiet(agent, 59) == "fine"
     assert quiet(agent, 65, heard=30) == "fine"
     assert quiet(agent, 61) == "told"
+    assert quiet(agent, 10) == "no progress: nothing has happened for 10 minutes"
     called = Agent()
     called.append(Asked("turn", 3, 2), Replied(4, (ToolCall("c4.0", "Bash", {"command": "make"}),), "calls"))
     called.append(ToolStarted("c4.0", "Bash"))
@@ -247,3 +259,54 @@ def test_the_watchdog_costs_the_same_however_long_the_session_is() -> None:
         agent.step(("Bash", {"command": f"echo {n}"}, f"{n}"))
     assert len(agent.state.trail.last) == 4
     assert not agent.state.trail.step
+
+
+# --- and what comes of it ----------------------------------------------------------------------------------------
+
+
+class Deaf(ScriptedModel):
+    """Never answers a subagent."""
+
+    async def stream(self, request: Request) -> AsyncIterator[Sequence[Delta]]:
+        if any("the task" in text for text in said(request)):
+            await asyncio.Event().wait()
+        async for batch in super().stream(request):
+            yield batch
+
+
+def test_R073_the_parent_of_a_hung_subagent_gets_its_answer() -> None:
+    clock, disk = VirtualClock(), MemoryDisk()
+    calls = says(call("Agent", description="look", prompt="the task"))
+    model = Deaf(calls, says("so be it"))
+
+    async def main() -> None:
+        crew = memory_crew(model, disk, clock=clock, tools=(*memory_tools(), agent_tool(builtin_kinds())))
+        crew.kinds = builtin_kinds()
+        session = open_test_session(model, disk=disk, crew=crew, mode="bypassPermissions")
+        session.tell(Said((Text("go"),)))
+        await session.run(once=True)
+        await session.close()
+
+    run_virtual(main(), clock=clock)
+    ended = next(e.event for e in disk.entries() if isinstance(e.event, ChildEnded))
+    assert (ended.status, ended.message) == ("limit", "no progress: nothing has happened for 10 minutes")
+    assert 70 * 60 <= clock.elapsed_s < 73 * 60
+    assert results(model.requests[-1])[-1].startswith("Agent failed: 1 subagent: 1")
+    assert isinstance(disk.entries()[-1].event, TurnEnded)
+
+
+def test_R077_an_agent_that_goes_round_in_a_circle_is_stopped_by_the_loop() -> None:
+    clock, disk = VirtualClock(), MemoryDisk()
+    model = ScriptedModel(*[says(call("Read", file_path="no.py"))] * 7)
+
+    async def main() -> None:
+        session = open_test_session(model, disk=disk, clock=clock)
+        session.tell(Said((Text("go"),)))
+        await session.run(once=True)
+        await session.close()
+
+    run_virtual(main(), clock=clock)
+    assert disk.entries()[-1].event == TurnEnded(
+        "limit", "no progress: the last 7 steps were the same calls with the same results"
+    )
+    assert sum(isinstance(e.event, Reminded) and e.event.kind == "stuck" for e in disk.entries()) == 1

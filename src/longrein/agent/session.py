@@ -18,7 +18,7 @@ from longrein.agent.company import Company, narrower
 from longrein.agent.inbox import Inbox
 from longrein.agent.memory import Pressure
 from longrein.agent.port import AgentView, Answer, Heard, Noticed, Pending, Said, StopChild, Word
-from longrein.agent.ports import Crew, Outlook
+from longrein.agent.ports import Crew, Limits, Outlook
 from longrein.agent.readers import Readers
 from longrein.agent.redaction import redacted
 from longrein.agent.tasks.desk import TaskDesk
@@ -294,12 +294,20 @@ class Session:
         return self.state.prefix.sources if self.state.prefix else ()
 
     @property
+    def _limits(self) -> Limits:
+        """What the next request may use, with what is left to the whole tree."""
+        limits, above = self.wakes.limits, self.crew.above
+        if self.company is not None:
+            return self.company.within(limits)
+        return limits if above is None else above.within(limits, self.state)
+
+    @property
     def outlook(self) -> Outlook:
         """What `next_move` may know beside the log."""
         crew = self.crew
         return Outlook(
             budget=window_of(self.state, crew.model.budget),
-            limits=self.wakes.limits if self.company is None else self.company.within(self.wakes.limits),
+            limits=self._limits,
             jitter=crew.jitter(),
             paused=self.paused,
             fallback="" if crew.fallback == crew.model.name else crew.fallback,

@@ -3,15 +3,18 @@
 Nothing here is copied down, so a rule that the user takes back for the parent is gone below it at once.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import msgspec
 
+from longrein.agent.children.grants import limits_within
 from longrein.agent.children.tree import Tree
 from longrein.agent.children.worktrees import home, pictured
 from longrein.agent.company import narrower
 from longrein.agent.port import Heard, OfChild, Output, Streaming
+from longrein.agent.ports import UNBOUND, Limits, Room
 from longrein.agent.session import Session
+from longrein.context import State
 from longrein.events import Entry, PermissionAnswered, PermissionAsked, ToolEnded
 from longrein.permissions import Call, Rules
 from longrein.workspace import Worktree
@@ -26,9 +29,13 @@ class Bond:
         self.child, self.label, self.kind = child, label, kind
         self.cap = "bypassPermissions"
         """The widest mode that its type may have."""
+        self.alive_s = parent.crew.clock.mono_s()
+        """When something was last heard of it or of those below it, monotonic seconds."""
         self.last: Entry | None = None
         """What it did last, as far as it was heard."""
 
+        self.rest: Callable[[], Room] = lambda: UNBOUND
+        """What is left to this subagent, all above it included."""
         self.worktree: Worktree | None = None
         """Folder of its own."""
 
@@ -52,6 +59,12 @@ class Bond:
         """See `Above`."""
         return narrower(self.parent.mode, self.cap)
 
+    def within(self, limits: Limits, state: State) -> Limits:
+        """See `Above`."""
+        room = self.rest()
+        unlimited = room.usd == UNBOUND.usd and room.tokens == UNBOUND.tokens
+        return limits if unlimited else limits_within(limits, state, room)
+
     @property
     def process_session(self) -> str:
         """See `Above`."""
@@ -62,10 +75,18 @@ class Bond:
         """See `Above`."""
         return self.root.readers.streaming
 
+    def stir(self) -> None:
+        """It gives a sign of life, and so do those above that wait for it."""
+        self.alive_s = self.parent.crew.clock.mono_s()
+        above = self.parent.crew.above
+        if isinstance(above, Bond):
+            above.stir()
+
     def hear(self, heard: Heard) -> None:
         """See `Above`."""
         if isinstance(heard, OfChild):
             return
+        self.stir()
         told = OfChild(self.child, self.label, self.kind, heard)
         if isinstance(heard, Streaming | Output):
             self.root.readers.stream(told)

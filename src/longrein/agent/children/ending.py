@@ -76,8 +76,8 @@ def ended_of(one: Working, tree: Mapping[str, State], now_us: int) -> tuple[Chil
     entries = session.entries_from(one.first)
     last = Last(entries)
     problem = _problem(one)
-    status = "failed" if problem else STATUS.get(last.reason, "failed")
-    message = problem or (BLOCKED if last.reason == "blocked" else last.message)
+    status = "failed" if problem else "limit" if one.cause else STATUS.get(last.reason, "failed")
+    message = problem or one.cause or (BLOCKED if last.reason == "blocked" else last.message)
     used, began = spent_on_task(state, tree), state.began
     said, whole = said_of(last, status), f"a{one.seq}/r{last.seq}" if last.seq else ""
     proofs = evidence(f"a{one.seq}", entries, said)

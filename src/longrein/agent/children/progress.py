@@ -71,12 +71,13 @@ def idle(state: State, now_us: int, patience: Patience = DEFAULT, *, heard_us: i
     if not state.turn_open or _waits(state):
         return None
     acts = state.asked is not None or any(call.started for call in state.calls.values())
-    most = patience.act_s if acts else patience.idle_s
+    told = state.trail.told_seq == state.seq
+    most = patience.act_s if acts and not told else patience.idle_s
     silent_s = (now_us - max(state.at, heard_us)) / 1e6
     if silent_s < most:
         return None
     what = f"nothing has happened for {silent_s / 60:.0f} minutes"
-    if state.trail.told_seq == state.seq:
+    if told:
         return End(f"no progress: {what}")
     return _tell(state, f"{what}. {_advice(state)}", what)
 

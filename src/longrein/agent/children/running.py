@@ -18,6 +18,7 @@ from longrein.agent.children.rooms import room_of
 from longrein.agent.children.starting import begin, rejoin
 from longrein.agent.children.tree import Tree, Working
 from longrein.agent.children.viewing import views
+from longrein.agent.children.watch import watch
 from longrein.agent.children.worktrees import dropped, finished, made
 from longrein.agent.port import AgentView, Answer, OfChild, Pending, Said, StopChild, Word
 from longrein.agent.ports import UNBOUND, Limits
@@ -191,9 +192,11 @@ class Children:
             gate.force()  # it was told to end: it has only to write that down, and to end those below it
         one.begun = True
         _ask_again(one.session)
+        watching = asyncio.ensure_future(watch(self.session, one))
         try:
             await self._through(one)
         finally:
+            watching.cancel()
             gate.leave()
 
     async def _through(self, one: Working) -> None:

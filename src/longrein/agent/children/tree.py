@@ -31,6 +31,8 @@ class Working:
         """What became of its worktree."""
         self.problem = ""
         """Why it cannot work at all."""
+        self.cause = ""
+        """Why the watchdog ended it."""
         self.begun = False
         """Whether it had a place to work already."""
         self.halt = asyncio.Event()

@@ -1,0 +1,38 @@
+"""The watchdog of subagents: one that hangs is told, then ended; its parent gets a report with the cause."""
+
+from longrein.agent.children.progress import End, Tell, idle
+from longrein.agent.children.tree import Working
+from longrein.agent.session import Session
+
+LOOK_EVERY_S = 60.0
+"""How often each one that works is looked at."""
+GRACE_S = 60.0
+"""What a task may go on beyond its time, for a call that runs: before each request the limit is kept anyway."""
+
+
+async def watch(parent: Session, one: Working) -> None:
+    """Look at `one` while it works, until it is cancelled; ends what makes no progress or stays beyond its time."""
+    clock, session = parent.crew.clock, one.session
+    while True:
+        await clock.sleep(LOOK_EVERY_S)
+        now_us = clock.wall_us()
+        verdict = idle(session.state, now_us) or _late(one, now_us)
+        match verdict:
+            case Tell(reminded):
+                session.append(reminded)
+                session.commit(flush=False)
+            case End(message):
+                one.cause = message
+                one.stop()
+                return
+            case None:
+                pass
+
+
+def _late(one: Working, now_us: int) -> End | None:
+    """Whether a call keeps it beyond the time of its task. What waits for the user may take its time."""
+    state, limit_s = one.session.state, one.session.crew.limits.seconds_max
+    asks = any(call.asked is not None and call.answer is None for call in state.calls.values())
+    if not limit_s or asks or (now_us - state.began_at) / 1e6 < limit_s + GRACE_S:
+        return None
+    return End(f"the time limit of {limit_s:g} s has passed")
