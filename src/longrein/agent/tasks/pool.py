@@ -85,12 +85,14 @@ class TaskPool:
         while self._waiting and self.running < self.running_max:
             label = next(iter(self._waiting))
             turns = self._waiting.pop(label)
-            turn = turns.popleft()
+            while turns and turns[0].done():  # it was given up
+                turns.popleft()
+            if not turns:
+                continue
+            self.running += 1
+            turns.popleft().set_result(None)
             if turns:
                 self._waiting[label] = turns  # behind the others
-            if not turn.done():
-                self.running += 1
-                turn.set_result(None)
 
 
 def agent_of(task: str) -> str:

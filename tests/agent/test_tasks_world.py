@@ -1,0 +1,351 @@
+"""What befalls tasks: they ask and stall, the supervisor dies, longrein leaves, the clock jumps, the disk fills."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from longrein.agent import OpenSession, StopTask, TaskPool
+from longrein.agent.tasks.slices import compiled, last_lines, matching, pieces, since
+from longrein.events import Reminded, TaskEnded, TaskStarted, ToolError
+from longrein.testing.clock import run_virtual
+from longrein.testing.house import results
+from longrein.testing.model import ScriptedModel, call, says
+from longrein.testing.supervision import MemorySupervision
+from longrein.testing.workspace import Ran
+from tests.agent.stage import Stage, background, one_turn, words
+
+
+def told(stage: Stage, kind: str) -> list[str]:
+    return [event.text for event in stage.of(Reminded) if event.kind == kind and event.text]
+
+
+def talk(stage: Stage, model: ScriptedModel, seconds: float, *, said_at: dict[float, Any] | None = None) -> None:
+    """One prompt, then `seconds` of an open session, in which words are said at their times."""
+
+    async def work() -> None:
+        session = stage.open(model)
+        session.tell(words("go"))
+        walk = asyncio.ensure_future(session.run(once=False))
+        for at, word in sorted((said_at or {}).items()):
+            await stage.clock.sleep(at - stage.clock.elapsed_s)
+            session.tell(word) if not callable(word) else word(session)
+        await stage.clock.sleep(seconds - stage.clock.elapsed_s)
+        await session.close()
+        await walk
+
+    stage.play(work)
+
+
+# --- asking ------------------------------------------------------------------------------------------------------
+
+
+def test_B13_a_silent_task_that_asks_is_told_once_and_answered() -> None:
+    stage = Stage({"init": Ran("name: ", asks=True, delay_s=1)})
+    model = ScriptedModel(
+        says(background("init")),
+        says("it runs"),
+        says(call("TaskInput", task_id="b1", text="longrein")),
+        says("answered"),
+        says("over"),
+    )
+    talk(stage, model, 200)
+    model.check_done()
+    (notice,) = told(stage, "bg_stalled")
+    assert notice == (
+        "[longrein:n0nce bg_stalled: background tasks print nothing any more; they may wait for input]\n"
+        "* b1: silent for 45 s after 6 bytes of output; it waits for input: answer with TaskInput\n| name: "
+    )
+    assert results(model.requests[3])[1].startswith("TaskInput ok: Written to b1. Look with TaskOutput(since=6)")
+    assert [end.state for end in stage.of(TaskEnded)] == ["done"]
+
+
+@pytest.mark.parametrize(
+    ("output", "asks"),
+    [
+        ("Overwrite? (y/n)", True),
+        ("Continue? [Y/n] ", True),
+        ("Password:", True),
+        ("mysql> ", True),
+        ("Press any key to continue...\n", True),
+        ("compiling 31 of 90\n", False),
+        ("listening on http://127.0.0.1:8000/\n", False),
+        ("warning: something\n", False),
+        ("x" * 400 + ":", False),
+        ("", False),
+    ],
+)
+def test_B13_what_looks_like_a_question(output: str, asks: bool) -> None:
+    stage = Stage({"run": Ran(output, hang=True)})
+    model = ScriptedModel(says(background("run")), says("it runs"), *[says("it asks")] * asks)
+    talk(stage, model, 400)
+    model.check_done()
+    assert len(told(stage, "bg_stalled")) == asks, "and once, however long the silence lasts"
+
+
+def test_B13_a_silence_that_was_told_is_not_told_again_after_a_restart() -> None:
+    stage = Stage({"run": Ran("sure? ", hang=True)})
+    model = ScriptedModel(says(background("run")), says("it runs"), says("it asks"), says("hello again"))
+
+    async def work() -> None:
+        session = stage.open(model)
+        session.tell(words("go"))
+        walk = asyncio.ensure_future(session.run(once=False))
+        await stage.clock.sleep(60)
+        await stage.crash(session, walk)
+        session = stage.open(model)
+        session.tell(words("still there?"))
+        walk = asyncio.ensure_future(session.run(once=False))
+        await stage.clock.sleep(200)
+        await session.close()
+        await walk
+
+    stage.play(work)
+    assert len(told(stage, "bg_stalled")) == 1
+
+
+def test_a_clock_that_is_set_forward_is_no_silence() -> None:
+    stage = Stage({"run": Ran("sure? ", hang=True)})
+    model = ScriptedModel(says(background("run")), says("it runs"), says("it asks"))
+
+    def jump(_session: OpenSession) -> None:
+        stage.clock.start_us += 3_600_000_000
+
+    talk(stage, model, 80, said_at={30: jump})
+    assert told(stage, "bg_stalled") == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "refused"),
+    [
+        ({"task_id": "b1", "text": "y"}, "[no-input] b1 was started in the foreground, so its input is closed;"),
+        ({"task_id": "b2", "text": "y"}, "[not-running] b2 is done; nothing was written."),
+        ({"task_id": "b1", "text": "y" * 100_001}, "[too-long] At most 100000 characters"),
+        ({"task_id": "b1", "text": "longrein:n0nce x"}, "holds a marker"),
+        ({"task_id": "b9", "text": "y"}, "[unknown-task] There is no task 'b9'; there are b1, b2."),
+    ],
+)
+def test_input_that_cannot_be_given(arguments: dict[str, str], refused: str) -> None:
+    stage = Stage({"slow": Ran("", hang=True), "quick": Ran("x")})
+    model = ScriptedModel(
+        says(call("Bash", command="slow", timeout=1_000)),
+        says(background("quick")),
+        says(call("Bash", command="quick")),
+        says(call("TaskInput", **arguments)),
+        says("I see"),
+    )
+    one_turn(stage, model)
+    assert refused in results(model.requests[4])[-1] or "marker" in refused
+    assert results(model.requests[4])[-1].startswith("TaskInput failed:")
+
+
+# --- dying and leaving -------------------------------------------------------------------------------------------
+
+
+def test_when_the_supervisor_dies_its_tasks_are_lost_and_the_next_command_runs() -> None:
+    stage = Stage({"server": Ran("up\n", hang=True), "make": Ran("built", delay_s=5), "ls": Ran("a")})
+    model = ScriptedModel(
+        says(background("server"), background("make")),
+        says("they run"),
+        says(call("Bash", command="ls")),
+        says("I see"),
+    )
+    talk(stage, model, 60, said_at={2: lambda _: stage.supervision.die()})
+    model.check_done()
+    assert [(e.task, e.state, e.code, e.cause) for e in stage.of(TaskEnded)] == [
+        ("b1", "lost", None, "the supervisor of commands is gone"),
+        ("b2", "lost", None, "the supervisor of commands is gone"),
+    ]
+    (notice,) = told(stage, "bg_lost")
+    assert "* b1 (server): lost (the supervisor of commands is gone)" in notice
+    assert results(model.requests[3])[-1] == "Bash ok: a"
+
+
+def test_what_never_came_to_be_kept_is_lost_with_the_reason() -> None:
+    stage = Stage({"server": Ran("", hang=True)})
+    model = ScriptedModel(says(background("server")), says("it runs"), says("it is gone"))
+
+    async def work() -> None:
+        session = stage.open(model)
+        session.tell(words("go"))
+        await session.run(once=True)
+        await stage.crash(session)
+        stage.supervision.spool.clear()  # somebody removed the folder
+        session = stage.open(model)
+        session.tell(words("and now?"))
+        await session.run(once=True)
+        await session.close()
+
+    stage.play(work)
+    (end,) = stage.of(TaskEnded)
+    assert (end.state, end.code) == ("lost", None)
+    assert end.cause == "longrein ended before it was kept, or the folder of its output is gone"
+
+
+@pytest.mark.parametrize(
+    ("policy", "ends", "goes_on"),
+    [
+        ("stop", {"b1": "killed", "b2": "killed", "b3": "killed"}, []),
+        ("keep", {"b2": "killed"}, ["b1", "b3"]),
+    ],
+)
+def test_B14_leaving_as_the_user_wants(policy: str, ends: dict[str, str], goes_on: list[str]) -> None:
+    """b1 was started in the background, b2 was promoted, b3 waits for a place."""
+    stage = Stage({"server": Ran("", hang=True), "slow": Ran("", hang=True), "late": Ran("")}, tasks_max=2)
+    model = ScriptedModel(
+        says(background("server")),
+        says(call("Bash", command="slow", timeout=1_000)),
+        says(background("late")),
+        says("go"),
+    )
+
+    async def work() -> None:
+        session = stage.open(model)
+        session.tell(words("go"))
+        await session.run(once=True)
+        left = await session.leave(policy)
+        assert [view.id for view in left] == goes_on
+        await session.close()
+
+    stage.play(work)
+    assert {end.task: end.state for end in stage.of(TaskEnded)} == ends
+
+
+def test_the_user_stops_a_task_that_waits_and_it_never_runs() -> None:
+    stage = Stage({"one": Ran("", delay_s=5), "two": Ran("")}, tasks_max=1)
+    model = ScriptedModel(says(background("one"), background("two")), says("fine"), says("stopped"), says("over"))
+    talk(stage, model, 20, said_at={2: StopTask("b2")})
+    assert [(e.task, e.state, e.cause) for e in stage.of(TaskEnded)] == [
+        ("b2", "killed", "stopped by the user before it began"),
+        ("b1", "done", ""),
+    ]
+    assert stage.supervision.started == ["one"]
+
+
+def test_queued_tasks_run_after_a_restart_since_they_never_began() -> None:
+    stage = Stage({"one": Ran("", delay_s=50), "two": Ran("two\n")}, tasks_max=1)
+    model = ScriptedModel(says(background("one"), background("two")), says("fine"), says("hello"), says("over"))
+
+    async def work() -> None:
+        session = stage.open(model)
+        session.tell(words("go"))
+        await session.run(once=True)
+        await stage.crash(session)
+        session = stage.open(model)
+        session.tell(words("back"))
+        session.stay("drain", 100)
+        await session.run(once=True)
+        await session.close()
+
+    stage.play(work)
+    assert stage.supervision.started == ["one", "two"]
+    assert [(e.task, e.state) for e in stage.of(TaskEnded)] == [("b1", "done"), ("b2", "done")]
+    assert [s.state for s in stage.of(TaskStarted)] == ["running", "queued", "running"]
+
+
+# --- places are shared fairly ------------------------------------------------------------------------------------
+
+
+def test_places_go_round_among_the_agents_of_a_tree() -> None:
+    order: list[str] = []
+
+    async def work() -> None:
+        pool = TaskPool(MemorySupervision({}, None), 1)  # type: ignore[arg-type]
+        assert pool.take()
+
+        async def wait(label: str) -> None:
+            await pool.wait(label)
+            order.append(label)
+            await asyncio.sleep(0)
+            pool.free()
+
+        waiting = [asyncio.ensure_future(wait(label)) for label in ("", "", "", "a7", "a9", "a7")]
+        await asyncio.sleep(0)
+        assert not pool.take(), "nobody goes before those who wait"
+        waiting[1].cancel()
+        pool.free()
+        await asyncio.gather(*waiting, return_exceptions=True)
+        assert pool.running == 0
+
+    run_virtual(work())
+    assert order == ["", "a7", "a9", "", "a7"]
+
+
+# --- what is shown of an output ----------------------------------------------------------------------------------
+
+
+def reader(data: bytes, gap: tuple[int, int] = (0, 0)) -> Any:
+    """Reads `data`, of which the bytes from gap[0] to gap[1] were not kept."""
+
+    def read(start: int, size: int) -> tuple[int, bytes]:
+        if start < gap[0]:
+            return start, data[start : min(start + size, gap[0])]
+        start = max(start, gap[1])
+        return start, data[start : start + size]
+
+    return read
+
+
+TEN = b"".join(b"line %d\n" % n for n in range(10))
+
+
+@pytest.mark.parametrize(
+    ("data", "lines", "most", "text", "first"),
+    [
+        (TEN, 2, 1_000, "line 8\nline 9\n", 56),
+        (TEN, 50, 1_000, TEN.decode(), 0),
+        (TEN, 50, 20, "line 8\nline 9\n", 56),
+        (b"no end", 1, 100, "no end", 0),
+        (b"a\nno end", 1, 100, "no end", 2),
+        (b"x" * 50, 3, 20, "x" * 20, 30),
+        (b"", 3, 20, "", 0),
+        (b"\n\n\n", 2, 20, "\n\n", 1),
+    ],
+)
+def test_the_last_lines(data: bytes, lines: int, most: int, text: str, first: int) -> None:
+    shown = last_lines(reader(data), len(data), lines, most)
+    assert (shown.text, shown.first_byte, shown.next_byte) == (text, first, len(data))
+
+
+def test_what_is_new() -> None:
+    assert since(reader(TEN), 63, 100).text == "line 9\n"
+    assert since(reader(TEN), 70, 100).note == "nothing new"
+    shown = since(reader(TEN), 0, 20)
+    assert (shown.text, shown.next_byte) == ("line 0\nline 1\n", 14)
+    assert since(reader(TEN, (14, 56)), 20, 100).note == "bytes 20 to 56 were not kept"
+
+
+def test_lines_that_match() -> None:
+    async def find(data: bytes, pattern: str, most: int = 1_000, gap: tuple[int, int] = (0, 0)) -> tuple[str, str]:
+        shown = await matching(pieces(reader(data, gap), 0), pattern, most)
+        return shown.text, shown.note
+
+    assert run_virtual(find(TEN, r"[37]$")) == ("4: line 3\n8: line 7", "")
+    assert run_virtual(find(TEN, "nowhere")) == ("", "no line matches")
+    assert run_virtual(find(TEN, "line", 25)) == ("9: line 8\n10: line 9", "the newest 2 of 10 matching lines")
+    assert run_virtual(find(b"a\nwithout end", "end")) == ("2: without end", "")
+    assert run_virtual(find(TEN, "line 9", gap=(14, 56))) == ("4: line 9", "line numbers leave out what was not kept")
+    big = b"x" * 300_000 + b"\n" + TEN
+    assert run_virtual(find(big, "line 0")) == ("2: line 0", "")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "refused"),
+    [
+        ("(a+)+$", "A repeated group"),
+        ("(a|a)*b", "A repeated group"),
+        ("a*a*a*a*a*b", "more than 4 repetitions"),
+        ("a**", "A repeated group"),
+        ("[", "is no regular expression"),
+        ("x" * 501, "501 characters"),
+        (r"\(x\)+ [)*]* \d+", ""),
+        ("error.*timeout", ""),
+    ],
+)
+def test_patterns_that_might_never_end_are_refused(pattern: str, refused: str) -> None:
+    if not refused:
+        assert compiled(pattern)
+        return
+    with pytest.raises(ToolError, match="bad-pattern") as caught:
+        compiled(pattern)
+    assert refused in str(caught.value)
