@@ -1,5 +1,6 @@
 """A provider that refuses: what it tells one agent holds for all, nobody gives up early, and the parent is answered."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ from longrein.context import Request
 from longrein.events import Asked, ChildEnded
 from longrein.models import Failure, Reply
 from longrein.testing.model import call, says
+from longrein.tools import tool
 from tests.agent.troupe import Stage, tasks
 
 NAMES = [f"PART{n}" for n in range(8)]
@@ -63,3 +65,26 @@ def test_E20_a_provider_that_is_down_ends_in_reports_and_the_parent_answers() ->
     assert "bad gateway" in stage.result()
     asked = [e for e in stage.disk.entries(stage.disk.children()[0]) if isinstance(e.event, Asked)]
     assert len(asked) <= 11
+
+
+def test_R070_a_subagent_that_hangs_is_ended_and_the_parent_answers() -> None:
+    @tool(access="none")
+    async def Hang() -> str:
+        """Never comes back."""
+        await asyncio.Event().wait()
+        return ""
+
+    stage = Stage(
+        main=[says(tasks("ALPHA", "BETA")), says("done")],
+        ALPHA=[says("I begin", call("Hang"))],
+        BETA=[says("fine")],
+    )
+    stage.more = (Hang,)
+    stage.play()
+    ends = stage.events(ChildEnded)
+    assert [(e.status, e.message) for e in ends] == [
+        ("limit", "no progress: nothing has happened for 10 minutes"),
+        ("done", ""),
+    ]
+    assert "I begin" in stage.result()
+    assert stage.clock.elapsed_s < 2 * 3600

@@ -14,7 +14,7 @@ from longrein.testing.house import memory_crew, memory_tools, open_test_session,
 from longrein.testing.model import ScriptedModel, call
 from longrein.testing.store import MemoryDisk
 from longrein.testing.workspace import MemorySpawner, MemoryWorkspace, Ran
-from longrein.tools import agent_tool
+from longrein.tools import Tool, agent_tool
 
 Answer = Callable[[Request], Reply | Failure]
 
@@ -68,10 +68,11 @@ class Stage:
         self.limits = limits or Limits()
         self.model = Troupe(self.clock, parts)
         self.heard: list[Any] = []
+        self.more: Sequence[Tool] = ()
         self.models: Sequence[ScriptedModel] = ()
 
     def open(self, mode: str = "bypassPermissions") -> OpenSession:
-        tools = (*memory_tools(), agent_tool(builtin_kinds()))
+        tools = (*memory_tools(), agent_tool(builtin_kinds()), *self.more)
         crew = memory_crew(
             self.model,
             self.disk,

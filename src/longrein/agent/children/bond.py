@@ -29,8 +29,6 @@ class Bond:
         self.child, self.label, self.kind = child, label, kind
         self.cap = "bypassPermissions"
         """The widest mode that its type may have."""
-        self.alive_s = parent.crew.clock.mono_s()
-        """When something was last heard of it or of those below it, monotonic seconds."""
         self.last: Entry | None = None
         """What it did last, as far as it was heard."""
 
@@ -75,18 +73,10 @@ class Bond:
         """See `Above`."""
         return self.root.readers.streaming
 
-    def stir(self) -> None:
-        """It gives a sign of life, and so do those above that wait for it."""
-        self.alive_s = self.parent.crew.clock.mono_s()
-        above = self.parent.crew.above
-        if isinstance(above, Bond):
-            above.stir()
-
     def hear(self, heard: Heard) -> None:
         """See `Above`."""
         if isinstance(heard, OfChild):
             return
-        self.stir()
         told = OfChild(self.child, self.label, self.kind, heard)
         if isinstance(heard, Streaming | Output):
             self.root.readers.stream(told)
