@@ -2,6 +2,7 @@
 
 import asyncio
 import importlib
+from collections.abc import Sequence
 
 from longrein.agent.company import Company
 from longrein.agent.inbox import told_pins
@@ -9,9 +10,9 @@ from longrein.agent.loop import run
 from longrein.agent.ports import Crew
 from longrein.agent.session import Session
 from longrein.context import State, fold
-from longrein.events import ModeSet, Opened, PrefixSet
+from longrein.events import AnyEvent, ModeSet, Opened, PrefixSet
 from longrein.store import Log
-from longrein.tools import AgentPort
+from longrein.tools import AgentPort, Job, Kind, Report
 
 
 class OpenSession(Session):
@@ -22,7 +23,7 @@ class OpenSession(Session):
         self.walk = asyncio.current_task()
         unfinished = any(child.ended is None for child in self.state.children.values())
         if self.company is None and (unfinished or self.crew.above is not None):
-            self._open_company().resume()
+            self.open_company().resume()
         try:
             await run(self, once=once)
         finally:
@@ -31,15 +32,35 @@ class OpenSession(Session):
     @property
     def agent_port(self) -> AgentPort | None:
         """See `Session.agent_port`."""
-        return self._open_company() if self.crew.kinds else self.company
+        if not self.crew.kinds:
+            return None
+        return _Agents(self) if self.company is None else self.company
 
-    def _open_company(self) -> Company:
+    def open_company(self) -> Company:
         if self.company is None:
             children = importlib.import_module("longrein.agent.children.running")  # most sessions start no subagent
             company: Company = children.Children(self)
             self.company = company
             self.readers.asking = lambda: company.questions
         return self.company
+
+
+class _Agents:
+    """Subagents of a session that has started none yet: what stands behind is imported with the first."""
+
+    def __init__(self, session: OpenSession) -> None:
+        self._session = session
+
+    def kinds(self) -> Sequence[Kind]:
+        """See `AgentPort.kinds`."""
+        return self._session.crew.kinds
+
+    async def run(
+        self, jobs: Sequence[Job], *, call: str, background: bool, synthesis: str = ""
+    ) -> tuple[Sequence[Report], tuple[AnyEvent, ...]]:
+        """See `AgentPort.run`."""
+        company = self._session.open_company()
+        return await company.run(jobs, call=call, background=background, synthesis=synthesis)
 
 
 def open_session(
