@@ -82,7 +82,7 @@ def fork_off(work: Callable[[], Awaitable[None]]) -> int:
         thread
     ) in threading.enumerate():  # a log that was just closed may still be inside SQLite, whose locks a fork copies
         if thread.name == "longrein-log":
-            thread.join(10)
+            thread.join(0.2)
     pid = os.fork()
     if pid:
         return pid

@@ -118,6 +118,17 @@ async def test_entries_out_of_order_are_refused_session_by_session(tmp_path: Pat
     assert [one.seq for one in read_entries(str(tmp_path), ID)] == [1, 2, 3, 4]
 
 
+async def test_what_was_refused_may_begin_elsewhere(tmp_path: Path) -> None:
+    log = await make(tmp_path)
+    await add(log, entries(1, 5))
+    with pytest.raises(SessionError, match="out of order"):
+        await add(log.child(CHILD, 3), begun(shares=4))
+    child = log.child(CHILD, 4)
+    await add(child, begun(shares=4))
+    assert seqs(log.child(CHILD)) == [1, 2, 3, 4, 5, 6]
+    await log.close()
+
+
 async def test_each_has_its_own_inbox(tmp_path: Path) -> None:
     log = await make(tmp_path)
     await add(log, entries(1, 2))

@@ -146,11 +146,9 @@ class Writer:
         return None
 
     def _last_key(self, database: Database, number: int) -> int:
-        found = self._last_keys.get(number)
-        if found is None:
-            found = database.last_key(number) or entry_key(number, self._begun.get(number, 0))
-            self._last_keys[number] = found
-        return found
+        """Where the log of session `number` ends; one that is not stored yet, where it begins."""
+        found = self._last_keys.get(number) or database.last_key(number)
+        return found or entry_key(number, self._begun.get(number, 0))
 
     def _attempt(self, database: Database, writes: Sequence[Write]) -> SessionError | None:
         clean, flush = not database.unflushed, any(write.flush for write in writes)
