@@ -80,7 +80,7 @@ def _facts(place: Place, built: Built) -> TerminalFacts:
         file_text=lambda path: _text(built, path),
         wall_us=CLOCK.wall_us,
         task_tail=lambda task, lines: _tail(place, built, task, lines),
-        goals=Goals(place.state_dir, project_key(project_root(place.cwd)), USER, CLOCK.wall_us, redact=crew.redact),
+        goals=Goals(place.state_dir, project_key(project_root(crew.workspace.roots[0])), USER, CLOCK.wall_us, redact=crew.redact),
         leave_policy=place.settings.task_policy or "ask",
     )
 

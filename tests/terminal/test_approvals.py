@@ -111,3 +111,18 @@ def test_a_paste_answers_nothing(tmp_path: Path) -> None:
         assert tty.keys_count()
         tty.send("n")
         tty.until("You said deny")
+
+
+def test_a_line_that_is_begun_as_a_question_comes_up_answers_nothing(tmp_path: Path) -> None:
+    with Tty("command", tmp_path) as tty:
+        tty.ask("go").until("yes, once")
+        tty.send("n")  # it has hardly been seen
+        tty.until("› n").send("\x15")
+        tty.until(tty.keys_count)
+        for char in "hold on":
+            tty.send(char)
+        tty.until("› hold on").until("│ rm -rf build")
+        tty.send("\x15")
+        tty.until(tty.keys_count).send("y")
+        tty.until("○ Bash running")
+        assert [a["verdict"] for a in answers(tty.leave())] == ["allow"]

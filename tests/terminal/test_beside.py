@@ -173,10 +173,11 @@ def test_all_tasks_are_one_line() -> None:
         "b2": Running(TaskStarted("b2", "y" * 60), 170_000_000),
         "b3": Running(TaskStarted("b3", "z", state="queued"), 0),
     }
-    assert texts(beside_rows.live_tasks(tasks, 185_000_000)) == [
-        f"3 tasks  b1 npm run {SHOWN} … 3 m · b2 {'y' * 39}… 15 s · b3 z queued"
+    assert texts(beside_rows.live_tasks(tasks, 185_000_000, 160)) == [
+        f"3 tasks  b1 npm run {SHOWN} … 3 m · b2 {'y' * 36}… 15 s · b3 z queued"
     ]
-    assert beside_rows.live_tasks({}, 0) == []
+    assert texts(beside_rows.live_tasks(tasks, 185_000_000, 60))[0].endswith("yyyyyyyyyyy… 15 s · b3 z queued")
+    assert beside_rows.live_tasks({}, 0, 80) == []
     assert beside_rows.counts(2, 1) == "2 tasks, 1 agent"
 
 

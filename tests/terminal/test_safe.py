@@ -104,7 +104,7 @@ def rows_of_everything() -> list[Line]:
         *beside_rows.started_child(child, EVIL),
         *beside_rows.ended_child(ChildEnded("s", EVIL, message=EVIL, worktree=EVIL), Worker(EVIL, child)),
         *beside_rows.live_agents([msgspec.structs.replace(view, state="asking")], 4),
-        *beside_rows.live_tasks({"b": Running(task, 0)}, 9),
+        *beside_rows.live_tasks({"b": Running(task, 0)}, 9, 80),
         *beside_rows.agent_page(view, EVIL, EVIL, [escape_line(EVIL)]),
         *beside_rows.task_list([TaskView(EVIL, EVIL, EVIL, cause=EVIL, handle=EVIL, waits_for_input=EVIL)]),
         *beside_rows.queue_list([(1, Pending(1, "steer", EVIL, "s"))], {"s": EVIL}),

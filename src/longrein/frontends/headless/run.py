@@ -206,6 +206,8 @@ class _Run:
                 self.session.interrupt()  # the signal came before the turn had begun
             case TurnEnded() if self.talks:
                 self._end_turn()
+            case TurnEnded():
+                self.voice.say(self.tally)
             case _:
                 pass
 

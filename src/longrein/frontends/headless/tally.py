@@ -91,11 +91,18 @@ class Tally:
         self.denials: list[Denial] = []
         self.ended: TurnEnded | None = None
         self._answers: list[str] = []
+        self.said = 0
+        """How much of `text` was said already."""
 
     @property
     def text(self) -> str:
         """The visible text of the last reply; before it, the answers of turns after which the run went on by itself."""
         return "\n\n".join(filter(None, (*self._answers, self._last_text)))
+
+    @property
+    def unsaid(self) -> str:
+        """What of it was not said."""
+        return self.text[self.said :] if not self.said else self.text[self.said :].removeprefix("\n")
 
     @property
     def _last_text(self) -> str:

@@ -82,9 +82,16 @@ class Voice:
         """The result: a line, one object, or the text of the answer."""
         if self._style.output != "text":
             self._put([draw_result(self._facts, tally, stop, self._key("result"))])
-        elif tally.ended and tally.ended.reason in ("done", "blocked") and not (stop.signal or stop.error):
-            text = tally.text.encode("utf-8", "replace")
-            self._out.put(text if text.endswith(b"\n") or not text else text + b"\n")
+        elif not (stop.signal or stop.error):
+            self.say(tally)
+
+    def say(self, tally: Tally) -> None:
+        """As text: the answer of the turn that has just ended well, unless it was said; work may go on beside it."""
+        if self._style.output != "text" or tally.ended is None or tally.ended.reason not in ("done", "blocked"):
+            return
+        text = tally.unsaid.encode("utf-8", "replace")
+        tally.said = len(tally.text)
+        self._out.put(text if text.endswith(b"\n") or not text else text + b"\n")
 
     def _lines(self, heard: Heard, tally: Tally) -> list[Line]:
         match heard:

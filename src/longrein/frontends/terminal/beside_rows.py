@@ -12,8 +12,10 @@ from longrein.frontends.terminal.drawing import status_word
 from longrein.frontends.terminal.lines import ONE, Line, fold, indented, line
 from longrein.tools import TaskView
 
-COMMAND_CHARS_MAX = 40
+COMMAND_CHARS_MIN, COMMAND_CHARS_MAX = 12, 60
 """Of a command in the one line of all tasks."""
+TASK_CELLS = 16
+"""What else stands of a task there: its id, its time, what parts it from the next."""
 TEXT_LINES_MAX = 12
 """Of a task that was given to a subagent, or of its report."""
 OPEN = ("queued", "running", "asking")
@@ -146,19 +148,20 @@ def _used(view: AgentView) -> str:
     return ", ".join(filter(None, facts))
 
 
-def live_tasks(tasks: Mapping[str, Running], now_us: int) -> list[Line]:
-    """One line for all background tasks; none when there are none."""
+def live_tasks(tasks: Mapping[str, Running], now_us: int, width: int) -> list[Line]:
+    """One line for all background tasks, in which they share the width; none when there are none."""
     if not tasks:
         return []
-    told = " · ".join(_task(running, now_us) for running in tasks.values())
+    room = min(max(width // len(tasks) - TASK_CELLS, COMMAND_CHARS_MIN), COMMAND_CHARS_MAX)
+    told = " · ".join(_task(running, now_us, room) for running in tasks.values())
     return [line(ONE, ("run", amounts.many(len(tasks), "task")), f"  {told}")]
 
 
-def _task(running: Running, now_us: int) -> str:
+def _task(running: Running, now_us: int, room: int) -> str:
     started = running.started
     time = "queued" if started.state == "queued" else amounts.since((now_us - running.at) / 1e6)
     command = _first(started.command)
-    shown = command if len(command) <= COMMAND_CHARS_MAX else command[: COMMAND_CHARS_MAX - 1] + "…"
+    shown = command if len(command) <= room else command[: room - 1] + "…"
     return f"{escape_line(started.task)} {shown} {time}"
 
 

@@ -54,6 +54,7 @@ def bind_panel_keys(talk: Talk) -> KeyBindings:
     for key in "ysanfYSANF":
         keys.add(key, filter=~choosing)(lambda event: talk.answer(event.data.lower()))
     add(Talk.print_question, "e", when=~choosing)
+    keys.add(Keys.Any, filter=~choosing)(lambda event: _typed(talk, event.data))
     add(_choose, "enter", when=choosing)
     for key, rows, pages in (("up", -1, 0), ("down", 1, 0), ("pageup", 0, -1), ("pagedown", 0, 1), (" ", 0, 1)):
         keys.add(key)(_mover(talk, rows, pages))
@@ -195,6 +196,11 @@ def _backspace(talk: Talk) -> None:
 
 
 # --- the panel ---------------------------------------------------------------------------------------------------
+
+
+def _typed(talk: Talk, text: str) -> None:
+    if text.isprintable():
+        talk.typed(text)
 
 
 def _choose(talk: Talk) -> None:

@@ -31,7 +31,10 @@ def live_rows(scene: Scene, agents: Sequence[AgentView], now: Now) -> list[Line]
     """What is being written, what runs, what works beside, and what goes on at all."""
     calls, state = _calls(scene, now.mono_s), state_line(scene, now.mono_s)
     most = max(min(AGENTS_SHOWN_MAX, now.rows // 4), 1)
-    company = [*beside_rows.live_agents(agents, most), *beside_rows.live_tasks(scene.beside.tasks, now.wall_us)]
+    company = [
+        *beside_rows.live_agents(agents, most),
+        *beside_rows.live_tasks(scene.beside.tasks, now.wall_us, now.width),
+    ]
     tail = _tail(scene, now.width, now.rows - len(calls) - len(company) - 10)
     rows = [crop(row, now.width) for row in [*tail, *calls, *company, *([state] if state else [])]]
     return [EMPTY, *rows] if scene.tail_gap or not rows else rows

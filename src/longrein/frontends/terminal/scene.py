@@ -200,7 +200,7 @@ class Scene:
                 self.prompts = [prompt for prompt in self.prompts if prompt.seq <= rewound.to]
                 return self._put("note", drawing.rewound_lines(rewound))
             case TaskStarted() | TaskEnded() | ChildStarted() | ChildEnded():
-                return self._put("note", self.beside.heard(entry))
+                return self._put("call", self.beside.heard(entry))
             case _:
                 return self._put("note", _other(entry))
 

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
 from typing import Any, Literal
 
+from msgspec import structs
 from prompt_toolkit.buffer import Buffer
 
 from longrein.agent import AgentView, Answer, Said, SessionPort, Word
@@ -30,7 +31,10 @@ from longrein.frontends.terminal.screen import Screen
 FRAME_S = 0.1
 """Shortest time between two redraws of ours."""
 QUIET_S = 0.5
-"""A question takes the keys only after so long without one, so that what is typed for the input answers nothing."""
+"""A question takes the keys only after it has stood so long, and so long without a key, so that what is typed for the
+input answers nothing."""
+DRAFT_QUIET_S = 2.0
+"""The same while there is something in the input: who has begun a line is thinking, not done."""
 AGAIN_S = 3.0
 """Within so long a second Ctrl-C, and nothing in between, leaves. The screen says so meanwhile."""
 
@@ -62,6 +66,8 @@ class Talk:
             multiline=True,
         )
         self.approval: Approval | None = None
+        self._shown_s = self._answered_s = -AGAIN_S
+        """When the question came up, unless one was answered just before; and when that was."""
         self.chooser: Chooser | None = None
         self._chosen: Chosen = lambda _: None
         self.feedback: Question | None = None
@@ -69,7 +75,7 @@ class Talk:
         self._draft = ""
         self.flash = ""
         """A hint above the input until the next key."""
-        self.last_key_s = -QUIET_S
+        self.last_key_s = -DRAFT_QUIET_S
         self.warned = False
         """Whether the flash said, until this key, that Ctrl-C leaves."""
         self.outcome: Outcome | None = None
@@ -175,6 +181,8 @@ class Talk:
         elif self.approval is None or self.approval.question.key not in [one.key for one in questions]:
             self._end_feedback()
             self.approval = Approval(questions[0], content_lines(questions[0], self.facts.file_text))
+            now_s = self.mono_s()
+            self._shown_s = now_s if now_s - self._answered_s > AGAIN_S else -QUIET_S
         if self.approval is not None:
             self.approval.waiting = len(questions) - 1
         self.give_keys()
@@ -204,7 +212,8 @@ class Talk:
     def give_keys(self) -> None:
         """Send the keys where they belong now."""
         wanted = self._panel_wanted
-        typing = self.chooser is None and self.mono_s() - self.last_key_s < QUIET_S
+        quiet_s = self.mono_s() - max(self.last_key_s, self._shown_s)
+        typing = self.chooser is None and quiet_s < (DRAFT_QUIET_S if self.buffer.text else QUIET_S)
         if not wanted or not typing:
             self.screen.give_keys(panel=wanted)
         if self.approval is not None:
@@ -237,6 +246,13 @@ class Talk:
             self._answered(question, word)
         self.flush()
 
+    def typed(self, text: str) -> None:
+        """What is no answer was typed at the question: it begins a line, the rest of which answers nothing."""
+        self.last_key_s = self.mono_s()
+        self.buffer.insert_text(text)
+        self.screen.give_keys(panel=False)
+        self.flush()
+
     def print_question(self) -> None:
         """Put the whole question into the scrollback, where the terminal's own scrolling reaches it."""
         if self.approval is not None:
@@ -253,7 +269,7 @@ class Talk:
 
     def _answered(self, question: Question, word: Answer) -> None:
         self.scene.answered(question)
-        self.last_key_s = -QUIET_S
+        self.last_key_s, self._answered_s = -DRAFT_QUIET_S, self.mono_s()
         self.tell(word)
 
     def _end_feedback(self) -> None:
@@ -265,7 +281,7 @@ class Talk:
     def leave_feedback(self) -> None:
         """Back to the question."""
         self._end_feedback()
-        self.last_key_s = -QUIET_S
+        self.last_key_s = -DRAFT_QUIET_S
         self.flush()
 
     # --- saying ----------------------------------------------------------------------------------------------
@@ -297,7 +313,7 @@ class Talk:
         """The user's words: a prompt, or into the turn that goes on, or after it."""
         sent = self.pastes.expand(text).encode("utf-8", "replace").decode().replace("\0", "\ufffd")
         self.buffer.history.append_string(sent)
-        self.last_key_s = -QUIET_S  # nobody is in the middle of a line
+        self.last_key_s = -DRAFT_QUIET_S  # nobody is in the middle of a line
         how: How = ("steer" if steer else "queued") if self.session.busy else "prompt"
         self.tell(Said((Text(sent),), how))
 
@@ -326,6 +342,8 @@ class Talk:
         elif self.scene.prompts:
             waits = ", and with what still waits to be said" if self.session.pending else ""
             output.write(f"session {self.session.id[:8]} is kept; `longrein -c` goes on with it{waits}\n")
+            if self.outcome.tasks == "keep":
+                output.write("its tasks go on; `longrein tasks` lists them\n")
         output.flush()
 
     # --- drawing ---------------------------------------------------------------------------------------------
@@ -360,8 +378,10 @@ class Talk:
         return live.live_rows(self.scene, self._agents(), now)
 
     def _agents(self) -> Sequence[AgentView]:
-        """Subagents, where there ever were any."""
-        return self.session.agents() if self.scene.beside.workers else ()
+        """Subagents, where there ever were any, with what they did last as it was heard."""
+        beside = self.scene.beside
+        views = self.session.agents() if beside.workers else ()
+        return [structs.replace(v, last=beside.acts[v.child][-1]) if beside.acts.get(v.child) else v for v in views]
 
     def _waiting(self, width: int) -> list[Line]:
         waiting = [one for _, one in self.company.waiting.numbered()]
