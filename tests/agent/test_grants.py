@@ -130,6 +130,7 @@ def test_what_a_subagent_did_not_use_comes_back() -> None:
 def test_the_price_of_a_request_that_carries_all_reports_is_kept_back() -> None:
     state = log(speak())
     assert kept_back(state, BUDGET) == Spent()
+    assert kept_back(state, BUDGET, more=32).tokens == state.view_tokens + 12_000 + 2_000  # a page shows no more
     kept = kept_back(state, BUDGET, more=10, report_tokens=1_000)
     assert kept.tokens == state.view_tokens + 10_000 + 2_000
     assert kept.usd == near(((state.view_tokens + 10_000) * 3.75 + 2_000 * 15) / 1e6)
@@ -138,7 +139,8 @@ def test_the_price_of_a_request_that_carries_all_reports_is_kept_back() -> None:
 
 
 def test_no_more_than_the_window_is_kept_back() -> None:
-    assert kept_back(log(speak()), BUDGET, more=500).tokens == 202_000
+    narrow = Budget(10_000, 8_000, PRICE)
+    assert kept_back(log(speak()), narrow, more=500).tokens == 12_000
 
 
 def test_while_subagents_run_the_parent_leaves_what_is_kept_back() -> None:

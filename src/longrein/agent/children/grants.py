@@ -5,6 +5,7 @@ never given twice; what it left unused comes back with its `ChildEnded`. Refusal
 back the price of one request that carries all reports, so that it can always answer.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 
@@ -16,6 +17,8 @@ from longrein.events import Grant
 
 REPORT_TOKENS_MAX = 8_000
 """What one report may be in its parent's view."""
+REPORTS_TOKENS_MAX = 12_000
+"""And all reports of one call together, however many: a result shows no more than a page of them."""
 TURNS_DEFAULT = 50
 """Requests of a subagent whose type names no limit."""
 TURNS_EXPECTED = 6
@@ -147,10 +150,12 @@ def kept_back(state: State, budget: Budget, more: int = 0, report_tokens: int = 
 
     Nothing when there are none. `budget`: of the session's own model.
     """
-    reports = more + sum(child.ended is None for child in state.children.values())
-    if not reports:
+    reports = Counter(child.started.call for child in state.children.values() if child.ended is None)
+    told = [*reports.values(), *([more] if more else [])]
+    if not told:
         return Spent()
-    view = min(state.view_tokens + reports * report_tokens, budget.window_tokens)
+    view = state.view_tokens + sum(min(count * report_tokens, REPORTS_TOKENS_MAX) for count in told)
+    view = min(view, budget.window_tokens)
     output = max(OUTPUT_TOKENS_MIN, min(OUTPUT_KEPT_TOKENS, budget.max_output_tokens))
     price = budget.price
     usd = (view * max(price.input, price.cache_write) + output * price.output) / 1e6 if price is not None else 0.0

@@ -1,0 +1,472 @@
+"""The storm: 32 subagents and 200 background tasks at once, faults on; and what may go wrong with a tree of agents.
+
+    python -m tests.load.storm
+
+The installed command in a folder of its own, real processes, a real database, and the loopback provider that fails now
+and then as providers do. What must be true is read from the logs afterwards:
+
+- each end of a task and each report is told to the model once, and within a second of the last one it goes on;
+- what was spent is within the cap and one call;
+- a recursion bomb, a hung subagent and a storm of 429 stay within their caps, and the user gets an answer;
+- telling of the 10,000th end costs what telling of the first did.
+
+Prints a table beside what is to be reached; the exit code is 1 when something is not.
+"""
+
+import argparse
+import asyncio
+import re
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from random import Random
+
+import msgspec
+
+from longrein.context import Budget, Price, State, due, step
+from longrein.events import (
+    Asked,
+    AskFailed,
+    ChildEnded,
+    ChildStarted,
+    Entry,
+    Opened,
+    PrefixSet,
+    Reminded,
+    Replied,
+    TaskEnded,
+    TaskStarted,
+    Text,
+    UserSpoke,
+)
+from longrein.store import Reader
+from longrein.testing.loopback import Call, Fault, LoopbackProvider, Received, Turn
+from tests.e2e.house import Ran, Stage
+
+PRICES = """
+[models."served/small"]
+window = 200000
+max_output = 4000
+price_input = 3.0
+price_output = 15.0
+price_cache_read = 0.3
+price_cache_write = 3.75
+"""
+CALLS_AT_ONCE = 20
+"""Background tasks that one reply starts."""
+ENDED = re.compile(r"^\* ((?:a\d+\.)*b\d+)\b.*?: (?:done|failed|timed out|killed|lost)\b", re.MULTILINE)
+REPORTED = re.compile(r"^\* (a\d+)(?: \(.*\))?: (?:done|failed|limit|interrupted)\b", re.MULTILINE)
+FAULTS = (
+    Fault(kind="status", status=429, headers={"retry-after": "0"}),
+    Fault(kind="status", status=529),
+    Fault(kind="status", status=503),
+    Fault(kind="cut", at=300, how="reset"),
+    Fault(kind="cut", at=500, how="close"),
+    Fault(kind="no_end"),
+)
+
+
+class Row(msgspec.Struct):
+    """One line of the table."""
+
+    measure: str
+    found: str
+    reach: str
+    fine: bool
+
+    def __str__(self) -> str:
+        return f"{'ok  ' if self.fine else 'FAIL'} {self.measure:58} {self.found:>26}   {self.reach}"
+
+
+class Weather:
+    """A provider in a thread, which answers what `answer` says and fails now and then."""
+
+    def __init__(self, answer: Callable[[Received], Turn], *, faults: float, seed: int) -> None:
+        self._answer, self._share = answer, faults
+        self._random = Random(seed)
+        self.failed = 0
+        self._server = LoopbackProvider(self._turn)
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+
+    def _turn(self, request: Received) -> Turn:
+        turn = self._answer(request)
+        if turn.fault is None and self._random.random() < self._share:
+            self.failed += 1
+            return msgspec.structs.replace(turn, fault=self._random.choice(FAULTS))
+        return turn
+
+    def __enter__(self) -> "Weather":
+        self._thread.start()
+        asyncio.run_coroutine_threadsafe(self._server.start(0), self._loop).result(10)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        asyncio.run_coroutine_threadsafe(self._server.stop(), self._loop).result(10)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(10)
+        self._loop.close()
+
+    @property
+    def url(self) -> str:
+        return self._server.url
+
+    @property
+    def refused(self) -> list[str]:
+        """Rules that a request broke."""
+        return self._server.refused
+
+
+class Logs:
+    """What a run left on disk."""
+
+    def __init__(self, stage: Stage) -> None:
+        reader = Reader(str(stage.state), stage.session)
+        try:
+            self.root = list(reader.entries())
+            self.all: dict[str, list[Entry]] = {"": self.root}
+            waiting = [("", self.root)]
+            while waiting:
+                _, entries = waiting.pop()
+                for entry in entries:
+                    event = entry.event
+                    if isinstance(event, ChildStarted) and event.child not in self.all:
+                        log = list(reader.other(reader.number_of(event.child)).entries())
+                        opened = next(e for e in log if isinstance(e.event, Opened) and e.event.session == event.child)
+                        self.all[event.child] = [e for e in log if e.seq >= opened.seq]
+                        waiting.append((event.child, self.all[event.child]))
+        finally:
+            reader.close()
+
+    def of(self, kind: type) -> list[Entry]:
+        """Entries of all sessions with such an event."""
+        return [entry for log in self.all.values() for entry in log if isinstance(entry.event, kind)]
+
+    @property
+    def spent_usd(self) -> float:
+        """By the logs alone: answers, and what is assumed for requests that failed."""
+        replied = sum(e.event.cost_usd for e in self.of(Replied) if isinstance(e.event, Replied))
+        return replied + sum(e.event.assumed_usd for e in self.of(AskFailed) if isinstance(e.event, AskFailed))
+
+    @property
+    def dearest_usd(self) -> float:
+        """What one call was thought to cost at most."""
+        return max((e.event.reserved_usd for e in self.of(Asked) if isinstance(e.event, Asked)), default=0.0)
+
+    def told(self, pattern: re.Pattern[str]) -> Counter[str]:
+        """How often each name was told to the root's model by a notice."""
+        texts = [e.event.text for e in self.root if isinstance(e.event, Reminded)]
+        return Counter(name for text in texts for name in pattern.findall(text))
+
+    @property
+    def wait_s(self) -> float:
+        """From the last end to the request that tells it."""
+        ends = [e for e in self.root if isinstance(e.event, TaskEnded | ChildEnded)]
+        if not ends:
+            return 0.0
+        asked = [
+            e for e in self.root if isinstance(e.event, Asked) and e.event.purpose == "turn" and e.seq > ends[-1].seq
+        ]
+        return (asked[0].at - ends[-1].at) / 1e6 if asked else float("inf")
+
+
+def run(stage: Stage, weather: Weather, words: str, settings: str = "", *flags: str, limit_s: float = 300.0) -> Ran:
+    """One headless run against this provider."""
+    served = f'\n[providers.served]\nwire = "anthropic"\nbase_url = "{weather.url}"\n'
+    stage.settings(settings + PRICES + served, "served/small")
+    return stage.run("-p", words, "--permission-mode", "bypassPermissions", *flags, limit_s=limit_s)
+
+
+# --- 32 subagents, 200 tasks -------------------------------------------------------------------------------------
+
+
+def storming(agents: int, tasks: int, random: Random, most_s: float) -> Callable[[Received], Turn]:
+    """A main agent that starts it all and then only takes note; subagents that run one command each."""
+    rounds = -(-tasks // CALLS_AT_ONCE)
+
+    def bash(n: int) -> Call:
+        command = f"sleep {random.uniform(0.1, most_s):.2f}; echo task {n}; exit {random.choice((0, 0, 0, 1))}"
+        return Call("Bash", {"command": command, "run_in_background": True})
+
+    def main(replies: int) -> Turn:
+        if replies == 0:
+            parts = [{"description": f"part {n}", "prompt": f"PART {n}: run it."} for n in range(agents)]
+            return Turn(calls=(Call("Agent", {"description": "all", "tasks": parts, "run_in_background": True}),))
+        if replies <= rounds:
+            first = (replies - 1) * CALLS_AT_ONCE
+            return Turn(calls=tuple(bash(n) for n in range(first, min(first + CALLS_AT_ONCE, tasks))))
+        return Turn(text=f"noted {replies}")
+
+    def answer(request: Received) -> Turn:
+        replies = request.asking.replies if request.asking is not None else 0
+        if "PART" in request.opening:
+            if replies == 0:
+                command = f"sleep {random.uniform(0.1, most_s):.2f}; echo part"
+                return Turn(text="I run it.", calls=(Call("Bash", {"command": command}),))
+            return Turn(text="the report of this part")
+        return main(replies)
+
+    return answer
+
+
+def storm(folder: Path, agents: int = 32, tasks: int = 200, *, seed: int = 1, most_s: float = 6.0) -> list[Row]:
+    """Everything at once."""
+    stage, cap, random = Stage(folder), 12.0, Random(seed)
+    with Weather(storming(agents, tasks, random, most_s), faults=0.12, seed=seed) as weather:
+        ran = run(stage, weather, "STORM", "", "--max-budget-usd", str(cap))
+        refused, failed = weather.refused, weather.failed
+    logs = Logs(stage)
+    begun = len([e for e in logs.root if isinstance(e.event, TaskStarted) and e.event.state == "running"])
+    ended, reports = logs.told(ENDED), logs.told(REPORTED)
+    twice = [name for name, times in (ended + reports).items() if times > 1]
+    children = [e.event for e in logs.of(ChildEnded) if isinstance(e.event, ChildEnded)]
+    what = f"{agents} subagents + {tasks} tasks, faults on"
+    return [
+        Row(f"{what}: exit code", str(ran.code), "0", ran.code == 0),
+        Row("  faults met", str(failed), "> 0", failed > 0),
+        Row("  requests that broke a rule of the wire", str(len(refused)), "0", not refused),
+        Row(
+            "  tasks run, ended, told",
+            f"{begun}, {len(logs.of(TaskEnded))}, {len(ended)}",
+            f"{tasks} each",
+            begun == len(ended) == tasks == len([e for e in logs.root if isinstance(e.event, TaskEnded)]),
+        ),
+        Row(
+            "  subagents ended, told",
+            f"{len(children)}, {len(reports)}",
+            f"{agents} each",
+            len(children) == len(reports) == agents,
+        ),
+        Row("  told twice", str(len(twice)), "0", not twice),
+        Row(
+            "  spent of the cap",
+            f"${logs.spent_usd:.3f} of ${cap:.2f}",
+            "≤ cap + one call",
+            logs.spent_usd <= cap + logs.dearest_usd,
+        ),
+        Row("  from the last end to the request that tells it", f"{logs.wait_s:.2f} s", "≤ 1 s", logs.wait_s <= 1.0),
+        Row("  whole run", f"{ran.seconds:.1f} s", "", True),
+        Row("  processes left", str(len(stage.wait_survivors())), "0", not stage.survivors()),
+    ]
+
+
+# --- what goes wrong ---------------------------------------------------------------------------------------------
+
+
+def bomb(folder: Path) -> list[Row]:
+    """Every agent starts four more."""
+    stage, depth, spawns = Stage(folder), 3, 24
+
+    def answer(request: Received) -> Turn:
+        replies = request.asking.replies if request.asking is not None else 0
+        if replies < 2:
+            parts = [{"description": f"more {n}", "prompt": f"BOMB {n}: go on."} for n in range(4)]
+            return Turn(calls=(Call("Agent", {"description": "more", "tasks": parts}),))
+        return Turn(text="that is all")
+
+    settings = f"[limits]\nagents_depth = {depth}\nagents_spawns = {spawns}\n"
+    with Weather(answer, faults=0.0, seed=2) as weather:
+        ran = run(stage, weather, "BOMB", settings, "--max-budget-usd", "5")
+    logs = Logs(stage)
+    started = len(logs.of(ChildStarted))
+    labels = [e.event.label for e in logs.of(Opened) if isinstance(e.event, Opened)]
+    deepest = max(label.count("a") for label in labels)
+    return [
+        Row(
+            "recursion bomb: exit code, answer",
+            f"{ran.code}, {ran.text.strip()[:20]!r}",
+            "0",
+            ran.told()[:2] == (0, "that is all\n"),
+        ),
+        Row("  subagents started", str(started), f"≤ {spawns}", 0 < started <= spawns),
+        Row("  deepest level", str(deepest), f"≤ {depth}", deepest <= depth),
+        Row(
+            "  spent of the cap",
+            f"${logs.spent_usd:.3f} of $5",
+            "≤ cap + one call",
+            logs.spent_usd <= 5 + logs.dearest_usd,
+        ),
+    ]
+
+
+def poor(folder: Path) -> list[Row]:
+    """A tree that wants far more than its cap."""
+    stage, cap = Stage(folder), 0.5
+    words = "word " * 2_000
+
+    def answer(request: Received) -> Turn:
+        replies = request.asking.replies if request.asking is not None else 0
+        if "PART" in request.opening:
+            return Turn(text="I go on.", calls=(Call("Bash", {"command": f"echo {replies} {words}"}),))
+        if replies == 0:
+            parts = [{"description": f"part {n}", "prompt": f"PART {n}: never end."} for n in range(8)]
+            return Turn(calls=(Call("Agent", {"description": "all", "tasks": parts}),))
+        return Turn(text="the answer")
+
+    with Weather(answer, faults=0.1, seed=3) as weather:
+        ran = run(stage, weather, "POOR", "", "--max-budget-usd", str(cap))
+    logs = Logs(stage)
+    ends = Counter(e.event.status for e in logs.of(ChildEnded) if isinstance(e.event, ChildEnded))
+    return [
+        Row(
+            "8 subagents that never end: exit code, answer",
+            f"{ran.code}, {ran.text.strip()[:20]!r}",
+            "0",
+            ran.told()[:2] == (0, "the answer\n"),
+        ),
+        Row("  their ends", str(dict(ends)), "limit", set(ends) <= {"limit"} and bool(ends)),
+        Row(
+            "  spent of the cap",
+            f"${logs.spent_usd:.3f} of ${cap:.2f}",
+            "≤ cap + one call",
+            logs.spent_usd <= cap + logs.dearest_usd,
+        ),
+    ]
+
+
+def hung(folder: Path) -> list[Row]:
+    """A subagent whose command never ends, and one whose request is never answered until it is cut."""
+    stage = Stage(folder)
+
+    def answer(request: Received) -> Turn:
+        replies = request.asking.replies if request.asking is not None else 0
+        if "HANG" in request.opening:
+            if replies == 0:
+                return Turn(calls=(Call("Bash", {"command": "sleep 1000", "timeout": 1_000}),))
+            return Turn(text="it does not end")
+        if "SILENT" in request.opening:
+            return Turn(text="never", fault=Fault(kind="stall", at=50, stall_s=1.0, times=0))
+        if replies == 0:
+            parts = [{"description": name, "prompt": f"{name}: do it."} for name in ("HANG", "SILENT")]
+            return Turn(calls=(Call("Agent", {"description": "both", "tasks": parts}),))
+        return Turn(text="the answer")
+
+    with Weather(answer, faults=0.0, seed=4) as weather:
+        ran = run(stage, weather, "HUNG", "", limit_s=240.0)
+    logs = Logs(stage)
+    ends = [e.event.status for e in logs.root if isinstance(e.event, ChildEnded)]
+    left = stage.wait_survivors(5.0)
+    return [
+        Row(
+            "a hung command, a hung request: exit code, answer",
+            f"{ran.code}, {ran.text.strip()[:20]!r}",
+            "0",
+            ran.told()[:2] == (0, "the answer\n"),
+        ),
+        Row("  reports", ", ".join(ends), "done, failed", len(ends) == 2 and ends[0] == "done"),
+        Row("  after", f"{ran.seconds:.1f} s", "≤ 240 s", ran.seconds <= 240),
+        Row("  processes left", str(len(left)), "0", not left),
+    ]
+
+
+def rates(folder: Path, agents: int = 16) -> list[Row]:
+    """Half of all requests are told to come later."""
+    stage, random = Stage(folder), Random(5)
+
+    def answer(request: Received) -> Turn:
+        replies = request.asking.replies if request.asking is not None else 0
+        late = Fault(kind="status", status=429, headers={"retry-after": "0"}) if random.random() < 0.5 else None
+        if "PART" in request.opening:
+            return Turn(text="the report", fault=late)
+        if replies == 0:
+            parts = [{"description": f"part {n}", "prompt": f"PART {n}: say it."} for n in range(agents)]
+            return Turn(calls=(Call("Agent", {"description": "all", "tasks": parts}),), fault=late)
+        return Turn(text="the answer", fault=late)
+
+    with Weather(answer, faults=0.0, seed=5) as weather:
+        ran = run(stage, weather, "RATES", "", "--max-budget-usd", "3")
+    logs = Logs(stage)
+    ends = Counter(e.event.status for e in logs.of(ChildEnded) if isinstance(e.event, ChildEnded))
+    late = sum(isinstance(e.event, AskFailed) and e.event.kind == "rate" for e in logs.of(AskFailed))
+    return [
+        Row(
+            "a storm of 429: exit code, answer",
+            f"{ran.code}, {ran.text.strip()[:20]!r}",
+            "0",
+            ran.told()[:2] == (0, "the answer\n"),
+        ),
+        Row("  told to come later", str(late), "", late > 0),
+        Row("  their ends", str(dict(ends)), f"done: {agents}", ends == {"done": agents}),
+        Row(
+            "  spent of the cap",
+            f"${logs.spent_usd:.3f} of $3",
+            "≤ cap + one call",
+            logs.spent_usd <= 3 + logs.dearest_usd,
+        ),
+        Row("  after", f"{ran.seconds:.1f} s", "", True),
+    ]
+
+
+# --- ten thousand notices ----------------------------------------------------------------------------------------
+
+
+def notices(count: int = 10_000, batch: int = 100) -> list[Row]:
+    """Each task starts, ends and is told; what the first and the last hundred cost, in the engine alone."""
+    budget = Budget(4_000_000, 8_000, Price(3, 15, 0.3, 3.75))
+    state = State()
+    first = Opened(1, "s", "n0nce", ("/w",), "/w")
+    prefix = PrefixSet("start", "test", "big", "scripted", "Be good.")
+    for begun in (first, prefix, UserSpoke((Text("go"),))):
+        state = step(state, Entry(state.seq + 1, state.at + 1, begun))
+    took: list[float] = []
+    told: Counter[str] = Counter()
+    for begin in range(0, count, batch):
+        began = time.process_time()
+        for n in range(begin, begin + batch):
+            for event in (TaskStarted(f"b{n + 1}", "make"), TaskEnded(f"b{n + 1}", "done", 0, elapsed_ms=5)):
+                state = step(state, Entry(state.seq + 1, state.at + 1, event))
+            for reminded in due(state, budget, state.at):
+                state = step(state, Entry(state.seq + 1, state.at + 1, reminded))
+                told.update(ENDED.findall(reminded.text))
+            seq = state.seq + 1
+            asked = Asked("turn", seq - 1, 2)
+            state = step(state, Entry(seq, state.at + 1, asked))
+            state = step(state, Entry(seq + 1, state.at + 1, Replied(seq, (Text("ok"),), "end")))
+        took.append((time.process_time() - began) / batch)
+    early, late = min(took[1:6]), min(took[-5:])
+    return [
+        Row(
+            f"{count} notices: told once",
+            f"{sum(n == 1 for n in told.values())}",
+            f"{count}",
+            len(told) == count and max(told.values()) == 1,
+        ),
+        Row(
+            "  CPU of one, early and late",
+            f"{early * 1e6:.0f} µs, {late * 1e6:.0f} µs",
+            "≤ 1.5 x",
+            late <= 1.5 * early + 20e-6,
+        ),
+    ]
+
+
+PARTS: dict[str, Callable[[Path], list[Row]]] = {
+    "storm": storm,
+    "bomb": bomb,
+    "poor": poor,
+    "hung": hung,
+    "rates": rates,
+    "notices": lambda _folder: notices(),
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run all parts, or those that are named."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("parts", nargs="*", choices=[[], *PARTS], help="which; all when none is named")
+    told = parser.parse_args(argv)
+    failed = 0
+    for name in told.parts or PARTS:
+        with tempfile.TemporaryDirectory(prefix=f"storm-{name}-") as folder:
+            for row in PARTS[name](Path(folder)):
+                failed += not row.fine
+                print(row, flush=True)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
