@@ -206,8 +206,8 @@ class _Run:
                 self.session.interrupt()  # the signal came before the turn had begun
             case TurnEnded() if self.talks:
                 self._end_turn()
-            case TurnEnded():
-                self.voice.say(self.tally)
+            case TurnEnded() if self.tally.beside:
+                self.voice.say(self.tally)  # the run may go on for what works in the background
             case _:
                 pass
 

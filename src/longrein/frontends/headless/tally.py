@@ -100,6 +100,11 @@ class Tally:
         return "\n\n".join(filter(None, (*self._answers, self._last_text)))
 
     @property
+    def beside(self) -> bool:
+        """Whether anything was started in the background."""
+        return bool(self.tasks) or any(child.started.background for child in self.children.values())
+
+    @property
     def unsaid(self) -> str:
         """What of it was not said."""
         return self.text[self.said :] if not self.said else self.text[self.said :].removeprefix("\n")
