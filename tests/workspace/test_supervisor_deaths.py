@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 
 from longrein.workspace import Spooled, is_supervised, spooled_tasks, sweep
+from longrein.workspace.processes import process
 from tests.workspace.conftest import supervised, tagged
 
 pytestmark = pytest.mark.anyio
@@ -118,6 +119,7 @@ class Scene:
             os.kill(pid, signal.SIGKILL)
         if self.harness.pid in pids:
             self.harness.wait()
+        until(lambda: not any(map(process, pids)))
 
     def end(self) -> None:
         if self.harness.poll() is None:

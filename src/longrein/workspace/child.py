@@ -7,8 +7,9 @@ from subprocess import Popen
 
 import msgspec
 
-from longrein.workspace.launch import close, launch, report_pipe, signal_name, why_not
+from longrein.workspace.launch import launch
 from longrein.workspace.port import Ended
+from longrein.workspace.words import close, report_pipe, signal_name, why_not
 
 POLL_FIRST_S = 0.002
 POLL_LAST_S = 0.03

@@ -10,11 +10,11 @@ import msgspec
 
 from longrein.workspace import child as children
 from longrein.workspace.kept import KeptTasks
-from longrein.workspace.launch import close, last_folder, report_pipe
 from longrein.workspace.link import Link
 from longrein.workspace.port import Ended, Keeping, Sink, Spooled
 from longrein.workspace.running import READ_BYTES, Running
 from longrein.workspace.supervisor.spooling import Output
+from longrein.workspace.words import close, last_folder, report_pipe
 
 EARLY_BYTES_MAX = 32 << 20
 """Of what all commands have printed, held in memory in case one is kept; more lies in the spool."""

@@ -1,15 +1,9 @@
-"""Starting one process in a session of its own, and the words around it. Standard library only: longrein and the
-supervisor of processes start commands by this one function.
-"""
+"""Starting one process in a session of its own."""
 
-import errno
-import os
-import signal
 from collections.abc import Mapping, Sequence
 from subprocess import DEVNULL, Popen
 
-MOVES = ("cd", "pushd", "popd", "eval", "source", ". ")
-"""A line without any of these leaves the shell where it was, so it need not report."""
+from longrein.workspace.words import command_words
 
 
 def launch(
@@ -39,65 +33,3 @@ def launch(
         start_new_session=True,
         pass_fds=() if report < 0 else (report,),
     )
-
-
-def report_pipe(command: str | Sequence[str], shell: str) -> tuple[int, int]:
-    """(our end, the shell's end) of the pipe in which it says its last folder; (-1, -1) when it cannot have moved."""
-    if not isinstance(command, str) or not shell.endswith("bash") or not any(word in command for word in MOVES):
-        return -1, -1
-    report, theirs = os.pipe()
-    os.set_blocking(report, False)
-    return report, theirs
-
-
-def command_words(command: str | Sequence[str], report: int) -> list[str]:
-    """What is executed. `eval` keeps line numbers and errors as they would be; a trap of the user's own wins.
-
-    Without a report the shell is the program itself where it can be (`bash -c` executes a single command in place).
-    """
-    if not isinstance(command, str):
-        return list(command)
-    if report < 0:
-        return ["bash", "-c", command]
-    # nobody may be left to hear the report (the command was kept, or longrein died): that must not end it by SIGPIPE
-    said = f"trap '' PIPE; builtin pwd -P 2>/dev/null >&{report}"
-    return ["bash", "-c", f'trap "{said}" EXIT; eval "$1"', "bash", command]
-
-
-def close(*descriptors: int) -> None:
-    """Close those that are open (-1 is not)."""
-    for descriptor in descriptors:
-        if descriptor >= 0:
-            os.close(descriptor)
-
-
-def last_folder(report: int) -> str:
-    """What the shell reported; '' when it did not come to it."""
-    if report < 0:
-        return ""
-    try:
-        told = os.read(report, 1 << 14)
-    except OSError:
-        return ""
-    return os.fsdecode(told.removesuffix(b"\n")) if told.endswith(b"\n") else ""
-
-
-def signal_name(number: int) -> str:
-    """`SIGKILL`; a real-time signal by its number."""
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"SIG{number}"
-
-
-def why_not(error: OSError | ValueError, command: str | Sequence[str], cwd: str) -> str:
-    """Why a command could not start, in one line."""
-    if isinstance(error, ValueError):
-        return f"the command or its environment holds what cannot be started ({error})"
-    if not os.path.isdir(cwd):
-        return f"the folder {cwd} does not exist (any more)"
-    if error.errno == errno.E2BIG:
-        size = len(command) if isinstance(command, str) else sum(map(len, command))
-        return f"the command is too long for the system ({size:,} characters): write it to a file and run that"
-    name = "the shell" if isinstance(command, str) else next(iter(command), "an empty command")
-    return f"{name}: {(error.strerror or str(error)).lower()}"

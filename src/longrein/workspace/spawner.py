@@ -6,12 +6,12 @@ from itertools import count
 
 from longrein.workspace import child as children
 from longrein.workspace.environment import DEFAULT_PATH
-from longrein.workspace.launch import close, last_folder
 from longrein.workspace.paths import find_program, spellings
 from longrein.workspace.port import Ended, Sink
 from longrein.workspace.running import LeftOpen, Running
 from longrein.workspace.tree import COMMAND_MARK, GRACE_S, owner_mark, survivors
 from longrein.workspace.trees import Trees
+from longrein.workspace.words import close, last_folder
 
 _spawners = count(1)
 

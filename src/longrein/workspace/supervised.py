@@ -170,6 +170,8 @@ class SupervisedSpawner:
         """The supervisor is gone."""
         if self._link is link:
             self._link = None
+        if not link.owner:
+            return  # it died before it had said who it was; whose tasks it had is asked of the spool
         commands = list(self._commands.values())
         if not link.heard:
             self._give_up("it ended at once")

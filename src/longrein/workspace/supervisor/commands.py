@@ -2,12 +2,11 @@
 
 import os
 from collections.abc import Callable
-from subprocess import Popen
 
-from longrein.workspace.launch import signal_name
 from longrein.workspace.processes import process
 from longrein.workspace.supervisor.spooling import Output
 from longrein.workspace.tree import Tree
+from longrein.workspace.words import signal_name
 
 NEVER = float("inf")
 
@@ -34,8 +33,10 @@ class Kept:
 class Command:
     """A process that the supervisor started, until nothing more is asked of it."""
 
-    def __init__(self, popen: Popen[bytes], mark: str, output: int, stdin: int, began_s: float) -> None:
-        self.pid, self.popen, self.mark = popen.pid, popen, mark
+    def __init__(self, pid: int, mark: str, output: int, stdin: int, began_s: float) -> None:
+        self.pid, self.mark = pid, mark
+        self.returncode: int | None = None
+        """How its process ended; None while it runs."""
         self.output = output
         """Read end of its output; -1 when it is closed."""
         self.stdin = stdin
@@ -58,11 +59,6 @@ class Command:
         self.tree = Tree(mark, self.pid, NEVER)
         """Who belongs to it, looked at now and then."""
 
-    @property
-    def returncode(self) -> int | None:
-        """How its process ended; None while it runs."""
-        return self.popen.returncode
-
     def start(self) -> int:
         """When its process began, in the system's unit; 0 when it has ended."""
         leader = process(self.pid) if self.returncode is None else None
@@ -70,7 +66,7 @@ class Command:
 
     def reaped(self, returncode: int, now: float) -> None:
         """Its process has ended."""
-        self.popen.returncode = returncode
+        self.returncode = returncode
         self.elapsed_s = now - self.began_s
         self.tree.root = 0  # its number may soon be somebody else's
 

@@ -1,6 +1,5 @@
 """Output is redacted piece by piece: what may be the beginning of a secret is held back until the rest has come."""
 
-import re
 from collections.abc import Callable, Sequence
 
 HOLD_CHARS_MAX = 1 << 14
@@ -32,7 +31,6 @@ class Holding:
         """`secrets` are the known values; with `words` the user has patterns of his own, so the last word is held."""
         self._redact = redact
         self._secrets = [secret for secret in secrets if secret]
-        self._token = re.compile(r"(?<![A-Za-z0-9])(?:" + "|".join(_BEGINNINGS) + ")")
         self._words = words
         self.held = b""
         """Not given out yet, as it came."""
@@ -74,7 +72,7 @@ class Holding:
             suspect = self._words or any(_at_end(run, word) for word in _BEGINNINGS)
         else:
             run, suspect = run + text[end : end + _TOKEN_BEGINS_CHARS], self._words
-        return end - len(last) + len(kept) if suspect or self._token.search(run) else end
+        return end - len(last) + len(kept) if suspect or any(_within(run, word) for word in _BEGINNINGS) else end
 
     def _before_known(self, text: str, end: int) -> int:
         """Where a known secret around `end` begins, else `end`."""
@@ -116,6 +114,14 @@ def _before_key(text: str, recent: int, end: int) -> int:
 def _overlap(text: str, word: str) -> int:
     """How many characters at the end of `text` are the beginning, not the whole, of `word`."""
     return next((size for size in range(min(len(word) - 1, len(text)), 0, -1) if text.endswith(word[:size])), 0)
+
+
+def _within(run: str, word: str) -> bool:
+    """Whether `word` stands in `run`, not in the middle of another word."""
+    at = run.find(word)
+    while at > 0 and run[at - 1].isalnum():
+        at = run.find(word, at + 1)
+    return at >= 0
 
 
 def _at_end(run: str, word: str) -> bool:

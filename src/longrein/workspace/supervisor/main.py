@@ -25,6 +25,7 @@ BACKLOG = 16
 def main() -> None:
     """`argv`: the spool folder, the descriptor of a socket whose other end is longrein's. Never returns."""
     folder, first = sys.argv[1], socket.socket(fileno=int(sys.argv[2]))
+    first.set_inheritable(False)  # no command may hold it: its end is how longrein's death is known
     os.chdir(folder)
     become_reaper()
     supervisor = Supervisor(first, time.monotonic)

@@ -4,9 +4,9 @@ import os
 from collections import deque
 from collections.abc import Callable
 
-from longrein.workspace.launch import close
 from longrein.workspace.supervisor.commands import Command
 from longrein.workspace.supervisor.loop import WRITE, Loop
+from longrein.workspace.words import close
 
 READ_BYTES = 1 << 18
 LAST_READ_BYTES = 8 << 20

@@ -6,17 +6,17 @@ import socket
 from collections.abc import Callable, Iterable, Sequence
 from errno import EMFILE
 from itertools import count
-from subprocess import DEVNULL
 
-from longrein.workspace.launch import close, launch
 from longrein.workspace.processes import process
 from longrein.workspace.supervisor.channel import VERSION, Channel
 from longrein.workspace.supervisor.commands import Command, Kept
 from longrein.workspace.supervisor.endings import Endings, Rest
 from longrein.workspace.supervisor.loop import READ, WRITE, Loop
 from longrein.workspace.supervisor.pipes import Pipes
+from longrein.workspace.supervisor.spawning import spawn
 from longrein.workspace.supervisor.tasks import Tasks
 from longrein.workspace.tree import COMMAND_MARK, GRACE_S, Tree
+from longrein.workspace.words import close
 
 ALONE_S = 2.0
 """After longrein is gone, until what may not go on without it is told to end."""
@@ -53,6 +53,8 @@ class Supervisor:
         self.attached: Peer | None = self._meet(first)
         self._attachments = 0
         self._numbers = count(1)
+        self._nothing = os.open(os.devnull, os.O_RDONLY)
+        self._home = os.open(".", os.O_RDONLY)
         self._farewells = 0
         """Of longreins that went; what they left is about to be told to end."""
         self._stopping = False
@@ -199,25 +201,26 @@ class Supervisor:
         """Start a command. The descriptors: both ends of the output pipe, the shell's end of the report pipe."""
         output, theirs, report = (*descriptors, -1, -1, -1)[:3]
         mark = f"{self.owner}.{next(self._numbers)}/"
-        their_input, own_input = DEVNULL, -1
+        their_input, own_input = os.dup(self._nothing), -1
         try:
             if output < 0:
                 raise OSError(EMFILE, os.strerror(EMFILE))
             if stdin:
+                close(their_input)
                 their_input, own_input = os.pipe()
                 os.set_blocking(own_input, False)
             marked = {**env, COMMAND_MARK: env.get(COMMAND_MARK, "") + mark}
-            popen = launch(command, shell, cwd, marked, output=theirs, report=report, stdin=their_input)
+            pid = spawn(command, shell, cwd, marked, output=theirs, report=report, stdin=their_input, home=self._home)
         except (OSError, ValueError) as error:
             close(output, own_input)
             errno = error.errno if isinstance(error, OSError) else None
             return self.tell(peer, do="not_started", number=number, errno=errno, text=str(error))
         finally:
             close(theirs, report, their_input)
-        started = Command(popen, mark, output, own_input, self.loop.clock())
+        started = Command(pid, mark, output, own_input, self.loop.clock())
         started.tell_end = lambda: self._tell_end(peer, number, started)
-        peer.commands[number] = self.commands[popen.pid] = started
-        return self.tell(peer, do="started", number=number, pid=popen.pid)
+        peer.commands[number] = self.commands[pid] = started
+        return self.tell(peer, do="started", number=number, pid=pid)
 
     def _tell_end(self, peer: Peer, number: int, command: Command) -> None:
         what = {"returncode": command.returncode, "cause": command.cause, "elapsed_s": command.elapsed_s}
@@ -285,7 +288,11 @@ class Supervisor:
         """End its whole tree."""
         if not command.ending and not command.over:
             command.told_to_end(cause, state, self.loop.clock() + self._grace_s)
-            self.endings.end(command.tree, lambda: self._over(command))
+            self.endings.end(command.tree, lambda: self._tree_gone(command))
+
+    def _tree_gone(self, command: Command) -> None:
+        self.reap()  # its end may not have been heard of yet
+        self._over(command)
 
     def reap(self) -> None:
         """Some process has ended: one that was started here, or one that had lost its parent."""
