@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 
-from longrein.events import Entry, SessionError, StoreDamaged, StoreFull
+from longrein.events import Entry, SessionError, StoreDamaged
 from longrein.store import port
 from longrein.store.blobs import GrowingBlob
 from longrein.store.copying import Unsound, sound
@@ -205,14 +205,10 @@ class SessionLog:
 
     async def adopt(self, path: str) -> str:
         """See `port.Log.adopt`."""
-        try:
-            blob, content = await asyncio.wrap_future(in_thread(lambda: self._blobs.copy_of(path), "adopt"))
-            if isinstance(content, bytes):
-                return self._blobs.put(content) if content else ""
-            self._blobs.adopt(blob, content)
-        except OSError as error:
-            failure = store_failure(error, self.folder)
-            raise (failure if isinstance(failure, StoreFull) else error) from None
+        blob, content = await asyncio.wrap_future(in_thread(lambda: self._blobs.copy_of(path), "adopt"))
+        if isinstance(content, bytes):
+            return self._blobs.put(content) if content else ""
+        self._blobs.adopt(blob, content)
         self._flush_files()
         return blob
 

@@ -200,7 +200,10 @@ class MemoryLog:
                     return _failed(SessionError(f"entry {entry.seq} was refused: the log ends at {seq - 1}"))
         root = self.root
         own = tuple(entry for log, more in written if log is root for entry in more)
-        below = {log.session: tuple(more) for log, more in written if log is not root}
+        below: dict[str, tuple[Entry, ...]] = {}
+        for log, more in written:
+            if log is not root:
+                below[log.session] = (*below.get(log.session, ()), *more)
         blobs, root._fresh = root._fresh, {}
         future = root._write(Write(own, below, take=tuple(take), blobs=blobs, flush=flush))
         if future.done() and future.exception() is not None:
