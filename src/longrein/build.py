@@ -250,6 +250,7 @@ def _around(place: Place, log: SessionLog, ended: list[str], given: Model | None
     _check_money(crew)
     mode = place.settings.permission_mode if not state.seq or place.options.permission_mode else ""
     session = open_session(log, crew, state=state, opened=opened, mode=mode)
+    spawner.notice = session.notice
     left = [f"ended what a crash had left running: {', '.join(ended)}"] if ended else []
     fills = schema_diagnosis(session.state.prefix, model.budget.window_tokens) if session.state.prefix else ""
     every = (*place.settings.notes, *log.notes, *notes, *unread, *left, *beside, *filter(None, [fills]))

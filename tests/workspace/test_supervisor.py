@@ -324,7 +324,7 @@ async def test_a_second_longrein_cannot_attach_while_one_is_attached(yard: Yard)
     await yard.keep("b1", "sleep 9")
     told: list[str] = []
     other = supervised(yard.folder, yard.environ)
-    other._notice = told.append
+    other.notice = told.append
     assert [one.task for one in await other.adopt()] == ["b1"], "it may look"
     started = await other.start("echo plain", cwd="/", env=yard.env, sink=yard, output_bytes_max=99)
     assert not isinstance(started, Ended)
@@ -386,7 +386,7 @@ async def test_a_folder_that_vanished(yard: Yard) -> None:
 async def test_no_supervisor_can_be_had(tmp_path: Path, tag: str, monkeypatch: pytest.MonkeyPatch) -> None:
     yard = Yard(tmp_path, tag)
     told: list[str] = []
-    yard.spawner._notice = told.append
+    yard.spawner.notice = told.append
     (tmp_path / "tasks").write_text("a file is in the way")
     started = await yard.start("echo plain; exit 2")
     assert (await started.ended()).code == 2
@@ -404,7 +404,7 @@ async def test_one_that_fails_at_once_is_done_without(
 ) -> None:
     yard = Yard(tmp_path, tag)
     told: list[str] = []
-    yard.spawner._notice = told.append
+    yard.spawner.notice = told.append
     monkeypatch.setattr("longrein.workspace.link.BEGIN", "raise SystemExit('broken')")
     run = yard.spawner.run("exit 3", cwd="/", env=yard.env, sink=yard, timeout_s=5, output_bytes_max=9)
     assert (await run).code == 3, "nothing was started, so it is started here"

@@ -182,7 +182,7 @@ class Link:
     async def wait_exit(self, limit_s: float) -> None:
         """Wait until the process has exited, at most so long. After `close`."""
         until = self._loop.time() + limit_s
-        while self._lives() and self._loop.time() < until:
+        while self._lives() and self._loop.time() < until:  # noqa: ASYNC110  # it may be nobody's child here
             await asyncio.sleep(EXIT_POLL_S)
 
     def _lives(self) -> bool:

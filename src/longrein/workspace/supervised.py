@@ -76,7 +76,9 @@ class SupervisedSpawner:
         self.shell = self.plain.shell
         """What runs a command line."""
         self._folder, self._options = folder, options
-        self._wall_us, self._notice, self._environ = wall_us, notice, environ
+        self._wall_us, self._environ = wall_us, environ
+        self.notice = notice
+        """Gets a line for the user; may be replaced."""
         self._link: Link | None = None
         self._opening: asyncio.Task[Link | None] | None = None
         self._unable = False
@@ -149,7 +151,7 @@ class SupervisedSpawner:
     def _give_up(self, why: str) -> None:
         if not self._unable:
             self._unable = True
-            self._notice(f"commands cannot go on in the background: no supervisor of processes could be had ({why})")
+            self.notice(f"commands cannot go on in the background: no supervisor of processes could be had ({why})")
 
     def _hear(self, message: dict[str, Any]) -> None:
         match message.pop("do"):
