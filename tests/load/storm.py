@@ -365,7 +365,7 @@ def hung(folder: Path) -> list[Row]:
 
 def rates(folder: Path, agents: int = 16) -> list[Row]:
     """Half of all requests are told to come later."""
-    stage, random = Stage(folder), Random(5)
+    stage, random = Stage(folder), Random(7)
 
     def answer(request: Received) -> Turn:
         replies = request.asking.replies if request.asking is not None else 0
