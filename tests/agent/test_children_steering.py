@@ -8,12 +8,23 @@ import pytest
 from longrein.agent import Answer, Limits, OpenSession, Said, SetMode, StopChild
 from longrein.agent.port import OfChild
 from longrein.context import Request
-from longrein.events import ChildEnded, Entry, Interrupted, PermissionAsked, Text, ToolEnded, TurnEnded, UserSpoke
+from longrein.events import (
+    ChildEnded,
+    Entry,
+    Interrupted,
+    ModeSet,
+    PermissionAsked,
+    Text,
+    ToolEnded,
+    TurnEnded,
+    UserSpoke,
+)
 from longrein.models import Reply
 from longrein.permissions import Rules
 from longrein.testing.house import said, story
 from longrein.testing.model import call, says
 from longrein.testing.workspace import Ran
+from longrein.tools import Kind
 from tests.agent.troupe import Stage, agent, tasks
 
 
@@ -200,3 +211,77 @@ def test_interrupted_leaves_a_history_that_goes_on() -> None:
         "Interrupted",
         "UserSpoke",
     ]
+
+
+def test_the_tree_shows_who_works_at_what_and_what_each_did_last() -> None:
+    stage = Stage(
+        limits=Limits(depth_max=2, agents_max=2),
+        main=[says(tasks("ALPHA", "BETA")), says("done")],
+        ALPHA=[says(agent("OMEGA", description="go deep")), says("above")],
+        OMEGA=[says(call("Bash", command="sleep 9")), says("below")],
+        BETA=[says("quick")],
+    )
+    stage.commands["sleep 9"] = Ran("", delay_s=9)
+    shown: list[tuple[int, str, str, str]] = []
+
+    async def look(session: OpenSession) -> None:
+        await stage.clock.sleep(5)
+        shown.extend((v.depth, v.description, v.state, v.last) for v in session.agents())
+        for view in session.agents():
+            assert view.steps == 1
+            assert view.tokens > 100
+            assert view.cost_usd > 0
+
+    stage.play(meanwhile=look)
+    assert shown == [
+        (1, "part 1", "running", "Agent go deep"),
+        (2, "go deep", "running", "Bash sleep 9"),
+        (1, "part 2", "done", "quick"),
+    ]
+
+
+def kind(name: str, **more: Any) -> Kind:
+    return Kind(name, "for a test", **more)
+
+
+@pytest.mark.parametrize(
+    ("parent", "wanted", "holds"),
+    [
+        ("default", "bypassPermissions", "default"),
+        ("acceptEdits", "", "acceptEdits"),
+        ("bypassPermissions", "plan", "plan"),
+        ("plan", "acceptEdits", "plan"),
+    ],
+)
+def test_a_type_narrows_the_mode_and_never_widens_it(parent: str, wanted: str, holds: str) -> None:
+    stage = Stage(main=[says(agent("ALPHA", subagent_type="odd")), says("done")], ALPHA=[says("found")])
+    stage.kinds = (kind("odd", mode=wanted),)
+    stage.play(mode=parent)
+    [child] = stage.disk.children()
+    modes = [e.event.mode for e in stage.disk.entries(child) if isinstance(e.event, ModeSet)]
+    assert (modes or ["default"])[-1] == holds
+
+
+def test_a_type_with_a_limit_of_requests_and_tools_of_its_own() -> None:
+    stage = Stage(
+        main=[says(agent("ALPHA", subagent_type="odd")), says("done")],
+        ALPHA=[says("one", call("Bash", command="w 1")), says("two", call("Bash", command="w 2"))],
+    )
+    stage.commands |= {"w 1": "", "w 2": ""}
+    stage.kinds = (kind("odd", turns_max=2, tools=("Ba*", "Read", "Agent"), without=("Read",)),)
+    stage.play()
+    [ended] = stage.events(ChildEnded)
+    assert (ended.status, ended.steps) == ("limit", 2)
+    assert ended.report == "two\n\n(it had made 2 calls, the last ones Bash, Bash)"
+    assert [tool.name for tool in stage.model.by_part["ALPHA"][0].prefix.tools] == ["Bash"]
+
+
+def test_a_task_is_over_after_two_hours() -> None:
+    long = [says(call("Bash", command=f"long {n}")) for n in range(90)]
+    stage = Stage(main=[says(agent("ALPHA")), says("done")], ALPHA=long)
+    stage.commands |= {f"long {n}": Ran(f"{n}", delay_s=100) for n in range(90)}
+    with pytest.raises(AssertionError, match="not played"):
+        stage.play()
+    [ended] = stage.events(ChildEnded)
+    assert (ended.status, ended.message) == ("limit", "the time limit of 7200 s has passed")
+    assert 7200 <= ended.elapsed_ms / 1000 <= 7400

@@ -14,7 +14,7 @@ from longrein.testing.house import memory_crew, memory_tools, open_test_session,
 from longrein.testing.model import ScriptedModel, call
 from longrein.testing.store import MemoryDisk
 from longrein.testing.workspace import MemorySpawner, MemoryWorkspace, Ran
-from longrein.tools import Tool, agent_tool
+from longrein.tools import Kind, Tool, agent_tool
 
 Answer = Callable[[Request], Reply | Failure]
 
@@ -69,10 +69,11 @@ class Stage:
         self.model = Troupe(self.clock, parts)
         self.heard: list[Any] = []
         self.more: Sequence[Tool] = ()
+        self.kinds: tuple[Kind, ...] = ()
         self.models: Sequence[ScriptedModel] = ()
 
     def open(self, mode: str = "bypassPermissions") -> OpenSession:
-        tools = (*memory_tools(), agent_tool(builtin_kinds()), *self.more)
+        tools = (*memory_tools(), agent_tool((*builtin_kinds(), *self.kinds)), *self.more)
         crew = memory_crew(
             self.model,
             self.disk,
@@ -82,7 +83,7 @@ class Stage:
             rules=self.rules,
             models=self.models,
         )
-        crew.kinds = builtin_kinds()
+        crew.kinds = (*builtin_kinds(), *self.kinds)
         crew.limits = self.limits
         return open_test_session(self.model, disk=self.disk, crew=crew, mode=mode)
 

@@ -227,3 +227,17 @@ def test_E15_a_fork_reads_its_parents_request_from_the_cache(stage: Stage, wire:
     [ended] = [e.event for e in stage.entries() if isinstance(e.event, ChildEnded)]
     before = [e.event for e in stage.entries() if isinstance(e.event, Replied)][1]
     assert ended.usage.cache_read_tokens >= 0.97 * before.usage.context_tokens, (ended.usage, before.usage)
+
+
+def test_E16_the_whole_log_of_a_subagent_is_in_reach_by_its_handles(stage: Stage) -> None:
+    recall = Call("Recall", {"handle": "a8/r8"})  # the result of its command
+    root = [
+        Turn(when="SPLIT", calls=(tasks("APPLE"),)),
+        Turn(when="SPLIT", calls=(recall,)),
+        Turn(when="SPLIT", text="seen"),
+    ]
+    with serve(stage, *root, *part("APPLE", "echo deep in the log")):
+        ran = stage.run("-p", "SPLIT", "--permission-mode", "bypassPermissions")
+        assert ran.told() == (0, "seen\n", "")
+    assert list(children(stage)) == ["a8"]
+    assert "deep in the log" in result(stage)

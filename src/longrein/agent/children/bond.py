@@ -15,7 +15,7 @@ from longrein.agent.port import Heard, OfChild, Output, Streaming
 from longrein.agent.ports import UNBOUND, Limits, Room
 from longrein.agent.session import Session
 from longrein.context import State
-from longrein.events import Entry, PermissionAnswered, PermissionAsked, ToolEnded
+from longrein.events import Entry, PermissionAnswered, PermissionAsked, Replied, ToolEnded, TurnEnded, UserSpoke
 from longrein.permissions import Call, Rules
 from longrein.workspace import Worktree
 
@@ -30,7 +30,9 @@ class Bond:
         self.cap = "bypassPermissions"
         """The widest mode that its type may have."""
         self.last: Entry | None = None
-        """What it did last, as far as it was heard."""
+        """What it did last that is worth telling, as far as it was heard."""
+        self.reason = ""
+        """How its last turn has ended; '' while one goes on."""
 
         self.rest: Callable[[], Room] = lambda: UNBOUND
         """What is left to this subagent, all above it included."""
@@ -73,6 +75,17 @@ class Bond:
         """See `Above`."""
         return self.root.readers.streaming
 
+    def _note(self, entry: Entry) -> None:
+        match entry.event:
+            case Replied() | ToolEnded() | PermissionAsked():
+                self.last = entry
+            case UserSpoke():
+                self.last, self.reason = entry, ""
+            case TurnEnded(reason=reason):
+                self.reason = reason
+            case _:
+                pass
+
     def hear(self, heard: Heard) -> None:
         """See `Above`."""
         if isinstance(heard, OfChild):
@@ -82,7 +95,7 @@ class Bond:
             self.root.readers.stream(told)
             return
         if isinstance(heard, Entry):
-            self.last = heard
+            self._note(heard)
             match heard.event:
                 case PermissionAsked():
                     self.questions.ask(told)

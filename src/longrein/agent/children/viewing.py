@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from longrein.agent.children.bond import Bond
+from longrein.agent.children.ending import STATUS
 from longrein.agent.children.tree import Working
 from longrein.agent.port import AgentView
 from longrein.agent.session import Session
@@ -14,7 +15,6 @@ from longrein.events import (
     Text,
     ToolCall,
     ToolEnded,
-    ToolStarted,
     UserSpoke,
     text_of,
     unwrapped,
@@ -79,6 +79,9 @@ def _at_work(label: str, now: ChildNow, one: Working, now_us: int, depth: int) -
 def _state_of(one: Working, state: State) -> str:
     if not one.begun:
         return "queued"
+    above = one.session.crew.above
+    if one.done:
+        return STATUS.get(above.reason, "failed") if isinstance(above, Bond) else "done"
     asks = any(call.asked is not None and call.answer is None for call in state.calls.values())
     return "asking" if asks else "running"
 
@@ -95,8 +98,6 @@ def act_of(entry: Entry) -> str:
         case Replied(parts=parts):
             calls = [unwrapped(part) for part in parts if isinstance(part, ToolCall)]
             return call_line(calls[-1]) if calls else text_of(tuple(p for p in parts if isinstance(p, Text)))
-        case ToolStarted(name=name, arguments=arguments):
-            return call_line(ToolCall("", name, arguments))
         case ToolEnded(name=name, status=status):
             return f"{name}: {status}"
         case PermissionAsked(name=name):
