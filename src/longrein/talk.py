@@ -60,7 +60,7 @@ async def _end_tasks(folder: str) -> None:
     running = [one.task for one in spooled_tasks(folder) if one.state == "running"]
     if running:
         say(f"ending {', '.join(running)}")
-        await asyncio.gather(*(stop_spooled(folder, task, "longrein left") for task in running))
+        await asyncio.gather(*(stop_spooled(folder, task, "stopped by longrein on leaving") for task in running))
 
 
 def _facts(place: Place, built: Built) -> TerminalFacts:

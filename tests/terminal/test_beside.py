@@ -102,7 +102,7 @@ CHILD = ChildStarted("one", "explore", description="find it")
         ([beside_rows.started_task(TaskStarted("b2", "x"), waited=True)], ["task b2 began: its turn has come  x"]),
         (
             [beside_rows.started_task(TaskStarted("b2", "x", promoted="timeout"), waited=False)],
-            ["task b2 it passed its time and goes on in the background  x"],
+            ["task b2 passed its time and goes on in the background  x"],
         ),
         (
             beside_rows.ended_task(TaskEnded("b1", "done", 0, elapsed_ms=12_000, size_bytes=3_400, tail="ok\n"), NPM),
@@ -149,7 +149,7 @@ def view(n: int, state: str = "running", **now: Any) -> AgentView:
 
 def test_a_subagent_is_one_line_with_its_state_before_what_it_does() -> None:
     busy = view(7, elapsed_s=75.2, steps=3, tokens=12_345, cost_usd=0.5, last="Read a.py", depth=2)
-    full = "  ○ a7 explore running 1 m  job 7 · 3 steps, 12.3k tokens, $0.50 · Read a.py"
+    full = "  ○ a7 explore running 1 m  job 7 · Read a.py · 3 steps, 12.3k tokens, $0.50"
     assert texts([beside_rows.agent_line(busy)]) == [full]
     assert texts([crop(beside_rows.agent_line(busy), 30)]) == [full[:29] + "…"]
 
@@ -176,7 +176,7 @@ def test_all_tasks_are_one_line() -> None:
     assert texts(beside_rows.live_tasks(tasks, 185_000_000, 160)) == [
         f"3 tasks  b1 npm run {SHOWN} … 3 m · b2 {'y' * 36}… 15 s · b3 z queued"
     ]
-    assert texts(beside_rows.live_tasks(tasks, 185_000_000, 60))[0].endswith("yyyyyyyyyyy… 15 s · b3 z queued")
+    assert texts(beside_rows.live_tasks(tasks, 185_000_000, 60))[0].endswith("b2 yyyyyyy… 15 s · b3 z queued")
     assert beside_rows.live_tasks({}, 0, 80) == []
     assert beside_rows.counts(2, 1) == "2 tasks, 1 agent"
 

@@ -63,7 +63,8 @@ class Commands:
 
     def background(self) -> bool:
         """Send what runs in the foreground to the background; False when nothing can be."""
-        wishes = [wish for wish in self.tasks.front.values() if not wish.done()]
+        here = [member for member in self._pool.members.values() if isinstance(member, Tasks)]
+        wishes = [wish for member in here for wish in member.front.values() if not wish.done()]
         for wish in wishes:
             wish.set_result(None)
         return bool(wishes)
@@ -95,7 +96,7 @@ class Commands:
         keeps = {task for task in going if policy == "keep" and host.state.tasks[task].started.policy == "keep"}
         ending = [task for task in going if task not in keeps]
         wait_s = host.crew.task_options.leave_s
-        await asyncio.gather(*(stop(tasks, task, "longrein left", wait_s) for task in ending))
+        await asyncio.gather(*(stop(tasks, task, "longrein on leaving", wait_s) for task in ending))
         await self.collect()
         await host.commit(flush=True)
         return [tasks.view(task) for task in going if task in keeps]

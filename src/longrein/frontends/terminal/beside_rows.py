@@ -12,7 +12,7 @@ from longrein.frontends.terminal.drawing import status_word
 from longrein.frontends.terminal.lines import ONE, Line, fold, indented, line
 from longrein.tools import TaskView
 
-COMMAND_CHARS_MIN, COMMAND_CHARS_MAX = 12, 60
+COMMAND_CHARS_MIN, COMMAND_CHARS_MAX = 8, 60
 """Of a command in the one line of all tasks."""
 TASK_CELLS = 16
 """What else stands of a task there: its id, its time, what parts it from the next."""
@@ -21,7 +21,7 @@ TEXT_LINES_MAX = 12
 OPEN = ("queued", "running", "asking")
 """States of what is not over."""
 
-_PROMOTED = {"timeout": "it passed its time and goes on", "user": "it goes on"}
+_PROMOTED = {"timeout": "passed its time and goes on", "user": "goes on"}
 
 
 class Worker(msgspec.Struct, frozen=True):
@@ -49,7 +49,7 @@ def started_task(event: TaskStarted, *, waited: bool) -> Line:
     if event.state == "queued":
         told, style = "waits for its turn", "dim"
     elif event.promoted:
-        told = f"{_PROMOTED.get(event.promoted, 'it goes on')} in the background"
+        told = f"{_PROMOTED.get(event.promoted, 'goes on')} in the background"
     elif waited:
         told = "began: its turn has come"
     return line(ONE, (style, f"task {escape_line(event.task)} {told}"), f"  {_first(event.command)}")
@@ -125,11 +125,7 @@ def agent_line(view: AgentView, mark: str = "○") -> Line:
     """One subagent: state and time before what it does, so that a narrow terminal hides the least of it."""
     word, style = status_word(view.state)
     time = amounts.since(view.elapsed_s) if view.elapsed_s >= 1 else ""
-    facts = [
-        _first(view.description),
-        _used(view),
-        escape_line(view.last) if view.last else "",
-    ]
+    facts = [_first(view.description), escape_line(view.last) if view.last else "", _used(view)]
     return line(
         ONE,
         (style, f"{'  ' * max(view.depth - 1, 0)}{mark} "),
