@@ -243,6 +243,27 @@ def test_queued_tasks_run_after_a_restart_since_they_never_began() -> None:
     assert [s.state for s in stage.of(TaskStarted)] == ["running", "queued", "running"]
 
 
+def test_output_that_cannot_be_put_away_stays_where_it_is_and_the_end_says_where() -> None:
+    stage = Stage({"make": Ran("built\n", delay_s=2)})
+    stage.disk.spool = {}  # what the supervisor wrote cannot be read from here
+    model = ScriptedModel(says(background("make")), says("it runs"), says("I see"))
+    talk(stage, model, 20)
+    (end,) = stage.of(TaskEnded)
+    assert (end.state, end.code, end.output, end.tail) == ("done", 0, "", "built")
+    assert end.cause == "output could not be put away (No such file or directory) and lies in /spool/b1.out"
+    assert list(stage.supervision.spool) == ["b1"], "the only copy is not removed"
+
+
+def test_a_queued_command_whose_folder_is_gone_has_failed() -> None:
+    stage = Stage({"one": Ran("", delay_s=2), "two": Ran("", code=-1)}, tasks_max=1)
+    model = ScriptedModel(says(background("one"), background("two")), says("fine"), says("over"))
+    talk(stage, model, 20)
+    assert [(e.task, e.state, e.cause) for e in stage.of(TaskEnded)] == [
+        ("b1", "done", ""),
+        ("b2", "failed", "could not be started: no such folder"),
+    ]
+
+
 # --- places are shared fairly ------------------------------------------------------------------------------------
 
 

@@ -121,13 +121,15 @@ def test_B4_of_a_megabyte_the_end_is_told_and_all_of_it_is_on_disk(stage: Stage)
         calls(background(command)),
         says("started"),
         calls(call("TaskOutput", task_id="b1", grep="^1999.8"), call("TaskOutput", task_id="b1", tail=2)),
+        calls(call("Recall", handle="{{handle}}", lines="199999-200000"), find={"handle": r"whole in (r\d+)"}),
         says("I see"),
     )
     assert stage.run("-p", "go", BYPASS).code == 0
     (line,) = lines(told(stage))
     assert "failed, exit code 2" in line
     assert told(stage)[0].endswith("| 200000\n| error: the reason")
-    tail, found = sorted((text for _, text in stage.results()[1:]), key=lambda text: "199908" in text)
+    assert "199999" in stage.results()[3][1]
+    tail, found = sorted((text for _, text in stage.results()[1:3]), key=lambda text: "199908" in text)
     assert "199908: 199908\n199918: 199918" in found
     assert tail.endswith("\n200000\nerror: the reason\n[earlier output is not shown]")
     end = of(stage, TaskEnded)[0]
@@ -311,6 +313,23 @@ def test_the_supervisor_dies_while_longrein_lives(stage: Stage) -> None:
     assert ended(stage) == [("b1", "lost", None)]
     assert not alive("sleep\x0041.5")
     assert ("ok", "on") in stage.results(), "the next command has a new one"
+
+
+def test_a_copy_of_a_session_does_not_claim_its_tasks(stage: Stage) -> None:
+    stage.plays(
+        calls(background("until [ -e go ]; do sleep 0.05; done; exit 3")), says("bye"), says("I see"), says("ah")
+    )
+    stage.run("-p", "go", BYPASS, "--background", "exit")
+    first = stage.session
+    copy = "0192d0c8-0000-7000-8000-0000000000cc"
+    ran = stage.run("-p", "and?", "-c", "--fork-session", "--session-id", copy, BYPASS, "--background", "exit")
+    assert ran.code == 0
+    (end,) = [entry.event for entry in stage.entries(copy) if isinstance(entry.event, TaskEnded)]
+    assert (end.state, end.cause) == ("lost", f"it belongs to session {first}, of which this is a copy")
+    (stage.project / "go").touch()
+    stage.run("-p", "and?", "-r", first, BYPASS)
+    (end,) = [entry.event for entry in stage.entries(first) if isinstance(entry.event, TaskEnded)]
+    assert (end.state, end.code) == ("failed", 3)
 
 
 def test_leaving_ends_what_may_not_stay_and_names_what_goes_on(stage: Stage) -> None:

@@ -4,7 +4,7 @@ became of it.
 
 from longrein.agent.tasks import ending
 from longrein.agent.tasks.running import queue
-from longrein.agent.tasks.tasks import Tasks
+from longrein.agent.tasks.tasks import Tasks, is_put_away
 from longrein.context import TaskNow
 from longrein.events import Opened, TaskEnded
 from longrein.workspace import Spooled
@@ -20,7 +20,7 @@ async def adopt(tasks: Tasks) -> None:
 
 def _take_up(tasks: Tasks, task: str, now: TaskNow, there: Spooled | None) -> None:
     if now.ended is not None:
-        tasks.settling += [task] * (there is not None and there.state != "running")
+        tasks.settling += [task] * (there is not None and there.state != "running" and is_put_away(now.ended))
     elif there is not None and there.state != "running":
         tasks.found_over[task] = None
         tasks.unseat(task)

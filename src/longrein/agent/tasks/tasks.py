@@ -22,6 +22,11 @@ QUIET_S = 3.0
 """Silence after which the last line of a task may be taken for a question, where somebody looks."""
 
 
+def is_put_away(event: TaskEnded) -> bool:
+    """Whether nothing of its output is left that only the spool has."""
+    return bool(event.output) or not event.size_bytes
+
+
 def asked_about(state: State) -> list[str]:
     """What the calls that have no result yet ask about by name, of tasks."""
     calls = [one.call for one in state.calls.values() if one.call.name in ("TaskOutput", "TaskStop")]
@@ -206,7 +211,7 @@ class Tasks:
 
     def _take(self, tasks: list[str]) -> list[TaskEnded]:
         taken = [self._ends.pop(task) for task in tasks if task in self._ends]
-        self.settling += [event.task for event in taken]
+        self.settling += [event.task for event in taken if is_put_away(event)]
         return taken
 
     def settle(self) -> None:
