@@ -13,7 +13,7 @@ from longrein.tools.tasks import stands
         (TaskView("b1", "running", "npm test", 12.04, 3_400), "b1 running, for 12.0 s; 3.4 kB of output: npm test"),
         (
             TaskView("b1", "running", "init", 50, 9, silent_s=45.2, waits_for_input="name: "),
-            "b1 running, for 50.0 s; 9 bytes of output, silent for 45 s; it seems to wait for input: name: : init",
+            "b1 running, for 50.0 s; 9 bytes of output, silent for 45 s: init; it seems to wait for input: name:",
         ),
         (TaskView("b2", "done", "make", 1.5, code=0), "b2 done, exit code 0, after 1.5 s: make"),
         (
