@@ -18,6 +18,7 @@ from longrein.models import Failure, Reply
 from longrein.tools import Hands, Outcome, tool
 from tests.agent.house import House, Limits, Script, call, results, says, story
 from tests.agent.test_watching import notes
+from tests.load.writers import campaign
 
 pytestmark = pytest.mark.anyio
 
@@ -420,3 +421,14 @@ async def test_a_large_file_is_read_hashed_and_written_beside_the_loop(house: Ho
     assert results(model.requests[2])[1].startswith("Edit ok: Edited")
     assert path.read_bytes()[:5] == b"1st\nx"
     assert max(gaps) < 0.1
+
+
+# --- many writers ------------------------------------------------------------------------------------------------
+
+
+def test_nothing_is_lost_among_agents_in_two_processes_one_killed_and_an_editor(tmp_path: Path) -> None:
+    """A slice of the campaign `python -m tests.load.writers`."""
+    told = campaign(tmp_path, agents=4, edits=8, files=2, kills=1, pause_s=0.005)
+    assert (told["lost"], told["debris"], told["codes"]) == ([], [], [0, 0])
+    assert int(str(told["edits"])) > 16
+    assert int(str(told["outside"])) > 10

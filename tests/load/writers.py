@@ -135,7 +135,7 @@ async def run_agent(folder: Path, label: str, files: Sequence[Path], edits: int,
     )
     shared.append(crew)
     crew.locks, crew.writers = shared[0].locks, shared[0].writers
-    opened = Opened(SCHEMA_VERSION, session, "n0nce", (tree,), tree, label=label) if fresh else None
+    opened = Opened(SCHEMA_VERSION, session, "n0nce", (tree,), tree, label=label)
     model.session = open_session(log, crew, opened=opened, mode="bypassPermissions")
     try:
         model.session.paused = False
@@ -245,7 +245,7 @@ def judged(folder: Path, labels: Sequence[str], paths: Sequence[Path]) -> dict[s
         reader.close()
     everywhere = set("\n".join([*places, *kept]).split())
     standing = set("\n".join(places).split())
-    debris = sorted(p.name for p in (folder / "tree").iterdir() if p not in paths and not p.name.endswith(".editor"))
+    more = sorted(p.name for p in (folder / "tree").iterdir() if p not in paths and not p.name.endswith(".editor"))
     return {
         "edits": edits,
         "refused": refused,
@@ -253,7 +253,8 @@ def judged(folder: Path, labels: Sequence[str], paths: Sequence[Path]) -> dict[s
         "outside": len(tokens) - edits,
         "standing": sum(token in standing for token in tokens),
         "lost": [token for token in tokens if token not in everywhere],
-        "debris": debris,
+        "beside": [name for name in more if ".theirs" in name],
+        "debris": [name for name in more if ".theirs" not in name],
     }
 
 

@@ -74,6 +74,7 @@ def path(tmp_path: Path) -> Iterator[Path]:
     path = tmp_path / "file"
     path.write_bytes(OLD)
     yield path
+    afterwards.drop_until(float("inf"))
     assert [name for name in os.listdir(tmp_path) if name.startswith(".")] == []
 
 

@@ -4,9 +4,12 @@ Between finding a file by its name and opening it a program can be held up, and 
 any more. So its descriptor is kept for a moment, and what came late is found.
 """
 
+import atexit
 import os
 import threading
 import time
+from contextlib import suppress
+from functools import cache
 
 import msgspec
 
@@ -20,6 +23,8 @@ KEPT_BYTES_MAX = 16 * 1024 * 1024
 """Replaced files that are looked at, at once; older ones are let go."""
 SETTLE_S = 0.15
 """How long a program that has a file open for writing is waited for."""
+DROP_S = 2.0
+"""How long a text lies beside its place when a conflict has put it out: by then it is in a log."""
 LOOKS_MAX = 8
 
 
@@ -42,6 +47,7 @@ class _Out(msgspec.Struct):
 
 
 _outs: list[_Out] = []
+_later: list[tuple[float, str]] = []
 _guard = threading.Lock()
 
 
@@ -71,8 +77,28 @@ def watch_out(descriptor: int, target: str, data: bytes) -> None:
             os.close(_outs.pop(0).descriptor)
 
 
+def drop_later(path: str) -> None:
+    """Remove this file when its text has surely been kept elsewhere: after a while, or at the end of the process."""
+    _at_exit()
+    _later.append((time.monotonic() + DROP_S, path))
+
+
+@cache
+def _at_exit() -> None:
+    atexit.register(drop_until, float("inf"))
+
+
+def drop_until(now_s: float) -> None:
+    """Remove what is due at this moment of the monotonic clock."""
+    while _later and _later[0][0] <= now_s:
+        with suppress(OSError):
+            os.unlink(_later.pop(0)[1])
+
+
 def look_again() -> list[Late]:
     """What came late; each is told once. Cheap: a call for each file that was replaced just now."""
+    if _later:
+        drop_until(time.monotonic())
     if not _outs:
         return []
     late: list[Late] = []

@@ -15,8 +15,9 @@ from itertools import count
 
 import msgspec
 
+from longrein.workspace.afterwards import content
 from longrein.workspace.exchange import exchange
-from longrein.workspace.files import content_hash
+from longrein.workspace.files import content_hash, open_regular, read
 from longrein.workspace.processes import LINUX, process
 
 BEGIN, END = ".longrein-", ".tmp"
@@ -118,28 +119,44 @@ def _alive(pid: int, start: int) -> bool:
 
 def _settle(half: Half) -> list[str]:
     """Drop what everybody has, put back what only it has. Raises OSError."""
-    digest = short(content_hash(half.path))
-    if not half.there or digest in ("", half.put, half.there):
+    text = _settled(half.path)
+    digest = "" if text is None else short(sha256(text).hexdigest())
+    if not half.there or digest in (half.put, half.there):
         os.unlink(half.path)
         return []
     names = (name for name in os.listdir(half.folder) if name_hash(name) == half.target)
     target = os.path.join(half.folder, next(names, ""))
     now = short(content_hash(target))
-    if now in (half.within, digest):
-        os.unlink(half.path)
-        return []
     if now == half.put and exchange(half.path, target):
         return _settle_again(half, target)
+    if now and text is not None and (now == half.within or holds(read(target), text)):
+        os.unlink(half.path)
+        return []
     return [_kept_beside(half, target if now else "")]
 
 
 def _settle_again(half: Half, target: str) -> list[str]:
     """After an exchange: what came out is what was put there, unless somebody wrote in that very moment."""
-    if short(content_hash(half.path)) == half.put:
+    text = _settled(half.path)
+    if text is not None and short(sha256(text).hexdigest()) == half.put:
         os.unlink(half.path)
         return []
     exchange(half.path, target)
     return [_kept_beside(half, target)]
+
+
+def _settled(path: str) -> bytes | None:
+    """Content, once nobody who had the file open before it was taken out writes to it; None when that goes on."""
+    descriptor, _ = open_regular(path)
+    try:
+        return content(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def holds(text: bytes, other: bytes) -> bool:
+    """Whether every line of `other` is in `text` too: then nothing that anybody wrote goes with it."""
+    return set(other.splitlines()) <= set(text.splitlines())
 
 
 def _kept_beside(half: Half, target: str) -> str:

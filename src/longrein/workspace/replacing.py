@@ -15,10 +15,10 @@ from hashlib import sha256
 
 import msgspec
 
-from longrein.workspace.afterwards import Late, content, look_again, watch_out
+from longrein.workspace.afterwards import Late, content, drop_later, look_again, watch_out
 from longrein.workspace.exchange import alone_in, exchange, place_new
 from longrein.workspace.files import fill, no_file, open_regular, present, read
-from longrein.workspace.halves import Half, beside, name_hash, new_half, short, sweep_halves
+from longrein.workspace.halves import Half, beside, holds, name_hash, new_half, short, sweep_halves
 from longrein.workspace.port import Merge, Replaced
 
 ROUNDS_MAX = 8
@@ -26,6 +26,7 @@ ROUNDS_MAX = 8
 
 DEPTH_MAX = 3
 """Writes that put back what another had taken out, one within the other."""
+NO_HASH = "0" * 16
 BUSY = "is open for writing in another program"
 
 _swept: dict[str, None] = {}
@@ -251,8 +252,15 @@ class _Replacing:
         return data
 
     def _text_back(self) -> None:
-        """Their text into the file again, where ours stands, and what somebody wrote over ours meanwhile too."""
+        """Their text into the file again, where ours stands, and what somebody wrote over ours meanwhile too.
+
+        What came before theirs is in ours, so it goes out of the file: it lies beside until the caller has kept it.
+        """
         theirs = self.taken[-1]
+        if self.held is not None:
+            for one in self.taken[:-1]:
+                if not holds(theirs, one):
+                    self._lay_beside(one)
         came = self._file_back()
         if came is None:
             return
@@ -266,8 +274,17 @@ class _Replacing:
             except OSError:
                 return  # the next sweep keeps it beside
             stands, more = back.taken[-1] if back.data is None else back.data, (came, *back.taken)
-        _drop(self.held)
+        if self.held is not None:
+            drop_later(self.held.path)
         self.taken = [one for one in (*self.taken, *more) if one != stands] + [stands]
+
+    def _lay_beside(self, text: bytes) -> None:
+        """Under a name by which a sweep takes it for somebody's text, should this process be killed."""
+        with suppress(OSError):
+            half = prepared(self.target, text)
+            unknown = msgspec.structs.replace(half, put=NO_HASH, there=NO_HASH)
+            os.rename(half.path, unknown.path)
+            drop_later(unknown.path)
 
     def _file_back(self) -> bytes | None:
         """The very file that came out into its place again: somebody may still write to it.
@@ -289,8 +306,7 @@ class _Replacing:
 
 def _all_in(merged: bytes, base: bytes, *sides: bytes) -> bool:
     """Whether every line that a side has and `base` has not is in `merged`: nothing anybody wrote has gone."""
-    have = {*merged.splitlines(), *base.splitlines()}
-    return all(line in have for side in sides for line in side.splitlines())
+    return all(holds(merged + b"\n" + base, side) for side in sides)
 
 
 def _sha(data: bytes) -> str:
