@@ -2,7 +2,7 @@
 
 import pytest
 
-from longrein.agent import Limits
+from longrein.agent import Limits, Pin
 from longrein.context import Request
 from longrein.events import ChildEnded, ChildStarted, Opened, PrefixSet, ToolEnded, UserSpoke
 from longrein.models import Failure, Reply
@@ -125,3 +125,15 @@ def test_E16_a_second_subagent_does_not_know_the_first_and_one_that_is_asked_aga
     assert (starts[2].child, starts[2].again > 0) == (starts[0].child, True)
     assert len(stage.disk.children()) == 2
     assert [e.steps for e in stage.events(ChildEnded)] == [1, 1, 1]
+
+
+def test_E15_a_subagent_inherits_pins_and_static_context() -> None:
+    stage = Stage(main=[says(agent("ALPHA")), says("done")], ALPHA=[says("found")])
+    stage.first = (Pin("never push to main"),)
+    stage.play()
+    [request] = stage.model.by_part["ALPHA"]
+    assert said(request)[0] == "# /w"
+    assert any("never push to main" in text for text in said(request))
+    opened = stage.disk.entries(stage.disk.children()[0])[0].event
+    assert isinstance(opened, Opened)
+    assert opened.pins == ("never push to main",)

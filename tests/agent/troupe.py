@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any
 
-from longrein.agent import Limits, OpenSession, Said, builtin_kinds
+from longrein.agent import Limits, OpenSession, Said, Word, builtin_kinds
 from longrein.context import Request
 from longrein.events import ChildStarted, Text
 from longrein.models import Delta, Failure, Reply
@@ -69,6 +69,8 @@ class Stage:
         self.model = Troupe(self.clock, parts)
         self.heard: list[Any] = []
         self.more: Sequence[Tool] = ()
+        self.first: Sequence[Word] = ()
+        """Words before the prompt."""
         self.kinds: tuple[Kind, ...] = ()
         self.models: Sequence[ScriptedModel] = ()
 
@@ -102,6 +104,8 @@ class Stage:
             listening = asyncio.ensure_future(self.listen(session))
             if stay:
                 session.stay("steer", 3600)
+            for word in self.first:
+                session.tell(word)
             if words:
                 session.tell(Said((Text(words),)))
             beside = asyncio.ensure_future(meanwhile(session)) if meanwhile is not None else None

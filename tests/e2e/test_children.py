@@ -236,8 +236,8 @@ def test_E16_the_whole_log_of_a_subagent_is_in_reach_by_its_handles(stage: Stage
         Turn(when="SPLIT", calls=(recall,)),
         Turn(when="SPLIT", text="seen"),
     ]
-    with serve(stage, *root, *part("APPLE", "echo deep in the log")):
+    with serve(stage, *root, *part("APPLE", "echo deep in $LONGREIN_SESSION")):
         ran = stage.run("-p", "SPLIT", "--permission-mode", "bypassPermissions")
         assert ran.told() == (0, "seen\n", "")
     assert list(children(stage)) == ["a8"]
-    assert "deep in the log" in result(stage)
+    assert f"deep in {stage.session}" in result(stage)  # processes belong to the root

@@ -151,7 +151,7 @@ async def _start(tasks: Tasks, command: str, cwd: str, sink: Sink, *, stdin: boo
     return await tasks.pool.supervision.start(
         command,
         cwd=cwd,
-        env=host.crew.workspace.environment(tasks.pool.session or host.id),
+        env=host.crew.workspace.environment(host.process_session),
         sink=sink,
         output_bytes_max=host.crew.options.output_bytes_max,
         stdin=stdin,
