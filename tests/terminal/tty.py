@@ -148,6 +148,11 @@ class Tty:
         assert self.wait_exit() == 0
         return self.told()
 
+    def leave_quietly(self) -> None:
+        """Ctrl-D, of the real program."""
+        self.send("\x04")
+        assert self.wait_exit() == 0
+
     def told(self) -> list[Any]:
         """The words the session was told, once it has ended."""
         return [json.loads(row) for row in (self.folder / "told.jsonl").read_bytes().splitlines()]

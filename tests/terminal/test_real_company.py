@@ -1,0 +1,170 @@
+"""The whole program on a real terminal with a provider over HTTP: tasks, subagents, steering, leaving."""
+
+import os
+import shutil
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from longrein.events import TaskEnded, UserSpoke, text_of
+from longrein.store import Past
+from longrein.testing.loopback import Call, Turn
+from longrein.workspace import spooled_tasks
+from tests.e2e.house import Provider, Stage
+from tests.terminal.tty import Tty
+
+pytestmark = pytest.mark.skipif(shutil.which("bash") is None, reason="commands need a shell")
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Iterator[Stage]:
+    made = Stage(tmp_path)
+    yield made
+    made.clean_up()
+
+
+def open_it(stage: Stage, provider: Provider, *arguments: str, more: str = "") -> Tty:
+    stage.settings(provider.settings("anthropic", more), "served/small")
+    return Tty("", stage.project, 110, 34, **stage.env, ARGS=" ".join(arguments))
+
+
+def bash(command: str, **more: object) -> Call:
+    return Call("Bash", {"command": command, **more})
+
+
+def test_B1_B10_B14_a_task_from_its_start_through_its_wake_to_the_end(stage: Stage) -> None:
+    turns = [
+        Turn(text="Two things.", calls=(bash("sleep 60", run_in_background=True), bash("read line < gate; exit 3"))),
+        Turn(text="I go on meanwhile."),
+        Turn(text="It failed."),
+    ]
+    os.mkfifo(stage.project / "gate")
+    with Provider(*turns) as provider, open_it(stage, provider, "--permission-mode", "bypassPermissions") as tty:
+        tty.ask("go").until("task b1 started  sleep 60").until("○ Bash running")
+        tty.send("\x02")
+        tty.until("task b2 goes on in the background  read line").until("I go on meanwhile.").until("idle · served")
+        tty.until("2 tasks  b1 sleep 60")
+        (stage.project / "gate").write_text("now\n")
+        tty.until("task b2 failed  exit code 3").until("woken  a background task has ended").until("It failed.")
+        tty.until("1 task  b1 sleep 60").until("idle · served")
+        tty.send("\x04")
+        tty.until("1 task still runs (b1 sleep 60): what becomes of them?")
+        tty.send("\r")
+        assert tty.wait_exit() == 0
+    assert stage.wait_survivors(4) == []
+    past = Past(str(stage.state), stage.session)
+    ends = [entry.event for entry in past.of_kind("TaskEnded") if isinstance(entry.event, TaskEnded)]
+    past.close()
+    assert [(end.task, end.state) for end in ends] == [("b1", "killed"), ("b2", "failed")]
+
+
+def test_B14_in_the_middle_of_a_turn_tasks_are_ended_and_the_turn_is_kept(stage: Stage) -> None:
+    turns = [Turn(calls=(bash("sleep 60", run_in_background=True),)), Turn(text="word " * 300, pace_s=0.05, deltas=300)]
+    with Provider(*turns) as provider:
+        with open_it(stage, provider, "--permission-mode", "bypassPermissions") as tty:
+            tty.ask("go").until("task b1 started  sleep 60").until("word word")
+            tty.send("\x04")
+            tty.until("what becomes of them?").send("\r")
+            assert tty.wait_exit() == 0
+            assert any("ending b1" in row for row in tty.lines())
+        assert [one.state for one in spooled_tasks(str(stage.session_folder()))] == ["killed"]
+        with open_it(stage, provider, "-c") as tty:
+            tty.until("the last turn was cut off  Enter goes on with it")
+            tty.until("task b1 killed  stopped by longrein on leaving")
+
+
+READ = '[permissions]\nallow = ["Bash(cat gate)"]'
+
+
+def part(name: str, *steps: Turn) -> list[Turn]:
+    return [Turn(when=f"Task {name}", text=s.text, calls=s.calls, delay_s=s.delay_s) for s in steps]
+
+
+def test_E17_two_subagents_one_asks_one_is_steered_and_both_report(stage: Stage) -> None:
+    jobs = [
+        {"description": "write the notes", "prompt": "Task APPLE", "subagent_type": "general"},
+        {"description": "look around", "prompt": "Task BEECH"},
+    ]
+    turns = [
+        Turn(when="SPLIT", calls=(Call("Agent", {"description": "both", "tasks": jobs}),)),
+        Turn(when="SPLIT", text="Both are done."),
+        *part("APPLE", Turn(calls=(Call("Write", {"file_path": "n.md", "content": "one\n"}),)), Turn(text="Written.")),
+        *part("BEECH", Turn(calls=(bash("cat gate"),)), Turn(text="Seen.")),
+    ]
+    os.mkfifo(stage.project / "gate")
+    with Provider(*turns) as provider, open_it(stage, provider, more=READ) as tty:
+        tty.ask("SPLIT").until("general asks: Write: it changes n.md").until("│ + one").until(tty.keys_count)
+        tty.send("y")
+        tty.until("look around · Bash cat gate")
+        tty.until(lambda: not any("write the notes ·" in row for row in tty.lines()))
+        label = next(row.split()[1] for row in tty.lines() if "look around ·" in row)
+        tty.send(f"/agents tell {label} mind the gap\r")
+        tty.until(f"to {label}, with its next request: mind the gap")
+        (stage.project / "gate").write_text("now\n")
+        tty.until(f"› mind the gap  (delivered to {label} general)").until(f"{label} general done").until(
+            "Both are done."
+        )
+        tty.until("idle · served").leave_quietly()
+    assert (stage.project / "n.md").read_text() == "one\n"
+    past = Past(str(stage.state), stage.session)
+    child = past.child(next(e.event.child for e in past.of_kind("ChildStarted")))  # type: ignore[union-attr]
+    assert child is not None
+    spoken = [text_of(e.event.parts) for e in child.of_kind("UserSpoke") if isinstance(e.event, UserSpoke)]
+    past.close()
+    assert spoken[0] == "mind the gap"
+
+
+def test_E17_esc_interrupts_the_whole_tree_and_a_stop_ends_one(stage: Stage) -> None:
+    jobs = [{"description": f"job {name}", "prompt": f"Task {name}"} for name in ("APPLE", "BEECH")]
+    turns = [
+        Turn(when="SPLIT", calls=(Call("Agent", {"description": "both", "tasks": jobs}),)),
+        *part("APPLE", Turn(calls=(bash("sleep 50"),))),
+        *part("BEECH", Turn(calls=(bash("sleep 51"),))),
+    ]
+    with Provider(*turns) as provider, open_it(stage, provider, "--permission-mode", "bypassPermissions") as tty:
+        tty.ask("SPLIT").until(lambda: sum("general running" in row for row in tty.lines()) == 2).until("Bash sleep 51")
+        label = next(row.split()[1] for row in tty.lines() if "job APPLE" in row and "○" in row)
+        tty.send(f"/agents stop {label}\r")
+        tty.until(f"{label} is being stopped").until(lambda: sum("general running" in r for r in tty.lines()) == 1)
+        start = time.monotonic()
+        tty.send("\x1b")
+        tty.until("interrupted  say what to do instead").until("idle · served")
+        assert time.monotonic() - start < 2
+        assert sum("general interrupted" in row for row in tty.everything()) == 2
+        os.kill(tty.pid, signal.SIGTERM)
+        assert tty.wait_exit() == 143
+    assert stage.wait_survivors(4) == []
+
+
+def test_a_headless_stream_with_a_subagent_keeps_its_form(stage: Stage) -> None:
+    jobs = [{"description": "look", "prompt": "Task BEECH"}]
+    turns = [
+        Turn(when="SPLIT", calls=(Call("Agent", {"description": "one", "tasks": jobs}),)),
+        Turn(when="SPLIT", text="Done."),
+        *part("BEECH", Turn(text="I look.", calls=(bash("echo seen"),)), Turn(text="Seen.")),
+    ]
+    with Provider(*turns) as provider:
+        stage.settings(provider.settings("anthropic"), "served/small")
+        ran = stage.stream("SPLIT", "--include-partial-messages", "--permission-mode", "bypassPermissions")
+    lines = ran.lines  # each is checked against its schema
+    belongs = {line["parent_tool_use_id"] for line in lines if "parent_tool_use_id" in line}
+    [call] = [block["id"] for line in lines for block in blocks(line) if block.get("name") == "Agent"]
+    assert belongs == {None, call}
+    made = {block["id"] for line in lines for block in blocks(line) if block["type"] == "tool_use"}
+    answered = {block["tool_use_id"] for line in lines for block in blocks(line) if block["type"] == "tool_result"}
+    assert made == answered
+    assert len(made) == 2
+    kinds = [line["subtype"] for line in lines if line["type"] == "system" and "task_id" in line]
+    assert kinds[0] == "task_started"
+    assert kinds[-1] == "task_notification"
+    used = sum(line["message"]["usage"]["output_tokens"] for line in lines if line["type"] == "assistant")
+    assert lines[-1]["usage"]["output_tokens"] == used
+
+
+def blocks(line: dict[str, object]) -> list[dict[str, str]]:
+    message = line.get("message")
+    content = message["content"] if isinstance(message, dict) else []
+    return content if isinstance(content, list) else []
