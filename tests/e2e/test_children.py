@@ -5,6 +5,7 @@ import re
 import shutil
 import signal
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -241,3 +242,21 @@ def test_E16_the_whole_log_of_a_subagent_is_in_reach_by_its_handles(stage: Stage
         assert ran.told() == (0, "seen\n", "")
     assert list(children(stage)) == ["a8"]
     assert f"deep in {stage.session}" in result(stage)  # processes belong to the root
+
+
+def test_E17_ctrl_c_ends_the_whole_tree_and_every_command(stage: Stage) -> None:
+    parts = [turn for name in NAMES for turn in part(name, f"touch {name}.on; sleep 60")]
+    with serve(stage, Turn(when="SPLIT", calls=(tasks(*NAMES),)), *parts):
+        going = stage.start("-p", "SPLIT", "--permission-mode", "bypassPermissions")
+        wait_until(lambda: all((stage.project / f"{name}.on").exists() for name in NAMES))
+        began = time.monotonic()
+        going.send(signal.SIGINT)
+        ran = going.end()
+    assert ran.code == 130
+    assert time.monotonic() - began < 3
+    ends = [e.event for e in stage.entries() if isinstance(e.event, ChildEnded)]
+    assert [e.status for e in ends] == ["interrupted"] * 3
+    assert all(e.report.startswith("I run it.") for e in ends)
+    for log in children(stage).values():
+        assert [type(e.event).__name__ for e in log[-3:]] == ["ToolEnded", "Interrupted", "TurnEnded"]
+    assert stage.wait_survivors() == []
