@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from longrein.events import redactor
-from longrein.workspace.spool import extent, forget, make_whole, read_output
+from longrein.workspace.spool import extent, forget, make_whole, read_output, sweep_spool
 from longrein.workspace.supervisor.holding import HOLD_CHARS_MAX, Holding
 from longrein.workspace.supervisor.spooling import Output
 
@@ -141,3 +141,13 @@ def test_a_disk_that_stays_full_costs_no_file_a_write(tmp_path: Path) -> None:
         output.write(b"x ")
     assert output.lost_bytes == output.elided_bytes == output.size_bytes == 200
     assert len(os.listdir(tmp_path)) == 2
+
+
+def test_what_a_crash_left_in_the_spool_is_swept_and_what_is_in_use_is_not(tmp_path: Path) -> None:
+    for name in ("b1.json", "b1.out", "b2.out", "b2.end", "b3.whole", "early-999999999-1.out", "v1.json", "v1.sock"):
+        (tmp_path / name).write_text("{}")
+    (tmp_path / f"early-{os.getpid()}-7.out").write_text("mine")
+    (tmp_path / "b4.more").mkdir()
+    (tmp_path / "b4.more" / "512").write_text("x")
+    sweep_spool(str(tmp_path))
+    assert sorted(os.listdir(tmp_path)) == ["b1.json", "b1.out", f"early-{os.getpid()}-7.out", "v1.json", "v1.sock"]

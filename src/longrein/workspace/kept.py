@@ -100,6 +100,7 @@ class KeptTasks:
 
     async def adopt(self, owner: str) -> list[Spooled]:
         """See `Supervision.adopt`; `owner` is the supervisor that we are attached to, '' for none."""
+        spool.sweep_spool(self._folder)
         tasks = spool.task_ids(self._folder)
         lost = [task for task in tasks if self._open(task) and not spool.owner_lives(self.record(task))]
         await self._end_and_write(lost, spool.NO_SUPERVISOR)

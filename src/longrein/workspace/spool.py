@@ -21,6 +21,10 @@ DEPTH_MAX = 6
 """Generations of processes in which somebody is looked for who waits for input."""
 HEAD = -1
 """Stands for the file of the first half where offsets name the others."""
+ENDINGS = ("out", "whole", "whole.new", "end.new", "end")
+"""Of a task's files, beside its record and its newest half."""
+EARLY = "early"
+"""How names of output begin that belongs to no task yet; the pid of a longrein follows."""
 COPY_BYTES = 1 << 20
 NO_SUPERVISOR = "its supervisor ended without telling how it went"
 RECORD_KEYS = {"command", "cwd", "pid", "start", "mark", "owner", "policy", "started_at", "began_s"}
@@ -236,13 +240,31 @@ def _copy(path: str, out: Any) -> None:
 
 
 def forget(folder: str, task: str) -> None:
-    """Remove a task's files; its record last, so that what a crash leaves is still known to be a task's."""
-    pieces = [f"{task}.more/{offset}" for offset in _offsets(folder, task)]
-    for name in (*pieces, *(f"{task}.{end}" for end in ("out", "whole", "whole.new", "end.new"))):
-        _remove(os.unlink, os.path.join(folder, name))
+    """Remove a task's files; its record first, so that what a crash leaves is nobody's and is swept (`sweep_spool`)."""
+    _remove(os.unlink, os.path.join(folder, f"{task}.json"))
+    for offset in _offsets(folder, task):
+        _remove(os.unlink, _piece(folder, task, offset))
     _remove(os.rmdir, os.path.join(folder, f"{task}.more"))
-    for end in ("end", "json"):
+    for end in ENDINGS:
         _remove(os.unlink, os.path.join(folder, f"{task}.{end}"))
+
+
+def sweep_spool(folder: str) -> None:
+    """Remove what a crash left that belongs to no task: nobody may be keeping one at this moment."""
+    try:
+        names = os.listdir(folder)
+    except OSError:
+        return
+    left = (name.rpartition(".")[0] for name in names if name.endswith((".out", ".more", ".end", ".whole")))
+    for task in sorted(set(left)):
+        if usable_id(task) and f"{task}.json" not in names and not _early_of_the_living(task):
+            forget(folder, task)
+
+
+def _early_of_the_living(name: str) -> bool:
+    """Whether a longrein that lives holds output by this name, for a command that is not kept (yet)."""
+    begin, _, pid = name.partition("-")
+    return begin == EARLY and (number := pid.partition("-")[0]).isdecimal() and process(int(number)) is not None
 
 
 def _remove(remove: Callable[[str], None], path: str) -> None:

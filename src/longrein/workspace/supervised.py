@@ -22,7 +22,7 @@ from longrein.workspace.kept import KeptTasks
 from longrein.workspace.link import Link, connect, start_supervisor
 from longrein.workspace.port import Ended, Sink, Spooled, Started
 from longrein.workspace.spawner import PlainSpawner
-from longrein.workspace.spool import SPOOL, has_end, usable_id
+from longrein.workspace.spool import EARLY, SPOOL, has_end, usable_id
 from longrein.workspace.supervisor.holding import Holding
 from longrein.workspace.supervisor.spooling import Output
 from longrein.workspace.tree import GRACE_S
@@ -240,7 +240,7 @@ class SupervisedSpawner:
         return LOST if isinstance(failure, ConnectionError) else not_started(failure, command, cwd)
 
     def _early_output(self) -> Output:
-        name = f"early-{os.getpid()}-{next(_early_numbers)}"
+        name = f"{EARLY}-{os.getpid()}-{next(_early_numbers)}"
         return Output(self._folder, name, self._options.quota_bytes, self._holding())
 
     def _holding(self) -> Holding:

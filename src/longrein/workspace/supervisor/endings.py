@@ -5,6 +5,8 @@ from collections.abc import Callable, Iterable
 from longrein.workspace.processes import Process, descendants, environment_of, processes
 from longrein.workspace.tree import FIRST_ROUND_S, LAST_ROUND_S, Tree, term_group
 
+RECENT_S = 0.005
+
 
 class Rest(Tree):
     """All that a supervisor ever started, but what it is told to spare.
@@ -39,6 +41,7 @@ class Endings:
         self._trees: dict[Tree, Callable[[], None]] = {}
         self._pause_s = FIRST_ROUND_S
         self._next = 0.0
+        self._looked_at, self._table = -1.0, dict[int, Process]()
 
     def __bool__(self) -> bool:
         return bool(self._trees)
@@ -49,10 +52,22 @@ class Endings:
         The leader's children are noted before: once it is dead, who took the mark off could not be told from others.
         """
         if tree.root:
-            tree.members(processes(), {})
+            tree.members(self._recent_table(), {})
             term_group(tree.root)
         self._trees[tree] = done
         self.hurry()
+
+    def _recent_table(self) -> dict[int, Process]:
+        """The process table; many trees told to end in one go share one look."""
+        now = self._clock()
+        if now - self._looked_at > RECENT_S:
+            self._looked_at, self._table = now, processes()
+        return self._table
+
+    def gone(self, pid: int) -> None:
+        """This process was reaped: if it is of a tree that is ending, look again now."""
+        if any(pid in tree.known for tree in self._trees):
+            self.hurry()
 
     def hurry(self) -> None:
         """Look again now: somebody has just exited."""

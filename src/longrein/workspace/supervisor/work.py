@@ -303,11 +303,11 @@ class Supervisor:
                 break
             if pid == 0:
                 break
+            self.endings.gone(pid)
             if command := self.commands.pop(pid, None):
                 command.reaped(os.waitstatus_to_exitcode(status), self.loop.clock())
                 if not command.ending:
                     self._over(command)
-        self.endings.hurry()
 
     def _over(self, command: Command) -> None:
         """Its process has ended, and when it was told to, its whole tree."""
