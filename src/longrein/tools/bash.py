@@ -116,6 +116,8 @@ def ending(ended: Ended, options: ToolOptions, limit_s: float) -> str:
             return f"[ended: it printed more than {size_words(options.output_bytes_max)}]"
         case "not_started":
             return f"[could not be started: {ended.message or 'unknown reason'}]"
+        case "lost":
+            return f"[nobody knows how it ended: {ended.message}]"
     if ended.signal:
         return f"[ended by signal {ended.signal}]"
     words = {126: " (found but not executable)", 127: " (command not found)"}.get(ended.code or 0, "")

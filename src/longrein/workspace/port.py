@@ -33,9 +33,10 @@ class Ended(msgspec.Struct, frozen=True):
     signal: str = ""
     """Such as `SIGKILL`."""
     cause: str = "exit"
-    """`exit`, `timeout`, `interrupt`, `flood` (over the output limit) or `not_started`."""
+    """`exit`, `timeout`, `interrupt`, `flood` (over the output limit), `not_started` or `lost` (what had started it
+    died: it was ended, and nobody knows how it went)."""
     message: str = ""
-    """Why it could not start."""
+    """Why it could not start, or why nobody knows how it ended."""
     elapsed_s: float = 0.0
     """Wall time."""
     cwd: str = ""
