@@ -157,6 +157,8 @@ class _Replacing:
         """What has been in the file since, by us and by others."""
         self.held: Half | None = None
         """The last one, when it was taken out of the file and is not in it again."""
+        self.out = b""
+        """Its content."""
         self.put = b""
         """What was put in its place."""
 
@@ -170,7 +172,7 @@ class _Replacing:
         if data is None:
             self._text_back()
         else:
-            _drop(self.held)
+            _drop(self.held)  # it is within what stands
         return Replaced(data, tuple(self.taken))
 
     def _rounds(self, put: bytes, expect: str) -> bytes | None:
@@ -249,34 +251,48 @@ class _Replacing:
         os.close(descriptor)
         if data is None:
             raise OSError(errno.EBUSY, BUSY, self.target)
+        self.out = data
         return data
 
     def _text_back(self) -> None:
-        """Their text into the file again, where ours stands, and what somebody wrote over ours meanwhile too.
+        """What we took out into the file again, and what somebody wrote over ours meanwhile too.
 
-        What came before theirs is in ours, so it goes out of the file: it lies beside until the caller has kept it.
+        What cannot be in the file lies beside it until the caller has kept it.
         """
-        theirs = self.taken[-1]
-        if self.held is not None:
-            for one in self.taken[:-1]:
-                if not holds(theirs, one):
-                    self._lay_beside(one)
-        came = self._file_back()
-        if came is None:
+        out, there = self.out, self.taken[-1]
+        if self.held is None:
             return
-        stands = theirs
-        more: tuple[bytes, ...] = (came,)
-        if self.depth < DEPTH_MAX:
-            both = self.merge(self.put, theirs, came) if self.merge is not None else None
-            again = _Replacing(self.target, self.put, self.merge, self.depth + 1)
+        if there == out:  # ours stands in the file
+            for one in self.taken[:-1]:
+                if not holds(there, one):
+                    self._lay_beside(one)
+            came = self._file_back()
+            if came is None:
+                return
+            stands = self._brought_back(came, there, came)
+        else:
+            stands = self._brought_back(out, there, there)
+        self.taken = [one for one in self.taken if one != stands] + [stands]
+
+    def _brought_back(self, text: bytes, there: bytes, otherwise: bytes) -> bytes:
+        """What stands in the end when `text`, which is `held`, is to go into the file that holds `there`."""
+        both = None if self.base is None or self.merge is None else self.merge(self.base, text, there)
+        stands, goal = there, otherwise if both is None else both
+        self.taken.append(text)
+        if goal != there and self.depth < DEPTH_MAX:
+            again = _Replacing(self.target, self.base, self.merge, self.depth + 1)
+            again.been = self.been.copy()
             try:
-                back = again.run(came if both is None else both, _sha(theirs))
+                back = again.run(goal, _sha(there))
             except OSError:
-                return  # the next sweep keeps it beside
-            stands, more = back.taken[-1] if back.data is None else back.data, (came, *back.taken)
-        if self.held is not None:
+                return there  # the next sweep keeps it beside
+            self.taken += back.taken
+            stands = back.taken[-1] if back.data is None else back.data
+        if holds(stands, text):
+            _drop(self.held)
+        elif self.held is not None:
             drop_later(self.held.path)
-        self.taken = [one for one in (*self.taken, *more) if one != stands] + [stands]
+        return stands
 
     def _lay_beside(self, text: bytes) -> None:
         """Under a name by which a sweep takes it for somebody's text, should this process be killed."""
