@@ -144,11 +144,11 @@ SEAMS = {
     "os.environ": {"config", "testing", "demo"},
     "os.getenv": set(),
     "time.time": {"testing"},
-    "time.time_ns": {"build", "testing", "library"},
-    "time.monotonic": {"build", "testing", "workspace", "frontends"},
-    "time.sleep": {"testing"},
+    "time.time_ns": {"place", "testing", "library"},
+    "time.monotonic": {"place", "testing", "workspace", "frontends"},
+    "time.sleep": {"testing", "workspace"},
     "asyncio.to_thread": set(),
-    "uuid.uuid4": {"build", "testing", "library"},
+    "uuid.uuid4": {"build", "place", "testing", "library"},
 }
 """What a simulation must be able to turn -> rooms that own it. Limits of real processes are measured in real time."""
 

@@ -27,7 +27,7 @@ from benchmarks.context.playing import budget_of
 from benchmarks.context.table import Row, told
 
 from longrein.agent import Answer, Compact, Rewind, Said
-from longrein.build import Built, build, survey
+from longrein.build import Built, build
 from longrein.context import Request
 from longrein.events import (
     SCHEMA_VERSION,
@@ -65,6 +65,7 @@ from longrein.events import (
 )
 from longrein.frontends.options import Options
 from longrein.models import Delta, Failure, Reply
+from longrein.place import survey
 from longrein.store import open_log
 from longrein.tools import Hands, Outcome, make_tool
 

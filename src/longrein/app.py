@@ -7,7 +7,7 @@ import sys
 from collections.abc import Coroutine, Sequence
 from typing import Any
 
-from longrein.build import VERSION, Built, budget_of, build, survey
+from longrein.build import VERSION, Built, build
 from longrein.config import distrust, trust
 from longrein.context import fold, next_to_go, report
 from longrein.events import Image, LongreinError, Text, UsageError
@@ -16,6 +16,7 @@ from longrein.frontends.options import Options
 from longrein.frontends.stderr import say
 from longrein.frontends.stdin import read_lines
 from longrein.frontends.stdout import show
+from longrein.place import budget_of, survey
 from longrein.store import Reader, export_jsonl, find_session, list_sessions, session_info, write_transcript
 
 

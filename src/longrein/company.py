@@ -4,12 +4,12 @@ import asyncio
 import os
 from collections.abc import Iterator, Sequence
 
-from longrein.build import CLOCK, Place
 from longrein.events import SessionError, UsageError
 from longrein.frontends import agents_page, tasks_page
 from longrein.frontends.stderr import say
 from longrein.frontends.stdout import show
 from longrein.frontends.tasks_page import TaskRow
+from longrein.place import CLOCK, Place
 from longrein.store import Past, SessionInfo, find_session, list_sessions, session_info
 from longrein.workspace import SPOOL, Spooled, is_supervised, spooled_tasks, stop_spooled
 
@@ -64,6 +64,19 @@ def _rows(place: Place, session: str) -> Iterator[TaskRow]:
     info = _info(place, session) if found else None
     for task in found:
         yield _row(session, info, task, supervised=is_supervised(folder))
+    if info is not None and info.open:
+        yield from (_row(session, info, task, supervised=True) for task in _queued(place, session))
+
+
+def _queued(place: Place, session: str) -> list[Spooled]:
+    """Tasks that wait for their turn: only the log knows of them."""
+    past = Past(place.state_dir, session)
+    try:
+        logged = tasks_page.tasks_in_log(past)
+    finally:
+        past.close()
+    tasks = [tasks_page.spooled_of(entry, None) for entry, ended in logged.values() if ended is None]
+    return [task for task in tasks if task.state == "queued"]
 
 
 def _row(session: str, info: SessionInfo | None, task: Spooled, *, supervised: bool) -> TaskRow:

@@ -5,9 +5,9 @@ import platform
 import shutil
 import sys
 
-from longrein.build import Place, chosen_model
 from longrein.events import LongreinError
 from longrein.frontends.stdout import show
+from longrein.place import Place, chosen_model
 from longrein.store import list_sessions
 
 

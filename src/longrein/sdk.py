@@ -5,10 +5,11 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Any, Literal, overload
 
 from longrein.agent import AgentView, Answer, Compact, GoOn, Heard, OfChild, OpenSession, Rewind, Said
-from longrein.build import Built, build, survey
+from longrein.build import Built, build
 from longrein.events import AnyPart, Entry, Text
 from longrein.frontends.options import Options
 from longrein.models import Model
+from longrein.place import survey
 from longrein.tools import TaskView, Tool
 
 

@@ -5,7 +5,7 @@ import os
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from longrein.build import CLOCK, VERSION, Built, Place, build, survey
+from longrein.build import VERSION, Built, build
 from longrein.config import project_root
 from longrein.context import analyse, analysis_lines, next_to_go, reasons, report
 from longrein.events import LongreinError
@@ -14,6 +14,7 @@ from longrein.frontends.stderr import say
 from longrein.frontends.tasks_page import tail_of
 from longrein.frontends.terminal import Outcome, SessionRow, TerminalFacts, run_terminal
 from longrein.models import known_models, known_providers, look_up
+from longrein.place import CLOCK, Place, survey
 from longrein.store import USER, Archive, Goals, SessionInfo, list_sessions, project_key
 from longrein.workspace import run_git, spooled_tasks, stop_spooled
 
@@ -80,7 +81,9 @@ def _facts(place: Place, built: Built) -> TerminalFacts:
         file_text=lambda path: _text(built, path),
         wall_us=CLOCK.wall_us,
         task_tail=lambda task, lines: _tail(place, built, task, lines),
-        goals=Goals(place.state_dir, project_key(project_root(crew.workspace.roots[0])), USER, CLOCK.wall_us, redact=crew.redact),
+        goals=Goals(
+            place.state_dir, project_key(project_root(crew.workspace.roots[0])), USER, CLOCK.wall_us, redact=crew.redact
+        ),
         leave_policy=place.settings.task_policy or "ask",
     )
 

@@ -6,11 +6,11 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from longrein.build import Place
 from longrein.events import UsageError
 from longrein.frontends.stderr import say
 from longrein.frontends.stdout import show
 from longrein.permissions import visible
+from longrein.place import Place
 from longrein.workspace import (
     PlainSpawner,
     Workspace,

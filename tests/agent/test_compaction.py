@@ -48,7 +48,7 @@ class Talker:
             return
         self.left -= 1
         talk = f"step {self.left}: " + " ".join(f"thought{self.left}x{n}" for n in range(self.words))
-        yield [says(talk, call("Bash", command="echo on")) if self.left > 0 else says("done")]
+        yield [says(talk, call("Bash", command=f"echo on {self.left}")) if self.left > 0 else says("done")]
 
     async def aclose(self) -> None:
         return

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from longrein.agent import Answer, GoOn, OpenSession, Said
-from longrein.build import build, survey
+from longrein.build import build
 from longrein.context import Budget, Price, Request, estimate_text
 from longrein.events import (
     Entry,
@@ -29,6 +29,7 @@ from longrein.frontends.options import Options
 from longrein.frontends.terminal.scene import Scene
 from longrein.models import ModelOptions, open_model
 from longrein.permissions import Rules
+from longrein.place import survey
 from longrein.testing.clock import VirtualClock
 from longrein.testing.house import memory_crew, memory_tools, open_test_session, results, story
 from longrein.testing.loopback import Call, LoopbackProvider, Play, Turn, common_blocks

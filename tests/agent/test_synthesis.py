@@ -10,11 +10,12 @@ import pytest
 from longrein.agent import Said
 from longrein.agent.evidence import evidence
 from longrein.agent.synthesis import synthesis_job
-from longrein.build import build, survey
+from longrein.build import build
 from longrein.context import Request
 from longrein.events import ChildEnded, ChildStarted, Entry, Replied, Text, ToolCall, ToolEnded
 from longrein.frontends.options import Options
 from longrein.models import Failure, Reply
+from longrein.place import survey
 from longrein.testing.house import results, said
 from longrein.testing.model import ScriptedModel, call, says
 from longrein.tools import Job, Report

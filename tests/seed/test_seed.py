@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from longrein.agent import Compact
-from longrein.build import build, survey
+from longrein.build import build
 from longrein.context import Budget, fold, seed_due
 from longrein.context.seed.policy import INSTRUCTION, course_of, estimate
 from longrein.context.seed.talk import as_json, talk
@@ -31,6 +31,7 @@ from longrein.events import (
 from longrein.frontends.options import Options
 from longrein.frontends.terminal.drawing import compaction_lines
 from longrein.models import Failure
+from longrein.place import survey
 from longrein.store import write_transcript
 from longrein.testing.model import ScriptedModel
 from tests.seed.house import ROOMY, Answers, Played, call, gone, play, prints, results, said, says, shown, sizes
