@@ -244,6 +244,9 @@ async def _nobody_left(stage: Stage, scenario: Scenario) -> None:
 
 def _compare(stage: Stage, scenario: Scenario) -> None:
     """Each task that the log knows has an end, and a true one."""
+    if not stage.session():
+        scenario.faults.append("it never began")
+        return
     reader = Reader(str(stage.state), stage.session())
     started: dict[str, TaskStarted] = {}
     ended: dict[str, TaskEnded] = {}
