@@ -157,6 +157,16 @@ async def test_ended_never_returns_for_a_kept_command(yard: Yard) -> None:
     waiting.cancel()
 
 
+async def test_an_interrupted_command_is_not_heard_any_more_and_is_let_go(yard: Yard) -> None:
+    started = await yard.start("trap 'echo late; exit 9' TERM; echo early; while :; do sleep 0.01; done")
+    await yard.until(lambda: yard.printed)
+    started.end("interrupt")
+    ended = await started.ended()
+    assert (ended.code, ended.cause, bytes(yard.printed)) == (9, "interrupt", b"early\n")
+    with pytest.raises(OSError, match="was let go"):
+        await started.keep(Keeping("b1", "x"))
+
+
 async def test_B3_a_time_limit_ends_the_whole_tree(yard: Yard) -> None:
     await yard.keep("b1", "trap '' TERM; setsid sleep 99 & sleep 99", timeout_s=0.1)
     ended = await yard.over("b1")

@@ -163,10 +163,12 @@ class Foreground:
         return ended
 
     def end(self, cause: str) -> None:
-        """See `Started.end`."""
+        """See `Started.end`. Who interrupts it has heard enough."""
         if self._over is None and not self._told_to_end:
             self._told_to_end = True
             self._link.send(do="end", number=self.number, cause=cause)
+            if cause == "interrupt":
+                self._output.mute()
 
     def abandon(self) -> None:
         """Nobody wants the rest of its output, nor to keep it."""

@@ -18,6 +18,13 @@ LEFT_OPEN_BYTES_MAX = 64 << 20
 """What such a process may print before its pipe is closed."""
 
 
+class Nobody:
+    """A `Sink` that forgets."""
+
+    def write(self, data: bytes) -> None:
+        """See `Sink.write`."""
+
+
 class Running:
     """The output of one command while it runs, and a future for its end. Who learns of its exit calls `exited`."""
 
@@ -90,6 +97,10 @@ class Running:
             self._late = None
         if not self.ended.done():
             self.ended.set_result(None)
+
+    def mute(self) -> None:
+        """Nobody wants to hear the rest, which is read on so that it does not block."""
+        self._sink = Nobody()
 
     def give_away(self) -> int:
         """The output pipe, if somebody still holds it; -1 else. Who has it closes it."""
