@@ -231,10 +231,35 @@ async def test_a_secret_never_reaches_the_spool_however_it_is_cut(yard: Yard) ->
     assert all(SECRET.encode() not in p.read_bytes() for p in (yard.folder / "tasks").iterdir() if p.is_file())
 
 
+async def test_a_secret_in_the_command_itself_is_not_written_down(yard: Yard) -> None:
+    kept = await yard.keep("b1", f"sleep 0; : {SECRET}")
+    assert kept.command.startswith("sleep 0; : [longrein:0badcafe secret: ")
+    await yard.over("b1")
+
+
+async def test_after_its_supervisor_died_the_next_command_gets_a_new_one(yard: Yard) -> None:
+    running = await yard.keep("b1", "trap '' TERM; sleep 99; sleep 99")
+    started = await yard.start("sleep 98")
+    os.kill(parent_of(running.pid), signal.SIGKILL)
+    ended = await started.ended()
+    assert (ended.code, ended.signal, ended.cause) == (None, "", "lost")
+    assert ended.message == "the supervisor of processes ended, and what it had started was ended with it"
+    assert (await (await yard.start("exit 6")).ended()).code == 6
+    lost = await yard.over("", "b1")
+    assert (lost.state, lost.code, lost.cause) == ("lost", None, "its supervisor ended while it ran")
+    assert yard.news == ["", "b1"]
+    assert [one.state for one in await yard.spawner.adopt()] == ["lost"]
+    assert tagged(yard.tag, "LONGREIN_SESSION") == []
+
+
+def parent_of(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
 async def test_secrets_are_neither_in_the_arguments_nor_in_the_environment_of_the_supervisor(yard: Yard) -> None:
     yard.environ["API_KEY"] = SECRET
     started = await yard.start("sleep 5")
-    parent = int(Path(f"/proc/{started.pid}/stat").read_text().rpartition(")")[2].split()[1])
+    parent = parent_of(started.pid)
     assert SECRET.encode() not in Path(f"/proc/{parent}/cmdline").read_bytes()
     assert b"API_KEY" not in Path(f"/proc/{parent}/environ").read_bytes()
     assert SECRET.encode() not in Path(f"/proc/{parent}/environ").read_bytes()
@@ -280,7 +305,7 @@ async def test_R051_a_task_whose_daemon_holds_its_pipe_is_over_when_it_has_ended
     await yard.keep("b1", "sleep 60 & echo done")
     ended = await yard.over("b1")
     assert (ended.state, yard.output("b1")) == ("done", b"done\n")
-    assert time.perf_counter() - before < 0.6
+    assert time.perf_counter() - before < 2
     assert len(tagged(yard.tag, "LONGREIN_COMMAND")) == 1, "it may go on until longrein ends"
 
 
@@ -322,8 +347,8 @@ async def test_nobody_comes_back_within_task_keep(tmp_path: Path, tag: str) -> N
 
 
 async def test_who_comes_back_in_time_stops_that_clock(tmp_path: Path, tag: str) -> None:
-    yard = Yard(tmp_path, tag, keep_s=0.15)
-    await yard.keep("b1", "sleep 0.4")
+    yard = Yard(tmp_path, tag, keep_s=0.4)
+    await yard.keep("b1", "sleep 0.6")
     await yard.spawner.drain()
     await yard.opens().adopt()
     assert (await yard.over("b1")).state == "done"
@@ -427,7 +452,7 @@ async def test_warm_returns_at_once_and_the_first_command_waits_for_nothing_else
     before = time.perf_counter()
     yard.spawner.warm()
     yard.spawner.warm()
-    assert time.perf_counter() - before < 0.005
+    assert time.perf_counter() - before < 0.02
     assert (await (await yard.start("exit 1")).ended()).code == 1
 
 
@@ -445,8 +470,7 @@ async def test_a_long_path_is_no_hindrance(tmp_path: Path, tag: str) -> None:
 async def test_a_supervisor_told_to_end_ends_all_and_says_so(yard: Yard) -> None:
     running = await yard.keep("b1", "sleep 99")
     started = await yard.start("sleep 98")
-    parent = int(Path(f"/proc/{running.pid}/stat").read_text().rpartition(")")[2].split()[1])
-    os.kill(parent, signal.SIGTERM)
+    os.kill(parent_of(running.pid), signal.SIGTERM)
     ended = await yard.over("b1")
     assert (ended.state, ended.cause) == ("killed", "its supervisor was told to end (SIGTERM)")
     assert (await started.ended()).code is None

@@ -48,16 +48,17 @@ class Tasks:
         Gives why it cannot be one, or ''.
         """
         secrets, nonce, patterns = self._secrets
+        redactor = importlib.import_module("longrein.events.redact").redactor  # dear, and few sessions keep anything
+        redact = redactor(secrets, nonce, patterns)
         began_at = self.wall_us() - int((self._loop.clock() - command.began_s) * 1e6)
         times = {"began_s": command.began_s, "started_at": began_at}
+        said = {"command": redact(str(record["command"])), "policy": kept.policy}
         try:
-            write_record(HERE, kept.task, {**record, **times, "policy": kept.policy})
+            write_record(HERE, kept.task, {**record, **times, **said})
         except OSError as error:
             return f"its record could not be written: {error.strerror}"
         set_aside(HERE, kept.task)
-        redactor = importlib.import_module("longrein.events.redact").redactor  # dear, and few sessions keep anything
-        holding = Holding(redactor(secrets, nonce, patterns), secrets, bool(patterns))
-        kept.output = Output(HERE, kept.task, kept.quota_bytes, holding)
+        kept.output = Output(HERE, kept.task, kept.quota_bytes, Holding(redact, secrets, bool(patterns)))
         kept.output.go_on(written)
         command.kept, self.running[kept.task] = kept, command
         self._limit(command, kept)
