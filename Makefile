@@ -1,7 +1,7 @@
 # The verbs of this project. Each makes its own .venv on a machine that has only Python 3.11+, git and make.
 PY := .venv/bin/python
 
-.PHONY: test check format demo bench measures docs clean library
+.PHONY: test check format demo bench load measures clean library
 .venv/ready: pyproject.toml requirements.lock
 	@if command -v uv >/dev/null 2>&1; then \
 	    uv venv --quiet --allow-existing .venv && uv pip install --quiet -r requirements.lock && uv pip install --quiet --no-deps -e .; \
@@ -36,6 +36,10 @@ demo: .venv/ready  ## a real small job, offline, no key
 
 bench: .venv/ready  ## longrein beside the least a Python harness can cost
 	$(PY) benchmarks/bench.py
+	$(PY) -m benchmarks.concurrency
+
+load: .venv/ready  ## campaigns: a thousand kills, storms of subagents and tasks, many writers of few files
+	$(PY) -m tests.load
 
 measures: .venv/ready  ## the measures of the context engine, with what is to be reached
 	$(PY) -m benchmarks.context
