@@ -38,6 +38,7 @@ from longrein.agent.tasks.pool import TaskPool
 from longrein.context import Item, Request, State, fold
 from longrein.events import (
     Asked,
+    AskFailed,
     ChildEnded,
     ChildStarted,
     Entry,
@@ -177,6 +178,7 @@ class TreeSimulation:
         self.broken: Broken | None = None
         """A law that did not hold inside a subagent, whose walk cannot say so."""
         self.supervision = MemorySupervision(self._command, self.clock)
+        self.supervision.watch = self._on_keep
         self.disk.spool = self.supervision.files
         self.space = MemoryWorkspace(
             {"/w/a.py": "a = 1\n" * 5, "/w/src/b.py": "b\n" * 300, "/w/big.txt": "line\n" * 4_000},
@@ -184,7 +186,7 @@ class TreeSimulation:
         )
         self.limits = Limits(
             turns_max=draw([0, 0, 12]),
-            usd_max=draw([0.0, 0.0, 0.6, 2.0]),
+            usd_max=draw([0.0, 0.0, 0.15, 0.4, 2.0]),
             tokens_max=draw([0, 0, 0, 150_000]),
             parallel_max=draw([2, 32]),
             agents_max=draw([1, 3, 20]),
@@ -204,6 +206,8 @@ class TreeSimulation:
         """Subagents that were heard of, by session: their label."""
         self.tellers: list[asyncio.Task[None]] = []
         self.requests = 0
+        self.dearest_usd = 0.0
+        """What one call was thought to cost at most."""
         self.failed: list[str] = []
         """Subagents that something went wrong with: their logs may end anywhere."""
         self.seen: Counter[str] = Counter()
@@ -262,8 +266,8 @@ class TreeSimulation:
         """Before a command is kept its `TaskStarted` is on disk."""
         safe = self.disk.writes[: self.disk.flushed]
         every = [e.event for write in safe for part in (write.entries, *write.below.values()) for e in part]
-        known = [e for e in every if isinstance(e, TaskStarted) and e.task == keeping.task]
-        hold("law 7a: a task is on disk before it is kept", known, keeping.task)
+        if not any(isinstance(e, TaskStarted) and e.task == keeping.task for e in every):
+            self.broken = self.broken or Broken(f"law 7a: a task is on disk before it is kept: {keeping.task}")
 
     def _watch(self, request: Request) -> None:
         try:
@@ -316,6 +320,8 @@ class TreeSimulation:
         if shared.breaks != state.breaks:
             return  # with its task it was too large for the window
         self.seen["fork"] += 1
+        point = self.disk.entries(request.session)[opened.parent.seq - 1].event
+        hold("a fork begins at a request of its parent", isinstance(point, Asked), point)
         parents = self.roots_items.get((opened.parent.session, opened.parent.seq))
         if parents is None:  # asked before a kill that took it back, or in a life before
             return
@@ -326,7 +332,8 @@ class TreeSimulation:
     def _check_money(self, states: dict[str, State]) -> None:
         """I5: no ancestor passes its cap by more than one call's cost; counted from the logs, not from the fold."""
         root = states[self.disk.session]
-        most = max((self._dearest(s) for s in states.values()), default=0.0)
+        self.dearest_usd = max(self.dearest_usd, *(s.asked.reserved_usd for s in states.values() if s.asked), 0.0)
+        most = self.dearest_usd
         used = spent(root, states)
         if self.limits.usd_max:
             fine = used.usd <= self.limits.usd_max + most + 1e-9
@@ -347,12 +354,6 @@ class TreeSimulation:
         company = self.session.company
         one = company.tree.working.get(session) if company is not None else None  # type: ignore[attr-defined]
         return one.started.grant if one is not None else None
-
-    def _dearest(self, state: State) -> float:
-        """What one call of this session may cost: its whole window and its whole output."""
-        price = self.model.budget.price
-        assert price is not None
-        return (state.view_tokens * 2 * 3.75 + self.model.budget.max_output_tokens * price.output) / 1e6
 
     # --- the user --------------------------------------------------------------------------------------------
 
@@ -541,6 +542,8 @@ class TreeSimulation:
 
     async def _close(self, tasks: Sequence[asyncio.Future[None]]) -> None:
         self.seen["close"] += 1
+        company = self.session.company
+        working = [one.session for one in company.tree.working.values()] if company is not None else []  # type: ignore[attr-defined]
         try:
             await self.session.leave(self.random.choice(["keep", "stop"]))
             await self.session.close()
@@ -553,6 +556,10 @@ class TreeSimulation:
         loose = [one.line for one in self.supervision.running if one.kept is None]
         hold("law 11: nothing runs on that was not asked to stay", not loose, loose)
         self.supervision.leave()
+        lost = [
+            one.state.label for one in working if one.state.seq != len(self.disk.entries(one.id)) and not one._broken
+        ]
+        hold("what a subagent did is on disk when all is closed", not lost, lost)
         self._forget()
         await asyncio.wait(self.tellers, timeout=60) if self.tellers else None
         self._check_logs(over=False)
@@ -574,11 +581,22 @@ class TreeSimulation:
         for event in every:
             if isinstance(event, Opened) and event.parent is not None and event.parent.session in self.failed:
                 self.failed.append(event.session)
+        self._check_spent(every)
         for session in sessions:
             entries = self.disk.entries(session)
             hold("seqs are contiguous", [e.seq for e in entries] == list(range(1, len(entries) + 1)), session)
             shares = self.disk.shares.get(session, ("", 0))[1]
             self._check_session(session, entries, shares, over=over)
+
+    def _check_spent(self, every: list[Any]) -> None:
+        """I5 once more, by the logs alone: what was answered, what is assumed, what is held back for what is asked."""
+        answered = [e.asked for e in every if isinstance(e, Replied | AskFailed)]
+        usd = sum(e.cost_usd for e in every if isinstance(e, Replied))
+        usd += sum(e.assumed_usd for e in every if isinstance(e, AskFailed))
+        asks = [e for e in every if isinstance(e, Asked)]
+        dearest = max((e.reserved_usd for e in asks), default=0.0)
+        fine = not self.limits.usd_max or usd <= self.limits.usd_max + dearest + 1e-9
+        hold("I5: the logs stay below the cap", fine, (usd, self.limits.usd_max, dearest, len(asks), len(answered)))
 
     def _check_session(self, session: str, entries: list[Entry], shares: int, *, over: bool) -> None:
         own = entries[shares:]

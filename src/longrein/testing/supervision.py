@@ -35,6 +35,8 @@ class MemorySupervision:
         """Output of those that are over, by path."""
         self.running: list[MemoryProcess] = []
         """Processes that live."""
+        self.watch: Callable[[Keeping], None] = lambda _keeping: None
+        """Called before a command is kept."""
         self.alive = True
         """Whether it lives; a dead one is begun anew by `adopt` or the next start."""
         self._commands, self.clock = commands, clock
@@ -227,6 +229,7 @@ class MemoryProcess:
 
     async def keep(self, keeping: Keeping) -> Spooled:
         """See `Started.keep`."""
+        self.home.watch(keeping)
         await asyncio.sleep(0)
         if not self.home.alive:
             raise OSError(GONE)
