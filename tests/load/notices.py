@@ -1,0 +1,118 @@
+"""Tasks through kills and resumes: each end written once and told once, whatever is killed and whenever.
+
+    python -m tests.load.notices --seeds 40 [--supervisor]
+
+One seed is a session of eight steps in which ten to twenty tasks of known exit codes are started (some in the
+foreground, so that they are promoted); longrein, with `--supervisor` also the supervisor, is killed at random instants
+and the session goes on with `-c`, until it has come to its end.
+"""
+
+import argparse
+import os
+import random
+import re
+import signal
+import subprocess
+import tempfile
+from collections import Counter
+from pathlib import Path
+
+from longrein.events import AnyEvent, Reminded, TaskEnded, TaskStarted
+from tests.e2e.house import Stage, Turn, bash, calls, says
+
+KILLS_MAX = 6
+BYPASS = "--dangerously-skip-permissions"
+
+
+def script(luck: random.Random) -> list[Turn]:
+    """Turns that start tasks; `exit` is the last word of each command."""
+    turns: list[Turn] = []
+    for step in range(8):
+        made = []
+        for n in range(luck.randint(1, 3)):
+            command = f"echo T{step}.{n}; sleep {luck.random() * 1.5:.2f}; exit {luck.choice([0, 0, 3, 5])}"
+            foreground = luck.random() < 0.3
+            made.append(bash(command, timeout=300) if foreground else bash(command, run_in_background=True))
+        turns.append(calls(*made))
+    return [*turns, says("done"), *[says("ok")] * 60]
+
+
+def supervisors(stage: Stage) -> list[int]:
+    """Supervisors of this stage."""
+    return [int(line.split()[0]) for line in stage.survivors() if "longrein.workspace.supervisor" in line]
+
+
+def play(stage: Stage, luck: random.Random, *, supervisor: bool) -> int:
+    """Play one session to its end; gives the number of kills."""
+    stage.plays(*script(luck))
+    kills = 0
+    while True:
+        going = stage.start("-p", "go", BYPASS, *["-c"] * bool(stage.sessions))
+        try:
+            going.process.wait(luck.random() * 1.6 + 0.25 if kills < KILLS_MAX else None)
+            return kills
+        except subprocess.TimeoutExpired:
+            kills += 1
+        both = supervisor and luck.random() < 0.4
+        for pid in supervisors(stage) if both else ():
+            os.kill(pid, signal.SIGKILL)
+        going.process.kill()
+        going.process.communicate()
+
+
+def faults(events: list[AnyEvent]) -> list[str]:
+    """What is wrong with how the ends of tasks were written down and told."""
+    started = {event.task: event for event in events if isinstance(event, TaskStarted)}
+    ends = [event for event in events if isinstance(event, TaskEnded)]
+    told: Counter[str] = Counter()
+    for event in events:
+        if isinstance(event, Reminded) and event.kind in ("bg_done", "bg_lost") and event.text:
+            told.update(re.findall(r"^\* (b\d+)", event.text, re.MULTILINE))
+    found = [f"{task} has {n} ends" for task, n in Counter(end.task for end in ends).items() if n != 1]
+    found += [f"{task} has no end" for task in started if task not in {end.task for end in ends}]
+    found += [f"{task} was told {n} times" for task, n in told.items() if n != 1]
+    found += [f"{task} was never told" for task in started if task not in told]
+    for end in ends:
+        code = int(started[end.task].command.rpartition(" ")[2])
+        if end.state in ("done", "failed") and (end.code != code or not end.tail.startswith("T")):
+            found.append(f"{end.task} ended {end.state} {end.code} {end.tail!r}, not {code}")
+        if end.state not in ("done", "failed") and (end.code is not None or not end.cause):
+            found.append(f"{end.task}: {end}")
+    return found
+
+
+def scenario(folder: Path, seed: int, *, supervisor: bool) -> tuple[int, Counter[str], list[str]]:
+    """(kills, how the tasks ended, what is wrong)."""
+    stage = Stage(folder)
+    try:
+        kills = play(stage, random.Random(seed), supervisor=supervisor)
+        stage.run("-p", "end", "-c", BYPASS)
+        events = [entry.event for entry in stage.entries()]
+        left = stage.wait_survivors(4.0)
+        states = Counter(event.state for event in events if isinstance(event, TaskEnded))
+        return kills, states, faults(events) + [f"still alive: {line}" for line in left]
+    finally:
+        stage.clean_up()
+
+
+def main() -> int:
+    """Play the seeds and say what came of them."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--seeds", type=int, default=20)
+    parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--supervisor", action="store_true")
+    given = parser.parse_args()
+    every: Counter[str] = Counter()
+    wrong = 0
+    for seed in range(given.first, given.first + given.seeds):
+        with tempfile.TemporaryDirectory() as folder:
+            kills, states, found = scenario(Path(folder), seed, supervisor=given.supervisor)
+        every += states
+        wrong += bool(found)
+        print(f"seed {seed}: {kills} kills, {dict(states)}", *found, sep="\n  ", flush=True)
+    print(f"{sum(every.values())} tasks: {dict(every)}; {wrong} of {given.seeds} seeds with a fault")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
