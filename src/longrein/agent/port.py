@@ -126,6 +126,15 @@ Word = (
 )
 
 
+def for_child(word: Word) -> str:
+    """Session of the subagent that a word is for; '' for the session it was said to."""
+    match word:
+        case Said(to=child) | Answer(session=child) | StopChild(child):
+            return child
+        case _:
+            return ""
+
+
 class Streaming(msgspec.Struct, frozen=True):
     """Provisional: more of the reply to request `asked`. Never stored; superseded by its `Replied` or `AskFailed`."""
 

@@ -17,7 +17,7 @@ from longrein.agent.blobs import CleanBlobs
 from longrein.agent.company import Company, narrower
 from longrein.agent.inbox import Inbox
 from longrein.agent.memory import Pressure
-from longrein.agent.port import AgentView, Answer, Heard, Noticed, Pending, Said, StopChild, Word
+from longrein.agent.port import AgentView, Heard, Noticed, Pending, StopTask, Word, for_child
 from longrein.agent.ports import Crew, Limits, Outlook
 from longrein.agent.readers import Readers
 from longrein.agent.redaction import redacted
@@ -176,6 +176,8 @@ class Session:
 
     def tell(self, word: Word) -> Awaitable[None]:
         """Put a word into the inbox at once, or into that of the subagent it is for; done when it is on disk."""
+        if isinstance(word, StopTask) and self.desk is not None:
+            self.desk.stop(word.task)  # at once, whatever runs; the inbox has it for a crash before it obeys
         child = for_child(word)
         if not child or child == self.id:
             return self.inbox.put(word)
@@ -221,11 +223,11 @@ class Session:
 
     def tasks(self) -> Sequence[TaskView]:
         """See `SessionPort.tasks`."""
-        return self.commands.views() if self.commands is not None else ()
+        return self.desk.views() if self.desk is not None else ()
 
     def background(self) -> bool:
         """See `SessionPort.background`."""
-        return self.commands is not None and self.commands.background()
+        return self.desk is not None and self.desk.background()
 
     def stay(self, how: str, limit_s: float = 0.0) -> None:
         """See `SessionPort.stay`."""
@@ -256,6 +258,12 @@ class Session:
         tool = self.crew.tools.get(name)
         if self.crew.pool is not None and tool is not None and tool.access == "command":
             self.crew.pool.supervision.warm()
+
+    @property
+    def desk(self) -> TaskDesk | None:
+        """Its commands and those of subagents below it; None while nobody in the tree has run one."""
+        pool = self.crew.pool
+        return self.open_commands() if pool is not None and pool.members else self.commands
 
     def open_commands(self) -> TaskDesk | None:
         """Its commands; None where there is no supervisor."""
@@ -383,12 +391,3 @@ class Session:
             await self.crew.model.aclose()
         await self.log.close()
         self.readers.close()
-
-
-def for_child(word: Word) -> str:
-    """Session of the subagent that a word is for; '' for the session it was said to."""
-    match word:
-        case Said(to=child) | Answer(session=child) | StopChild(child):
-            return child
-        case _:
-            return ""

@@ -1,9 +1,9 @@
 """What the loop does between moves: take words in, rest after a failure, change the model, go back."""
 
 from longrein.agent.inbox import facts_of, takes
-from longrein.agent.port import Answer, GoOn, Pausing, Rewind, Said, SetModel, StopTask, Uncompact, Word
+from longrein.agent.port import Answer, GoOn, Pausing, Rewind, Said, SetModel, StopTask, Uncompact, Word, for_child
 from longrein.agent.rewinding import rewind, uncompact
-from longrein.agent.session import Session, for_child
+from longrein.agent.session import Session
 from longrein.events import AskFailed, LongreinError, ModeSet
 from longrein.models import ATTEMPTS_MAX
 
@@ -45,8 +45,8 @@ def _take(session: Session, word: Word) -> None:
         case GoOn() | Said():
             session.paused = False
             session.wakes.spoken()
-        case StopTask(task) if session.commands is not None:
-            session.commands.stop(task)
+        case StopTask(task) if session.desk is not None:
+            session.desk.stop(task)
         case Answer():
             session.paused = False
             if word.scope == "always" and word.verdict == "allow" and word.rule:

@@ -1,0 +1,88 @@
+"""Tasks of subagents: ids that say whose they are, places that the whole tree shares, nothing left behind."""
+
+from typing import Any
+
+from longrein.agent import OpenSession, StopTask, TaskPool
+from longrein.events import TaskEnded, TaskStarted
+from longrein.testing.house import said
+from longrein.testing.model import call, says
+from longrein.testing.supervision import MemorySupervision
+from longrein.testing.workspace import Ran
+from tests.agent.stage import background
+from tests.agent.troupe import Stage, agent
+
+
+class Shop(Stage):
+    """A troupe whose commands can go on in the background."""
+
+    def __init__(self, commands: dict[str, Ran], places: int = 32, **parts: Any) -> None:
+        super().__init__(**parts)
+        self.supervision = MemorySupervision(commands, self.clock)
+        self.disk.spool, self.space.spawner, self.places = self.supervision.files, self.supervision, places
+
+    def open(self, mode: str = "bypassPermissions") -> OpenSession:
+        session = super().open(mode)
+        session.crew.pool = TaskPool(self.supervision, self.places)
+        return session
+
+    def below(self, kind: type) -> list[Any]:
+        (child,) = self.disk.children()
+        return [entry.event for entry in self.disk.entries(child) if isinstance(entry.event, kind)]
+
+
+def test_a_subagents_task_bears_its_label_and_is_told_to_it_alone() -> None:
+    shop = Shop(
+        {"make": Ran("built\n", delay_s=2), "touch x": Ran("", delay_s=5)},
+        main=[says(agent("ALPHA: build it")), says("done")],
+        ALPHA=[says(background("make")), says(call("Bash", command="touch x")), says("it is built")],
+    )
+    shop.play()
+    (started,) = shop.below(TaskStarted)
+    assert started.task == f"{shop.labels()[0]}.b1"
+    assert [end.state for end in shop.below(TaskEnded)] == ["done"]
+    assert not shop.events(TaskStarted)
+    told = [text for text in said(shop.model.by_part["ALPHA"][-1]) if "bg_done" in text]
+    assert len(told) == 1
+    assert not [text for text in said(shop.model.by_part["main"][-1]) if "bg_done" in text]
+
+
+def test_what_a_subagent_leaves_running_is_ended_with_it() -> None:
+    shop = Shop(
+        {"server": Ran("up\n", hang=True)},
+        main=[says(agent("ALPHA: serve")), says("done")],
+        ALPHA=[says(background("server")), says("it runs")],
+    )
+    shop.play()
+    assert [(end.state, end.cause) for end in shop.below(TaskEnded)] == [("killed", "stopped by longrein on leaving")]
+    assert not shop.supervision.running
+    assert not shop.supervision.spool
+
+
+def test_the_user_sees_and_stops_tasks_of_subagents() -> None:
+    seen: list[str] = []
+    shop = Shop(
+        {"server": Ran("up\n", hang=True), "touch x": Ran("", delay_s=9)},
+        main=[says(agent("ALPHA: serve")), says("done")],
+        ALPHA=[says(background("server")), says(call("Bash", command="touch x")), says("it was stopped")],
+    )
+
+    async def meanwhile(session: OpenSession) -> None:
+        await shop.clock.sleep(3)
+        seen.extend(view.id for view in session.tasks())
+        await session.tell(StopTask(seen[0]))
+
+    shop.play(meanwhile=meanwhile)
+    assert seen == [f"{shop.labels()[0]}.b1"]
+    assert [(end.state, end.cause) for end in shop.below(TaskEnded)] == [("killed", "stopped by the user")]
+
+
+def test_places_are_those_of_the_whole_tree() -> None:
+    shop = Shop(
+        {"one": Ran("", delay_s=4), "two": Ran("", delay_s=1), "touch x": Ran("", delay_s=9)},
+        places=1,
+        main=[says(background("one")), says(agent("ALPHA: two")), says("done")],
+        ALPHA=[says(background("two")), says(call("Bash", command="touch x")), says("over")],
+    )
+    shop.play()
+    assert [start.state for start in shop.below(TaskStarted)] == ["queued", "running"]
+    assert [end.state for end in (*shop.events(TaskEnded), *shop.below(TaskEnded))] == ["done", "done"]
