@@ -154,6 +154,11 @@ class Session:
         if self._walk is not None:
             await self._walk
 
+    async def leave(self, tasks: Literal["stop", "keep"]) -> Sequence[TaskView]:
+        """Before `close`, when the session rests: `stop` ends every background task, `keep` those that may not outlive
+        longrein. Gives those that go on. Without it each task's own policy holds."""
+        return await self._session.leave(tasks)
+
     async def close(self) -> None:
         """End what runs and release the session. What was said and done is on disk."""
         await self._session.close()

@@ -187,6 +187,15 @@ def test_a_running_task_is_listed_shown_and_stopped_from_outside(here: Open, run
     assert "b1 was over already: killed" in run("tasks", "stop", "b1")[2]
 
 
+def test_what_waits_for_its_turn_is_listed_while_the_session_is_open(here: Open, run: Run) -> None:
+    here.keep("b1", "sleep 60")
+    here.add(here.log, TaskStarted("b2", "make", state="queued"))
+    assert [row.split()[:2] for row in run("tasks")[1].splitlines()[1:]] == [
+        [f"{ID[:8]}/b1", "running"],
+        [f"{ID[:8]}/b2", "queued"],
+    ]
+
+
 def test_the_same_id_in_two_sessions_is_asked_about(here: Open, run: Run, tmp_path: Path) -> None:
     other = Open(tmp_path / "state", OTHER)
     try:

@@ -79,7 +79,7 @@ class Actor:
         self.foreground: asyncio.Event | None = None
         """Set when the running command is sent to the background."""
         self._child_seq = 0
-        self.left = ""
+        self.left = self.cancelled = ""
         self.append(
             Opened(1, SESSION, "n0", ("/work",), "/work"),
             PrefixSet("start", "mock", "small", "scripted", "You are a test."),
@@ -140,7 +140,8 @@ class Actor:
         return True
 
     def cancel(self, call: str) -> None:
-        raise NotImplementedError
+        self.cancelled = call
+        self.interrupt()
 
     def stay(self, how: str, limit_s: float = 0.0) -> None:
         raise NotImplementedError

@@ -9,6 +9,8 @@ from longrein.events import (
     ChildEnded,
     ChildStarted,
     Entry,
+    Goal,
+    GoalChanged,
     PermissionAnswered,
     PermissionAsked,
     Replied,
@@ -247,6 +249,11 @@ def test_the_question_at_the_end_names_what_runs() -> None:
     running = [Running(TaskStarted(f"b{n}", f"cmd {n} {'x' * 60}"), 0) for n in range(5)]
     assert leaving.question(running[:1]).startswith("1 task still runs (b0 cmd 0 xxx")
     assert leaving.question(running).endswith("…, …): what becomes of them?")
+
+
+def test_a_goal_that_changed_is_a_line() -> None:
+    rows = Scene().hear(Entry(1, 0, GoalChanged(Goal(3, f"tests {EVIL}", "completed", (1,)))), 0.0)
+    assert texts([row for row in rows if isinstance(row, tuple)]) == ["", f"goal [x] #3 tests {SHOWN}  (after #1)"]
 
 
 # --- the fold --------------------------------------------------------------------------------------------------------

@@ -79,6 +79,22 @@ def test_a_no_to_a_subagent_is_a_no_to_that_call_only(tmp_path: Path, key: str) 
         assert not any("interrupted" in row for row in tty.everything())
 
 
+def test_one_thing_of_all_that_runs_is_stopped(tmp_path: Path) -> None:
+    with Tty("company", tmp_path, 100, 40) as tty:
+        tty.ask("/stop").until("nothing runs that could be stopped")
+        tty.ask("wait").until("3 tasks, 2 agents")
+        tty.send("/stop\r")
+        tty.until("stop which?").until("› Agent look around  call").until("explore: find the \\u202eparser  a10")
+        tty.send("\x1b[B\x1b[B\x1b[B\r")
+        tty.until("task b1 is being stopped").until("task b1 killed").until("2 tasks, 2 agents")
+        tty.send("/stop a11\r")
+        tty.until("a11 is being stopped").until("a11 general interrupted")
+        tty.send("/stop b9\r")
+        tty.until("nothing that runs is called b9; /stop lists what can be stopped")
+        tty.send("/stop c4.0\r")
+        tty.until("Agent look around is being stopped").until("interrupted  say what to do instead")
+
+
 def test_E4_a_message_to_a_subagent_waits_is_taken_back_and_is_delivered(tmp_path: Path) -> None:
     with Tty("company", tmp_path, 100, 40) as tty:
         tty.ask("wait").until("3 tasks, 2 agents")

@@ -44,7 +44,7 @@ def test_B1_B10_B14_a_task_from_its_start_through_its_wake_to_the_end(stage: Sta
     os.mkfifo(stage.project / "gate")
     with Provider(*turns) as provider, open_it(stage, provider, "--permission-mode", "bypassPermissions") as tty:
         tty.ask("go").until("task b1 started  sleep 60").until("○ Bash running")
-        tty.send("\x02")
+        tty.until(lambda: tty.send("\x02") or any("task b2 goes on" in row for row in tty.lines()))  # once it has begun
         tty.until("task b2 goes on in the background  read line").until("I go on meanwhile.").until("idle · served")
         tty.until("2 tasks  b1 sleep 60")
         (stage.project / "gate").write_text("now\n")

@@ -6,11 +6,13 @@ import msgspec
 
 from longrein.agent import AgentView, Pending, Said, SessionPort, StopChild, StopTask
 from longrein.events import Text
+from longrein.frontends.acts import key_argument
 from longrein.frontends.goals_page import goal_rows
 from longrein.frontends.safe import escape, escape_line
 from longrein.frontends.terminal import beside_rows
 from longrein.frontends.terminal.beside import Beside
 from longrein.frontends.terminal.beside_rows import OPEN
+from longrein.frontends.terminal.chooser import Row
 from longrein.frontends.terminal.facts import TerminalFacts
 from longrein.frontends.terminal.lines import Line, line
 from longrein.frontends.terminal.waiting import Waiting
@@ -52,6 +54,8 @@ class Company:
                 return await self._goals(argument)
             case "queue":
                 return self._queue(argument)
+            case "stop":
+                return await self._stop(argument)
             case _:
                 return Told(notice="" if self._session.background() else NOTHING_RUNS)
 
@@ -126,6 +130,33 @@ class Company:
         report = now.ended.report if now and now.ended else ""
         acts = [*self._beside.acts.get(view.child, ())]
         return Told(f"subagent {view.label}", beside_rows.agent_page(view, task, report, acts))
+
+    # --- stopping one thing --------------------------------------------------------------------------------------
+
+    def running(self) -> list[Row]:
+        """All that can be stopped alone: calls, subagents, tasks."""
+        calls = [(call, one) for call, one in self._session.state.calls.items() if one.started]
+        return [
+            *(Row(call, f"{one.call.name} {key_argument(one.call.arguments)}".rstrip(), "call") for call, one in calls),
+            *(Row(v.label, f"{v.kind}: {v.description}", v.label) for v in self._session.agents() if v.state in OPEN),
+            *(Row(v.id, v.command, v.id) for v in self._session.tasks() if v.state in OPEN),
+        ]
+
+    async def _stop(self, wanted: str) -> Told:
+        rows = self.running()
+        if not wanted and rows:
+            shown = [line(("name", f"  {escape_line(row.value)}  "), escape_line(row.label)) for row in rows]
+            return Told("what runs", [*shown, line(("dim", "  /stop ID stops one"))])
+        found = next((row for row in rows if row.value == wanted), None)
+        if found is None:
+            missing = f"nothing that runs is called {escape_line(wanted)}; /stop lists what can be stopped"
+            return Told(notice=missing if wanted else "nothing runs that could be stopped")
+        if found.note == "call":
+            self._session.cancel(wanted)
+            return Told(notice=f"{found.label} is being stopped")
+        if any(view.label == wanted for view in self._session.agents()):
+            return await self._agents(f"stop {wanted}", str)
+        return await self._tasks(f"stop {wanted}")
 
     # --- goals, messages -------------------------------------------------------------------------------------
 

@@ -47,11 +47,12 @@ COMMANDS = (
     Command("agents", "[stop ID | tell ID TEXT | ID]", "subagents; tell one something, stop one", many_lines=True),
     Command("goals", "[add TITLE | done N | …]", "goals of the project; /goals help lists what can be done"),
     Command("queue", "[N | drop N]", "messages that wait; N takes one back into the input"),
+    Command("stop", "[ID]", "stop one thing that runs: a call, a task, a subagent; without ID, choose"),
     Command("background", "", "send the running command to the background (Ctrl-B)"),
     Command("exit", "", "leave; `longrein -c` goes on"),
 )
 
-BESIDE = ("tasks", "agents", "goals", "queue", "background")
+BESIDE = ("tasks", "agents", "goals", "queue", "stop", "background")
 """Those about what works beside the conversation."""
 
 KEYS = (

@@ -9,6 +9,7 @@ from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
 
 from longrein.agent import GoOn, SetMode
+from longrein.frontends.terminal import asking
 from longrein.frontends.terminal.commands import next_mode, parse
 from longrein.frontends.terminal.facts import Outcome
 from longrein.frontends.terminal.input import Pastes
@@ -52,9 +53,9 @@ def bind_panel_keys(talk: Talk) -> KeyBindings:
     choosing = Condition(lambda: talk.chooser is not None)
     add = _adder(keys, talk)
     for key in "ysanfYSANF":
-        keys.add(key, filter=~choosing)(lambda event: talk.answer(event.data.lower()))
-    add(Talk.print_question, "e", when=~choosing)
-    keys.add(Keys.Any, filter=~choosing)(lambda event: _typed(talk, event.data))
+        keys.add(key, filter=~choosing)(lambda event: asking.answer(talk, event.data.lower()))
+    add(asking.print_question, "e", when=~choosing)
+    keys.add(Keys.Any, filter=~choosing)(lambda event: asking.begin_line(talk, event.data))
     add(_choose, "enter", when=choosing)
     for key, rows, pages in (("up", -1, 0), ("down", 1, 0), ("pageup", 0, -1), ("pagedown", 0, 1), (" ", 0, 1)):
         keys.add(key)(_mover(talk, rows, pages))
@@ -92,11 +93,11 @@ def _back(talk: Talk) -> bool:
     if talk.chooser is not None:
         talk.close_chooser(chosen=False)
     elif talk.feedback is not None:
-        talk.leave_feedback()
+        asking.leave_feedback(talk)
     elif talk.session.busy:
         talk.session.interrupt()
     elif talk.child_asks:
-        talk.answer("n")
+        asking.answer(talk, "n")
     else:
         return False
     return True
@@ -106,7 +107,7 @@ def _escape(talk: Talk) -> None:
     if talk.buffer.complete_state:
         talk.buffer.cancel_completion()
     elif talk.child_asks and talk.feedback is None and talk.chooser is None:
-        talk.answer("n")  # that one call only: neither its subagent nor the turn is stopped
+        asking.answer(talk, "n")  # that one call only: neither its subagent nor the turn is stopped
     else:
         _back(talk)
 
@@ -126,7 +127,7 @@ def enter(talk: Talk, *, into_turn: bool = False) -> None:
     buffer = talk.buffer
     text = buffer.text
     if talk.feedback is not None:
-        talk.say_why_not(talk.pastes.expand(text).strip())
+        asking.say_why_not(talk, talk.pastes.expand(text).strip())
     elif text.endswith("\\") and not into_turn:
         buffer.delete_before_cursor()
         buffer.insert_text("\n")
@@ -196,11 +197,6 @@ def _backspace(talk: Talk) -> None:
 
 
 # --- the panel ---------------------------------------------------------------------------------------------------
-
-
-def _typed(talk: Talk, text: str) -> None:
-    if text.isprintable():
-        talk.typed(text)
 
 
 def _choose(talk: Talk) -> None:

@@ -168,6 +168,14 @@ async def _obey_beside(talk: Talk, name: str, argument: str) -> None:
     talk.kick()
 
 
+def _stop(talk: Talk, argument: str) -> None:
+    rows = talk.company.running()
+    if argument or not rows:
+        talk.spawn(_obey_beside(talk, "stop", argument))
+    else:
+        talk.choose("stop which?", rows, lambda chosen: talk.spawn(_obey_beside(talk, "stop", chosen)))
+
+
 def take_back(talk: Talk) -> None:
     """The newest message that waits goes back into the input."""
     taken = talk.company.waiting.take()
@@ -234,4 +242,5 @@ _DEEDS = {
     "cost": _cost,
     "exit": _exit,
     **{name: _beside(name) for name in commands.BESIDE},
+    "stop": _stop,
 }

@@ -16,6 +16,7 @@ from longrein.events import (
     ChildStarted,
     Cleared,
     Entry,
+    GoalChanged,
     Interrupted,
     ModeSet,
     PermissionAnswered,
@@ -38,6 +39,7 @@ from longrein.events import (
     unwrapped,
 )
 from longrein.frontends.acts import key_argument
+from longrein.frontends.goals_page import goal_line
 from longrein.frontends.safe import escape, escape_line
 from longrein.frontends.terminal import drawing
 from longrein.frontends.terminal.approvals import Question
@@ -366,6 +368,8 @@ def _other(entry: Entry) -> list[Line]:
             return drawing.compaction_lines(compaction)
         case TodoSet(todos=todos):
             return drawing.todo_lines(todos)
+        case GoalChanged(goal=goal):
+            return [line(("dim", "goal "), goal_line(goal))]
         case ModeSet(mode=mode):
             return [line(("dim", f"mode: {escape_line(mode)}"))]
         case PrefixSet(reason="model", provider=provider, model=model):

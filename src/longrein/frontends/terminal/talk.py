@@ -16,7 +16,6 @@ from longrein.events import LongreinError, Text
 from longrein.frontends.safe import escape_line
 from longrein.frontends.terminal import beside_rows, drawing, live
 from longrein.frontends.terminal.approvals import Approval, Question, content_lines
-from longrein.frontends.terminal.approvals import answer as answer_for
 from longrein.frontends.terminal.beside_words import Company
 from longrein.frontends.terminal.blocks import Block
 from longrein.frontends.terminal.chooser import Chooser, Row
@@ -177,9 +176,9 @@ class Talk:
         questions = self.scene.questions
         if not questions:
             self.approval = None
-            self._end_feedback()
+            self.end_feedback()
         elif self.approval is None or self.approval.question.key not in [one.key for one in questions]:
-            self._end_feedback()
+            self.end_feedback()
             self.approval = Approval(questions[0], content_lines(questions[0], self.facts.file_text))
             now_s = self.mono_s()
             self._shown_s = now_s if now_s - self._answered_s > AGAIN_S else -QUIET_S
@@ -197,6 +196,10 @@ class Talk:
         self.warned, self.flash = bool(self.flash), ""
         if not self.screen.panel_has_keys:
             self.last_key_s = self.mono_s()
+
+    def hurry(self) -> None:
+        """Nobody is in the middle of a line: a question may take the keys at once."""
+        self.last_key_s = -DRAFT_QUIET_S
 
     def warn(self, text: str) -> None:
         """Say `text` above the input until the next key, or for a little while."""
@@ -234,55 +237,23 @@ class Talk:
             self.leaving = None
         self.flush()
 
-    def answer(self, key: str) -> None:
-        """A key was pressed on the question."""
-        if self.approval is None:
-            return
-        question = self.approval.question
-        if key == "f":
-            self.feedback, self._draft = question, self.buffer.text
-            self.buffer.reset()
-        elif word := answer_for(question, key):
-            self._answered(question, word)
-        self.flush()
+    def begin_feedback(self, question: Question) -> None:
+        """What is typed next is the answer to why not."""
+        self.feedback, self._draft = question, self.buffer.text
+        self.buffer.reset()
 
-    def typed(self, text: str) -> None:
-        """What is no answer was typed at the question: it begins a line, the rest of which answers nothing."""
-        self.last_key_s = self.mono_s()
-        self.buffer.insert_text(text)
-        self.screen.give_keys(panel=False)
-        self.flush()
-
-    def print_question(self) -> None:
-        """Put the whole question into the scrollback, where the terminal's own scrolling reaches it."""
-        if self.approval is not None:
-            self.put([EMPTY, *self.approval.content])
-            self.flush()
-
-    def say_why_not(self, text: str) -> None:
-        """The text that goes with a no."""
-        question = self.feedback
-        self._end_feedback()
-        if question is not None and (word := answer_for(question, "f", text)):
-            self._answered(question, word)
-        self.flush()
-
-    def _answered(self, question: Question, word: Answer) -> None:
+    def answered(self, question: Question, word: Answer) -> None:
+        """The user has decided; the next question may be answered at once."""
         self.scene.answered(question)
         self.last_key_s, self._answered_s = -DRAFT_QUIET_S, self.mono_s()
         self.tell(word)
 
-    def _end_feedback(self) -> None:
+    def end_feedback(self) -> None:
+        """What was typed before stands in the input again."""
         if self.feedback is not None:
             self.feedback = None
             self.buffer.reset()
             self.buffer.insert_text(self._draft)
-
-    def leave_feedback(self) -> None:
-        """Back to the question."""
-        self._end_feedback()
-        self.last_key_s = -DRAFT_QUIET_S
-        self.flush()
 
     # --- saying ----------------------------------------------------------------------------------------------
 
@@ -313,7 +284,7 @@ class Talk:
         """The user's words: a prompt, or into the turn that goes on, or after it."""
         sent = self.pastes.expand(text).encode("utf-8", "replace").decode().replace("\0", "\ufffd")
         self.buffer.history.append_string(sent)
-        self.last_key_s = -DRAFT_QUIET_S  # nobody is in the middle of a line
+        self.hurry()
         how: How = ("steer" if steer else "queued") if self.session.busy else "prompt"
         self.tell(Said((Text(sent),), how))
 
