@@ -418,6 +418,20 @@ async def test_a_folder_that_vanished(yard: Yard) -> None:
     assert (await yard.start("true")).pid, "commands go on"
 
 
+async def test_where_no_socket_can_lie_tasks_are_kept_told_of_and_stopped(tmp_path: Path, tag: str) -> None:
+    yard = Yard(tmp_path, tag)
+    (tmp_path / "tasks" / "v1.sock").mkdir(parents=True)
+    await yard.keep("b1", "echo one; sleep 0.2; exit 4")
+    await yard.keep("b2", "sleep 99")
+    await yard.spawner.drain()
+    assert {one.state for one in await yard.opens().adopt()} == {"running"}
+    assert (await yard.over("b1")).code == 4
+    await yard.spawner.stop("b2", "the user")
+    assert (await yard.over("b2")).cause == "SIGTERM"
+    await yard.spawner.drain()
+    await yard.until(lambda: not tagged(tag))
+
+
 async def test_no_supervisor_can_be_had(tmp_path: Path, tag: str, monkeypatch: pytest.MonkeyPatch) -> None:
     yard = Yard(tmp_path, tag)
     told: list[str] = []

@@ -228,11 +228,13 @@ class Unkept:
 
 def open_pipes(command: str | Sequence[str], shell: str) -> tuple[tuple[int, int], list[int]]:
     """(our ends of output and report, what is sent to the supervisor). Raises OSError."""
-    output, theirs = os.pipe()
+    opened: list[int] = []
     try:
+        opened += os.pipe()
         report, their_report = report_pipe(command, shell)
-        os.set_blocking(output, False)
-        return (output, report), [os.dup(output), theirs, *([their_report] if their_report >= 0 else [])]
+        opened += [one for one in (report, their_report) if one >= 0]
+        os.set_blocking(opened[0], False)
+        return (opened[0], report), [os.dup(opened[0]), opened[1], *([their_report] if their_report >= 0 else [])]
     except OSError:
-        close(output, theirs)
+        close(*opened)
         raise

@@ -30,16 +30,12 @@ def main() -> None:
     become_reaper()
     supervisor = Supervisor(first, time.monotonic)
     woken = on_signals(supervisor)
-    listening = listen(supervisor)
-    own = process(os.getpid())
-    write_record(".", RECORD, {"pid": os.getpid(), "start": own.start if own else 0, "version": VERSION})
+    inode = listen(supervisor)
+    introduce()
     supervisor.run()
-    for name in (SOCKET, f"{RECORD}.json"):  # before the socket closes: who is refused may begin another at once
-        try:
-            os.unlink(name)
-        except OSError:
-            continue
-    listening.close()
+    if inode == inode_of(SOCKET):  # before it closes: who is refused may begin another at once
+        for name in (SOCKET, f"{RECORD}.json"):
+            unlink(name)
     woken.close()
     os._exit(0)
 
@@ -75,14 +71,48 @@ def on_signals(supervisor: Supervisor) -> socket.socket:
     return written
 
 
-def listen(supervisor: Supervisor) -> socket.socket:
-    """The socket that others find it by. One that a dead supervisor left behind is replaced. Raises OSError."""
+def listen(supervisor: Supervisor) -> int:
+    """Open the socket that others find it by; one that a dead supervisor left is replaced. Gives its inode.
+
+    Where the folder cannot hold one (some network file systems) its tasks are still told of by the spool, and stopped
+    by their marks; -1 then.
+    """
     listening = socket.socket(socket.AF_UNIX)
     listening.setblocking(False)
     new = f"{SOCKET}.{os.getpid()}"
-    listening.bind(new)
-    os.chmod(new, 0o600)
-    listening.listen(BACKLOG)
-    os.rename(new, SOCKET)
+    try:
+        listening.bind(new)
+        os.chmod(new, 0o600)
+        listening.listen(BACKLOG)
+        os.rename(new, SOCKET)
+    except OSError:
+        listening.close()
+        return -1
     supervisor.loop.watch(listening.fileno(), lambda: supervisor.accept(listening))
-    return listening
+    return inode_of(SOCKET)
+
+
+def introduce() -> None:
+    """Write down who this is. On a full disk nobody reads it: then only each task's record tells."""
+    own = process(os.getpid())
+    record: dict[str, object] = {"pid": os.getpid(), "start": own.start if own else 0, "version": VERSION}
+    try:
+        write_record(".", RECORD, record)
+    except OSError:
+        return
+
+
+def unlink(path: str) -> None:
+    """Remove a file, if it is there."""
+    try:
+        os.unlink(path)
+    except OSError:
+        return
+
+
+def inode_of(path: str) -> int:
+    """Inode of a file; 0 when it is not there."""
+    try:
+        return os.stat(path).st_ino
+    except OSError:
+        return 0
