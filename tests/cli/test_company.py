@@ -187,6 +187,17 @@ def test_a_running_task_is_listed_shown_and_stopped_from_outside(here: Open, run
     assert "b1 was over already: killed" in run("tasks", "stop", "b1")[2]
 
 
+def test_a_task_that_outlives_longrein_is_looked_after_and_can_be_stopped(run: Run, tmp_path: Path) -> None:
+    session = Open(tmp_path / "state")
+    session.keep("b1", "sleep 60")
+    session.close()
+    assert "its supervisor" in run("tasks")[1]
+    assert run("tasks", "stop", "b1")[0] == 0
+    row = run("tasks")[1].splitlines()[1]
+    assert "killed (stopped by the user)" in row
+    assert "supervisor" not in row
+
+
 def test_what_waits_for_its_turn_is_listed_while_the_session_is_open(here: Open, run: Run) -> None:
     here.keep("b1", "sleep 60")
     here.add(here.log, TaskStarted("b2", "make", state="queued"))
