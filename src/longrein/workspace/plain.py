@@ -1,5 +1,6 @@
 """The plain workspace: the user's own files and processes, without a sandbox."""
 
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
@@ -8,6 +9,7 @@ from longrein.workspace import files
 from longrein.workspace.afterwards import look_again
 from longrein.workspace.aside import aside
 from longrein.workspace.environment import children_environment
+from longrein.workspace.exchange import alone_in
 from longrein.workspace.paths import look, spellings
 from longrein.workspace.port import Merge, Place, Replaced, Spawner, Stamp
 from longrein.workspace.replacing import replace, take_in, write
@@ -65,7 +67,8 @@ class PlainWorkspace:
     def stamp(self, path: str, then: Stamp | None = None) -> Stamp:
         """See `Workspace.stamp`."""
         for late in look_again():
-            take_in(late, self._merge)
+            with alone_in(os.path.dirname(late.target)):
+                take_in(late, self._merge)
         return stamp(path) if then is None else stamp_again(path, then)
 
     def walk(self, folder: str, visit: Callable[[str, bool], bool], limit_s: float = 10.0) -> bool:

@@ -69,14 +69,14 @@ def replace(path: str, data: bytes, *, expect: str, base: bytes | None = None, m
 
 def take_in(late: Late, merge: Merge | None) -> None:
     """What was written to a file that had already been replaced goes into the one in its place, or beside it."""
+    texts = [late.data]
     with suppress(OSError):
-        again = _Replacing(late.target, late.before, merge)
-        replaced = again.run(late.data, _sha(late.before))
-        if replaced.data is not None:
-            return
-    with suppress(OSError):
-        half = prepared(late.target, late.data)
-        os.rename(half.path, beside(late.target))
+        replaced = _Replacing(late.target, late.before, merge).run(late.data, _sha(late.before))
+        texts = [] if replaced.data is not None else [late.data, *replaced.taken[:-1]]
+    for text in texts:
+        with suppress(OSError):
+            half = prepared(late.target, text)
+            os.rename(half.path, beside(late.target))
 
 
 def _target(path: str) -> str:
@@ -163,12 +163,17 @@ class _Replacing:
         """What was put in its place."""
 
     def run(self, put: bytes, expect: str) -> Replaced:
-        """`put` into the file that holds `expect`. Raises OSError; then the file is as others left it."""
+        """`put` into the file that holds `expect`. Raises OSError when nobody's text has to be told of."""
         try:
             data = self._rounds(put, expect)
         except OSError:
+            for one in self.taken:
+                if one != self.out:
+                    self._lay_beside(one)
             self._file_back()
-            raise
+            if not self.taken:
+                raise
+            return Replaced(None, tuple(self.taken))
         if data is None:
             self._text_back()
         else:
@@ -232,7 +237,7 @@ class _Replacing:
         if not looked:
             return None
         _drop(self.held)  # it is within what was put
-        self.held, self.put = half, put
+        self.held, self.put, self.out = half, put, b""
         self.been.append(put)
         return self._out(half, expect)
 
