@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from longrein.agent import Said
+from longrein.agent import Rewind, Said
 from longrein.agent.locks import PathLocks
 from longrein.agent.writers import CONTENTS_MAX, PATHS_MAX, Writer, Writers, first_words
 from longrein.context import Request
-from longrein.events import FileChanged, Text, ToolEnded
+from longrein.events import FileChanged, FilePut, Rewound, Text, ToolEnded
 from longrein.models import Failure, Reply
 from longrein.tools import Hands, Outcome, tool
 from tests.agent.house import House, Limits, Script, call, results, says, story
@@ -236,6 +236,24 @@ async def test_an_edit_after_a_command_that_changed_the_file_elsewhere_is_merged
     merged = house.entries()
     (fact,) = [e.event for e in merged if isinstance(e.event, FileChanged) and e.event.over]
     assert fact.over == fact.before
+
+
+async def test_a_file_that_holds_somebody_elses_change_too_is_not_put_back(house: House) -> None:
+    path = house.tree / "a.txt"
+    path.write_text("one\ntwo\nthree\n")
+    edit = lambda: path.write_text("one\ntwo\n3\n")  # noqa: E731
+    change = says(call("Edit", file_path="a.txt", old_string="one", new_string="1"))
+    model = Script(says(call("Read", file_path="a.txt")), says("read"), then(edit, change), says("done"))
+    async with house.session(model) as session:
+        for prompt in ("read", "change"):
+            session.tell(Said((Text(prompt),)))
+            await session.run(once=True)
+        to = next(entry.seq for entry in house.entries() if type(entry.event).__name__ == "TurnEnded")
+        session.tell(Rewind(to, files=True))
+        await session.run(once=True)
+    (rewound,) = [e.event for e in house.entries() if isinstance(e.event, Rewound)]
+    assert rewound.files == (FilePut(str(path), False, "somebody else's change was merged into it"),)
+    assert path.read_text() == "1\ntwo\n3\n"
 
 
 async def test_a_conflict_names_the_command_and_the_next_edit_needs_no_reading(house: House) -> None:

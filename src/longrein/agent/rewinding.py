@@ -76,14 +76,22 @@ def _put_back(session: Session, entries: list[Entry], to: int) -> tuple[FilePut,
     """Put every file that this session changed after `to` back to what it was then."""
     then: dict[str, str] = {}
     now: dict[str, str] = {}
+    merged: dict[str, None] = {}
     for entry in entries:
         event = entry.event
         if isinstance(event, FileSeen | FileChanged) and entry.seq <= to:
             then[event.path] = _kept(event) if event.hash else ""
         elif isinstance(event, FileChanged) and event.by == "agent":
             now[event.path] = event.hash
+            if event.over:
+                merged[event.path] = None
             then.setdefault(event.path, _content_before(entries, event))
-    return tuple(_put(session, path, then[path], now[path]) for path in sorted(now))
+    return tuple(
+        FilePut(path, False, "somebody else's change was merged into it")
+        if path in merged
+        else _put(session, path, then[path], now[path])
+        for path in sorted(now)
+    )
 
 
 def _content_before(entries: list[Entry], change: FileChanged) -> str:
