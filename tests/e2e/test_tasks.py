@@ -204,12 +204,14 @@ def test_steer_is_bounded_by_turns_and_time(stage: Stage) -> None:
 
 
 def test_B12_one_result_for_each_call_and_the_end_is_no_result(stage: Stage) -> None:
-    stage.plays(calls(background("echo hi; exit 4")), calls(bash("sleep 0.3")), says("I see"))
+    stage.plays(calls(background("echo hi; sleep 0.1; exit 4")), calls(bash("sleep 0.3")), says("I see"))
     assert stage.run("-p", "go", BYPASS).code == 0
     calls_ended = [end.call for end in of(stage, ToolEnded)]
     assert len(calls_ended) == len(set(calls_ended)) == 2
     (line,) = lines(told(stage))
-    assert line.startswith("* b1 (echo hi; exit 4): failed, exit code 4 after 0.0 s; 3 bytes of output, whole in r")
+    assert line.startswith(
+        "* b1 (echo hi; sleep 0.1; exit 4): failed, exit code 4 after 0.1 s; 3 bytes of output, whole in r"
+    )
 
 
 def test_B13_a_task_that_asks_is_told_of_and_answered(stage: Stage) -> None:
