@@ -9,15 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from longrein.agent import Rewind, Said
+from longrein.agent import OpenSession, Rewind, Said
 from longrein.agent.locks import PathLocks
 from longrein.agent.writers import CONTENTS_MAX, PATHS_MAX, Writer, Writers, first_words
 from longrein.context import Request
-from longrein.events import FileChanged, FilePut, Rewound, Text, ToolEnded
+from longrein.events import ChildEnded, FileChanged, FilePut, Interrupted, Rewound, Text, ToolEnded, TurnEnded
 from longrein.models import Failure, Reply
 from longrein.tools import Hands, Outcome, tool
-from tests.agent.house import House, Limits, Script, call, results, says, story
+from tests.agent.house import House, Limits, Script, call, results, said, says, story
 from tests.agent.test_watching import notes
+from tests.agent.troupe import Stage, tasks
 from tests.load.writers import campaign
 
 pytestmark = pytest.mark.anyio
@@ -450,3 +451,65 @@ def test_nothing_is_lost_among_agents_in_two_processes_one_killed_and_an_editor(
     assert (told["lost"], told["debris"], told["codes"]) == ([], [], [0, 0])
     assert int(str(told["edits"])) > 16
     assert int(str(told["outside"])) > 10
+
+
+# --- a tree of agents --------------------------------------------------------------------------------------------
+
+
+def edit(old: str, new: str) -> Reply:
+    return says(call("Edit", file_path="/w/a.py", old_string=old, new_string=new))
+
+
+LOOK = says(call("Read", file_path="/w/a.py"))
+
+
+def test_E22_two_subagents_edit_one_file_and_each_is_told_of_the_other() -> None:
+    """Both have read the file; whoever comes second has his edit merged, and the first is named."""
+    stage = Stage(
+        main=[LOOK, says(tasks("ALPHA", "BETA")), says("done")],
+        ALPHA=[LOOK, edit("a = 1", "a = 2"), says("alpha is done")],
+        BETA=[LOOK, edit("c = 3", "c = 4"), says("beta is done")],
+    )
+    stage.space.files["/w/a.py"] = b"a = 1\nb = 2\nc = 3\n"
+    stage.model.latency_s = {"ALPHA": 0.3, "BETA": 0.5}
+    stage.play()
+    assert stage.space.files["/w/a.py"] == b"a = 2\nb = 2\nc = 4\n"
+    first = stage.labels()[0]
+    told = results(stage.model.by_part["BETA"][2])[-1]
+    assert f"Since you read it subagent {first} changed it too, elsewhere; both changes stand." in told
+    assert told.endswith("-1\ta = 1\n+1\ta = 2\n 2\tb = 2\n 3\tc = 4")
+    (note,) = [text for text in said(stage.model.by_part["main"][-1]) if "file_changed" in text]
+    assert f"a.py: by subagent {stage.labels()[1]}\n" in note
+    assert "+1\ta = 2\n 2\tb = 2\n-3\tc = 3\n+3\tc = 4" in note
+
+
+def test_E22_two_subagents_edit_one_line_and_the_second_is_refused() -> None:
+    stage = Stage(
+        main=[says(tasks("ALPHA", "BETA")), says("done")],
+        ALPHA=[LOOK, edit("a = 1", "a = 2"), says("alpha is done")],
+        BETA=[LOOK, edit("a = 1", "a = 3"), edit("a = 2", "a = 3"), says("beta is done")],
+    )
+    stage.model.latency_s = {"ALPHA": 0.3, "BETA": 0.5}
+    stage.play()
+    refused, edited = results(stage.model.by_part["BETA"][3])[-2:]
+    assert refused.startswith("Edit failed: [changed] /w/a.py has changed since you read it; nothing was written.")
+    assert refused.endswith(f"all that subagent {stage.labels()[0]} changed:\n-1\ta = 1\n+1\ta = 2")
+    assert edited.startswith("Edit ok: Edited")
+    assert stage.space.files["/w/a.py"] == b"a = 3\n"
+
+
+def test_a_cancelled_agent_call_stops_its_subagents_and_nothing_else() -> None:
+    stage = Stage(main=[says(tasks("ALPHA", "BETA")), says("done")], ALPHA=[says("a")], BETA=[says("b")])
+    stage.model.latency_s = {"ALPHA": 30, "BETA": 30}
+
+    async def meanwhile(session: OpenSession) -> None:
+        await stage.clock.sleep(3)
+        (running,) = list(session.running)
+        session.cancel(running)
+
+    stage.model.parts["ALPHA"].clear()
+    stage.model.parts["BETA"].clear()
+    stage.play(meanwhile=meanwhile)
+    assert [event.status for event in stage.events(ChildEnded)] == ["interrupted", "interrupted"]
+    assert stage.events(TurnEnded)[-1].reason == "done"
+    assert stage.events(Interrupted) == []
