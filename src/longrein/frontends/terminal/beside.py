@@ -19,10 +19,11 @@ from longrein.events import (
     TaskStarted,
     ToolCall,
     ToolEnded,
+    ToolStarted,
     UserSpoke,
     unwrapped,
 )
-from longrein.frontends.acts import act_of
+from longrein.frontends.acts import act_of, key_argument
 from longrein.frontends.safe import escape_line
 from longrein.frontends.terminal import beside_rows, drawing
 from longrein.frontends.terminal.approvals import Question
@@ -97,6 +98,8 @@ class Beside:
             case Replied(parts=parts):
                 calls = (unwrapped(part) for part in parts if isinstance(part, ToolCall))
                 self._calls.update({(of.child, call.id): call.arguments for call in calls})
+            case ToolStarted(call=call, name=name):
+                self._did(of.child, f"{escape_line(name)} {key_argument(self._calls.get((of.child, call)))}".rstrip())
             case TaskStarted() as task:
                 self.tasks[task.task] = Running(task, entry.at)
             case TaskEnded(task=task_id):
@@ -107,8 +110,13 @@ class Beside:
                 self._leave(session)
             case _:
                 pass
-        if act := act_of(entry.event):
-            self.acts.setdefault(of.child, deque(maxlen=ACTS_MAX)).append(act)
+        self._did(of.child, act_of(entry.event))
+
+    def _did(self, child: str, act: str) -> None:
+        """Remember an act; the same twice in a row, such as a call and its start, is one."""
+        acts = self.acts.setdefault(child, deque(maxlen=ACTS_MAX))
+        if act and (not acts or acts[-1] != act):
+            acts.append(act)
 
     def _told(self, of: OfChild, entry: Entry, who: str) -> list[Line]:
         match entry.event:
