@@ -7,7 +7,7 @@ import pytest
 
 from longrein.agent import OpenSession, StopTask, TaskPool
 from longrein.agent.tasks.slices import compiled, last_lines, matching, pieces, since
-from longrein.events import Reminded, TaskEnded, TaskStarted, ToolError
+from longrein.events import Reminded, StoreFull, TaskEnded, TaskStarted, ToolError
 from longrein.testing.clock import run_virtual
 from longrein.testing.house import results
 from longrein.testing.model import ScriptedModel, call, says
@@ -370,3 +370,24 @@ def test_patterns_that_might_never_end_are_refused(pattern: str, refused: str) -
     with pytest.raises(ToolError, match="bad-pattern") as caught:
         compiled(pattern)
     assert refused in str(caught.value)
+
+
+def test_a_command_whose_start_cannot_be_written_down_does_not_go_on() -> None:
+    stage = Stage({"server": Ran("", hang=True)})
+
+    def fill(_request: Any) -> Any:
+        stage.disk.full = True
+        return says(background("server"))
+
+    model = ScriptedModel(fill)
+
+    async def work() -> None:
+        session = stage.open(model)
+        session.tell(words("go"))
+        with pytest.raises(StoreFull):
+            await session.run(once=True)
+        assert not stage.supervision.running
+        assert session.crew.pool is not None
+        assert session.crew.pool.running == 0
+
+    stage.play(work)

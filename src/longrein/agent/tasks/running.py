@@ -107,9 +107,8 @@ async def _begun(tasks: Tasks, command: str, call: str, limit_s: float) -> Ended
         await tasks.host.commit(flush=True)
         queue(tasks, queued)
         return Kept(tasks.view(queued.task), "asked")
-    started = await _start(tasks, command, state.cwd, Nowhere(), stdin=True)
+    started = await _start_seated(tasks, command, state.cwd)
     if isinstance(started, Ended):
-        tasks.pool.free()
         return started
     fact = msgspec.structs.replace(fact, task=tasks.next_id())
     await _keep(tasks, started, fact)
@@ -135,15 +134,25 @@ async def _when_seated(tasks: Tasks, queued: TaskStarted) -> None:
 
 
 async def _seated(tasks: Tasks, queued: TaskStarted) -> None:
-    started = await _start(tasks, queued.command, queued.cwd, Nowhere(), stdin=True)
+    started = await _start_seated(tasks, queued.command, queued.cwd)
     if isinstance(started, Ended):
-        tasks.pool.free()
         tasks.end(TaskEnded(queued.task, "failed", started.code, f"could not be started: {started.message}"))
         return
     await _keep(tasks, started, msgspec.structs.replace(queued, state="running"))
 
 
 # --- both --------------------------------------------------------------------------------------------------------
+
+
+async def _start_seated(tasks: Tasks, command: str, cwd: str) -> Started | Ended:
+    """Start what a place was taken for; the place is free again when that fails."""
+    started: Started | Ended | None = None
+    try:
+        started = await _start(tasks, command, cwd, Nowhere(), stdin=True)
+        return started
+    finally:
+        if started is None or isinstance(started, Ended):
+            tasks.pool.free()
 
 
 async def _start(tasks: Tasks, command: str, cwd: str, sink: Sink, *, stdin: bool = False) -> Started | Ended:
@@ -160,8 +169,14 @@ async def _start(tasks: Tasks, command: str, cwd: str, sink: Sink, *, stdin: boo
 
 async def _keep(tasks: Tasks, started: Started, fact: TaskStarted) -> Spooled | None:
     """First the log, then the supervisor. A place was taken for it. None when the supervisor is gone: it is lost."""
+    tasks.seat(fact.task)
     tasks.host.append(fact)
-    await tasks.host.commit(flush=True)
+    try:
+        await tasks.host.commit(flush=True)
+    except BaseException:  # what is not in the log must not go on
+        started.end("lost")
+        tasks.unseat(fact.task)
+        raise
     keeping = Keeping(
         fact.task,
         fact.command,
@@ -171,7 +186,6 @@ async def _keep(tasks: Tasks, started: Started, fact: TaskStarted) -> Spooled | 
         fact.memory_bytes,
         fact.cpu_s,
     )
-    tasks.seat(fact.task)
     try:
         return await started.keep(keeping)
     except OSError as error:
