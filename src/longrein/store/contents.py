@@ -143,8 +143,12 @@ def _contents(event: AnyEvent) -> list[Content]:  # noqa: C901, PLR0911, PLR0912
             return [Content("partial reply", blob=event.partial), Content("why it failed", event.message)]
         case FileSeen() if event.blob:
             return [Content("content", blob=event.blob, sought=False)]
-        case FileChanged() if event.blob or event.diff:
+        case FileChanged() if event.blob or event.diff or event.over:
             content = [Content("content", blob=event.blob, sought=False)] if event.blob else []
+            if event.over:
+                content.append(
+                    Content("what somebody else had written there", blob=event.over, aside=True, sought=False)
+                )
             return content + ([Content("what changed", event.diff, aside=bool(content))] if event.diff else [])
         case TaskStarted():
             return [Content("command", event.command)]
