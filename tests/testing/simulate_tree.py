@@ -143,12 +143,17 @@ class TreeModel(ChaosModel):
     """Knows how many of its streams are open, and whose they are."""
 
     open: Counter[str]
+    tell: Callable[[BaseException], None]
+    """Called with what is wrong with a request: a subagent that fails by it says no more than that it failed."""
 
     async def stream(self, request: Request) -> AsyncIterator[Sequence[Delta]]:
         self.open[request.session] += 1
         try:
             async for batch in super().stream(request):
                 yield batch
+        except (Broken, Exception) as error:
+            self.tell(error)
+            raise
         finally:
             self.open[request.session] -= 1
 
@@ -174,8 +179,9 @@ class TreeSimulation:
         draw = self.random.choice
         self.model = TreeModel(seed, COMPANY, rest=self._stream_s, faults=draw([0, 0.1, 0.25]), weights=WEIGHTS)
         self.model.open = Counter()
-        self.model.watch = self._watch
-        self.broken: Broken | None = None
+        self.model.tell = self._wrong
+        self.model.watch = self._on_request
+        self.broken: BaseException | None = None
         """A law that did not hold inside a subagent, whose walk cannot say so."""
         self.supervision = MemorySupervision(self._command, self.clock)
         self.supervision.watch = self._on_keep
@@ -269,12 +275,8 @@ class TreeSimulation:
         if not any(isinstance(e, TaskStarted) and e.task == keeping.task for e in every):
             self.broken = self.broken or Broken(f"law 7a: a task is on disk before it is kept: {keeping.task}")
 
-    def _watch(self, request: Request) -> None:
-        try:
-            self._on_request(request)
-        except Broken as error:
-            self.broken = self.broken or error
-            raise
+    def _wrong(self, error: BaseException) -> None:
+        self.broken = self.broken or error
 
     def _look(self, tasks: Sequence[asyncio.Future[None]]) -> None:
         """Whether anything went wrong so far."""
