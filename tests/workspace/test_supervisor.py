@@ -20,6 +20,7 @@ from longrein.workspace import (
     spooled_tasks,
     stop_spooled,
 )
+from longrein.workspace.processes import process
 from tests.workspace.conftest import supervised, tagged
 
 pytestmark = pytest.mark.anyio
@@ -334,6 +335,24 @@ async def test_an_exit_in_order_lets_kept_tasks_go_on_and_ends_the_others(yard: 
     ]
     ended = await yard.over("b1")
     assert (ended.state, ended.code, yard.output("b1")) == ("failed", 6, b"late\n")
+
+
+async def test_what_a_dead_longrein_had_in_the_foreground_ends_also_when_another_is_there_at_once(yard: Yard) -> None:
+    await yard.keep("b1", "sleep 9")
+    started = await yard.start("trap '' TERM; sleep 98 & sleep 98")
+    first = yard.spawner
+    assert first._link is not None
+    first._link.close()  # as its death does: without a word
+    await yard.opens().adopt()
+    going = await yard.start("sleep 97")
+    await yard.until(lambda: not alive(started.pid))
+    await yard.until(lambda: len(tagged(yard.tag, "LONGREIN_SESSION")) == 2)
+    assert alive(going.pid)
+    assert spooled_tasks(str(yard.folder))[0].state == "running"
+
+
+def alive(pid: int) -> bool:
+    return process(pid) is not None
 
 
 async def test_nobody_comes_back_within_task_keep(tmp_path: Path, tag: str) -> None:
