@@ -132,7 +132,9 @@ def test_B8_each_end_is_told_once_through_kills_and_resumes(seed: int, places: i
                 break
             await stage.crash(session, walk)
             await stage.clock.sleep(random.random() * 3)
-        session.stay("steer", 60)
+        session.stay("drain", 60)
+        await session.run(once=True)
+        session.tell(words("what has ended?"))
         await session.run(once=True)
         await session.close()
 

@@ -247,6 +247,7 @@ def test_B14_a_kept_task_outlives_a_killed_longrein_and_is_adopted(stage: Stage)
         calls(background("echo begun; until [ -e go ]; do sleep 0.05; done; echo done; exit 5")),
         calls(bash("sleep 20")),
         says("welcome back"),
+        says("I see"),
     )
     going = stage.start("-p", "go", BYPASS)
     wait_until(lambda: alive("sleep\x0020"))
@@ -254,9 +255,10 @@ def test_B14_a_kept_task_outlives_a_killed_longrein_and_is_adopted(stage: Stage)
     wait_until(lambda: not alive("sleep\x0020"), 6.0)  # foreground: ended
     assert alive("echo begun; until"), "background: goes on"
     (stage.project / "go").touch()
-    ran = stage.run("-p", "-c", "and now?", BYPASS)
+    ran = stage.run("-p", "-c", "and now?", BYPASS, "--background", "drain")
     assert ran.code == 0
     assert ended(stage) == [("b1", "failed", 5)]
+    assert stage.run("-p", "-c", "and now?", BYPASS).code == 0
     (end,) = of(stage, TaskEnded)
     assert end.tail == "begun\ndone"
     assert len(lines(told(stage))) == 1
@@ -317,6 +319,16 @@ def test_the_supervisor_dies_while_longrein_lives(stage: Stage) -> None:
     assert ("ok", "on") in stage.results(), "the next command has a new one"
 
 
+def test_a_question_does_not_wait_for_what_ran_before_it(stage: Stage) -> None:
+    stage.plays(calls(background("sleep 47.5")), says("it runs"), says("yes"))
+    stage.run("-p", "serve", BYPASS, "--background", "exit")
+    begun = time.monotonic()
+    ran = stage.run("-p", "does it run?", "-c", BYPASS)
+    assert ran.told() == (0, "yes\n", "longrein: b1 goes on in the background: sleep 47.5\n")
+    assert time.monotonic() - begun < 5
+    stage.clean_up()
+
+
 def test_a_copy_of_a_session_does_not_claim_its_tasks(stage: Stage) -> None:
     stage.plays(
         calls(background("until [ -e go ]; do sleep 0.05; done; exit 3")), says("bye"), says("I see"), says("ah")
@@ -329,7 +341,7 @@ def test_a_copy_of_a_session_does_not_claim_its_tasks(stage: Stage) -> None:
     (end,) = [entry.event for entry in stage.entries(copy) if isinstance(entry.event, TaskEnded)]
     assert (end.state, end.cause) == ("lost", f"it belongs to session {first}, of which this is a copy")
     (stage.project / "go").touch()
-    stage.run("-p", "and?", "-r", first, BYPASS)
+    stage.run("-p", "and?", "-r", first, BYPASS, "--background", "drain")
     (end,) = [entry.event for entry in stage.entries(first) if isinstance(entry.event, TaskEnded)]
     assert (end.state, end.code) == ("failed", 3)
 

@@ -86,7 +86,8 @@ def scenario(folder: Path, seed: int, *, supervisor: bool) -> tuple[int, Counter
     stage = Stage(folder)
     try:
         kills = play(stage, random.Random(seed), supervisor=supervisor)
-        stage.run("-p", "end", "-c", BYPASS)
+        stage.run("-p", "end", "-c", BYPASS, "--background", "drain")
+        stage.run("-p", "what has ended?", "-c", BYPASS)
         events = [entry.event for entry in stage.entries()]
         left = stage.wait_survivors(4.0)
         states = Counter(event.state for event in events if isinstance(event, TaskEnded))

@@ -270,8 +270,9 @@ class SessionPort(Protocol):
 
     def stay(self, how: str, limit_s: float = 0.0) -> None:
         """How `run(once=True)` ends, from now on, when tasks or subagents still work in the background: `exit` (it
-        returns), `drain` (it waits for them and writes their ends down) or `steer` (each end begins a turn), both for
-        at most `limit_s`. A limit of turns counts all requests since this was said."""
+        returns), `drain` (it waits for them and writes their ends down) or `steer` (each end begins a turn; it waits
+        for what is started from now on, not for what was there before), both for at most `limit_s`. A limit of turns
+        counts all requests since this was said."""
         ...
 
     async def leave(self, policy: str) -> Sequence[TaskView]:

@@ -49,6 +49,8 @@ class Wakes:
         """Until when a run of one prompt stays, monotonic; None when it does not."""
         self._asks = 0
         """Requests before that run."""
+        self._after = 0
+        """Only tasks that were started after this entry are waited for."""
         self._end: asyncio.Task[None] | None = None
 
     def spoken(self) -> None:
@@ -114,6 +116,7 @@ class Wakes:
         self._until_s = self._clock.mono_s() + limit_s if stays else None
         self._end = self._later(limit_s, self._host.poke) if stays else None
         self._asks = self._host.state.asks
+        self._after = self._host.state.seq if how == "steer" else 0
         self._host.poke()
 
     @property
@@ -123,7 +126,7 @@ class Wakes:
         if self._until_s is None or host.interrupting or self._clock.mono_s() >= self._until_s:
             return False
         below = host.company is not None and host.company.running
-        return below or (host.commands is not None and host.commands.unfinished)
+        return below or (host.commands is not None and host.commands.unfinished(self._after))
 
     @property
     def _may_ask(self) -> bool:

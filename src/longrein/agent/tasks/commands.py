@@ -46,10 +46,9 @@ class Commands:
         await tasks.collect()
         return old
 
-    @property
-    def unfinished(self) -> bool:
-        """Whether any task of this session runs or waits, or has an end that is not written down."""
-        return bool(self.tasks.unfinished)
+    def unfinished(self, after: int = 0) -> bool:
+        """Whether a task that was started after entry `after` runs, waits, or has an end that is not written down."""
+        return any(now.ended is None and now.seq > after for now in self._host.state.tasks.values())
 
     def of(self, call: str) -> "CallTasks":
         """The port for one call."""
