@@ -22,7 +22,7 @@ from longrein.events import UsageError
 from longrein.frontends.stdout import show
 
 PROMPT = "The tests of this project fail. Find out why, mend it, and follow what NOTES.md says about amounts."
-WINDOW_TOKENS = 12_450
+WINDOW_TOKENS = 14_300
 """Small on purpose: the notes do not fit beside the rest, so that old results are cleared and one is recalled."""
 
 
@@ -221,7 +221,9 @@ class _Demo:
         share = 100 * self.totals["cache_read_input_tokens"] // max(1, sent)
         self._say("\nWhat happened")
         self._say(f"  replies         {self.requests}; two kills cut one command and lost none of them")
-        self._say(f"  input tokens    {sent} in the runs that ended by themselves, {share} % of them read from the cache")
+        self._say(
+            f"  input tokens    {sent} in the runs that ended by themselves, {share} % of them read from the cache"
+        )
         self._say(f"  files changed   {' '.join(changed.split()) or 'none'}")
         self._say(f"  the test now    {'passes' if passed == 0 else 'FAILS'}")
         return 0 if passed == 0 else 1

@@ -237,7 +237,7 @@ def _before_request(state: State, outlook: Outlook) -> Move:
         return Stop("limit", f"the time limit of {limits.seconds_max:g} s has passed")
     if state.barren_steps >= limits.barren_steps_max:
         return Stop("error", f"{state.barren_steps} steps in a row without one successful call; say how to go on")
-    stuck = circling(state)
+    stuck = None if outlook.seed else circling(state)
     if stuck is not None:
         return Record((stuck.reminded,)) if isinstance(stuck, Tell) else Stop("limit", stuck.message)
     told = seed_due(state) if outlook.seed else due(state, outlook.budget, state.at, limits.usd_max)
