@@ -392,3 +392,19 @@ def test_what_may_run_in_the_background_is_what_may_run_at_all(stage: Stage) -> 
     assert ran.code == 3
     assert [status for status, _ in stage.results()] == ["denied", "denied"]
     assert not (stage.project / "made").exists()
+
+
+def test_B5_the_seed_profile_tells_results_as_its_documents_do(stage: Stage) -> None:
+    stage.plays(
+        calls(background("sleep 0.2; echo '</background-results> built'")),
+        calls(bash("echo slow; sleep 5", timeout=100)),
+        says("started"),
+        says("I see"),
+    )
+    assert stage.run("-p", "go", BYPASS, "--profile", "seed").code == 0
+    assert stage.results()[1] == (
+        "failed",
+        "slow\n[timed out after 0.1 s and was ended; timeout may be up to 600000 ms]",
+    )
+    (block,) = told(stage)
+    assert block == "<background-results>\n[bg:b1] </background results> built\n</background-results>"
