@@ -42,6 +42,7 @@ from longrein.events import (
     ChildEnded,
     ChildStarted,
     Entry,
+    Interrupted,
     Opened,
     PermissionAsked,
     Reminded,
@@ -454,7 +455,7 @@ class TreeSimulation:
 
     async def _live(self, acts: int) -> None:
         self.disk.full = False
-        before = self.disk.entries()
+        before, begun_us = self.disk.entries(), self.clock.wall_us()
         self.session = session = self._open()
         if self.life == 1:
             self._tell(SetMode(self.random.choice(MODES)))
@@ -469,6 +470,7 @@ class TreeSimulation:
             self.act()
         if not acts:
             await self._rest(tasks)
+            self._check_resumed(begun_us)
         self._look(tasks)
         hold("law 7d: what readers heard stays", self.disk.entries()[: len(before)] == before)
         if walk.done() or (acts and self.random.random() < 0.8):
@@ -502,6 +504,15 @@ class TreeSimulation:
             state = session.state
             what = f"{state.turn_open=} {session.busy=} {session.pending=} {list(state.calls)=} {session.agents()}"
             hold("I12: the tree comes to rest", False, what)
+
+    def _check_resumed(self, since_us: int) -> None:
+        """Law 10: nobody stops anything in the last life, so whoever worked before goes on to its end."""
+        if any(isinstance(e.event, Rewound) and e.at >= since_us for e in self.disk.entries()):
+            return
+        for child in self.disk.children():
+            entries = self.disk.entries(child)
+            cut = [e for e in entries if isinstance(e.event, Interrupted) and e.at >= since_us]
+            hold("law 10: a subagent goes on after a crash", not cut, (child, cut))
 
     def _busy(self) -> bool:
         session = self.session
