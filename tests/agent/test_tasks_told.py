@@ -252,3 +252,37 @@ def test_B6_the_list_says_how_each_stands() -> None:
         "TaskList ok: - b1 running, for 9.0 s; 3 bytes of output, silent for 9 s: server\n"
         "- b2 failed, exit code 3, after 1.0 s; 2 bytes of output, all of it: Recall r17: bad"
     )
+
+
+def test_a_call_that_fails_leaves_the_end_to_a_notice() -> None:
+    stage = Stage({"make": Ran("built\n", delay_s=5), "touch 9": Ran("", delay_s=9)})
+    both = [call("Bash", command="touch 9"), call("TaskOutput", task_id="b1", grep="(")]
+    model = ScriptedModel(says(background("make")), says(*both), says("I know"))
+    one_turn(stage, model)
+    assert "TaskOutput failed: [bad-pattern]" in results(model.requests[2])[2]
+    assert len(notices(model)) == 1
+    assert "ToolEnded TaskEnded" in story(stage.disk.entries())
+
+
+def test_what_ended_while_nobody_was_there_wakes_nobody_and_is_told_with_the_first_words() -> None:
+    stage = Stage({"make": Ran("built\n", delay_s=5)})
+    model = ScriptedModel(says(background("make")), says("it builds"), says("I see"))
+
+    async def work() -> None:
+        session = stage.open(model)
+        session.tell(words("go"))
+        await session.run(once=True)
+        await stage.crash(session)
+        await stage.clock.sleep(60)
+        session = stage.open(model)
+        walk = asyncio.ensure_future(session.run(once=False))
+        await stage.clock.sleep(60)
+        assert len(stage.of(TaskEnded)) == 1
+        assert len(model.requests) == 2
+        session.tell(words("well?"))
+        await stage.clock.sleep(1)
+        await session.close()
+        await walk
+
+    stage.play(work)
+    assert len(notices(model)) == 1

@@ -391,3 +391,12 @@ def test_a_command_whose_start_cannot_be_written_down_does_not_go_on() -> None:
         assert session.crew.pool.running == 0
 
     stage.play(work)
+
+
+def test_a_queued_task_is_started_once_when_the_supervisor_dies_before_its_turn() -> None:
+    stage = Stage({"one": Ran("", hang=True), "two": Ran("", hang=True), "three": Ran("", delay_s=5)}, tasks_max=2)
+    three = [background(command) for command in ("one", "two", "three")]
+    model = ScriptedModel(says(*three), says("fine"), says("lost"), says("over"))
+    talk(stage, model, 60, said_at={2: lambda _: stage.supervision.die()})
+    assert stage.supervision.started == ["one", "two", "three"]
+    assert [(e.task, e.state) for e in stage.of(TaskEnded)] == [("b1", "lost"), ("b2", "lost"), ("b3", "done")]
