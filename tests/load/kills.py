@@ -269,10 +269,10 @@ def _compare(stage: Stage, scenario: Scenario) -> None:
         whole = printed == f"first-{n}\nlast-{n}\n"
         if end.state == "failed" and end.code == code and whole:
             scenario.adopted += 1
-        elif scenario.victim == "harness" or end.state not in ("lost", "killed") or end.code is not None:
-            scenario.faults.append(
-                f"{task} ({start.command[:40]}) is {end.state} {end.code} {end.cause!r}: {printed!r}"
-            )
+        elif end.state not in ("lost", "killed") or end.code is not None:
+            scenario.faults.append(f"{task} is {end.state} {end.code} {end.cause!r}: {printed!r}")
+        elif scenario.victim == "harness" and "before it was kept" not in end.cause:
+            scenario.faults.append(f"{task} was kept and is {end.state}: {end.cause!r}, {printed!r}")
     reader.close()
 
 
