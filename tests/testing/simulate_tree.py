@@ -569,13 +569,23 @@ class TreeSimulation:
         loose = [one.line for one in self.supervision.running if one.kept is None]
         hold("law 11: nothing runs on that was not asked to stay", not loose, loose)
         self.supervision.leave()
-        lost = [
-            one.state.label for one in working if one.state.seq != len(self.disk.entries(one.id)) and not one._broken
-        ]
+        kept = [one for one in working if not one._broken]
+        lost = [one.state.label for one in kept if one.state.seq != len(self.disk.entries(one.id))]
         hold("what a subagent did is on disk when all is closed", not lost, lost)
+        for one in kept:
+            self._check_fold(one.state, self.disk.entries(one.id))
         self._forget()
         await asyncio.wait(self.tellers, timeout=60) if self.tellers else None
         self._check_logs(over=False)
+
+    def _check_fold(self, live: State, entries: list[Entry]) -> None:
+        again = fold(entries)
+        for name in State.__struct_fields__:
+            old, new = getattr(live, name), getattr(again, name)
+            if name == "spent_usd":
+                old, new = round(old, 9), round(new, 9)
+            told = f"{live.label} {name}: {old!r:.300} live, {new!r:.300} folded"
+            hold("law 1, 10: the log alone gives the state", old == new, told)
 
     # --- what is checked at a life's end ---------------------------------------------------------------------
 
