@@ -27,6 +27,7 @@ from longrein.context import (
     output_limit,
     reserve_usd,
     seed_due,
+    unpaid,
     window_of,
 )
 from longrein.events import (
@@ -267,6 +268,10 @@ def _compact(state: State, outlook: Outlook) -> Move | None:
         decision = decide_seed(state, outlook.budget)
     else:
         decision = decide(state, outlook.budget, outlook.now_us, pressed=outlook.pressed)
+    if isinstance(decision, Summarise) and not _pays_summary(state, outlook):
+        decision = (
+            Nothing("no money is left for a summary") if outlook.seed else unpaid(state, outlook.budget, decision)
+        )
     match decision:
         case Clear(event):
             return Record((event,))
@@ -280,6 +285,16 @@ def _compact(state: State, outlook: Outlook) -> Move | None:
             return Stop("error", message)
         case Nothing(why):
             return Record((Reminded("compact_refused", "", state=why),)) if state.compact_wanted is not None else None
+
+
+def _pays_summary(state: State, outlook: Outlook) -> bool:
+    """Whether what limits leave pays for a summary, at most."""
+    limits, budget = outlook.limits, window_of(state, outlook.budget)
+    if limits.tokens_max and state.spent_tokens + state.view_tokens + OUTPUT_TOKENS_MIN > limits.tokens_max:
+        return False
+    return (
+        not limits.usd_max or state.spent_usd + reserve_usd(state, budget, budget.max_output_tokens) <= limits.usd_max
+    )
 
 
 def _ask(state: State, outlook: Outlook) -> Move:

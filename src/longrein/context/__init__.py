@@ -15,6 +15,7 @@ from longrein.context.decide import (
     decide,
     is_cold,
     next_to_go,
+    unpaid,
     window_of,
 )
 from longrein.context.fold import History, advance, fold, step
@@ -111,6 +112,7 @@ __all__ = [
     "step",
     "summarized",
     "summary_chunks",
+    "unpaid",
     "untold",
     "use_tables",
     "window_of",

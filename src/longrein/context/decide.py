@@ -170,6 +170,13 @@ def _shrink(state: State, budget: Budget, view: int, *, must: bool, reason: str)
     return Digest(digest(state, budget, first, last, reason))
 
 
+def unpaid(state: State, budget: Budget, wish: Summarise) -> Digest | Nothing:
+    """What is done where the money left does not pay for the summary: at need the digest, which costs nothing."""
+    if wish.beside:
+        return Nothing("no money is left for a summary")
+    return Digest(digest(state, window_of(state, budget), wish.first, wish.last, wish.reason))
+
+
 def _floor(state: State, budget: Budget, view: int, reason: str) -> Decision:
     """Nothing can be taken away: a view that leaves room for some answer is sent as it is."""
     if reason != "overflow" and view + budget.window_tokens * ANSWER_MIN <= budget.window_tokens:
