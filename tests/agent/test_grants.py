@@ -24,8 +24,9 @@ from longrein.agent.children.grants import (
     spent,
     spent_on_task,
 )
-from longrein.agent.ports import UNBOUND, Limits, Room
-from longrein.context import Budget, Price, State, fold, step
+from longrein.agent.moves import Record, next_move
+from longrein.agent.ports import UNBOUND, Limits, Outlook, Room
+from longrein.context import Budget, Price, State, Summarise, fold, step
 from longrein.events import (
     AnyEvent,
     Asked,
@@ -35,7 +36,9 @@ from longrein.events import (
     Grant,
     Opened,
     PrefixSet,
+    Reminded,
     Replied,
+    Summarized,
     Text,
     TurnEnded,
     Usage,
@@ -122,6 +125,15 @@ def test_what_a_subagent_did_not_use_comes_back() -> None:
     ended = ChildEnded("k", "done", "found", Usage(300), 0.1, spawned=1)
     root = log(speak(), ChildStarted("k", "general", "", Grant(0.6, 900, spawns=4)), ended)
     assert spent(root, {}) == Spent(near(0.1), 300, 2)
+
+
+def test_P6_a_summary_is_refused_before_the_act_too_and_the_digest_takes_its_place() -> None:
+    state = log(speak("word " * 9_000), *cost(0.5, 10_000, 4), TurnEnded("done"), Reminded("compact", "", "user"))
+    for usd_max, kind in ((0.0, Summarise), (5.0, Summarise), (0.6, Record)):
+        move = next_move(state, {}, Outlook(BUDGET, Limits(usd_max=usd_max)))
+        assert isinstance(move, kind), (usd_max, move)
+    assert isinstance(move, Record)
+    assert isinstance(move.events[0], Summarized)
 
 
 # --- what is kept back -------------------------------------------------------------------------------------------
