@@ -111,6 +111,14 @@ def test_a_subagent_counts_its_task_from_where_that_began() -> None:
     assert left(state, limits, state.began_at, {}) == Room(0.75, 4_900, 9, 3, 1)
 
 
+def test_words_to_a_subagent_between_two_turns_begin_no_task() -> None:
+    steer = UserSpoke((Text("more"),), "steer")
+    state = log(speak(), *cost(0.5, 1_000, 4), TurnEnded("limit"), steer, *cost(0.25, 100, 8), label="a5")
+    assert spent_on_task(state, {}) == Spent(0.75, 1_100, 0)
+    woken = log(speak(), *cost(0.5, 1_000, 4), TurnEnded("done"), Reminded("wake", "", "b1"), label="a5")
+    assert spent_on_task(woken, {}) == Spent(0.5, 1_000, 0)
+
+
 def test_the_tree_is_folded_from_the_logs() -> None:
     """A running subagent counts as what it was granted; as what it used, where a call cost more than was guessed."""
     child = log(speak(), *cost(0.1, 100, 4), ChildStarted("g", "explore", "", Grant(0.2, 300)), label="a5")

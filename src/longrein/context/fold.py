@@ -181,17 +181,17 @@ def _user_spoke(state: State, seq: int, event: UserSpoke) -> None:
     for n, part in enumerate(event.parts):
         handle = f"r{seq}" if len(event.parts) == 1 else f"r{seq}.{n + 1}"
         add(state, item_of(seq, n, "user", part, handle=handle))
-    _turn(state, said=True)
+    _turn(state, task=event.origin == "prompt")
     state.trail = Trail()
 
 
-def _turn(state: State, *, said: bool) -> None:
+def _turn(state: State, *, task: bool) -> None:
     """A turn begins, or goes on with something new."""
     if not state.turn_open:
         state.steps = state.continuations = state.barren_steps = 0
         state.denied_last = False
         state.trail = Trail()
-        if said or not state.label:  # a subagent that is woken goes on with its task
+        if task or not state.label:  # a subagent that is woken, or spoken to, goes on with its task
             state.began_at = state.at
             state.began = Began(state.spent_usd, state.usage, state.asks, state.spawned)
     state.failures, state.failure = 0, None
@@ -205,7 +205,7 @@ def _reminded(state: State, seq: int, event: Reminded) -> None:
     if event.kind == "compact_refused":
         state.compact_wanted = None
     if event.kind == "wake":
-        _turn(state, said=False)
+        _turn(state, task=False)
     if event.kind == "stuck":
         state.trail = msgspec.structs.replace(state.trail, told=state.trail.told + 1, told_seq=seq)
     if event.kind == "nested_memory":
