@@ -191,9 +191,9 @@ def _turn(state: State, *, task: bool) -> None:
         state.steps = state.continuations = state.barren_steps = 0
         state.denied_last = False
         state.trail = Trail()
-        if task or not state.label:  # a subagent that is woken, or spoken to, goes on with its task
-            state.began_at = state.at
-            state.began = Began(state.spent_usd, state.usage, state.asks, state.spawned)
+    if task if state.label else not state.turn_open:  # a subagent that is woken, or spoken to, goes on with its task
+        state.began_at = state.at
+        state.began = Began(state.spent_usd, state.usage, state.asks, state.spawned)
     state.failures, state.failure = 0, None
     state.turn_open = state.owes_reply = True
     state.interrupted = False
