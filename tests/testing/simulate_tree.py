@@ -544,7 +544,7 @@ class TreeSimulation:
         if not power:
             hold("law 7d: kill -9 takes back nothing", disk.entries()[: len(self.heard)] == self.heard)
         self._forget()
-        await asyncio.sleep(self.random.choice([0, 1, 5, 100]))
+        await asyncio.sleep(self.random.choice([0.5, 1, 5, 100]))
 
     def _forget(self) -> None:
         """What was asked and is not on disk was never asked, as far as anybody can know."""

@@ -99,12 +99,20 @@ class Children:
         trees = await made(self.session, jobs, call, found)
         places = self._start(jobs, call, background, found, trees)
         new = [one.session for one in places if isinstance(one, Working) and one.walk is None]
-        await self.session.commit(flush=True, beside=new)  # nothing has waited since they were begun
         unused = [tree for tree in trees.values() if not isinstance(tree, str) and not self._works_in(tree)]
-        await dropped(self.session, unused)
+        halted = False
+        try:
+            await self.session.commit(flush=True, beside=new)  # nothing has waited since they were begun
+            await dropped(self.session, unused)
+        except asyncio.CancelledError:
+            if not self.session.stops(call):
+                raise
+            halted = True  # they are in the log, so each must write down that it ended
         for one in places:
             if isinstance(one, Working):
                 self._walk(one)
+                if halted:
+                    one.stop()
         await self._wait([one for one in places if isinstance(one, Working) and not one.started.background], call)
         return places
 

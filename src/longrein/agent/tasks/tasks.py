@@ -152,7 +152,9 @@ class Tasks:
 
     def end(self, event: TaskEnded) -> None:
         """This is how a task ended; it is appended with the next ones."""
-        self._ends[event.task] = event
+        now = self.host.state.tasks.get(event.task)
+        if now is None or now.ended is None:  # else two have found that it is lost
+            self._ends[event.task] = event
         self.unseat(event.task)
         self._wake(event.task)
         self.host.poke()
