@@ -15,7 +15,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from longrein.events import Goal, ToolError
 from longrein.store import Goals, owner_of, project_key
-from longrein.store.goals import BEAT_US, LEASE_US, USER
+from longrein.store.goals import BEAT_US
+from longrein.store.port import LEASE_US, USER
 from tests.store.kit import ended, fork_off
 
 pytestmark = pytest.mark.anyio

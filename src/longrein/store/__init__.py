@@ -3,11 +3,11 @@
 from longrein.store.contents import Content, contents_of, encoding_of, kind_of, title_of
 from longrein.store.export import export_jsonl, import_jsonl, write_transcript
 from longrein.store.fork import fork_log
-from longrein.store.goals import USER, Goals, owner_of, project_key
+from longrein.store.goals import Goals, owner_of, project_key
 from longrein.store.inbox import leave_message
 from longrein.store.log import SessionLog, open_log
 from longrein.store.past import Archive, Past
-from longrein.store.port import BlobWriter, Found, Hit, Log, Message, SessionInfo
+from longrein.store.port import USER, BlobWriter, Found, Hit, Log, Message, SessionInfo
 from longrein.store.reading import Reader, read_entries
 from longrein.store.sessions import (
     find_child,

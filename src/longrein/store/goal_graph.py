@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 from longrein.events import Goal, ToolError
-from longrein.store.goals import LEASE_US, USER
+from longrein.store.port import LEASE_US, USER
 
 OPEN = ("pending", "in_progress")
 """Statuses of goals that are to be reached; they block those that wait for them."""

@@ -13,14 +13,11 @@ from typing import Any
 
 from longrein.events import Goal
 from longrein.store.folder import on_network
+from longrein.store.port import LEASE_US
 from longrein.store.threads import in_thread
 
-LEASE_US = 15 * 60 * 1_000_000
-"""How long a claim holds without a sign of life."""
 BEAT_US = LEASE_US // 3
 """How often one is given at least, while its owner works."""
-USER = "user"
-"""The owner that may take and change what others have claimed."""
 
 
 def project_key(root: str) -> str:

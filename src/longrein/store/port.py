@@ -8,6 +8,11 @@ import msgspec
 
 from longrein.events import Entry
 
+LEASE_US = 15 * 60 * 1_000_000
+"""How long a claim of a goal holds without a sign of life."""
+USER = "user"
+"""The owner of goals that may take and change what others have claimed."""
+
 
 class Message(msgspec.Struct, frozen=True):
     """One message in the inbox, stored before it is acknowledged."""
