@@ -477,6 +477,7 @@ class TreeSimulation:
             await self._kill(tasks)
         else:
             await self._close(tasks)
+        await asyncio.sleep(0.5)
         self.tellers = []
 
     async def _walk(self, session: OpenSession) -> None:

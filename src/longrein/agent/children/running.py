@@ -219,6 +219,7 @@ class Children:
             await company.settled()
             await session.run(once=True)
         if not session.closed:
+            await session.beside.stop(session)
             await session.leave("stop")  # nobody is left to whom its tasks could be of use
             if one.worktree is not None:
                 one.finished = await finished(self.session, one.worktree)
@@ -246,16 +247,18 @@ class Children:
         self._waiting += 1
         if self._waiting == 1:
             gate.leave()
-        back = gate.force
+        back = False
         try:
             await asyncio.wait(walks, return_when=until)
             if self._waiting == 1:
                 await gate.enter(self.session.id, back=True)
-                back = _nothing
+                back = True
         finally:
             self._waiting -= 1
-            if not self._waiting:
-                back()
+            if back and self._waiting:  # another call has begun to wait meanwhile
+                gate.leave()
+            elif not back and not self._waiting:
+                gate.force()
 
     def _ended(self, one: Working) -> tuple[ChildEnded, str]:
         """Its end, for the parent's log, and the handle of its last words; it is forgotten here."""
@@ -381,10 +384,6 @@ def _ask_again(child: Session) -> None:
     for call in child.state.calls.values():
         if call.asked is not None and call.answer is None:
             child.readers.publish(Entry(child.state.seq, child.state.at, call.asked))
-
-
-def _nothing() -> None:
-    """Nothing is to be done."""
 
 
 def _nothing_to_wait_for() -> Awaitable[None]:
