@@ -1,11 +1,14 @@
 """The door for agents: never more than so many inside, nobody starved, nothing held by one that was cancelled."""
 
 import asyncio
+from types import SimpleNamespace
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from longrein.agent.children.gate import Gate
+from longrein.agent.children.running import Children
 from longrein.testing.clock import VirtualClock, run_virtual
 
 VISITS = st.lists(
@@ -64,3 +67,59 @@ def test_E17_one_with_many_does_not_starve_one_with_few() -> None:
 
     run_virtual(main(), clock=VirtualClock())
     assert "".join(order) == "aababaa"
+
+
+@given(st.booleans(), st.booleans())
+def test_who_is_cancelled_in_the_instant_in_which_it_is_let_in_holds_nothing(waits: bool, halted: bool) -> None:
+    gate, halt = Gate(1), asyncio.Event()
+
+    async def main() -> None:
+        if waits:
+            await gate.enter("first")
+        walk = asyncio.ensure_future(gate.enter_or(halt, "second"))
+        await asyncio.sleep(1 if waits else 0)
+        if waits:
+            gate.leave()
+            await asyncio.sleep(0)
+        if halted:
+            halt.set()
+        for _ in range(2):
+            walk.cancel()
+            await asyncio.sleep(0)
+        await asyncio.wait([walk])
+        assert gate.inside == (not walk.cancelled() and walk.result())
+
+    run_virtual(main(), clock=VirtualClock())
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9), st.booleans()), min_size=1, max_size=6))
+def test_one_that_waits_for_others_holds_no_place_and_has_one_again_after(
+    waits: list[tuple[int, int, bool]],
+) -> None:
+    """Each wait: when it begins, how long those below it work, whether it is cut a second after it began."""
+    gate, children = Gate(1), Children.__new__(Children)
+    fake: Any = children
+    fake.session = SimpleNamespace(id="parent", crew=SimpleNamespace(above=object()))
+    fake.tree, fake._waiting = SimpleNamespace(gate=gate), 0
+
+    async def below(work_s: int) -> None:
+        await gate.enter("below")
+        await asyncio.sleep(work_s)
+        gate.leave()
+
+    async def wait(at: int, work_s: int) -> None:
+        await asyncio.sleep(at)
+        await children._away([asyncio.ensure_future(below(work_s))], asyncio.ALL_COMPLETED)
+
+    async def main() -> None:
+        await gate.enter("parent")
+        calls = [asyncio.ensure_future(wait(at, work_s)) for at, work_s, _ in waits]
+        for one, (at, _, cut) in zip(calls, waits, strict=True):
+            if cut:
+                asyncio.get_running_loop().call_later(at + 1, one.cancel)
+        await asyncio.wait(calls)
+        gate.leave()
+        await asyncio.sleep(99)
+        assert (gate.inside, gate.waiting) == (0, 0)
+
+    run_virtual(main(), clock=VirtualClock())

@@ -40,6 +40,10 @@ class Gate:
         entering, halting = asyncio.ensure_future(self.enter(owner)), asyncio.ensure_future(halt.wait())
         try:
             await asyncio.wait((entering, halting), return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            if entering.done():
+                self.leave()
+            raise
         finally:
             halting.cancel()
             entered = entering.done()
