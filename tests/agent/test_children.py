@@ -127,6 +127,20 @@ def test_E16_a_second_subagent_does_not_know_the_first_and_one_that_is_asked_aga
     assert [e.steps for e in stage.events(ChildEnded)] == [1, 1, 1]
 
 
+def test_one_that_is_asked_again_needs_no_further_spawn() -> None:
+    def again(_request: Request) -> Reply:
+        return says(agent("and BETA?", resume=stage.labels()[0]))
+
+    stage = Stage(
+        limits=Limits(spawns_max=1),
+        main=[says(agent("ALPHA is 1")), says(agent("one more")), again, says("done")],
+        ALPHA=[says("noted alpha"), says("still know alpha")],
+    )
+    stage.play()
+    assert "still know alpha" in stage.result()
+    assert [e.status for e in stage.events(ChildEnded)] == ["done", "done"]
+
+
 def test_E15_a_subagent_inherits_pins_and_static_context() -> None:
     stage = Stage(main=[says(agent("ALPHA")), says("done")], ALPHA=[says("found")])
     stage.first = (Pin("never push to main"),)

@@ -7,7 +7,6 @@ back the price of one request that carries all reports, so that it can always an
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import pairwise
 
 import msgspec
 
@@ -19,7 +18,7 @@ REPORT_TOKENS_MAX = 8_000
 """What one report may be in its parent's view."""
 REPORTS_TOKENS_MAX = 12_000
 """And all reports of one call together, however many: a result shows no more than a page of them."""
-TURNS_DEFAULT = 50
+TURNS_DEFAULT = 100
 """Requests of a subagent whose type names no limit."""
 TURNS_EXPECTED = 6
 """Requests that a subagent is priced for."""
@@ -234,7 +233,7 @@ def _serve(room: Room, wish: Wish, sharers: int) -> Given | Refused:
     prices = [quote(offer, min(turns, TURNS_EXPECTED)) for offer in wish.offers]
     for at, (offer, price) in enumerate(zip(wish.offers, prices, strict=True)):
         if price.usd <= room.usd and price.tokens <= room.tokens:
-            return Given(_grant(room, price, turns, wish.depth, sharers), offer, _note(room, wish, prices, at))
+            return Given(_grant(room, price, turns, wish, sharers), offer, _note(room, wish, prices, at))
     return Refused(
         f"it is expected to cost {_words(prices[-1], room)}, and no more than {_rest(room)} can be granted; do it "
         "yourself or with fewer subagents, or answer with what you have"
@@ -252,9 +251,9 @@ def _closed(room: Room, *, again: bool) -> str:
     return ""
 
 
-def _grant(room: Room, price: Spent, turns: int, depth: int, sharers: int) -> Grant:
-    below = min(depth, room.depth - 1)
-    spawns = 0 if room.spawns == UNBOUND.spawns else int((room.spawns - 1) // sharers)
+def _grant(room: Room, price: Spent, turns: int, wish: Wish, sharers: int) -> Grant:
+    below = min(wish.depth, room.depth - 1)
+    spawns = 0 if room.spawns == UNBOUND.spawns else int((room.spawns - (not wish.again)) // sharers)
     if room.spawns != UNBOUND.spawns and not spawns:
         below = 0
     return Grant(
@@ -279,18 +278,15 @@ def _note(room: Room, wish: Wish, prices: Sequence[Spent], at: int) -> str:
     """What the offer `at` lacks of the one that was asked for, and why."""
     if not at:
         return ""
-    changes = list(_changes(wish.offers[: at + 1]))
-    return (
-        f"{' and '.join(changes)}: as asked for it would cost {_words(prices[0], room)}, {_rest(room)} can be granted"
-    )
+    changes = " and ".join(_changes(wish.offers[0], wish.offers[at]))
+    return f"{changes}: as asked for it would cost {_words(prices[0], room)}, {_rest(room)} can be granted"
 
 
-def _changes(offers: Sequence[Offer]) -> Iterator[str]:
-    for before, after in pairwise((offers[0], offers[-1])):
-        if before.form != after.form:
-            yield f"{after.form} instead of {before.form}"
-        if before.model != after.model:
-            yield f"on {after.model} instead of {before.model}"
+def _changes(before: Offer, after: Offer) -> Iterator[str]:
+    if before.form != after.form:
+        yield f"{after.form} instead of {before.form}"
+    if before.model != after.model:
+        yield f"on {after.model} instead of {before.model}"
 
 
 def _words(price: Spent, room: Room) -> str:

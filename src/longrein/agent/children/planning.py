@@ -11,16 +11,12 @@ from longrein.agent.children.tree import Tree
 from longrein.agent.ports import Crew
 from longrein.agent.prompts import child_system, fork_task
 from longrein.agent.session import Session
+from longrein.agent.synthesis import SYNTHESIS
 from longrein.context import estimate_text, spec_tokens
 from longrein.events import CALL_TOOL, Grant, LongreinError
 from longrein.models import Model
 from longrein.tools import Job, Kind, Tool
 from longrein.workspace import Worktree
-
-TURNS_MAX = 100
-"""Requests of a subagent whose type names no limit."""
-SYNTHESIS = "synthesis"
-"""The type that reads the reports of others; not to be asked for by name."""
 
 
 class Plan(msgspec.Struct):
@@ -48,7 +44,7 @@ class Plan(msgspec.Struct):
         fork = Offer("fork", self.model.name, self.model.budget, task, session.state.view_tokens)
         offers = (fork, empty) if self.form == "fork" else (empty,)
         below = session.crew.limits.depth_max - 1 if self.kind.spawns else 0
-        return Wish(offers, self.kind.turns_max or TURNS_MAX, max(0, below))
+        return Wish(offers, self.kind.turns_max, max(0, below), bool(self.again))
 
     def _own_tokens(self, session: Session) -> int:
         """Its system text, its tools and the static context, about."""
