@@ -1,6 +1,7 @@
 """Kept commands: they go on, print, take input, obey limits, and their end is told once, by the supervisor's spool."""
 
 import asyncio
+import json
 import os
 import signal
 import sys
@@ -21,6 +22,12 @@ from longrein.workspace import (
     stop_spooled,
 )
 from longrein.workspace.processes import process
+from longrein.workspace.supervisor.commands import Command, Kept
+from longrein.workspace.supervisor.holding import Holding
+from longrein.workspace.supervisor.loop import Loop
+from longrein.workspace.supervisor.pipes import Pipes
+from longrein.workspace.supervisor.spooling import Output
+from longrein.workspace.supervisor.tasks import Tasks
 from tests.workspace.conftest import supervised, tagged
 
 pytestmark = pytest.mark.anyio
@@ -301,6 +308,47 @@ async def test_stop_ends_the_tree_and_names_who_wanted_it(yard: Yard) -> None:
     await yard.spawner.stop("nobody", "again")
 
 
+THREADS = (
+    "import threading, time; [threading.Thread(target=time.sleep, args=(99,), daemon=True).start() for _ in '1' * 40]"
+)
+
+
+async def test_one_whose_threads_outlive_its_leader_for_a_moment_has_its_time_too(yard: Yard) -> None:
+    for number in range(3):
+        began = time.monotonic()
+        memory = "held = b'x' * (64 << 20); print('up', flush=True); time.sleep(99)"
+        await yard.keep(f"b{number}", f'exec {sys.executable} -S -E -c "{THREADS}; {memory}"')
+        await yard.until(lambda task=f"b{number}": yard.output(task))  # type: ignore[misc]
+        await yard.spawner.stop(f"b{number}", "the user")
+        ended = await yard.over(f"b{number}")
+        assert (ended.state, ended.cause) == ("killed", "the user")
+        assert 0 < ended.elapsed_s <= time.monotonic() - began
+
+
+async def test_many_commands_leave_no_descriptor_open(yard: Yard) -> None:
+    def descriptors() -> tuple[int, int]:
+        return len(os.listdir("/proc/self/fd")), len(os.listdir(f"/proc/{record['pid']}/fd"))
+
+    async def each() -> None:
+        await (await yard.start("true", stdin=True)).ended()
+        ended = await yard.start("sleep 9", stdin=True)
+        ended.end("interrupt")
+        await ended.ended()
+        await (await yard.start("nosuch")).ended()
+        await yard.keep("b1", "cat", stdin=True)
+        await yard.spawner.give("b1", b"x", eof=True)
+        await yard.over("b1")
+        yard.spawner.settle("b1")
+        yard.news.clear()
+
+    await each()
+    record = json.loads((yard.folder / "tasks" / "v1.json").read_bytes())
+    before = descriptors()
+    for _ in range(10):
+        await each()
+    await yard.until(lambda: descriptors() <= before)
+
+
 async def test_R051_a_task_whose_daemon_holds_its_pipe_is_over_when_it_has_ended(yard: Yard) -> None:
     before = time.perf_counter()
     await yard.keep("b1", "sleep 60 & echo done")
@@ -435,6 +483,24 @@ async def test_a_folder_that_vanished(yard: Yard) -> None:
     assert "its folder is gone" in ended.lost or "No such file" in ended.lost
     assert yard.spawner.whole("b1") == ""
     assert (await yard.start("true")).pid, "commands go on"
+
+
+def test_a_task_whose_folder_was_deleted_does_not_go_on_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    now, ended = [0.0], []
+    loop = Loop(lambda: now[0])
+    tasks = Tasks(loop, Pipes(loop), lambda *how: ended.append(how[1:]), lambda *_: None)
+    nothing = Output(".", "b1", 10, Holding(str, (), words=False)).handed()
+    kept = Kept(task="b1", policy="keep", timeout_s=0, quota_bytes=10, memory_bytes=0, cpu_s=0)
+    assert not tasks.keep(Command(0, "/1.1.1/", -1, -1, 0.0), kept, {"command": "x"}, nothing)
+    for minute, gone in ((1, False), (2, False), (3, True)):
+        if gone:
+            (tmp_path / "b1.json").unlink()
+        now[0] = 60.0 * minute
+        loop.step(0)
+        assert ended == [("its folder was deleted", "killed")] * gone
 
 
 async def test_where_no_socket_can_lie_tasks_are_kept_told_of_and_stopped(tmp_path: Path, tag: str) -> None:

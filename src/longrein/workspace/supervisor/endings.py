@@ -46,6 +46,9 @@ class Endings:
     def __bool__(self) -> bool:
         return bool(self._trees)
 
+    def __contains__(self, tree: Tree) -> bool:
+        return tree in self._trees
+
     def end(self, tree: Tree, done: Callable[[], None]) -> None:
         """Begin to end `tree`; `done` is called when nobody is left. Its leader's group gets TERM at once.
 

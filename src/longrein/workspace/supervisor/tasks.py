@@ -1,6 +1,7 @@
 """The kept tasks of a supervisor: their limits, and how each end is written down, once."""
 
 import importlib
+import os
 from collections.abc import Callable
 
 from longrein.workspace.supervisor.commands import Command, Kept
@@ -12,6 +13,8 @@ from longrein.workspace.supervisor.spooling import Output, set_aside, write_end,
 
 HELD_PIPE_S = 0.1
 """How long output is awaited after a task's exit while somebody else holds the pipe."""
+RECORDS_LOOK_S = 60.0
+"""Between two looks whether the records of the tasks are still there."""
 HERE = "."
 """The spool: the supervisor's own folder."""
 
@@ -30,7 +33,7 @@ class Tasks:
         self._loop, self._pipes, self._end, self._over = loop, pipes, end, over
         self._secrets: tuple[list[str], str, list[str]] = ([], "", [])
         self._wall_us = 0
-        self._looking = False
+        self._looking = self._looking_for_records = False
         self.running: dict[str, Command] = {}
 
     def know(self, *, secrets: list[str], nonce: str, patterns: list[str], wall_us: int) -> None:
@@ -63,6 +66,9 @@ class Tasks:
         command.kept, self.running[kept.task] = kept, command
         self._limit(command, kept)
         self._pipes.spool(command)
+        if not self._looking_for_records:
+            self._looking_for_records = True
+            self._loop.after(RECORDS_LOOK_S, self._look_for_records)
         return ""
 
     def _limit(self, command: Command, kept: Kept) -> None:
@@ -82,6 +88,19 @@ class Tasks:
         if limited:
             self._loop.after(LOOK_S, self._look)
 
+    def _look_for_records(self) -> None:
+        """A task whose folder was deleted can be found by nobody and would go on for ever."""
+        for task, command in self.running.items():
+            try:
+                os.stat(f"{task}.json")
+            except FileNotFoundError:
+                self._end(command, "its folder was deleted", "killed")
+            except OSError:
+                continue  # that it cannot be seen now does not mean that it is gone
+        self._looking_for_records = bool(self.running)
+        if self.running:
+            self._loop.after(RECORDS_LOOK_S, self._look_for_records)
+
     def finish(self, command: Command) -> None:
         """It has ended: take what is in its pipe, a little longer when somebody else holds it, then write it down."""
         if command.output >= 0 and self._pipes.take(command, LAST_READ_BYTES):
@@ -94,7 +113,6 @@ class Tasks:
         assert kept is not None
         assert kept.output is not None
         kept.output.close()
-        self._pipes.close_input(command)
         self._pipes.throw_away(command)
         end = command.end_record(self.wall_us())
         try:

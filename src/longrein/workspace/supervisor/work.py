@@ -291,8 +291,13 @@ class Supervisor:
             self.endings.end(command.tree, lambda: self._tree_gone(command))
 
     def _tree_gone(self, command: Command) -> None:
+        """Nobody of it runs. A leader whose threads are still ending can be reaped, and is over, in a moment."""
         self.reap()  # its end may not have been heard of yet
-        self._over(command)
+        left_s = command.tree.give_up_at - self.loop.clock()
+        if command.returncode is None and left_s > 0:
+            self.loop.after(left_s, lambda: self._over(command))
+        else:
+            self._over(command)
 
     def reap(self) -> None:
         """Some process has ended: one that was started here, or one that had lost its parent."""
@@ -306,13 +311,17 @@ class Supervisor:
             self.endings.gone(pid)
             if command := self.commands.pop(pid, None):
                 command.reaped(os.waitstatus_to_exitcode(status), self.loop.clock())
-                if not command.ending:
+                if command.tree not in self.endings:
                     self._over(command)
 
     def _over(self, command: Command) -> None:
-        """Its process has ended, and when it was told to, its whole tree."""
+        """Its process has ended, and when it was told to, its whole tree; or it cannot be ended."""
+        if command.over:
+            return
         command.over = True
+        command.elapsed_s = command.elapsed_s or self.loop.clock() - command.began_s
         self.commands.pop(command.pid, None)
+        self.pipes.close_input(command)
         if command.kept is not None:
             self.tasks.finish(command)
         elif command.tell_end is not None:
