@@ -125,8 +125,10 @@ class Wakes:
         host = self._host
         if self._until_s is None or host.interrupting or self._clock.mono_s() >= self._until_s:
             return False
-        below = host.company is not None and host.company.running
-        return below or (host.commands is not None and host.commands.unfinished(self._after))
+        if host.company is not None and host.company.running:
+            return True
+        tellable = self._may_ask or not self.wanted  # the end of a task that nobody can be told of is not waited for
+        return tellable and host.commands is not None and host.commands.unfinished(self._after)
 
     @property
     def _may_ask(self) -> bool:

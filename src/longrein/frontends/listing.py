@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 
 import msgspec
 
+from longrein.frontends.safe import escape_line
 from longrein.store import SessionInfo
 
 TITLE_CHARS_MAX = 60
@@ -31,6 +32,6 @@ def as_table(infos: Sequence[SessionInfo]) -> bytes:
 
 def _row(info: SessionInfo) -> tuple[str, str, str, str, str]:
     last = datetime.fromtimestamp(info.updated_at / 1e6, UTC).astimezone().strftime("%Y-%m-%d %H:%M")
-    title = " ".join(info.title.split())
+    title = escape_line(" ".join(info.title.split()))
     shown = title if len(title) <= TITLE_CHARS_MAX else title[: TITLE_CHARS_MAX - 1] + "…"
-    return info.session, last, str(info.entries), info.cwd, ("(open) " if info.open else "") + shown
+    return info.session, last, str(info.entries), escape_line(info.cwd), ("(open) " if info.open else "") + shown

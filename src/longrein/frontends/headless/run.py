@@ -102,6 +102,9 @@ class _Run:
     async def _close(self, listening: asyncio.Task[None]) -> None:
         """Close the session, so that who follows it has heard all and the next run may open it at once."""
         try:
+            for agent in self.session.agents():
+                if agent.depth == 1 and agent.state in ("queued", "running", "asking"):
+                    self.err(f"subagent {agent.label} has not ended; it goes on with `longrein -c`")
             for task in await self.session.leave("keep"):
                 self.err(f"{task.id} goes on in the background: {escape_line(task.command)}")
             await self.session.close()
