@@ -23,7 +23,7 @@ class OpenSession(Session):
         self.walk = asyncio.current_task()
         unfinished = any(child.ended is None for child in self.state.children.values())
         if self.company is None and (unfinished or self.crew.above is not None):
-            self.open_company().resume()
+            self.open_company().resume()  # also of one below others: it counts what is left to all of them
         try:
             await run(self, once=once)
         finally:

@@ -11,7 +11,7 @@ from longrein.agent.port import Heard
 from longrein.agent.tasks.options import TaskOptions
 from longrein.agent.tasks.pool import TaskPool
 from longrein.agent.writers import Writers
-from longrein.context import Budget, State
+from longrein.context import Budget
 from longrein.events import Entry, PrefixSet
 from longrein.models import Model
 from longrein.permissions import Call, Rules
@@ -96,10 +96,6 @@ class Above(Protocol):
     def elsewhere(self, call: Call, cwd: str) -> Iterator[tuple[Call, Rules, str]]:
         """(call, rules, present folder) as they would be in places that this one stands for; what is denied there is
         denied here too."""
-        ...
-
-    def within(self, limits: Limits, state: State) -> Limits:
-        """What the next request of the session below, whose fold is `state`, may use with what is left up here."""
         ...
 
     @property

@@ -304,10 +304,8 @@ class Session:
     @property
     def _limits(self) -> Limits:
         """What the next request may use, with what is left to the whole tree."""
-        limits, above = self.wakes.limits, self.crew.above
-        if self.company is not None:
-            return self.company.within(limits)
-        return limits if above is None else above.within(limits, self.state)
+        limits = self.wakes.limits
+        return limits if self.company is None else self.company.within(limits)
 
     @property
     def outlook(self) -> Outlook:

@@ -287,6 +287,11 @@ class State(Talk):
         return used.context_tokens + used.output_tokens + self.granted_tokens
 
     @property
+    def asking(self) -> bool:
+        """Whether a call waits for the user's word."""
+        return any(call.asked is not None and call.answer is None for call in self.calls.values())
+
+    @property
     def view_tokens(self) -> int:
         """Tokens of the next request's input."""
         return self.gauge.tokens

@@ -3,18 +3,15 @@
 Nothing here is copied down, so a rule that the user takes back for the parent is gone below it at once.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import msgspec
 
-from longrein.agent.children.grants import limits_within
 from longrein.agent.children.tree import Tree
 from longrein.agent.children.worktrees import home, pictured
 from longrein.agent.company import narrower
 from longrein.agent.port import Heard, OfChild, Output, Streaming
-from longrein.agent.ports import UNBOUND, Limits, Room
 from longrein.agent.session import Session
-from longrein.context import State
 from longrein.events import Entry, PermissionAnswered, PermissionAsked, Replied, ToolEnded, TurnEnded, UserSpoke
 from longrein.permissions import Call, Rules
 from longrein.workspace import Worktree
@@ -33,9 +30,6 @@ class Bond:
         """What it did last that is worth telling, as far as it was heard."""
         self.reason = ""
         """How its last turn has ended; '' while one goes on."""
-
-        self.rest: Callable[[], Room] = lambda: UNBOUND
-        """What is left to this subagent, all above it included."""
         self.worktree: Worktree | None = None
         """Folder of its own."""
 
@@ -58,12 +52,6 @@ class Bond:
     def mode(self) -> str:
         """See `Above`."""
         return narrower(self.parent.mode, self.cap)
-
-    def within(self, limits: Limits, state: State) -> Limits:
-        """See `Above`."""
-        room = self.rest()
-        unlimited = room.usd == UNBOUND.usd and room.tokens == UNBOUND.tokens
-        return limits if unlimited else limits_within(limits, state, room)
 
     @property
     def process_session(self) -> str:

@@ -180,6 +180,8 @@ def limits_under(limits: Limits, grant: Grant | None, state: State) -> Limits:
 
 def limits_within(limits: Limits, state: State, room: Room) -> Limits:
     """`limits` for the next request of this session alone, when no more than `room` is left."""
+    if room.usd == UNBOUND.usd and room.tokens == UNBOUND.tokens:
+        return limits
     usd, tokens = limits.usd_max, limits.tokens_max
     if room.usd != UNBOUND.usd:
         usd = max(LEAST_USD, min(usd or UNBOUND.usd, state.spent_usd + room.usd))

@@ -62,10 +62,9 @@ def circling(state: State, patience: Patience = DEFAULT) -> Verdict:
     return None
 
 
-def idle(state: State, now_us: int, patience: Patience = DEFAULT, *, heard_us: int = 0) -> Verdict:
+def idle(state: State, now_us: int, patience: Patience = DEFAULT) -> Verdict:
     """Whether nothing has happened for too long. To be asked by a timer, of subagents.
 
-    `heard_us`: when something was last heard of it that is no entry (a streaming reply, output), microseconds UTC.
     What waits for the user, for a subagent of its own (which is watched itself) or is not in a turn is never idle.
     """
     if not state.turn_open or _waits(state):
@@ -73,7 +72,7 @@ def idle(state: State, now_us: int, patience: Patience = DEFAULT, *, heard_us: i
     acts = state.asked is not None or any(call.started for call in state.calls.values())
     told = state.trail.told_seq == state.seq
     most = patience.act_s if acts and not told else patience.idle_s
-    silent_s = (now_us - max(state.at, heard_us)) / 1e6
+    silent_s = (now_us - state.at) / 1e6
     if silent_s < most:
         return None
     what = f"nothing has happened for {silent_s / 60:.0f} minutes"
@@ -82,16 +81,9 @@ def idle(state: State, now_us: int, patience: Patience = DEFAULT, *, heard_us: i
     return _tell(state, f"{what}. {_advice(state)}", what)
 
 
-def looping(state: State) -> str:
-    """Why this agent is to be ended: '' when it is not, or has not been told yet."""
-    verdict = circling(state)
-    return verdict.message if isinstance(verdict, End) else ""
-
-
 def _waits(state: State) -> bool:
     """Whether it is others who must act."""
-    asks = any(call.asked is not None and call.answer is None for call in state.calls.values())
-    return asks or any(child.ended is None for child in state.children.values())
+    return state.asking or any(child.ended is None for child in state.children.values())
 
 
 def _circle(period: int, times: int) -> str:

@@ -35,9 +35,7 @@ class Questions:
 
     def look(self) -> None:
         """Show the next one, unless one is shown or the root itself asks."""
-        if self._shown is not None or not self._waiting:
-            return
-        if any(call.asked is not None and call.answer is None for call in self._root.state.calls.values()):
+        if self._shown is not None or not self._waiting or self._root.state.asking:
             return
         self._shown = self._waiting.popleft()
         self._root.readers.publish(self._shown)

@@ -21,7 +21,7 @@ from longrein.agent.children.viewing import views
 from longrein.agent.children.watch import watch
 from longrein.agent.children.worktrees import dropped, finished, made
 from longrein.agent.port import AgentView, Answer, OfChild, Pending, Said, StopChild, Word
-from longrein.agent.ports import UNBOUND, Limits
+from longrein.agent.ports import Limits
 from longrein.agent.session import Session
 from longrein.agent.synthesis import synthesis_job
 from longrein.context import ChildNow
@@ -158,9 +158,7 @@ class Children:
 
     def within(self, limits: Limits) -> Limits:
         """See `Company.within`."""
-        room = room_of(self.session, self.tree)
-        unlimited = room.usd == UNBOUND.usd and room.tokens == UNBOUND.tokens
-        return limits if unlimited else limits_within(limits, self.session.state, room)
+        return limits_within(limits, self.session.state, room_of(self.session, self.tree))
 
     def _rivals(self, call: str) -> int:
         """Other calls of the same reply that will start subagents and have not."""

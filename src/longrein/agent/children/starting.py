@@ -5,7 +5,6 @@ import msgspec
 from longrein.agent.children.bond import Bond
 from longrein.agent.children.grants import Given, limits_under
 from longrein.agent.children.planning import Plan, child_id, crew_of, fork_point, refused_tools, task_of
-from longrein.agent.children.rooms import room_of
 from longrein.agent.children.tree import Tree, Working
 from longrein.agent.opening import open_session
 from longrein.agent.ports import Crew
@@ -97,7 +96,6 @@ def _opened(
     opened = _first_entry(session, started, bond, shares) if new else None
     child = open_session(log, _crew(session, tree, kind, started, bond, log), state=told, opened=opened)
     child.paused = False
-    bond.rest = lambda: room_of(child, tree)
     working = Working(seq, started, child, shares + 1)
     working.worktree = bond.worktree
     if started.worktree and bond.worktree is None:

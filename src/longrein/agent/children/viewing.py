@@ -82,8 +82,7 @@ def _state_of(one: Working, state: State) -> str:
     above = one.session.crew.above
     if one.done:
         return STATUS.get(above.reason, "failed") if isinstance(above, Bond) else "done"
-    asks = any(call.asked is not None and call.answer is None for call in state.calls.values())
-    return "asking" if asks else "running"
+    return "asking" if state.asking else "running"
 
 
 def _last(one: Working) -> str:

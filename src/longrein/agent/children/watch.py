@@ -32,7 +32,6 @@ async def watch(parent: Session, one: Working) -> None:
 def _late(one: Working, now_us: int) -> End | None:
     """Whether a call keeps it beyond the time of its task. What waits for the user may take its time."""
     state, limit_s = one.session.state, one.session.crew.limits.seconds_max
-    asks = any(call.asked is not None and call.answer is None for call in state.calls.values())
-    if not limit_s or asks or (now_us - state.began_at) / 1e6 < limit_s + GRACE_S:
+    if not limit_s or state.asking or (now_us - state.began_at) / 1e6 < limit_s + GRACE_S:
         return None
     return End(f"the time limit of {limit_s:g} s has passed")

@@ -68,19 +68,19 @@ def builtin_kinds() -> tuple[Kind, ...]:
     return (
         Kind(
             "general",
-            "Carries out a task with all your tools: a change in files that nobody else touches now, an experiment, "
-            "work that takes many steps.",
+            "Carries out a task with all your tools: a change in files that nobody else touches, an experiment, many "
+            "steps.",
             spawns=("*",),
         ),
         Kind(
             "explore",
-            "Finds out how things stand in the code and reports with places; only reads, no shell. Say how thorough: "
-            "one place, or every one.",
+            "Finds out how things stand in the code, with places; only reads, no shell. Say how thorough: one place, "
+            "or every one.",
             tools=READING,
         ),
         Kind(
             "plan",
-            "Works out how a change is to be made, step by step with places, risks and tests; only reads, no shell.",
+            "Works out how a change is to be made: steps, places, risks, tests; only reads, no shell.",
             tools=READING,
         ),
         Kind(
