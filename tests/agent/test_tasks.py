@@ -1,14 +1,18 @@
 """Background tasks in virtual time: what is written down, when the model is told, and what a crash leaves of it."""
 
 import asyncio
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
-from longrein.agent import OpenSession
+from longrein.agent import OpenSession, StopTask
 from longrein.events import TaskEnded, TaskStarted
 from longrein.testing.house import results, said, story
 from longrein.testing.model import ScriptedModel, call, says
+from longrein.testing.supervision import MemoryProcess, MemorySupervision
 from longrein.testing.workspace import Ran
+from longrein.workspace import Ended
 from tests.agent.stage import Stage, background, one_turn, words
 
 
@@ -128,3 +132,46 @@ def test_B2_more_tasks_than_places_wait_in_order_and_none_is_lost() -> None:
     assert [(s.task, s.state) for s in stage.of(TaskStarted)] == [
         ("b1", "running"), ("b2", "running"), ("b3", "queued"), ("b4", "queued"), ("b3", "running"), ("b4", "running"),
     ]  # fmt: skip
+
+
+class SlowStart(MemorySupervision):
+    """Each command needs a second to begin."""
+
+    async def start(self, command: str | Sequence[str], **more: Any) -> MemoryProcess | Ended:
+        await self.clock.sleep(1)
+        return await super().start(command, **more)
+
+
+@pytest.mark.parametrize(
+    ("at_s", "lines"),
+    [
+        (4.5, ["b1 queued", "b2 running", "b2 done", "b1 killed"]),
+        (7, ["b1 queued", "b2 running", "b2 done", "b1 running", "b1 killed"]),
+    ],
+)
+def test_a_queued_task_that_is_stopped_while_it_begins_does_not_go_on(at_s: float, lines: list[str]) -> None:
+    """b2 begins after 1 s, works 3 s, then b2 has its place and begins a second later."""
+    stage = Stage({}, tasks_max=1)
+    stage.supervision = SlowStart(lambda line: Ran("", delay_s=float(line.split()[1])), stage.clock)
+    stage.disk.spool = stage.supervision.files
+    model = ScriptedModel(says(background("sleep 3"), background("sleep 99")), *[says("fine")] * 4)
+
+    async def work() -> None:
+        session = stage.open(model)
+        session.tell(words("go"))
+        await session.run(once=True)
+        walk = asyncio.ensure_future(session.run(once=False))
+        await stage.clock.sleep(at_s - stage.clock.elapsed_s)
+        session.tell(StopTask("b1"))
+        await stage.clock.sleep(20)
+        assert [(view.id, view.state) for view in session.tasks()] == [("b2", "done"), ("b1", "killed")]
+        pool = session.crew.pool
+        assert pool is not None
+        assert (pool.running, list(stage.supervision.running)) == (0, [])
+        await session.close()
+        await walk
+
+    stage.play(work)
+    told = [e.event for e in stage.disk.entries() if isinstance(e.event, TaskStarted | TaskEnded)]
+    assert [f"{one.task} {one.state}" for one in told] == lines
+    assert [e.task for e in stage.of(TaskEnded)] == ["b2", "b1"]

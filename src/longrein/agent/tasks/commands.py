@@ -121,7 +121,12 @@ async def stop(tasks: Tasks, task: str, who: str, wait_s: float = STOP_WAIT_S) -
         if task in tasks.starting:
             tasks.starting[task].cancel()
     elif not tasks.ended(task):
-        await tasks.pool.supervision.stop(task, f"stopped by {who}")
+        if task in tasks.starting:  # it is in the log, and kept in a moment
+            await asyncio.wait((tasks.starting[task],))
+        try:
+            await tasks.pool.supervision.stop(task, f"stopped by {who}")
+        except OSError:  # the supervisor is gone, and the task with it: the next look at the spool tells
+            return tasks.view(task)
         if not tasks.ended(task):
             await tasks.wait_over(task, wait_s)
     return tasks.view(task)

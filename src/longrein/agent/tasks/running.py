@@ -138,6 +138,10 @@ async def _seated(tasks: Tasks, queued: TaskStarted) -> None:
     if isinstance(started, Ended):
         tasks.end(TaskEnded(queued.task, "failed", started.code, f"could not be started: {started.message}"))
         return
+    if tasks.ended(queued.task):  # it was stopped while it was started
+        started.end("interrupt")
+        tasks.pool.free()
+        return
     await _keep(tasks, started, msgspec.structs.replace(queued, state="running"))
 
 
@@ -169,14 +173,6 @@ async def _start(tasks: Tasks, command: str, cwd: str, sink: Sink, *, stdin: boo
 
 async def _keep(tasks: Tasks, started: Started, fact: TaskStarted) -> Spooled | None:
     """First the log, then the supervisor. A place was taken for it. None when the supervisor is gone: it is lost."""
-    tasks.seat(fact.task)
-    tasks.host.append(fact)
-    try:
-        await tasks.host.commit(flush=True)
-    except BaseException:  # what is not in the log must not go on
-        started.end("lost")
-        tasks.unseat(fact.task)
-        raise
     keeping = Keeping(
         fact.task,
         fact.command,
@@ -186,10 +182,16 @@ async def _keep(tasks: Tasks, started: Started, fact: TaskStarted) -> Spooled | 
         fact.memory_bytes,
         fact.cpu_s,
     )
+    tasks.seat(fact.task)
+    tasks.host.append(fact)
     try:
+        await tasks.host.commit(flush=True)
         return await started.keep(keeping)
-    except OSError as error:
+    except BaseException as error:  # what the log does not have, or nobody keeps, must not go on
         started.end("lost")
-        why = error.strerror or str(error)
-        tasks.end(TaskEnded(fact.task, "lost", cause=f"the supervisor of commands is gone ({why}); it was ended"))
+        gone = isinstance(error, OSError)
+        why = f"the supervisor of commands is gone ({error})" if gone else "longrein was cut before it was kept"
+        tasks.end(TaskEnded(fact.task, "lost", cause=f"{why}; it was ended"))
+        if not gone:
+            raise
         return None
