@@ -58,12 +58,11 @@ async def call(desk: Desk, port: Port | None, **arguments: Any) -> Outcome:
 def test_E15_the_types_are_told_in_a_fixed_order_and_are_the_only_ones() -> None:
     assert AGENT.spec.description.endswith(
         "\n\nTypes:\n"
-        "- general: Carries out a task with all your tools: a change in files that nobody else touches now, an "
-        "experiment, work that takes many steps.\n"
-        "- explore: Finds out how things stand in the code and reports with places; only reads, no shell. Say how "
-        "thorough: one place, or every one.\n"
-        "- plan: Works out how a change is to be made, step by step with places, risks and tests; only reads, no "
-        "shell.\n"
+        "- general: Carries out a task with all your tools: a change in files that nobody else touches, an "
+        "experiment, many steps.\n"
+        "- explore: Finds out how things stand in the code, with places; only reads, no shell. Say how thorough: one "
+        "place, or every one.\n"
+        "- plan: Works out how a change is to be made: steps, places, risks, tests; only reads, no shell.\n"
         "- night: Works at night."
     )
     _, problem = fit_arguments(AGENT, {"description": "d", "prompt": "p", "subagent_type": "explorer"})

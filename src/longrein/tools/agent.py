@@ -15,11 +15,7 @@ SYNTHESIS = "synthesis"
 
 
 class AgentTask(TypedDict):
-    """One of several tasks.
-
-    description: Three to five words.
-    prompt: Its own part of the task.
-    """
+    """One of several tasks: fields as the arguments of the call, `prompt` its own part."""
 
     description: str
     prompt: str
@@ -45,33 +41,30 @@ async def Agent(  # noqa: PLR0913, PLR0917 - the arguments are those that models
 ) -> Outcome:
     """Give work to a subagent: another agent with a context of its own, which works alone and hands back one report.
     Worth it when
-    - finding something out would fill your context with pages you need not keep: you get the answer alone;
-    - parts of the work do not depend on each other: start them in one call (tasks), they run side by side;
-    - fresh eyes help: a review of what you wrote, a hard question asked several times over (samples).
+    - finding something out would fill your context with pages you need not keep;
+    - parts of the work are independent: one call (tasks) runs them side by side;
+    - fresh eyes help: a review, a hard question asked several times (samples).
 
-    Not worth it for a few calls you could make yourself, for steps that hang on each other, or for what you already
-    hold. Do not start one and do the same work beside it.
+    Not for a few calls of your own, steps that hang on each other, or what you already hold. Do not do its work too.
 
-    It sees nothing of this conversation, neither the user's words nor what you read, and can ask nobody. So its prompt
-    says all: the goal and what it is for; where to begin (absolute paths, names); what is known and what was ruled out;
-    the user's limits; whether to change files or only look; what to report, and when it is done. Two that write never
-    share a file: divide the files, or use isolation.
+    Unless forked it sees nothing of this conversation, and it can ask nobody. So its prompt says all: the goal and what
+    it is for; where to begin (absolute paths); what is known and ruled out; the user's limits; whether to change
+    files or only look; what to report, and when it is done. Two that write never share a file: divide them, or use
+    isolation.
 
-    The report comes back to you, not to the user, and is a claim, not a fact: before you build on it, look at the lines
-    it names or run the check yourself. Recall("a398/r12") shows entry r12 of the log of subagent a398, its evidence.
+    The report is for you, not the user, and a claim, not a fact: before you build on it, look at the lines it names or
+    run the check. Recall("a398/r12") shows entry r12 of a398's log.
 
-    description: Three to five words that the user sees.
-    prompt: The whole task. With tasks: what all of them must know, put before each one's own part.
-    subagent_type: A type of the list; each has its own tools.
-    model: Another model, as provider/model or a name such as haiku; only when the user wants it.
-    run_in_background: Do not wait: the report comes later as a note. Until then say nothing of what it found.
-    isolation: "worktree": it works on a git branch in a folder of its own, from the last commit, without uncommitted
-        changes; kept for you to merge if it changed anything.
-    context: "fork": it begins with this whole conversation, for side work that needs most of it. Else "empty".
-    tasks: Different tasks, reported in this order; what one leaves out is taken from the call.
-    samples: How many subagents get this same task.
-    synthesis: The goal. One more subagent then reads all reports, names what contradicts, checks it and decides.
-    resume: Label of one that has ended, such as a398: it is asked again and still knows what it did.
+    description: Three to five words.
+    prompt: The whole task. With tasks: what all must know, put before each part.
+    model: provider/model or a name such as haiku; only when the user wants it.
+    run_in_background: The report comes later, as a note; until then say nothing of it.
+    isolation: Its own git branch and folder, from the last commit; kept for you to merge if changed.
+    context: fork begins with this whole conversation, for work that needs most of it.
+    tasks: Different tasks; what one leaves out is taken from the call.
+    samples: How many get this task.
+    synthesis: The goal. One more subagent reads all reports, checks what contradicts, decides.
+    resume: One that has ended, such as a398; it still knows what it did.
     """
     call: Any = importlib.import_module("longrein.tools.agent_call")
     started: Outcome = await call.start(
