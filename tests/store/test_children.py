@@ -30,11 +30,9 @@ from longrein.store import (
     Reader,
     contents_of,
     export_jsonl,
-    find_child,
     fork_log,
     list_sessions,
     read_entries,
-    root_of,
     title_of,
 )
 from tests.store.kit import (
@@ -224,32 +222,6 @@ async def family(state: Path) -> None:
     await log.close()
 
 
-async def test_a_subagent_is_found_by_its_label_or_its_id(tmp_path: Path) -> None:
-    await family(tmp_path)
-
-    def last(name: str) -> int:
-        return find_child(str(tmp_path), ID, name).tail()[0]
-
-    assert (last("a9"), last("a10"), last("a10.a9"), last("a10/a9"), last(GRANDCHILD), last(CHILD)) == (
-        4,
-        10,
-        3,
-        3,
-        3,
-        4,
-    )
-    for name, why in (
-        ("a8", f"a8 is no subagent of session {ID}; it has a10, a9"),
-        ("a10.a5", f"a5 is no subagent of session {ID}; it has a9"),
-        ("b9", f"b9 is no subagent of session {ID}; it has a10, a9"),
-        ("", f" is no subagent of session {ID}; it has a10, a9"),
-    ):
-        with pytest.raises(SessionUnknown) as unknown:
-            last(name)
-        assert str(unknown.value) == why
-    assert (root_of(str(tmp_path), GRANDCHILD), root_of(str(tmp_path), ID)) == (ID, "")
-
-
 async def test_a_fork_of_the_root_reaches_the_originals_subagents(tmp_path: Path) -> None:
     await family(tmp_path)
     copy = "6f9d0000-0000-4000-8000-00000000000f"
@@ -262,7 +234,6 @@ async def test_a_fork_of_the_root_reaches_the_originals_subagents(tmp_path: Path
     assert child is not None
     assert child.tail()[0] == 10
     assert child.child(GRANDCHILD) is not None
-    assert find_child(str(tmp_path), copy, "a10.a9").tail()[0] == 3
     past.close()
     await log.close()
 
@@ -277,7 +248,8 @@ async def test_an_export_of_a_subagent_has_all_that_it_knows(tmp_path: Path) -> 
         return [(one.seq, type(one.event).__name__) for one in found]
 
     assert [seq for seq, _ in exported(Reader(str(tmp_path), ID))] == list(range(1, 11))
-    fork = exported(find_child(str(tmp_path), ID, "a10"))
+    root = Reader(str(tmp_path), ID)
+    fork = exported(root.other(root.number_of(OTHER)))
     assert [seq for seq, _ in fork] == list(range(1, 11))
     assert fork[6:9] == [(7, "Opened"), (8, "UserSpoke"), (9, "ChildStarted")]
 

@@ -9,15 +9,7 @@ from longrein.store.log import SessionLog, open_log
 from longrein.store.past import Archive, Past
 from longrein.store.port import USER, BlobWriter, Found, Hit, Log, Message, SessionInfo
 from longrein.store.reading import Reader, read_entries
-from longrein.store.sessions import (
-    find_child,
-    find_session,
-    is_open,
-    latest_session,
-    list_sessions,
-    root_of,
-    session_info,
-)
+from longrein.store.sessions import find_session, is_open, latest_session, list_sessions, session_info
 
 __all__ = [
     "USER",
@@ -36,7 +28,6 @@ __all__ = [
     "contents_of",
     "encoding_of",
     "export_jsonl",
-    "find_child",
     "find_session",
     "fork_log",
     "import_jsonl",
@@ -49,7 +40,6 @@ __all__ = [
     "owner_of",
     "project_key",
     "read_entries",
-    "root_of",
     "session_info",
     "title_of",
     "write_transcript",

@@ -3,17 +3,12 @@
 import os
 from collections.abc import Callable, Iterator
 
-from longrein.events import ChildStarted, Opened, SessionError, SessionUnknown
-from longrein.store.database import ROOT
+from longrein.events import SessionError, SessionUnknown
 from longrein.store.folder import DATABASE, session_id, sessions_folder
 from longrein.store.lock import is_held
 from longrein.store.port import SessionInfo
 from longrein.store.reading import Reader
 
-ORIGINALS_MAX = 100
-"""Forks of forks that are followed back to find a subagent."""
-NAMED_MAX = 8
-"""Labels that an error names."""
 TIE_NS = 1_000_000_000
 """Files written within this time of each other are put in order by their last entries: closing a log touches it too."""
 
@@ -61,62 +56,6 @@ def find_session(state_dir: str, prefix: str) -> str:
     nearest = max(ids, key=lambda name: _shared(name, start), default="")
     hint = f"; the nearest is {nearest}" if nearest and _shared(nearest, start) else ""
     raise SessionUnknown(f"no session begins with {prefix}{hint}; `longrein sessions` lists them")
-
-
-def find_child(state_dir: str, session: str, name: str) -> Reader:
-    """Reads the subagent `name` of `session`: its label `a398`, below another `a398.a12`, or its session id.
-
-    One that the original of a fork has started is found there. Raises `SessionUnknown`, naming those there are.
-    """
-    reader = Reader(state_dir, session)
-    if number := reader.number_of(name.lower()):
-        return reader.other(number)
-    for label in name.replace("/", ".").split("."):
-        started = reader.entry(int(label[1:])) if label[:1] == "a" and label[1:].isdecimal() else None
-        if started is None or not isinstance(started.event, ChildStarted):
-            raise SessionUnknown(f"{label} is no subagent of session {session}; {_labels(reader)}")
-        found = _child_reader(state_dir, reader, started.event.child)
-        if found is None:
-            raise SessionUnknown(f"the log of subagent {label} of session {session} is not here any more")
-        reader = found
-    return reader
-
-
-def root_of(state_dir: str, child: str) -> str:
-    """The session whose subagent has the id `child`; '' when there is none. Asks one database after the other."""
-    for _, session in _by_time(state_dir):
-        reader = Reader(state_dir, session)
-        try:
-            if session != child and reader.number_of(child):
-                return session
-        except SessionError:  # damaged: its subagents cannot be read anyway
-            continue
-        finally:
-            reader.close()
-    return ""
-
-
-def _labels(reader: Reader) -> str:
-    """What its subagents are called, the newest first."""
-    started = [(entry.seq, entry.event) for entry in reader.of_kind("ChildStarted")]
-    labels = [f"a{seq}" for seq, event in started if isinstance(event, ChildStarted) and not event.again]
-    more = " …" if len(labels) > NAMED_MAX else ""
-    return f"it has {', '.join(labels[:NAMED_MAX])}{more}" if labels else "it has started none"
-
-
-def _child_reader(state_dir: str, reader: Reader, child: str) -> Reader | None:
-    for _ in range(ORIGINALS_MAX):
-        if number := reader.number_of(child):
-            return reader.other(number)
-        opened = reader.other(ROOT).opened()
-        parent = opened.event.parent if opened and isinstance(opened.event, Opened) else None
-        if parent is None or parent.call:
-            return None
-        try:
-            reader = Reader(state_dir, parent.session)
-        except SessionUnknown:
-            return None
-    return None
 
 
 def is_open(state_dir: str, session: str) -> bool:

@@ -26,7 +26,7 @@ from longrein.workspace.port import (
 from longrein.workspace.search import Found, Line, Query, glob, grep
 from longrein.workspace.spawner import PlainSpawner
 from longrein.workspace.spool import SPOOL, is_supervised, read_output, spooled_tasks
-from longrein.workspace.stamps import differs, stamp, stamp_again
+from longrein.workspace.stamps import differs, stamp
 from longrein.workspace.supervised import SupervisedSpawner, SupervisionOptions, stop_spooled
 
 __all__ = [
@@ -38,7 +38,6 @@ __all__ = [
     "Line",
     "MemoryUse",
     "Merge",
-    "Merged",
     "Place",
     "PlainSpawner",
     "Query",
@@ -71,7 +70,6 @@ __all__ = [
     "split_glob",
     "spooled_tasks",
     "stamp",
-    "stamp_again",
     "stop_spooled",
     "sweep",
     "sweep_halves",
@@ -80,7 +78,6 @@ __all__ = [
 
 _LATER = {
     "Finished": "worktrees",
-    "Merged": "worktree_merge",
     "Worktree": "worktrees",
     "finish_worktree": "worktrees",
     "list_worktrees": "worktrees",
