@@ -296,13 +296,16 @@ class TreeSimulation:
         if request.purpose != "turn":
             return
         shown = "\n".join(text_of((item.part,)) for item in request.items)
+        ranges = re.findall(r"messages of the user, r(\d+) to r(\d+): Recall", shown)
+        told = {seq for first, last in ranges for seq in range(int(first), int(last) + 1)}
         for word in state.words:
-            fine = word.text in shown or f'Recall(handle="r{word.seq}")' in shown
+            fine = word.text in shown or f'Recall(handle="r{word.seq}")' in shown or word.seq in told
             hold("law 5: the user's words stand", fine, f"{state.label} r{word.seq} {word.text!r}")
         old = self.sent.get(request.session)
         self.sent[request.session] = new = Sent(request.items, request.prefix_seq, None, state.breaks)
         if old is not None and old.breaks == state.breaks:
             same = request.items[: len(old.items)] == old.items and old.prefix == request.prefix_seq
+            same = same or not self._stored(request.session, old.asked)  # the disk was full: it was never asked
             hold("law 2: a request begins with the one before", same, difference(old.items, request.items))
         new.asked = Entry(state.asked_seq, 0, state.asked) if state.asked else None
         self.roots_items[request.session, state.asked_seq] = request.items
@@ -550,9 +553,12 @@ class TreeSimulation:
     def _forget(self) -> None:
         """What was asked and is not on disk was never asked, as far as anybody can know."""
         for session, sent in list(self.sent.items()):
-            asked, entries = sent.asked, self.disk.entries("" if session == self.disk.session else session)
-            if asked is None or not any(e.seq == asked.seq and e.event == asked.event for e in entries):
+            if not self._stored(session, sent.asked):
                 del self.sent[session]
+
+    def _stored(self, session: str, asked: Entry | None) -> bool:
+        entries = self.disk.entries("" if session == self.disk.session else session)
+        return asked is not None and any(e.seq == asked.seq and e.event == asked.event for e in entries)
 
     async def _close(self, tasks: Sequence[asyncio.Future[None]]) -> None:
         self.seen["close"] += 1

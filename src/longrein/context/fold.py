@@ -10,7 +10,7 @@ from typing import assert_never
 import msgspec
 
 from longrein.context.company import child_ended, child_started, opened, task_ended, task_started
-from longrein.context.items import add, item_of, put
+from longrein.context.items import add, item_of, put, weigh_prefix
 from longrein.context.reform import cleared, prefix_set, reform, summarized_into
 from longrein.context.reminding.noticed import file_seen_anew, went_back, witness
 from longrein.context.request import ItemKind
@@ -93,7 +93,9 @@ def advance(state: State, entry: Entry, history: History) -> State:
 
 def _back(then: State, now: State, entry: Entry) -> State:
     known = then.files
+    weigh_prefix(then, -1)  # what stands before the conversation is as it is now, also where it was not there then
     joined = rejoin(then, now)
+    weigh_prefix(joined, 1)
     joined.seq, joined.at = entry.seq, entry.at
     if isinstance(entry.event, Rewound):
         went_back(joined, known, entry.event.files, entry.seq)
