@@ -162,6 +162,10 @@ def _heads(indents: list[int], names: list[tuple[str, ...]], declaring: list[boo
     return heads
 
 
+_shared: dict[tuple[int, int, int, int, int], tuple[int, int, int, int, int]] = {}
+"""Static codes of lines: a few hundred differ, however many lines there are."""
+
+
 def _static_lines(sheet: Sheet, origins: Mapping[str, int], indents: list[int]) -> list[tuple[int, int, int, int, int]]:
     copies: dict[str, int] = {}
     for key in sheet.keys:
@@ -172,7 +176,8 @@ def _static_lines(sheet: Sheet, origins: Mapping[str, int], indents: list[int]) 
         place = 0 if row / last < 0.1 else 2 if row / last > 0.9 else 1
         length = bisect_right(_LENGTH, len(sheet.texts[row]))
         origin = origins.get(key, 0)
-        found.append((origin, length, place, bisect_right(_COUNT, copies[key]), indents[row]))
+        codes = (origin, length, place, bisect_right(_COUNT, copies[key]), indents[row])
+        found.append(_shared.setdefault(codes, codes))
     return found
 
 
@@ -234,24 +239,42 @@ def mention_code(mentioned: Mapping[str, int], names: Sequence[str], now: int) -
 def line_codes(worth: Worth, held: Held, sheet: Sheet, rows: Sequence[int]) -> Iterator[tuple[int, tuple[int, ...]]]:
     """(row, its codes in the order of `LINE_CODES`)."""
     near, around = sheet.near(held)
-    mentioned, now, dropped, spread = worth.mentioned, worth.now, worth.dropped, worth.spread
-    names, static, keys, heads = sheet.names, sheet.static, sheet.keys, sheet.heads
-    mentions: dict[int, int] = {-1: _NEVER, len(keys): _NEVER, -2: _NEVER, len(keys) + 1: _NEVER}
-
-    def mention(row: int) -> int:
-        found = mentions.get(row)
-        if found is None:
-            found = mentions[row] = mention_code(mentioned, names[row], now) if names[row] else _NEVER
-        return found
-
+    dropped, spread = worth.dropped, worth.spread
+    static, keys, heads = sheet.static, sheet.keys, sheet.heads
+    mention = _mentions(worth, sheet, rows)
     for row in rows:
-        origin, *rest = static[row]
+        origin, length, place, copies, indent = static[row]
         key = keys[row]
         if not origin and key in dropped:
             origin = 1
-        nearby = min(mention(row - 2), mention(row - 1), mention(row + 1), mention(row + 2))
-        often = bisect_right(_SPREAD, spread.get(key, 1))
-        yield row, (near[row], around[row], mention(row), nearby, mention(heads[row]), often, origin, *rest)
+        # fmt: off
+        yield row, (
+            near[row], around[row], mention[row + 2],
+            min(mention[row], mention[row + 1], mention[row + 3], mention[row + 4]), mention[heads[row] + 2],
+            bisect_right(_SPREAD, spread[key]) if key in spread else 0, origin, length, place, copies, indent,
+        )
+        # fmt: on
+
+
+def _mentions(worth: Worth, sheet: Sheet, rows: Sequence[int]) -> Sequence[int]:
+    """For each row of the sheet, two before the first and two after the last, how lately a name in it was named.
+
+    Where only a few rows are wanted the others are not looked at.
+    """
+    count, mentioned, now = len(sheet.keys), worth.mentioned, worth.now
+    named = {name: bisect_right(_MENTION, now - mentioned[name]) for name in sheet.word_static if name in mentioned}
+    found = [_NEVER] * (count + 4)
+    if not named:
+        return found
+    wanted: Iterable[int] = range(count)
+    if len(rows) * 6 < count:
+        near = (at for row in rows for at in (row - 2, row - 1, row, row + 1, row + 2, sheet.heads[row]))
+        wanted = dict.fromkeys(at for at in near if 0 <= at < count)
+    for row in wanted:
+        codes = [named[name] for name in sheet.names[row] if name in named]
+        if codes:
+            found[row + 2] = min(codes)
+    return found
 
 
 def read_line(text: str) -> tuple[str, str, tuple[str, ...], bool, int]:

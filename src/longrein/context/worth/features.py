@@ -6,6 +6,7 @@ compared without its line number and a trailing comma. Pure functions of text; t
 
 import re
 from collections.abc import Iterator
+from sys import intern
 from typing import Any
 
 import msgspec
@@ -43,7 +44,7 @@ def parts_of(word: str) -> tuple[str, ...]:
             found = ()
         else:
             parts = re.split(r"[./]", word) if "." in word or "/" in word else []
-            found = tuple(w for w in dict.fromkeys((word, *parts)) if code_like(w))
+            found = tuple(intern(w) for w in dict.fromkeys((word, *parts)) if code_like(w))
         if len(_known) > WORDS_CACHED_MAX:
             _known.clear()
         _known[word] = found
@@ -66,7 +67,7 @@ def line_key(line: str) -> str:
         return ""
     match = NUMBER.match(line)
     line = (line[match.end() :] if match else line).strip().rstrip(",")
-    return "\n" + line if LINE_CHARS_MIN <= len(line) <= LINE_CHARS_MAX else ""
+    return intern("\n" + line) if LINE_CHARS_MIN <= len(line) <= LINE_CHARS_MAX else ""
 
 
 def features(text: str) -> dict[str, None]:
