@@ -147,6 +147,30 @@ async def test_E4_an_interrupt_while_a_tool_runs_leaves_its_output_and_a_valid_h
     assert "[interrupted by the user]" in said(model.requests[1])
 
 
+async def test_E4_an_interrupt_right_after_a_command_leaves_its_result_whole(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = Script(says(call("Bash", command="touch new; echo all of it")), says("ok"))
+    async with house.session(model) as session:
+        looks = []
+
+        async def look(*_found: object, **_more: object) -> list[object]:
+            looks.append(["before the request", "before the command", "after it"][len(looks)])
+            if looks[-1] == "after it":
+                session.interrupt()
+                await asyncio.sleep(0)
+            return []
+
+        with monkeypatch.context() as patch:
+            patch.setattr(session.watch, "changes", look)
+            session.tell(Said((Text("run"),)))
+            await asyncio.wait_for(session.run(once=True), 3)
+        session.tell(Said((Text("go on"),)))
+        await session.run(once=True)
+    assert results(model.requests[1]) == ["Bash ok: all of it"]
+    assert "[interrupted by the user]" in said(model.requests[1])
+
+
 async def test_max_turns_and_money_refuse_before_the_request(house: House) -> None:
     model = Script(says(call("Bash", command="true")))
     session = await house.play(model, "go", limits=Limits(turns_max=1))

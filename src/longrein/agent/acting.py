@@ -44,9 +44,8 @@ async def run_tools(session: Session, calls: Sequence[ToolCall]) -> None:
     """Run `calls` side by side, at most `limits.parallel_max` at once."""
     fitted = {call.id: _fitted(session, call) for call in calls}
     fresh = [call for call in calls if not session.state.calls[call.id].started]
-    for call in fresh:
-        if may_change(session.crew.tools[call.name], fitted[call.id]):
-            session.append(*await before_command(session))
+    if any(may_change(session.crew.tools[call.name], fitted[call.id]) for call in fresh):
+        session.append(*await before_command(session))
     session.append(*(_started(call, fitted[call.id]) for call in fresh))
     await session.commit(flush=True)
     gate = asyncio.Semaphore(session.crew.limits.parallel_max)
@@ -157,7 +156,7 @@ async def _record(
         return
     changes: list[FileChanged] = []
     if may_change(session.crew.tools[call.name], arguments):
-        changes = await after_command(session, call.id, arguments)
+        changes = await _changed(session, arguments)
     note_written(session, outcome.facts)
     parts = spilled(outcome.parts, call.name, session.blobs)
     ended = ToolEnded(call.id, call.name, outcome.status, parts, elapsed_ms)
@@ -168,12 +167,23 @@ async def _record(
         session.append(*changes, *outcome.facts, ended, *told)
 
 
+async def _changed(session: Session, arguments: dict[str, Any]) -> list[FileChanged]:
+    """What a command changed. It is over, so an interrupt takes nothing of its result; what was changed is then found
+    by the next look."""
+    try:
+        return await after_command(session, arguments)
+    except asyncio.CancelledError:
+        if not session.interrupting:
+            raise
+        return []
+
+
 def _hands(session: Session, call: str, tool: Tool) -> Hands:
     state, crew = session.state, session.crew
     desk = session.open_commands() if tool.access == "command" else session.commands
     return Hands(
         call=call,
-        session=session.id if crew.above is None else crew.above.process_session,
+        session=session.process_session,
         nonce=state.nonce,
         cwd=state.cwd,
         workspace=crew.workspace,
@@ -197,11 +207,9 @@ def _hands(session: Session, call: str, tool: Tool) -> Hands:
 
 def _goals(session: Session) -> GoalPort | None:
     """The project's goals in the name of this agent, whose claims hold on while it works."""
-    crew = session.crew
-    if crew.goals is None:
+    if session.crew.goals is None:
         return None
-    home = session.id if crew.above is None else crew.above.process_session
-    goals = crew.goals.by(owner_of(home, session.state.label))
+    goals = session.crew.goals.by(owner_of(session.process_session, session.state.label))
     goals.beat()
     return goals
 

@@ -45,10 +45,9 @@ async def before_command(session: Session) -> list[FileChanged]:
     return await _changes(session, _beside(session))
 
 
-async def after_command(session: Session, call: str, arguments: Mapping[str, Any]) -> list[FileChanged]:
+async def after_command(session: Session, arguments: Mapping[str, Any]) -> list[FileChanged]:
     """What changed while a command ran; other agents hear whose it is."""
     writers, writer = session.crew.writers, writer_of(session, arguments)
-    writers.end(call, session.state.label)
     changes = await _changes(session, ("command", writer.command))
     for change in changes:
         if change.by == "command":

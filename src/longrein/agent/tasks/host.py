@@ -5,7 +5,6 @@ from collections.abc import Coroutine
 from typing import Any, Protocol, TypeVar
 
 from longrein.agent.tasks.options import TaskOptions
-from longrein.agent.tasks.pool import TaskPool
 from longrein.context import State
 from longrein.events import AnyEvent
 from longrein.store import Log
@@ -59,13 +58,6 @@ class Host(Protocol):
     def commit(self, *, flush: bool) -> "asyncio.Future[None]": ...
     def poke(self) -> None: ...
     def notice(self, text: str) -> None: ...
-
-
-class Roster(Protocol):
-    """What one part of a session's tasks may ask of the others."""
-
-    host: Host
-    pool: TaskPool
 
 
 async def uncut(work: Coroutine[Any, Any, T]) -> T:
