@@ -281,6 +281,7 @@ HEADS: list[tuple[str, dict[str, Any]]] = [
     ('a: it\'s "so" # really', {"a": 'it\'s "so"'}),
     ("a: see #12", {"a": "see #12"}),
     ("a: 'it''s'", {"a": "it's"}),
+    (r'a: "C:\Users\x \ud83d"', {"a": r"C:\Users\x \ud83d"}),
     ('a: "x\\n\\"y\\" \\u00e9"', {"a": 'x\n"y" é'}),
     ('a: "quoted" and not', {"a": '"quoted" and not'}),
     ('a: "over\n  lines"', {"a": "over lines"}),

@@ -283,7 +283,10 @@ ESCAPES = {"n": "\n", "t": "\t", "r": "\n", '"': '"', "\\": "\\", "/": "/", "0":
 
 def _unescaped(text: str) -> str:
     def one(match: "re.Match[str]") -> str:
-        return chr(int(match[1][1:], 16)) if match[1][0] in "xuU" else ESCAPES.get(match[1], match[0])
+        if len(match[1]) == 1:
+            return ESCAPES.get(match[1], match[0])
+        code = int(match[1][1:], 16)
+        return match[0] if 0xD800 <= code < 0xE000 else chr(code)  # half a character is none
 
     return re.sub(r"\\(x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U000[0-9a-fA-F]{5}|.)", one, text)
 

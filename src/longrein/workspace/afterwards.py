@@ -90,9 +90,10 @@ def _at_exit() -> None:
 
 def drop_until(now_s: float) -> None:
     """Remove what is due at this moment of the monotonic clock."""
-    while _later and _later[0][0] <= now_s:
-        with suppress(OSError):
-            os.unlink(_later.pop(0)[1])
+    with _guard:
+        while _later and _later[0][0] <= now_s:
+            with suppress(OSError):
+                os.unlink(_later.pop(0)[1])
 
 
 def look_again() -> list[Late]:

@@ -10,9 +10,8 @@ from itertools import count
 from typing import Any
 
 from longrein.workspace.processes import process
-from longrein.workspace.supervisor.channel import VERSION, Channel
+from longrein.workspace.supervisor.channel import SOCKET, VERSION, Channel
 
-SOCKET = f"v{VERSION}.sock"
 LOG = f"v{VERSION}.log"
 """What a supervisor says that fails; almost always empty."""
 PASSED_ON = ("PATH", "LANG", "LC_ALL", "TMPDIR", "LONGREIN_SESSION", "LONGREIN_COMMAND", "LONGREIN_TEST_TAG")

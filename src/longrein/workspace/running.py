@@ -5,17 +5,12 @@ import os
 from collections.abc import Callable
 
 from longrein.workspace.port import Sink
+from longrein.workspace.words import HELD_PIPE_S, LEFT_OPEN_BYTES_MAX, LEFT_OPEN_MAX
 
-HELD_PIPE_S = 0.1
-"""How long output is awaited after the exit while somebody else holds the pipe."""
 PIPE_BYTES = 1 << 20
 """What a pipe is enlarged to once it was found full."""
 READ_BYTES = 1 << 16
 BIG_READ_BYTES = 1 << 18
-LEFT_OPEN_MAX = 64
-"""Pipes still read for processes that outlive their command; the oldest is closed."""
-LEFT_OPEN_BYTES_MAX = 64 << 20
-"""What such a process may print before its pipe is closed."""
 
 
 class Nobody:

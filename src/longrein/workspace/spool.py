@@ -12,7 +12,7 @@ import msgspec
 
 from longrein.workspace.port import Spooled
 from longrein.workspace.processes import children_of, process
-from longrein.workspace.supervisor.channel import VERSION
+from longrein.workspace.supervisor.channel import RECORD
 from longrein.workspace.supervisor.spooling import write_end
 
 SPOOL = "tasks"
@@ -40,7 +40,7 @@ def spooled_tasks(session_folder: str) -> list[Spooled]:
 
 def is_supervised(session_folder: str) -> bool:
     """Whether a live supervisor looks after the tasks of a session."""
-    record = _json(os.path.join(session_folder, SPOOL, f"v{VERSION}.json"))
+    record = _json(os.path.join(session_folder, SPOOL, f"{RECORD}.json"))
     return _lives(record.get("pid", 0), record.get("start", -1))
 
 

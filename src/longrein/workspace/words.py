@@ -9,6 +9,12 @@ from collections.abc import Sequence
 
 MOVES = ("cd", "pushd", "popd", "eval", "source", ". ")
 """A line without any of these leaves the shell where it was, so it need not report."""
+HELD_PIPE_S = 0.1
+"""How long output is awaited after the exit while somebody else holds the pipe."""
+LEFT_OPEN_MAX = 64
+"""Pipes still read for processes that outlive their command; the oldest is closed."""
+LEFT_OPEN_BYTES_MAX = 64 << 20
+"""What such a process may print before its pipe is closed."""
 
 
 def report_pipe(command: str | Sequence[str], shell: str) -> tuple[int, int]:

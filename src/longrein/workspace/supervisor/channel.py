@@ -10,7 +10,11 @@ from collections import deque
 from collections.abc import Sequence
 
 VERSION = 1
-"""Of what is said and of what lies in the spool; part of the socket's name."""
+"""Of what is said and of what lies in the spool."""
+SOCKET = f"v{VERSION}.sock"
+"""In the spool: where a supervisor is found."""
+RECORD = f"v{VERSION}"
+"""Its record there, as `v1.json`: who it is."""
 LENGTH_BYTES = 4
 READ_BYTES = 1 << 16
 MESSAGE_BYTES_MAX = 64 << 20

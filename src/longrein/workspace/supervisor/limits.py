@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterable
 
-from longrein.workspace.processes import processes
+from longrein.workspace.processes import Process, processes
 from longrein.workspace.supervisor.commands import Command
 
 LOOK_S = 0.5
@@ -14,16 +14,11 @@ MIB = 1 << 20
 def over_limit(commands: Iterable[Command]) -> list[tuple[Command, str]]:
     """Those whose tree uses more than it may, and of what."""
     table = processes()
-    return [(command, why) for command in commands if (why := _excess(command, [*_pids(command, table)]))]
+    return [(command, why) for command in commands if (why := _excess(command, command.tree.members(table, {})))]
 
 
-def _pids(command: Command, table: object) -> Iterable[int]:
-    assert isinstance(table, dict)
-    return (one.pid for one in command.tree.members(table, {}))
-
-
-def _excess(command: Command, pids: list[int]) -> str:
-    kept = command.kept
+def _excess(command: Command, members: list[Process]) -> str:
+    kept, pids = command.kept, [one.pid for one in members]
     if kept is None:
         return ""
     if kept.memory_bytes and sum(map(resident_bytes, pids)) > kept.memory_bytes:

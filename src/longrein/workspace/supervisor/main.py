@@ -7,13 +7,10 @@ import sys
 import time
 
 from longrein.workspace.processes import process
-from longrein.workspace.supervisor.channel import VERSION
+from longrein.workspace.supervisor.channel import RECORD, SOCKET, VERSION
 from longrein.workspace.supervisor.spooling import write_record
 from longrein.workspace.supervisor.work import Supervisor
 
-SOCKET = f"v{VERSION}.sock"
-RECORD = f"v{VERSION}"
-"""The record of the supervisor, as `v1.json`: who it is."""
 ENDING = (signal.SIGTERM, signal.SIGINT)
 IGNORED = (signal.SIGHUP, signal.SIGQUIT, signal.SIGCHLD, signal.SIGUSR1, signal.SIGUSR2)
 """By a handler that does nothing: what is really ignored would be ignored by every command, too."""

@@ -6,15 +6,11 @@ from collections.abc import Callable
 
 from longrein.workspace.supervisor.commands import Command
 from longrein.workspace.supervisor.loop import WRITE, Loop
-from longrein.workspace.words import close
+from longrein.workspace.words import LEFT_OPEN_BYTES_MAX, LEFT_OPEN_MAX, close
 
 READ_BYTES = 1 << 18
 LAST_READ_BYTES = 8 << 20
 """Of what is in the pipe when its command has ended."""
-LEFT_OPEN_BYTES_MAX = 64 << 20
-"""What those who outlive their command may print before its pipe is closed."""
-LEFT_OPEN_MAX = 64
-"""Pipes still read for them; the oldest is closed."""
 INPUT_BYTES_MAX = 1 << 20
 """Input that waits for somebody to read it."""
 

@@ -10,9 +10,8 @@ from longrein.workspace.supervisor.limits import LOOK_S, over_limit
 from longrein.workspace.supervisor.loop import Loop
 from longrein.workspace.supervisor.pipes import LAST_READ_BYTES, Pipes
 from longrein.workspace.supervisor.spooling import Output, set_aside, write_end, write_record
+from longrein.workspace.words import HELD_PIPE_S
 
-HELD_PIPE_S = 0.1
-"""How long output is awaited after a task's exit while somebody else holds the pipe."""
 RECORDS_LOOK_S = 60.0
 """Between two looks whether the records of the tasks are still there."""
 HERE = "."
