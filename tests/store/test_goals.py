@@ -131,6 +131,25 @@ async def test_a_claim_is_a_lease_that_a_sign_of_life_renews(tmp_path: Path) -> 
     assert (now.owner, now.status) == ("", "pending")
 
 
+async def test_who_leaves_holds_nothing_and_loses_nothing(tmp_path: Path) -> None:
+    mine, theirs = goals_of(tmp_path), goals_of(tmp_path, owner_of(OTHER))
+    await mine.leave()  # nothing there: nothing made
+    assert not mine.begun
+    for title in ("design", "build"):
+        await mine.add(title, "", ())
+    await mine.update(1, claim=True)
+    await theirs.update(2, claim=True)
+    await refused(theirs.update(1, status="completed"), "[claimed] Session 6f1c3a52 works on goal 1")
+    await mine.leave()
+    assert [(goal.status, goal.owner) for goal in await mine.goals()] == [
+        ("in_progress", ""),
+        ("in_progress", theirs.owner),
+    ]
+    now, _ = await theirs.update(1, status="completed")
+    assert now.status == "completed"
+    await refused(mine.update(2, claim=True), "[claimed]")
+
+
 async def test_the_user_may_what_agents_may_not(tmp_path: Path) -> None:
     mine = goals_of(tmp_path)
     await mine.add("design", "", ())

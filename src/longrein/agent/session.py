@@ -27,7 +27,7 @@ from longrein.agent.watching import Watch
 from longrein.context import State, advance, window_of
 from longrein.events import AnyEvent, Entry, Interrupted, SourceFile, text_of
 from longrein.permissions import Rules
-from longrein.store import Log
+from longrein.store import Log, owner_of
 from longrein.tools import AgentPort, TaskView
 
 CLOSE_WAIT_S = 5.0
@@ -381,6 +381,8 @@ class Session:
         if self.commands is not None:
             await self.commands.close()
         await self.beside.stop(self)
+        if self.crew.goals is not None:
+            await self.crew.goals.by(owner_of(self.process_session, self.state.label)).leave()
         if self._held:
             await self.commit(flush=True)
         if self.crew.above is None:  # what all agents of a tree share goes with its root

@@ -162,6 +162,14 @@ def beaten(graph: Graph) -> None:
             graph.goals[goal.id] = replace(goal, lease_until=until)
 
 
+def left(graph: Graph) -> None:
+    """End the claims of whoever asks; nothing else of the goals changes."""
+    graph.connection.execute(
+        "UPDATE goals SET lease_until = ? WHERE owner = ? AND lease_until > ?",
+        (graph.now_us, graph.owner, graph.now_us),
+    )
+
+
 # --- what may be ------------------------------------------------------------------------------------------------
 
 

@@ -9,9 +9,10 @@ import hashlib
 import importlib
 import os
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from typing import Any
 
-from longrein.events import Goal
+from longrein.events import Goal, ToolError
 from longrein.store.folder import on_network
 from longrein.store.port import LEASE_US
 from longrein.store.threads import in_thread
@@ -58,6 +59,8 @@ class Goals:
         self._seen: dict[int, int] = {}
         self._agents: dict[str, Goals] = {owner: self}
         self._beaten_us = 0
+        self._beat: Future[Any] | None = None
+        """The last sign of life, which may still be on its way."""
 
     @property
     def begun(self) -> bool:
@@ -116,7 +119,19 @@ class Goals:
         now_us = self._wall_us()
         if abs(now_us - self._beaten_us) >= BEAT_US and self.begun:
             self._beaten_us = now_us
-            in_thread(lambda: self._work("beaten"), "goals")  # what goes wrong is told by the next real call
+            self._beat = in_thread(lambda: self._work("beaten"), "goals")  # what goes wrong the next real call tells
+
+    async def leave(self) -> None:
+        """The caller's work is over: what it had claimed and not completed is free, and stays in progress. Never
+        fails: a claim that could not be given back runs out."""
+        if not self._beaten_us or not self.begun:
+            return
+        try:
+            if self._beat is not None:
+                await asyncio.wrap_future(self._beat)
+            await self._do("left")
+        except ToolError:
+            pass
 
     def _clean(self, text: str) -> str:
         return self._redact(text.encode("utf-8", "replace").decode().replace("\0", ""))

@@ -26,6 +26,10 @@ class GoalPort(Protocol):
         """A sign of life: this agent's claims hold on. To be called at each step; never waits."""
         ...
 
+    async def leave(self) -> None:
+        """This agent is closed: its claims end, so that others may go on. Never fails."""
+        ...
+
     async def goals(self, *, every: bool = False) -> Sequence[Goal]:
         """Open goals in the order of their ids; with `every` also completed and deleted ones."""
         ...

@@ -117,7 +117,8 @@ def said_of(last: Last, status: str) -> str:
     """The report; of one that did not finish, its last words and what it had done."""
     if status == "done" or not last.calls:
         return last.text
-    done = f"(it had made {len(last.calls)} calls, the last ones {', '.join(last.calls[-3:])})"
+    made = "1 call, the last one" if len(last.calls) == 1 else f"{len(last.calls)} calls, the last ones"
+    done = f"(it had made {made} {', '.join(last.calls[-3:])})"
     return f"{last.text}\n\n{done}" if last.text else done
 
 
