@@ -127,7 +127,7 @@ class Settings(msgspec.Struct, frozen=True):
     """Output kept of one task: its first and its newest half."""
     task_memory_bytes: int = 0
     """Memory of one task and all below it; 0 for no limit."""
-    task_cpu_s: float = 0.0
+    task_cpu_s: float = 0
     """CPU of one task and all below it; 0 for no limit."""
     tasks_max: int = 32
     """Background tasks that run at once."""
@@ -281,7 +281,7 @@ class _Merged:
             task_keep_s=value("tasks.keep_hours", 0) * 3600.0,
             task_quota_bytes=value("tasks.quota_mb", 0) * MIB,
             task_memory_bytes=value("tasks.memory_mb", 0) * MIB,
-            task_cpu_s=float(value("tasks.cpu_s", 0.0)),
+            task_cpu_s=value("tasks.cpu_s", 0),
             tasks_max=value("tasks.max", 1),
             task_options={n: self.values["tasks", n] for n in TASK_OPTIONS if ("tasks", n) in self.values},
             background=value("tasks.background", ""),

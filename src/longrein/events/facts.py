@@ -496,7 +496,7 @@ class TaskStarted(Event, frozen=True):
     """What runs."""
     call: str = ""
     """The call that started it."""
-    limit_s: float = 0.0
+    limit_s: float = 0  # an int: only the very object that is the default is left out of JSON
     """Time limit; 0 for none."""
     state: str = "running"
     """`running` or `queued`."""
@@ -510,7 +510,7 @@ class TaskStarted(Event, frozen=True):
     """File that its output grows in."""
     memory_bytes: int = 0
     """Memory limit of its tree; 0 for none."""
-    cpu_s: float = 0.0
+    cpu_s: float = 0
     """CPU limit of its tree; 0 for none."""
 
 

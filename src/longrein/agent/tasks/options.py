@@ -14,11 +14,11 @@ class TaskOptions(msgspec.Struct, frozen=True):
     """How long more ends are waited for before it is woken."""
     stall_s: float = 45.0
     """Silence after which a task that seems to ask for something is told of; 0 for never."""
-    timeout_s: float = 0.0
+    timeout_s: float = 0
     """Time of a task that names none; 0 for no limit."""
     memory_bytes: int = 0
     """Resident memory of a task's tree; 0 for no limit."""
-    cpu_s: float = 0.0
+    cpu_s: float = 0
     """CPU of a task's tree; 0 for no limit."""
     quota_bytes: int = 64 * 1024 * 1024
     """Output kept of one task: its first and its newest half."""
