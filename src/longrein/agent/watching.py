@@ -5,6 +5,7 @@ What was noticed is in the log; the stamps here only spare reading what was not 
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from hashlib import sha256
 from heapq import nlargest
 from typing import Protocol, TypeVar
@@ -62,22 +63,16 @@ class Watch:
         facts: list[FileChanged] = []
         for path, known in watched(state).items():
             expected = known.hash if known.disk is None else known.disk
-            found = await self._stamp(workspace, path)
+            then = self._stamps.get(path)
+            quick = then is None or then.size_bytes <= QUICK_BYTES
+            look = partial(workspace.stamp, path, then)
+            found = self._stamps[path] = look() if quick else await workspace.aside(look)
             if found.hash == expected or (not found.hash and found.inode):
                 continue  # or it is there and cannot be read: that is the next Read's to say
             fact = await _fact(path, known, expected, workspace, (blobs, redact, keep), found)
             by, who = whose(path, found.hash)
             facts.append(msgspec.structs.replace(fact, by=by, who=who))
         return facts
-
-    async def _stamp(self, workspace: Workspace, path: str) -> Stamp:
-        then = self._stamps.get(path)
-        if then is None or then.size_bytes <= QUICK_BYTES:
-            found = workspace.stamp(path, then)
-        else:
-            found = await workspace.aside(lambda: workspace.stamp(path, then))
-        self._stamps[path] = found
-        return found
 
 
 def watched(state: State) -> Mapping[str, Seen]:
