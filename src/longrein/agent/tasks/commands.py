@@ -5,12 +5,13 @@
 import asyncio
 from collections.abc import Callable, Sequence
 
+from longrein.agent.session import Session
 from longrein.agent.tasks import slices
 from longrein.agent.tasks.adopting import adopt
-from longrein.agent.tasks.host import Host, uncut
 from longrein.agent.tasks.pool import TaskPool, agent_of
 from longrein.agent.tasks.running import foreground, in_background
 from longrein.agent.tasks.tasks import Tasks
+from longrein.agent.tasks.uncut import uncut
 from longrein.events import TaskEnded, ToolError
 from longrein.tools import Kept, OutputSlice, TaskView
 from longrein.workspace import Ended, Sink
@@ -24,7 +25,7 @@ SHOWN_BYTES = 24_000
 class Commands:
     """The commands of one open session."""
 
-    def __init__(self, host: Host, pool: TaskPool) -> None:
+    def __init__(self, host: Session, pool: TaskPool) -> None:
         self._host, self._pool = host, pool
         self.tasks = Tasks(host, pool)
         self._fresh = self.tasks.adopted

@@ -13,6 +13,7 @@ UNKNOWN = "longrein ended before it was kept, or the folder of its output is gon
 
 def ended(found: Spooled, output: str, tail: str, note: str = "") -> TaskEnded:
     """The end of a task that the spool knows."""
+    gone = not output and not note  # nothing to put away: what it printed is not there any more
     cause = "; ".join(filter(None, (found.cause, found.lost and f"output not kept whole: {found.lost}", note)))
     return TaskEnded(
         found.task,
@@ -22,7 +23,7 @@ def ended(found: Spooled, output: str, tail: str, note: str = "") -> TaskEnded:
         output,
         round(found.elapsed_s * 1000),
         found.size_bytes,
-        found.elided_bytes,
+        found.size_bytes if gone else found.elided_bytes,
         tail,
     )
 

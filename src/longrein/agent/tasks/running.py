@@ -9,8 +9,8 @@ import asyncio
 import msgspec
 
 from longrein.agent.tasks import ending
-from longrein.agent.tasks.host import uncut
 from longrein.agent.tasks.tasks import Tasks
+from longrein.agent.tasks.uncut import uncut
 from longrein.events import LongreinError, TaskEnded, TaskStarted
 from longrein.tools import Kept
 from longrein.workspace import Ended, Keeping, Sink, Spooled, Started

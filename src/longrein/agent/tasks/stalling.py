@@ -10,7 +10,7 @@ from typing import Protocol
 
 import msgspec
 
-from longrein.agent.tasks.host import Host
+from longrein.agent.session import Session
 from longrein.agent.tasks.pool import TaskPool
 from longrein.context import happened
 from longrein.events import Reminded
@@ -35,7 +35,7 @@ QUESTION_CHARS_MAX = 300
 class Roster(Protocol):
     """The tasks that are watched."""
 
-    host: Host
+    host: Session
     pool: TaskPool
 
     def ended(self, task: str) -> bool: ...

@@ -9,8 +9,8 @@ import asyncio
 
 import msgspec
 
+from longrein.agent.session import Session
 from longrein.agent.tasks import ending
-from longrein.agent.tasks.host import Host
 from longrein.agent.tasks.pool import TaskPool
 from longrein.agent.tasks.stalling import Watchdog
 from longrein.context import State
@@ -36,7 +36,7 @@ def asked_about(state: State) -> list[str]:
 class Tasks:
     """See the module. Belongs to one event loop. `running` starts commands, `adopting` takes up old ones."""
 
-    def __init__(self, host: Host, pool: TaskPool) -> None:
+    def __init__(self, host: Session, pool: TaskPool) -> None:
         self.host, self.pool = host, pool
         self.label = host.state.label
         self.watchdog = Watchdog(self)
