@@ -3,6 +3,7 @@
 import json
 import random
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -275,6 +276,55 @@ def test_a_clock_that_jumps_ends_nothing_and_says_nothing_untrue(stage: Stage, s
     listed = stage.run("tasks", stage.session)
     assert re.search(r"b1  failed \(exit code 3\)  \d\.\d s", listed.text), listed.told()
     assert stage.run("-p", "and?", "-c", BYPASS).code == 0
+
+
+def test_a_task_whose_spool_was_deleted_ends_as_it_ended_and_promises_no_output(stage: Stage) -> None:
+    stage.plays(
+        calls(background("echo begun; until [ -e go ]; do sleep 0.05; done; exit 3")),
+        calls(bash(f"rm -r {stage.state}/sessions/*/tasks; touch go; sleep 0.4")),
+        calls(bash("echo on")),
+        says("I see"),
+    )
+    assert stage.run("-p", "go", BYPASS).told() == (0, "I see\n", "")
+    assert ended(stage) == [("b1", "failed", 3)]
+    (line,) = lines(told(stage))
+    assert "No such file or directory" in line
+    assert line.endswith("; 6 bytes of output, none of which was kept")
+    assert stage.results()[-1] == ("ok", "on")
+
+
+def test_R086_the_folder_of_the_session_was_deleted(stage: Stage) -> None:
+    shutil.rmtree(stage.project / ".git")
+    stage.plays(
+        calls(bash(f"rm -r {stage.project}")),
+        calls(background("pwd"), bash("pwd")),
+        calls(call("Write", file_path="a.txt", content="x")),
+        calls(background("ls; exit 4")),
+        says("so"),
+        says("I see"),
+    )
+    ran = stage.run("-p", "go", BYPASS)
+    assert (ran.code, ran.err) == (0, "")
+    _, one, two, _, _ = stage.results()
+    for status, text in (one, two):
+        assert status == "failed"
+        assert "does not exist (any more)]" in text
+        assert text.endswith(
+            "[the folder of this session is gone, so no command can run; a file written into it makes it again]"
+        )
+    assert [(end.state, end.code, end.tail) for end in of(stage, TaskEnded)] == [("failed", 4, "a.txt")]
+
+
+def test_a_state_folder_where_none_can_be_made_is_one_line(stage: Stage) -> None:
+    session = "0192d0c8-0000-7000-8000-0000000000aa"
+    stage.plays(says("never"))
+    ran = stage.run("-p", "go", "--session-id", session, "--state-dir", "/proc/none/state")
+    assert ran.told() == (
+        1,
+        "",
+        f"longrein: cannot make /proc/none/state/sessions/{session}: No such file or directory; name another place with "
+        "--state-dir or LONGREIN_STATE_DIR\n",
+    )
 
 
 def test_types_that_cannot_be_read_are_named_and_the_others_work(stage: Stage) -> None:

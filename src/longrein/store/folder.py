@@ -59,7 +59,12 @@ def make_folder(path: str) -> bool:
         return False
     except FileNotFoundError:
         make_folder(os.path.dirname(path))
-        return make_folder(path)  # another start may be making the same folders
+    else:
+        return True
+    try:
+        os.mkdir(path, 0o700)  # once: below /proc a folder is missing whatever there is above it
+    except FileExistsError:
+        return False  # another start is making the same folders
     return True
 
 

@@ -128,6 +128,11 @@ def left_in(hands: Hands, ended: Ended) -> tuple[str, tuple[AnyEvent, ...]]:
     """A `cd` that the command ended with: a fact inside the roots, only a line outside."""
     if ended.cause == "not_started" and hands.workspace.look(hands.cwd, "/").kind != "folder":
         root = hands.workspace.roots[0]
+        if root == hands.cwd:
+            return (
+                "[the folder of this session is gone, so no command can run; a file written into it makes it again]",
+                (),
+            )
         return f"[the current folder is gone; it is now {said(root)}]", (CwdSet(root),)
     if not ended.cwd or ended.cwd == hands.cwd:
         return "", ()

@@ -92,7 +92,7 @@ def stands(view: TaskView) -> str:
     printed = f"; {size_words(view.size_bytes)} of output" if view.size_bytes else ""
     printed += f", silent for {view.silent_s:.0f} s" if view.silent_s >= 1 else ""
     kept = "what was kept of it" if view.elided_bytes else "all of it"
-    printed += f", {kept}: Recall {view.handle}" if view.handle and view.size_bytes else ""
+    printed += f", {kept}: Recall {view.handle}" if view.handle and view.size_bytes > view.elided_bytes else ""
     waits = f"; it seems to wait for input: {said(view.waits_for_input.strip())[:200]}" if view.waits_for_input else ""
     return f"{view.id} {', '.join(how)}{printed}: {_command(view)}{waits}"
 

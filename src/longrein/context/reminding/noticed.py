@@ -201,8 +201,10 @@ def _task_ended(state: State, seq: int, event: TaskEnded) -> None:
     how = f", exit code {event.code}" if event.code is not None else ""
     cause = f" ({event.cause})" if event.cause else ""
     took = f" after {event.elapsed_ms / 1000:.1f} s" if event.elapsed_ms else ""
-    kept = "what was kept of it" if event.elided_bytes else "whole"
-    output = f"; {event.size_bytes} bytes of output, {kept} in r{seq}, the end below" if event.size_bytes else ""
+    kept = ("what was kept of it" if event.elided_bytes else "whole") + f" in r{seq}, the end below"
+    if event.elided_bytes >= event.size_bytes:
+        kept = "none of which was kept"
+    output = f"; {event.size_bytes} bytes of output, {kept}" if event.size_bytes else ""
     kind = "bg_lost" if event.state == "lost" else "bg_done"
     line = f"{event.task}{_what(state, event.task)}: {event.state.replace('_', ' ')}{how}{cause}{took}{output}"
     brief = f"{event.state.replace('_', ' ')}{how}"
