@@ -319,12 +319,8 @@ def test_a_state_folder_where_none_can_be_made_is_one_line(stage: Stage) -> None
     session = "0192d0c8-0000-7000-8000-0000000000aa"
     stage.plays(says("never"))
     ran = stage.run("-p", "go", "--session-id", session, "--state-dir", "/proc/none/state")
-    assert ran.told() == (
-        1,
-        "",
-        f"longrein: cannot make /proc/none/state/sessions/{session}: No such file or directory; name another place with "
-        "--state-dir or LONGREIN_STATE_DIR\n",
-    )
+    why = "No such file or directory; name another place with --state-dir or LONGREIN_STATE_DIR"
+    assert ran.told() == (1, "", f"longrein: cannot make /proc/none/state/sessions/{session}: {why}\n")
 
 
 def test_types_that_cannot_be_read_are_named_and_the_others_work(stage: Stage) -> None:
