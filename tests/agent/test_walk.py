@@ -6,9 +6,20 @@ from pathlib import Path
 
 import pytest
 
-from longrein.agent import Answer, Compact, Limits, Rewind, Said, SetMode
+from longrein.agent import Answer, Compact, Limits, OpenSession, Rewind, Said, SetMode
 from longrein.context import Budget, Price, fold
-from longrein.events import Entry, Interrupted, PermissionAsked, Replied, Text, ToolEnded, TurnEnded, Usage, UserSpoke
+from longrein.events import (
+    Entry,
+    Interrupted,
+    PermissionAsked,
+    Replied,
+    StoreFull,
+    Text,
+    ToolEnded,
+    TurnEnded,
+    Usage,
+    UserSpoke,
+)
 from longrein.models import Failure
 from longrein.permissions import Rules
 from longrein.tools import Hands, make_tool
@@ -169,6 +180,25 @@ async def test_E4_an_interrupt_right_after_a_command_leaves_its_result_whole(
         await session.run(once=True)
     assert results(model.requests[1]) == ["Bash ok: all of it"]
     assert "[interrupted by the user]" in said(model.requests[1])
+
+
+async def test_a_session_that_cannot_write_its_end_lets_go_of_its_log_and_its_readers(house: House) -> None:
+    async def full(_host: object) -> None:
+        raise StoreFull("no room on the disk")
+
+    async def listen(session: OpenSession) -> str:
+        return " ".join([type(one.event).__name__ async for one in session.follow() if isinstance(one, Entry)])
+
+    async with house.session(Script(says("hello"))) as session:
+        heard = asyncio.ensure_future(listen(session))
+        session.tell(Said((Text("hi"),)))
+        await session.run(once=True)
+        session.beside.stop = full  # type: ignore[method-assign]
+        with pytest.raises(StoreFull):
+            await session.close()
+    assert (await asyncio.wait_for(heard, 1)).endswith("Asked Replied TurnEnded")
+    async with house.session(Script(), create=False) as session:
+        assert session.state.asks == 1
 
 
 async def test_max_turns_and_money_refuse_before_the_request(house: House) -> None:

@@ -370,6 +370,13 @@ class Session:
         if self.closed:
             return
         self.closed = True
+        try:
+            await self._end_all()
+        finally:  # also when the disk is full: nobody is kept out, or waits for more
+            await self.log.close()
+            self.readers.close()
+
+    async def _end_all(self) -> None:
         self.inbox.poke()
         if self._act is not None:
             self._act.cancel()
@@ -389,5 +396,3 @@ class Session:
             await self.crew.workspace.spawner.drain()
         if self.crew.model is not self._lent:
             await self.crew.model.aclose()
-        await self.log.close()
-        self.readers.close()
