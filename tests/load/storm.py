@@ -60,6 +60,8 @@ CALLS_AT_ONCE = 20
 """Background tasks that one reply starts."""
 ENDED = re.compile(r"^\* ((?:a\d+\.)*b\d+)\b.*?: (?:done|failed|timed out|killed|lost)\b", re.MULTILINE)
 REPORTED = re.compile(r"^\* (a\d+)(?: \(.*\))?: (?:done|failed|limit|interrupted)\b", re.MULTILINE)
+MORE = re.compile(r"^\* and \d+ more that do not fit here: (.*)$", re.MULTILINE)
+"""Ends that are only named where many came at once."""
 FAULTS = (
     Fault(kind="status", status=429, headers={"retry-after": "0"}),
     Fault(kind="status", status=529),
@@ -68,6 +70,12 @@ FAULTS = (
     Fault(kind="cut", at=500, how="close"),
     Fault(kind="no_end"),
 )
+
+
+def named(line: str) -> list[str]:
+    """The names in such a line: `b3, b16-b19` gives five."""
+    found = re.findall(r"((?:a\d+\.)*)([ab])(\d+)(?:-(?:a\d+\.)*[ab](\d+))?", line)
+    return [f"{owner}{kind}{n}" for owner, kind, low, high in found for n in range(int(low), int(high or low) + 1)]
 
 
 class Row(msgspec.Struct):
@@ -159,8 +167,12 @@ class Logs:
 
     def told(self, pattern: re.Pattern[str]) -> Counter[str]:
         """How often each name was told to the root's model by a notice."""
-        texts = [e.event.text for e in self.root if isinstance(e.event, Reminded)]
-        return Counter(name for text in texts for name in pattern.findall(text))
+        told: Counter[str] = Counter()
+        for text in (e.event.text for e in self.root if isinstance(e.event, Reminded)):
+            told.update(pattern.findall(text))
+            kind = "b" if pattern is ENDED else "a"
+            told.update(name for line in MORE.findall(text) for name in named(line) if kind in name.rpartition(".")[2])
+        return told
 
     @property
     def wait_s(self) -> float:

@@ -68,6 +68,7 @@ from longrein.testing.supervision import MemorySupervision
 from longrein.testing.workspace import MemoryWorkspace, Ran
 from longrein.tools import ToolOptions, agent_tool
 from longrein.workspace import Keeping
+from tests.load.storm import MORE, named
 from tests.testing.simulate import MODES, TOOLS, Broken, difference, hold, key_of, raise_first
 from tests.testing.simulate import bash as run
 
@@ -688,9 +689,13 @@ class TreeSimulation:
         """Law 9: each end reaches the model once: in the result of its call, or by one notice."""
         answered = max((_reach(e.event, own) for e in own if isinstance(e.event, Replied)), default=0)
         notices = [e for e in own if isinstance(e.event, Reminded) and e.event.text]
-        tasks = Counter(name for e in notices for name, _ in OVER.findall(e.event.text))  # type: ignore[union-attr]
+        texts = [e.event.text for e in notices if isinstance(e.event, Reminded)]
+        more = [name for text in texts for line in MORE.findall(text) for name in named(line)]
+        tasks = Counter(name for text in texts for name, _ in OVER.findall(text))
+        tasks.update(name for name in more if "b" in name)
         hold("law 9: a task's end is told once", all(n == 1 for n in tasks.values()), tasks.most_common(3))
-        reports = Counter(name for e in notices for name, _ in REPORTED.findall(e.event.text))  # type: ignore[union-attr]
+        reports = Counter(name for text in texts for name, _ in REPORTED.findall(text))
+        reports.update(name for name in more if "b" not in name)
         results = {e.event.call: e for e in own if isinstance(e.event, ToolEnded)}
         begun: Counter[str] = Counter()
         noticed: Counter[str] = Counter()
