@@ -2,7 +2,7 @@
 
 import pytest
 
-from longrein.agent import Limits, Pin
+from longrein.agent import Limits, OpenSession, Pin
 from longrein.context import Request
 from longrein.events import ChildEnded, ChildStarted, Opened, PrefixSet, ToolEnded, UserSpoke
 from longrein.models import Failure, Reply
@@ -139,6 +139,27 @@ def test_one_that_is_asked_again_needs_no_further_spawn() -> None:
     stage.play()
     assert "still know alpha" in stage.result()
     assert [e.status for e in stage.events(ChildEnded)] == ["done", "done"]
+
+
+def test_one_that_is_asked_again_has_left_its_log_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    left = []
+    close = OpenSession.close
+
+    async def slowly(session: OpenSession) -> None:
+        await stage.clock.sleep(10)
+        await close(session)
+        left.append(session.state.label)
+
+    def again(_request: Request) -> Reply:
+        return says(agent("and BETA?", resume=stage.labels()[0]))
+
+    def twice(_request: Request) -> Reply:
+        return says(" ".join(["left by", *left]))
+
+    stage = Stage(main=[says(agent("ALPHA is 1")), again, says("done")], ALPHA=[says("noted alpha"), twice])
+    monkeypatch.setattr(OpenSession, "close", slowly)
+    stage.play()
+    assert f"left by {stage.labels()[0]}" in stage.result()
 
 
 def test_E15_a_subagent_inherits_pins_and_static_context() -> None:

@@ -81,8 +81,6 @@ class _Place:
     """A call's place among all that run: one of those at once, and the files it touches."""
 
     def __init__(self, gate: asyncio.Semaphore) -> None:
-        self.whole = False
-        """Whether it has all that it needs to begin."""
         self._gate = gate
         self._entered = False
         self._files: Taken | None = None
@@ -92,7 +90,11 @@ class _Place:
         await self._gate.acquire()
         self._entered = True
         self._files = await session.crew.locks.take(_touched(session, tool, arguments))
-        self.whole = True
+
+    @property
+    def whole(self) -> bool:
+        """Whether it has all that it needs to begin."""
+        return self._files is not None
 
     def leave(self) -> None:
         """Give back what was taken."""

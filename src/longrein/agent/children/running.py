@@ -96,6 +96,8 @@ class Children:
     ) -> "list[Working | ChildNow | str]":
         """Start or join, let them go, and wait for those that are waited for."""
         found = {index: found[index] for index, _ in jobs if index in found}
+        if self._leaving and any(job.again for _, job in jobs):  # a log has one writer
+            await asyncio.wait(list(self._leaving.values()))
         trees = await made(self.session, jobs, call, found)
         places = self._start(jobs, call, background, found, trees)
         new = [one.session for one in places if isinstance(one, Working) and one.walk is None]
