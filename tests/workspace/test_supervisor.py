@@ -17,6 +17,7 @@ from longrein.workspace import (
     Spooled,
     SupervisedSpawner,
     is_supervised,
+    link,
     open_workspace,
     spooled_tasks,
     stop_spooled,
@@ -515,6 +516,24 @@ async def test_where_no_socket_can_lie_tasks_are_kept_told_of_and_stopped(tmp_pa
     assert (await yard.over("b2")).cause == "SIGTERM"
     await yard.spawner.drain()
     await yard.until(lambda: not tagged(tag))
+
+
+async def test_where_there_is_no_proc_psutil_tells_of_processes(
+    tmp_path: Path, tag: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    elsewhere = "import socket, longrein.workspace.processes as p; del socket.MSG_CMSG_CLOEXEC; p.LINUX = False\n"
+    last = "from longrein.workspace.supervisor.main"
+    monkeypatch.setattr("longrein.workspace.processes.LINUX", False)
+    monkeypatch.setattr(link, "FLAGS", ("-E", "-s"))
+    monkeypatch.setattr(link, "BEGIN", link.BEGIN.replace(last, elsewhere + last))
+    yard = Yard(tmp_path, tag)
+    await (await yard.start("ls /proc/self/fd")).ended()
+    assert len(yard.printed.split()) == 4, "no descriptor of another command: input, two outputs, the listed folder"
+    await yard.keep("b1", "(setsid sleep 99 &); sleep 99")
+    await yard.spawner.stop("b1", "the user")
+    assert (await yard.over("b1")).state == "killed"
+    await yard.spawner.drain()
+    assert tagged(tag) == []
 
 
 async def test_no_supervisor_can_be_had(tmp_path: Path, tag: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,13 +9,15 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import count
 from typing import Any
 
-from longrein.workspace.processes import process
+from longrein.workspace.processes import LINUX, process
 from longrein.workspace.supervisor.channel import SOCKET, VERSION, Channel
 
 LOG = f"v{VERSION}.log"
 """What a supervisor says that fails; almost always empty."""
 PASSED_ON = ("PATH", "LANG", "LC_ALL", "TMPDIR", "LONGREIN_SESSION", "LONGREIN_COMMAND", "LONGREIN_TEST_TAG")
 """All of the environment that a supervisor gets: commands are its children and could look into the rest."""
+FLAGS = ("-S", "-E", "-s") if LINUX else ("-E", "-s")
+"""Of the Python it runs in: without installed packages, but where psutil must tell of processes."""
 EXIT_POLL_S = 0.002
 GONE = "the supervisor of processes is gone"
 PATH_BYTES_MAX = 100
@@ -42,7 +44,7 @@ def start_supervisor(folder: str, environ: Mapping[str, str]) -> tuple[socket.so
     root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     try:
         with open(os.open(os.path.join(folder, LOG), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as log:
-            words = [sys.executable or "python3", "-S", "-E", "-s", "-c", BEGIN]
+            words = [sys.executable or "python3", *FLAGS, "-c", BEGIN]
             popen = subprocess.Popen(
                 [*words, root, folder, str(theirs.fileno())],
                 env={name: environ[name] for name in PASSED_ON if name in environ},

@@ -25,6 +25,7 @@ DESCRIPTORS_MAX = 16
 """In one message."""
 
 _CLOSE_ON_EXEC = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
+"""0 where the system has no such flag: then it is done one by one."""
 
 
 class Channel:
@@ -102,6 +103,8 @@ class Channel:
                 numbers = array.array("i")
                 numbers.frombytes(given[: len(given) - len(given) % numbers.itemsize])
                 self.descriptors.extend(numbers)
+                for number in () if _CLOSE_ON_EXEC else numbers:
+                    os.set_inheritable(number, False)
         self._read += data
         if not data:
             self.closed = True
