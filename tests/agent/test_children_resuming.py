@@ -144,3 +144,23 @@ def test_a_session_that_is_left_in_the_middle_goes_on_with_its_subagents() -> No
     run_virtual(finish(stage), clock=stage.clock)
     check(stage)
     assert [e.status for e in stage.events(ChildEnded)] == ["done"] * 3
+
+
+def test_where_the_tool_is_gone_after_a_crash_its_call_is_closed_and_its_subagents_end() -> None:
+    disk = whole()
+    began = next(n for n in range(len(disk.writes)) if "ChildStarted" in story(cut_after(disk, n).disk.entries()))
+    stage = cut_after(disk, began)
+
+    async def without() -> None:
+        session = stage.open()
+        session.crew.tools = {name: tool for name, tool in session.crew.tools.items() if name != "Agent"}
+        session.tell(GoOn())
+        await session.run(once=True)
+        while session.company is not None and session.company.running:
+            await session.company.settled()
+            await session.run(once=True)
+        await session.close()
+
+    run_virtual(without(), clock=stage.clock)
+    assert [e.status for e in stage.events(ToolEnded)] == ["failed"]
+    assert [e.status for e in stage.events(ChildEnded)] == ["interrupted"] * 3

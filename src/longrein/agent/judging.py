@@ -21,8 +21,6 @@ def _judge(session: Session, open_call: OpenCall) -> Judgement:
     deferred = session.state.prefix.deferred if session.state.prefix else ()
     if open_call.cut:
         return Judgement("not_run", CUT)
-    if open_call.started:  # its subagents were started before a crash: it goes on with them
-        return Judgement("run", together=True)
     if tool is None:
         return Judgement("refuse", unknown_call(call.name, tuple(session.crew.tools), deferred))
     if call.arguments is None:
@@ -30,6 +28,8 @@ def _judge(session: Session, open_call: OpenCall) -> Judgement:
     arguments, problem = fit_arguments(tool, call.arguments)
     if problem:
         return Judgement("refuse", misfit_call(tool, problem, deferred))
+    if open_call.started:  # its subagents were started before a crash: it goes on with them
+        return Judgement("run", together=True)
     return _permitted(session, open_call, tool, arguments)
 
 
