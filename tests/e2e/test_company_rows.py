@@ -24,6 +24,7 @@ from longrein.events import (
 from longrein.testing.loopback import Call, Fault, Received
 
 from .house import Loopback, Provider, Stage, bash, call, calls, says, wait_until
+from .test_bad_input import full
 from .test_children import alone, children, part, repository, result, serve, tasks
 from .test_tasks import BYPASS, alive, background, ended, lines, of, told
 
@@ -313,6 +314,34 @@ def test_R086_the_folder_of_the_session_was_deleted(stage: Stage) -> None:
             "[the folder of this session is gone, so no command can run; a file written into it makes it again]"
         )
     assert [(end.state, end.code, end.tail) for end in of(stage, TaskEnded)] == [("failed", 4, "a.txt")]
+
+
+def test_on_a_full_disk_a_task_ends_as_it_ended_and_says_what_is_missing(stage: Stage) -> None:
+    stage.env["PYTHONDONTWRITEBYTECODE"] = "1"  # half a file of bytecode would be one that no later start could read
+    stage.plays(calls(background("yes | head -c 3000000; exit 3")), calls(bash("sleep 0.4")), *[says("I see")] * 3)
+    ran = stage.run("-p", "go", BYPASS, preexec_fn=full(100_000))
+    assert (ran.code, ran.err) == (0, ""), ran.told()
+    (end,) = of(stage, TaskEnded)
+    assert (end.state, end.code, end.size_bytes, end.output) == ("failed", 3, 3_000_000, "")
+    assert "output not kept whole: File too large" in end.cause
+    kept = end.cause.rpartition(" and lies in ")[2]
+    assert Path(kept).read_bytes().startswith(b"y\ny\n"), "the only copy is not removed"
+    assert stage.run("-p", "and?", "-c", BYPASS).code == 0
+    assert len(lines(told(stage))) == len(of(stage, TaskEnded)) == 1
+
+
+def test_queued_tasks_that_are_left_wait_for_the_next_start_and_run_once(stage: Stage) -> None:
+    stage.settings("[tasks]\nmax = 1")
+    stage.plays(calls(*[background(f"echo {n} >> ran; sleep 0.2") for n in range(3)]), says("bye"), *[says("so")] * 9)
+    ran = stage.run("-p", "go", BYPASS, "--background", "exit")
+    assert ran.err == (
+        "longrein: b1 goes on in the background: echo 0 >> ran; sleep 0.2\n"
+        "longrein: b2 waits for `longrein -c` to begin: echo 1 >> ran; sleep 0.2\n"
+        "longrein: b3 waits for `longrein -c` to begin: echo 2 >> ran; sleep 0.2\n"
+    )
+    assert stage.run("-p", "and?", "-c", BYPASS, "--background", "drain").code == 0
+    assert (stage.project / "ran").read_text() == "0\n1\n2\n"
+    assert ended(stage) == [("b1", "done", 0), ("b2", "done", 0), ("b3", "done", 0)]
 
 
 def test_a_state_folder_where_none_can_be_made_is_one_line(stage: Stage) -> None:

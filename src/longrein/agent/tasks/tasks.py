@@ -191,8 +191,9 @@ class Tasks:
     async def _prepared(self, found: Spooled) -> TaskEnded:
         supervision, crew = self.pool.supervision, self.host.crew
         tail = crew.redact(ending.tail_of(supervision, found, crew.task_options.tail_bytes))
-        path, blob, note = supervision.whole(found.task), "", ""
+        path, blob, note = found.path, "", ""
         try:
+            path = supervision.whole(found.task)
             blob = await self.host.log.adopt(path) if path else ""
         except OSError as error:
             note = f"output could not be put away ({error.strerror or error}) and lies in {path}"

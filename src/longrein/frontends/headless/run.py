@@ -106,7 +106,8 @@ class _Run:
                 if agent.depth == 1 and agent.state in ("queued", "running", "asking"):
                     self.err(f"subagent {agent.label} has not ended; it goes on with `longrein -c`")
             for task in await self.session.leave("keep"):
-                self.err(f"{task.id} goes on in the background: {escape_line(task.command)}")
+                how = "waits for `longrein -c` to begin" if task.state == "queued" else "goes on in the background"
+                self.err(f"{task.id} {how}: {escape_line(task.command)}")
             await self.session.close()
         except LongreinError as error:
             self.error = self.error or error
