@@ -5,6 +5,7 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from longrein.workspace import (
@@ -17,7 +18,6 @@ from longrein.workspace import (
     read_worktree,
     remove_worktree,
 )
-from longrein.workspace.worktrees import Site, open_worktree, plan_worktree, site_of
 from tests.workspace.conftest import Desk
 
 pytestmark = pytest.mark.anyio
@@ -196,25 +196,21 @@ async def test_what_a_crash_left_half_made_is_made_anew(desk: Desk, repo: Path, 
     assert Path(tree.path, "a.txt").read_text() == BASE
 
 
-async def test_what_is_only_planned_is_made_when_it_is_wanted(desk: Desk, repo: Path, state: str) -> None:
-    (repo / "untracked").mkdir()
-    site = await site_of(desk.workspace, str(repo / "untracked"), state)
-    assert isinstance(site, Site)
-    before = seen(repo)
-    planned = plan_worktree(site, state, "a7-1f3e")
-    assert isinstance(planned, Worktree)
-    assert (planned.cwd, planned.made, seen(repo)) == (f"{state}/a7-1f3e/untracked", False, before)
-    assert read_worktree(planned.path) == planned
-    tree = await open_worktree(desk.workspace, planned.path)
-    assert isinstance(tree, Worktree)
-    assert tree.made
-    assert Path(tree.cwd).is_dir()
-    assert plan_worktree(site, state, "a7-1f3e") == tree
-    again = plan_worktree(site, state, "a9-1f3e")
-    assert isinstance(again, Worktree)
-    assert not (await finish_worktree(desk.workspace, again)).kept
-    assert read_worktree(again.path) is None
-    assert await open_worktree(desk.workspace, f"{state}/a8") == f"no worktree was planned at {state}/a8"
+async def test_one_that_was_never_made_leaves_nothing(desk: Desk, repo: Path, state: str) -> None:
+    (repo / ".hidden").mkdir()
+    tree = await made(desk, state, "a7-1f3e", str(repo / ".hidden"))
+    assert (tree.cwd, Path(tree.cwd).is_dir()) == (f"{state}/a7-1f3e/.hidden", True)
+    assert not (await finish_worktree(desk.workspace, msgspec.structs.replace(tree, made=False))).kept
+    assert read_worktree(tree.path) is None
+
+
+async def test_names_that_are_no_text_are_no_hindrance(desk: Desk, repo: Path, state: str) -> None:
+    (repo / os.fsdecode(b"caf\xe9.txt")).write_text("x")
+    assert (await made(desk, state, "a1")).missing == ("caf?.txt",)
+    odd = repo.parent / os.fsdecode(b"caf\xe9")
+    repo.rename(odd)
+    why = await make_worktree(desk.workspace, str(odd), state, "a2")
+    assert "is not valid text" in str(why)
 
 
 # --- the end of the work -----------------------------------------------------------------------------------------

@@ -25,17 +25,6 @@ AUTHOR = ("-c", "user.name=longrein", "-c", "user.email=longrein@localhost")
 """Of commits that nobody asked for; a name of the user's would be a lie."""
 
 
-class Site(msgspec.Struct, frozen=True):
-    """Where worktrees can be made from, as it is now."""
-
-    root: str
-    """See `Worktree`; so are the others."""
-    prefix: str
-    start: str
-    missing: tuple[str, ...]
-    missing_count: int
-
-
 class Worktree(msgspec.Struct, frozen=True):
     """A worktree, planned or made."""
 
@@ -87,50 +76,28 @@ class Finished(msgspec.Struct, frozen=True):
     """Files that differ from the commit it began with, by their place in the user's tree."""
 
 
-async def site_of(workspace: Workspace, cwd: str, folder: str, session: str = "") -> Site | str:
-    """The repository around `cwd`, of which worktrees can be made below `folder`; or why not. Changes nothing."""
+async def make_worktree(workspace: Workspace, cwd: str, folder: str, name: str, session: str = "") -> Worktree | str:
+    """A worktree `<folder>/<name>` of the repository around `cwd`, from its last commit; or why there can be none.
+
+    One that is there is given again. It is written down before git begins, so what a cancel or a crash leaves half made
+    is found, and made anew by the next call: nobody has worked in it yet.
+    """
     root = await _root_of(workspace, cwd, os.path.realpath(folder), session)
     if isinstance(root, Refusal):
         return root.why
-    start = await commit_of(workspace, root, session=session)
-    missing = await status(workspace, root, session) or []
-    prefix = os.path.relpath(os.path.realpath(cwd), os.path.realpath(root))
-    try:
-        root.encode()
-    except UnicodeEncodeError:
-        return f"the name of {root!r} is not valid text"
-    return Site(root, "" if prefix == "." else prefix, start, tuple(missing[:SHOWN_MAX]), len(missing))
-
-
-def plan_worktree(site: Site, folder: str, name: str) -> Worktree | str:
-    """Write down that a worktree `<folder>/<name>` is wanted; or why it cannot be. One that is there is given again."""
     if not re.match(NAME, name):
         return f"{name!r} is no name for a worktree: letters, digits, '.', '_' and '-', at most 64"
     path = os.path.join(os.path.realpath(folder), name)
     known = read_worktree(path)
     if known is not None and known.made:
         return known
-    tree = Worktree(path, BRANCHES + name, site.start, site.root, site.prefix, site.missing, site.missing_count)
+    missing = await status(workspace, root, session) or []
+    shown = tuple(name.encode(errors="replace").decode() for name in missing[:SHOWN_MAX])
+    prefix = os.path.relpath(os.path.realpath(cwd), os.path.realpath(root))
+    start = await commit_of(workspace, root, session=session)
+    tree = Worktree(path, BRANCHES + name, start, root, "" if prefix == "." else prefix, shown, len(missing))
     why = _write(tree)
-    return f"no worktree can be made: {why}" if why else tree
-
-
-async def open_worktree(workspace: Workspace, path: str, session: str = "") -> Worktree | str:
-    """Make the worktree that was planned for `path`, unless it is there; or why it cannot be made.
-
-    Cancelled half-way, or cut by a crash, the next call makes it anew: nobody has worked in it yet.
-    """
-    tree = read_worktree(path)
-    if tree is None:
-        return f"no worktree was planned at {path}"
-    return tree if tree.made else await _made(workspace, tree, session)
-
-
-async def make_worktree(workspace: Workspace, cwd: str, folder: str, name: str, session: str = "") -> Worktree | str:
-    """All three steps: a worktree `<folder>/<name>` of the repository around `cwd`, from its last commit."""
-    site = await site_of(workspace, cwd, folder, session)
-    tree = plan_worktree(site, folder, name) if isinstance(site, Site) else site
-    return tree if isinstance(tree, str) else await open_worktree(workspace, tree.path, session)
+    return f"no worktree can be made: {why}" if why else await _made(workspace, tree, session)
 
 
 def read_worktree(path: str) -> Worktree | None:
@@ -280,6 +247,8 @@ def _write(tree: Worktree) -> str:
         os.replace(f"{record}.new", record)
     except OSError as error:
         return f"{record} cannot be written ({error.strerror})"
+    except UnicodeEncodeError:
+        return f"the name of {tree.root!r} is not valid text"
     return ""
 
 
