@@ -16,6 +16,11 @@ def narrower(mode: str, other: str) -> str:
     return other if WIDTH.get(other, 1) < WIDTH.get(mode, 1) else mode
 
 
+def below(label: str, name: str) -> str:
+    """How `name` of the agent `label` ('' for the session of the user) is called in the whole tree: `a398.b3`."""
+    return f"{label}.{name}" if label else name
+
+
 class Company(AgentPort, Protocol):
     """The subagents of one session."""
 

@@ -6,6 +6,7 @@ from longrein.agent.children.bond import Bond
 from longrein.agent.children.grants import Given, limits_under
 from longrein.agent.children.planning import Plan, child_id, crew_of, fork_point, refused_tools, task_of
 from longrein.agent.children.tree import Tree, Working
+from longrein.agent.company import below
 from longrein.agent.opening import open_session
 from longrein.agent.ports import Crew
 from longrein.agent.session import Session
@@ -89,7 +90,7 @@ def _opened(
     told = fold(log.entries)
     if kind is None:  # its type is gone: it keeps the tools it was told of, and no more
         kind = Kind(started.kind, "", tools=tuple(t.name for t in told.prefix.tools) if told.prefix else ())
-    label = f"{session.state.label}.a{seq}" if session.state.label else f"a{seq}"
+    label = below(session.state.label, f"a{seq}")
     bond = Bond(session, tree, started.child, label, started.kind)
     bond.cap = kind.mode or bond.cap
     bond.worktree = read_worktree(started.worktree) if started.worktree else None

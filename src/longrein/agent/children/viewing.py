@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from longrein.agent.children.bond import Bond
 from longrein.agent.children.ending import STATUS
 from longrein.agent.children.tree import Working
+from longrein.agent.company import below
 from longrein.agent.port import AgentView
 from longrein.agent.session import Session
 from longrein.context import ChildNow, State
@@ -29,7 +30,7 @@ def views(session: Session, working: Mapping[str, Working], now_us: int, depth: 
     found: list[AgentView] = []
     for child, now in session.state.children.items():
         one = working.get(child)
-        label = f"{session.state.label}.a{now.seq}" if session.state.label else f"a{now.seq}"
+        label = below(session.state.label, f"a{now.seq}")
         found.append(_over(label, now, depth) if one is None else _at_work(label, now, one, now_us, depth))
         if one is not None:
             found += views(one.session, working, now_us, depth + 1)

@@ -9,6 +9,7 @@ import asyncio
 
 import msgspec
 
+from longrein.agent.company import below
 from longrein.agent.session import Session
 from longrein.agent.tasks import ending
 from longrein.agent.tasks.pool import TaskPool
@@ -63,8 +64,7 @@ class Tasks:
 
     def next_id(self) -> str:
         """Id of the next task. Valid until something is appended."""
-        name = f"b{len(self.host.state.tasks) + 1}"
-        return f"{self.label}.{name}" if self.label else name
+        return below(self.label, f"b{len(self.host.state.tasks) + 1}")
 
     def view(self, task: str) -> TaskView:
         """A task now. Raises `ToolError` for an unknown id, naming those there are."""
@@ -135,7 +135,7 @@ class Tasks:
     async def wait_over(self, task: str, timeout_s: float) -> None:
         """Until there is news of `task`, or time has passed."""
         news: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.setdefault(task, []).append(news)
+        self._waiting[task] = [*(one for one in self._waiting.get(task, ()) if not one.done()), news]
         nap = asyncio.ensure_future(self.host.crew.clock.sleep(timeout_s))
         try:
             await asyncio.wait((news, nap), return_when=asyncio.FIRST_COMPLETED)
