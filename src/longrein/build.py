@@ -41,7 +41,7 @@ from longrein.events import (
     redactor,
 )
 from longrein.models import Model, open_model
-from longrein.place import CLOCK, Place, chosen_model, key_source, session_of, stored_model, sweep_orphans
+from longrein.place import CLOCK, Place, check_depth, chosen_model, key_source, session_of, stored_model, sweep_orphans
 from longrein.store import (
     Archive,
     Goals,
@@ -86,6 +86,7 @@ async def build(
 
     Raises our own errors: `ModelUnknown`, `SessionUnknown`, `SessionBusy`, `StoreDamaged`, `BudgetError` …
     """
+    check_depth(place)
     if fresh:
         wanted, create = str(uuid.uuid4()), True
     else:

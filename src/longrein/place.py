@@ -14,7 +14,7 @@ from longrein.events import Entry, LongreinError, Opened, Parent, SessionUnknown
 from longrein.frontends.options import Options
 from longrein.models import ModelOptions, known_provider, look_up, offered_models
 from longrein.store import Reader, find_session, fork_log, is_open, latest_session
-from longrein.workspace import sweep
+from longrein.workspace import depth_of, sweep
 
 
 class SystemClock:
@@ -34,6 +34,8 @@ class SystemClock:
 
 
 CLOCK = SystemClock()
+NESTED_MAX = 3
+"""Longreins that commands start, one below the other; the first is above them all."""
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -57,6 +59,16 @@ def survey(options: Options, environ: Mapping[str, str] | None = None, *, folder
     flags = {name: getattr(options, name) for name in options.__struct_fields__}
     settings = load_settings(cwd=cwd, home=home, environ=environ, flags=flags, trusted=is_trusted(state, cwd))
     return Place(options, settings, environ, home, cwd, state, (cwd, *map(_further_folder, options.add_dirs)))
+
+
+def check_depth(place: Place) -> None:
+    """Raises `UsageError` where commands of longreins have started longreins too often: no tool list ends such a
+    chain, since a command may start anything."""
+    above = depth_of(place.environ)
+    if above > NESTED_MAX:
+        raise UsageError(
+            f"commands of longrein have started longrein {above} levels deep already; what is to be done is done there"
+        )
 
 
 def _present_folder() -> str:

@@ -564,6 +564,22 @@ def test_E17_R070_spawns_beyond_the_number_are_refused_with_the_reason_and_the_a
     assert len(of(stage, ChildStarted)) == 2
 
 
+def test_E_R070_a_command_that_starts_longrein_again_and_again_comes_to_an_end(stage: Stage) -> None:
+    again = bash(
+        f"echo x >> {stage.project}/ran; {stage.command[0]} -p again {BYPASS} --state-dir {stage.state}; echo code $?"
+    )
+    stage.plays(calls(again), says("enough"))
+    ran = stage.run("-p", "go", BYPASS)
+    assert ran.told() == (0, "enough\n", "")
+    assert (stage.project / "ran").read_text() == "x\n" * 4, "the first and three below it"
+    assert len(stage.sessions) == 4
+    deepest = (
+        "longrein: commands of longrein have started longrein 4 levels deep already; what is to be done is done there"
+    )
+    found = [text for session in stage.sessions for _, text in stage.results(session)]
+    assert sum(text.startswith(deepest) and text.endswith("code 2") for text in found) == 1, found
+
+
 @pytest.mark.parametrize("rule", ["Agent", "Agent(general)", "Bash(touch *)"])
 def test_S084_deny_rules_bind_what_is_started(stage: Stage, rule: str) -> None:
     with serve(

@@ -101,7 +101,13 @@ VARIABLES: Mapping[str, str] = {
 }
 """Environment variable to key, for all single values: by the key's last word, those of `tasks` by both."""
 
-OTHER_VARIABLES = ("LONGREIN_STATE_DIR", "LONGREIN_SESSION", "LONGREIN_TEST_TAG", "LONGREIN_SUBAGENT_MODEL")
+OTHER_VARIABLES = (
+    "LONGREIN_STATE_DIR",
+    "LONGREIN_SESSION",
+    "LONGREIN_DEPTH",
+    "LONGREIN_TEST_TAG",
+    "LONGREIN_SUBAGENT_MODEL",
+)
 """Variables that are no settings."""
 
 

@@ -3,6 +3,7 @@
 import importlib
 from typing import Any
 
+from longrein.workspace.environment import depth_of
 from longrein.workspace.git import run_git
 from longrein.workspace.globs import split_glob
 from longrein.workspace.halves import sweep_halves
@@ -52,6 +53,7 @@ __all__ = [
     "SupervisionOptions",
     "Workspace",
     "Worktree",
+    "depth_of",
     "differs",
     "finish_worktree",
     "give_back",

@@ -52,6 +52,9 @@ ALWAYS = {
 }
 """`true` as the editor: what would open one goes on with the text as it is, or fails, but never waits."""
 
+DEPTH = "LONGREIN_DEPTH"
+"""How many longreins are above a process: a command may start one, whose commands may start another."""
+
 DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
 
 _SECRET_WORDS = ("KEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "CREDENTIAL")
@@ -66,7 +69,14 @@ def children_environment(parent: Mapping[str, str], keep: Sequence[str]) -> dict
     kept = {name: value for name, value in parent.items() if _passes(name, keep)}
     kept.update((name, value) for name, value in ALWAYS.items() if name not in keep)
     kept["PATH"] = clean_path(kept.get("PATH", ""))
+    kept[DEPTH] = str(depth_of(parent) + 1)
     return kept
+
+
+def depth_of(environ: Mapping[str, str]) -> int:
+    """How many longreins are above the process with this environment."""
+    written = environ.get(DEPTH, "")
+    return int(written) if written.isdecimal() and len(written) < 4 else 0
 
 
 def _passes(name: str, keep: Sequence[str]) -> bool:
