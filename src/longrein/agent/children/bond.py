@@ -18,7 +18,7 @@ from longrein.workspace import Worktree
 
 
 class Bond:
-    """One subagent's: see `agent.company.Above`."""
+    """One subagent's: see `agent.ports.Above`."""
 
     def __init__(self, parent: Session, tree: Tree, child: str, label: str, kind: str) -> None:
         self.parent, self.tree = parent, tree
@@ -82,16 +82,12 @@ class Bond:
         if isinstance(heard, Streaming | Output):
             self.root.readers.stream(told)
             return
+        event = heard.event if isinstance(heard, Entry) else None
         if isinstance(heard, Entry):
             self._note(heard)
-            match heard.event:
-                case PermissionAsked():
-                    self.questions.ask(told)
-                    return
-                case PermissionAnswered(call=call) | ToolEnded(call=call):
-                    self.root.readers.publish(told)
-                    self.questions.settled(self.child, call)
-                    return
-                case _:
-                    pass
+        if isinstance(event, PermissionAsked):
+            self.questions.ask(told)
+            return
         self.root.readers.publish(told)
+        if isinstance(event, PermissionAnswered | ToolEnded):
+            self.questions.settled(self.child, event.call)
