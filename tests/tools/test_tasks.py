@@ -25,7 +25,7 @@ from longrein.tools.tasks import stands
             "b3 timed out, its time limit of 5 s, after 5.0 s: sleep 99",
         ),
         (TaskView("b4", "queued", "ls", cause="waits for its turn"), "b4 queued, waits for its turn: ls"),
-        (TaskView("a7.b1", "lost", "x\ny" + "z" * 200, cause="gone"), f"a7.b1 lost, gone, after 0.0 s: x y{'z' * 96}…"),
+        (TaskView("a7.b1", "lost", "x\ny" + "z" * 200, cause="gone"), f"a7.b1 lost, gone: x y{'z' * 96}…"),
     ],
 )
 def test_how_a_task_stands(view: TaskView, line: str) -> None:

@@ -87,7 +87,7 @@ def stands(view: TaskView) -> str:
     how = [view.state.replace("_", " ")]
     how += [f"exit code {view.code}"] * (view.code is not None)
     how += [f"{view.cause}"] * bool(view.cause)
-    if view.state != "queued":
+    if view.state == "running" or (view.state != "queued" and view.elapsed_s):  # 0: nobody knows
         how.append(f"{'for' if view.state == 'running' else 'after'} {view.elapsed_s:.1f} s")
     printed = f"; {size_words(view.size_bytes)} of output" if view.size_bytes else ""
     printed += f", silent for {view.silent_s:.0f} s" if view.silent_s >= 1 else ""
