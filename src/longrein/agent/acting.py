@@ -44,18 +44,19 @@ async def run_tools(session: Session, calls: Sequence[ToolCall]) -> None:
     """Run `calls` side by side, at most `limits.parallel_max` at once."""
     fitted = {call.id: _fitted(session, call) for call in calls}
     fresh = [call for call in calls if not session.state.calls[call.id].started]
-    if any(may_change(session.crew.tools[call.name], fitted[call.id]) for call in fresh):
+    changing = [call.id for call in fresh if may_change(session.crew.tools[call.name], fitted[call.id])]
+    if changing:
         session.append(*await before_command(session))
     session.append(*(_started(call, fitted[call.id]) for call in fresh))
     await session.commit(flush=True)
     gate = asyncio.Semaphore(session.crew.limits.parallel_max)
     if len(calls) == 1:
-        await _run(session, calls[0], fitted[calls[0].id], gate)
+        await _run(session, calls[0], fitted[calls[0].id], _Place(gate, changing=bool(changing)))
         tell_nested(session, calls)
         return
 
     async def run(call: ToolCall) -> None:
-        await _run(session, call, fitted[call.id], gate)
+        await _run(session, call, fitted[call.id], _Place(gate, changing=call.id in changing))
         if session.state.calls:
             session.commit(flush=False)
 
@@ -80,7 +81,9 @@ def _started(call: ToolCall, arguments: dict[str, Any]) -> ToolStarted:
 class _Place:
     """A call's place among all that run: one of those at once, and the files it touches."""
 
-    def __init__(self, gate: asyncio.Semaphore) -> None:
+    def __init__(self, gate: asyncio.Semaphore, *, changing: bool) -> None:
+        self.changing = changing
+        """Whether it runs a command that may change any file."""
         self._gate = gate
         self._entered = False
         self._files: Taken | None = None
@@ -112,8 +115,8 @@ def _touched(session: Session, tool: Tool, arguments: dict[str, Any]) -> list[tu
     return [(look(path, cwd).real, writes) for path, writes in tool.paths(arguments)]
 
 
-async def _run(session: Session, call: ToolCall, arguments: dict[str, Any], gate: asyncio.Semaphore) -> None:
-    task, place = asyncio.current_task(), _Place(gate)
+async def _run(session: Session, call: ToolCall, arguments: dict[str, Any], place: _Place) -> None:
+    task = asyncio.current_task()
     assert task is not None
     begun_s = session.crew.clock.mono_s()
     session.running[call.id] = task
@@ -121,7 +124,7 @@ async def _run(session: Session, call: ToolCall, arguments: dict[str, Any], gate
         outcome = await _outcome(session, call, arguments, place)
         del session.running[call.id]
         elapsed = round((session.crew.clock.mono_s() - begun_s) * 1000)
-        await _record(session, call, arguments, outcome if place.whole else None, elapsed)
+        await _record(session, call, arguments, place, outcome, elapsed)
     finally:
         place.leave()
         session.crew.writers.end(call.id, session.state.label)
@@ -135,7 +138,7 @@ async def _outcome(session: Session, call: ToolCall, arguments: dict[str, Any], 
     tool = session.crew.tools[call.name]
     try:
         await place.take(session, tool, arguments)
-        if tool.access == "write" or may_change(tool, arguments):
+        if tool.access == "write" or place.changing:
             session.crew.writers.begin(call.id, writer_of(session, arguments))
         return await tool.run(_hands(session, call.id, tool), **arguments)
     except asyncio.CancelledError:
@@ -149,15 +152,15 @@ async def _outcome(session: Session, call: ToolCall, arguments: dict[str, Any], 
 
 
 async def _record(
-    session: Session, call: ToolCall, arguments: dict[str, Any], outcome: Outcome | None, elapsed_ms: int
+    session: Session, call: ToolCall, arguments: dict[str, Any], place: _Place, outcome: Outcome, elapsed_ms: int
 ) -> None:
-    """Append what came of a call; None: it did not begin."""
-    if outcome is None:
+    """Append what came of a call."""
+    if not place.whole and outcome.status == "interrupted":
         not_run = (Text("not run: the user interrupted"),)
         session.append(ToolEnded(call.id, call.name, "not_run", not_run, elapsed_ms))
         return
     changes: list[FileChanged] = []
-    if may_change(session.crew.tools[call.name], arguments):
+    if place.changing:
         changes = await _changed(session, arguments)
     note_written(session, outcome.facts)
     parts = spilled(outcome.parts, call.name, session.blobs)
