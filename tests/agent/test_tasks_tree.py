@@ -1,10 +1,11 @@
 """Tasks of subagents: ids that say whose they are, places that the whole tree shares, nothing left behind."""
 
+import re
 from typing import Any
 
 from longrein.agent import OpenSession, StopTask, TaskPool
 from longrein.events import TaskEnded, TaskStarted
-from longrein.testing.house import said
+from longrein.testing.house import results, said
 from longrein.testing.model import call, says
 from longrein.testing.supervision import MemorySupervision
 from longrein.testing.workspace import Ran
@@ -56,6 +57,9 @@ def test_what_a_subagent_leaves_running_is_ended_with_it() -> None:
     assert [(end.state, end.cause) for end in shop.below(TaskEnded)] == [("killed", "stopped by longrein on leaving")]
     assert not shop.supervision.running
     assert not shop.supervision.spool
+    (result,) = results(shop.model.by_part["main"][-1])
+    left = re.search(r"note: what it left running in the background was ended with it: a\d+\.b1 \(server\)\n", result)
+    assert left is not None, result
 
 
 def test_the_user_sees_and_stops_tasks_of_subagents() -> None:

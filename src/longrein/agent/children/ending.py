@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from longrein.agent.children.grants import spent_on_task
 from longrein.agent.children.tree import Working
 from longrein.agent.evidence import evidence
+from longrein.agent.tasks.desk import LEAVING
 from longrein.context import State, outside
 from longrein.events import (
     AnyEvent,
@@ -29,6 +30,8 @@ REPORT_CHARS_MAX = 24_000
 """Of a report in the parent's log; all of it stays in the subagent's own."""
 STATUS = {"done": "done", "blocked": "done", "limit": "limit", "budget": "limit", "interrupted": "interrupted"}
 """Why its turn ended -> how it ended; anything else is `failed`."""
+LEFT_MAX, LEFT_CHARS = 5, 60
+"""Tasks that an end names, and of the command of each."""
 BLOCKED = "a call that it wanted was denied"
 
 
@@ -78,6 +81,7 @@ def ended_of(one: Working, tree: Mapping[str, State], now_us: int) -> tuple[Chil
     problem = _problem(one)
     status = "failed" if problem else "limit" if one.cause else STATUS.get(last.reason, "failed")
     message = problem or one.cause or (BLOCKED if last.reason == "blocked" else last.message)
+    message = "; ".join(filter(None, (message, _left(state, one.first))))
     used, began = spent_on_task(state, tree), state.began
     said, whole = said_of(last, status), f"a{one.seq}/r{last.seq}" if last.seq else ""
     proofs = evidence(f"a{one.seq}", entries, said)
@@ -96,6 +100,18 @@ def ended_of(one: Working, tree: Mapping[str, State], now_us: int) -> tuple[Chil
         spawned=used.spawned,
     )
     return ended, whole
+
+
+def _left(state: State, first: int) -> str:
+    """Its background tasks that were ended with it, so that nobody builds on them."""
+    left = [
+        now.started
+        for now in state.tasks.values()
+        if now.ended is not None and now.ended_seq >= first and LEAVING in now.ended.cause
+    ]
+    named = [f"{one.task} ({' '.join(one.command.split())[:LEFT_CHARS]})" for one in left[:LEFT_MAX]]
+    more = f" and {len(left) - LEFT_MAX} more" if len(left) > LEFT_MAX else ""
+    return f"what it left running in the background was ended with it: {', '.join(named)}{more}" if left else ""
 
 
 def _files(one: Working, last: Last) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from longrein.agent.session import Session
 from longrein.agent.tasks import slices
 from longrein.agent.tasks.adopting import adopt
+from longrein.agent.tasks.desk import LEAVING
 from longrein.agent.tasks.pool import TaskPool, agent_of
 from longrein.agent.tasks.running import foreground, in_background
 from longrein.agent.tasks.tasks import Tasks
@@ -96,7 +97,7 @@ class Commands:
         keeps = {task for task in going if policy == "keep" and host.state.tasks[task].started.policy == "keep"}
         ending = [task for task in going if task not in keeps]
         wait_s = host.crew.task_options.leave_s
-        await asyncio.gather(*(stop(tasks, task, "longrein on leaving", wait_s) for task in ending))
+        await asyncio.gather(*(stop(tasks, task, LEAVING, wait_s) for task in ending))
         await self.collect()
         await host.commit(flush=True)
         return [tasks.view(task) for task in going if task in keeps]

@@ -6,6 +6,9 @@ from typing import Protocol
 from longrein.events import TaskEnded
 from longrein.tools import TaskPort, TaskView
 
+LEAVING = "longrein on leaving"
+"""Who ended the tasks of a session that was left: in the cause of their ends."""
+
 
 class TaskDesk(Protocol):
     """See `commands.Commands`."""
