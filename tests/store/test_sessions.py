@@ -1,12 +1,23 @@
 """Which sessions there are, where they lie and with which modes."""
 
 import os
+import sqlite3
 from pathlib import Path
 
 import pytest
 
 from longrein.events import Entry, SessionError, SessionUnknown
-from longrein.store import find_session, is_open, latest_session, leave_message, list_sessions, open_log, read_entries
+from longrein.store import (
+    database,
+    find_session,
+    is_open,
+    latest_session,
+    leave_message,
+    list_sessions,
+    open_log,
+    read_entries,
+    reading,
+)
 from longrein.store.folder import mount_type
 from tests.store.kit import ID, OTHER, add, entry, filled, folder, make, opened, said, wall_us
 
@@ -93,6 +104,22 @@ async def test_the_list_has_the_latest_first(tmp_path: Path) -> None:
     assert latest_session(str(tmp_path), "/b") == two
     assert latest_session(str(tmp_path), "/c") == ""
     await log.close()
+
+
+async def test_one_that_is_made_between_two_looks_is_not_called_damaged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = await spoken(tmp_path, 1, "/a", "first")
+    looks = [sqlite3.OperationalError("unable to open database file")]
+
+    def read_only(path: str) -> sqlite3.Connection:
+        if looks:
+            raise looks.pop()
+        return database.read_only(path)
+
+    monkeypatch.setattr(reading, "read_only", read_only)
+    assert [(info.session, info.damaged) for info in list_sessions(str(tmp_path))] == [(one, False)]
+    assert not looks
 
 
 async def test_a_session_without_an_entry_is_not_listed(tmp_path: Path) -> None:

@@ -43,14 +43,22 @@ class Source:
 
     def all(self, query: str, *values: object) -> list[Any]:
         """Every row. Raises `StoreDamaged`, `StoreFull`, `SessionError`."""
-        try:
-            if self._connection is None:
-                self._connection = read_only(os.path.join(self.folder, DATABASE))
-            return self._connection.execute(query, values).fetchall()
-        except sqlite3.Error as error:
-            if self._in_the_making(error):
-                return []
-            raise store_failure(error, self.folder) from None
+        again = True
+        while True:
+            try:
+                return self._asked(query, values)
+            except sqlite3.Error as error:
+                if self._in_the_making(error):
+                    return []
+                if not again:
+                    raise store_failure(error, self.folder) from None
+                again = False  # the file may have been made between the two looks
+                self.close()
+
+    def _asked(self, query: str, values: tuple[object, ...]) -> list[Any]:
+        if self._connection is None:
+            self._connection = read_only(os.path.join(self.folder, DATABASE))
+        return self._connection.execute(query, values).fetchall()
 
     def one(self, query: str, *values: object) -> tuple[Any, ...] | None:
         """The first row, if there is one."""
