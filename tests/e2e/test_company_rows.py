@@ -159,9 +159,11 @@ def test_B11_one_thread_writes_the_conversation_whatever_works_beside_it(stage: 
 
 
 def test_B14_a_session_whose_tasks_run_is_not_taken_by_a_second_longrein(stage: Stage) -> None:
-    stage.plays(calls(background("until [ -e go ]; do sleep 0.05; done; exit 4")), calls(bash("sleep 20")), says("so"))
+    stage.plays(
+        calls(background("until [ -e go ]; do sleep 0.05; done; exit 4")), calls(bash("sleep 49.25")), says("so")
+    )
     going = stage.start("-p", "go", BYPASS)
-    wait_until(lambda: alive("sleep\x0020"))
+    wait_until(lambda: alive("sleep\x0049.25"))
     ran = stage.run("-p", "mine", "-c", BYPASS)
     assert (ran.code, ran.text) == (1, "")
     assert f"is open in process {going.pid}" in ran.err
@@ -176,14 +178,14 @@ def test_B14_a_session_whose_tasks_run_is_not_taken_by_a_second_longrein(stage: 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
 def test_B14_a_signal_ends_the_foreground_keeps_tasks_and_names_them(stage: Stage, number: int) -> None:
-    stage.plays(calls(background("sleep 44.5")), calls(bash("sleep 45.5")), says("welcome back"), says("so"))
+    stage.plays(calls(background("sleep 44.5")), calls(bash(f"sleep 45.0{number}9")), says("welcome back"), says("so"))
     going = stage.start("-p", "go", BYPASS)
-    wait_until(lambda: alive("sleep\x0045.5"))
+    wait_until(lambda: alive(f"sleep\x0045.0{number}9"))
     going.send(number)
     ran = going.end()
     assert ran.code == 128 + number
     assert "longrein: b1 goes on in the background: sleep 44.5\n" in ran.err
-    assert not alive("sleep\x0045.5")
+    assert not alive(f"sleep\x0045.0{number}9")
     stopped = stage.run("tasks", "stop", "b1")
     assert stopped.told() == (0, "", "longrein: b1 is over: killed (stopped by the user)\n")
     assert stage.run("tasks", "stop", "b1").code == 0, "a second stop is no mistake"

@@ -245,14 +245,14 @@ def test_B13_the_users_lines_are_not_stolen(stage: Stage) -> None:
 def test_B14_a_kept_task_outlives_a_killed_longrein_and_is_adopted(stage: Stage) -> None:
     stage.plays(
         calls(background("echo begun; until [ -e go ]; do sleep 0.05; done; echo done; exit 5")),
-        calls(bash("sleep 20")),
+        calls(bash("sleep 48.15")),
         says("welcome back"),
         says("I see"),
     )
     going = stage.start("-p", "go", BYPASS)
-    wait_until(lambda: alive("sleep\x0020"))
+    wait_until(lambda: alive("sleep\x0048.15"))
     kill(going)
-    wait_until(lambda: not alive("sleep\x0020"), 6.0)  # foreground: ended
+    wait_until(lambda: not alive("sleep\x0048.15"), 6.0)  # foreground: ended
     assert alive("echo begun; until"), "background: goes on"
     (stage.project / "go").touch()
     ran = stage.run("-p", "-c", "and now?", BYPASS, "--background", "drain")
@@ -265,9 +265,9 @@ def test_B14_a_kept_task_outlives_a_killed_longrein_and_is_adopted(stage: Stage)
 
 
 def test_B14_an_end_while_nobody_was_there_is_told_when_somebody_comes(stage: Stage) -> None:
-    stage.plays(calls(background("echo $$; sleep 0.5; exit 6")), calls(bash("sleep 20")), says("I see"))
+    stage.plays(calls(background("echo $$; sleep 0.5; exit 6")), calls(bash("sleep 48.25")), says("I see"))
     going = stage.start("-p", "go", BYPASS)
-    wait_until(lambda: alive("sleep\x0020"))
+    wait_until(lambda: alive("sleep\x0048.25"))
     kill(going)
     wait_until(lambda: not alive("sleep 0.5; exit 6"))
     time.sleep(0.2)
@@ -290,9 +290,9 @@ def _env(pid: int) -> bytes:
 
 
 def test_B14_when_both_are_killed_it_is_lost_and_no_exit_code_is_invented(stage: Stage) -> None:
-    stage.plays(calls(background("sleep 40.5")), calls(bash("sleep 20")), says("I see"))
+    stage.plays(calls(background("sleep 40.5")), calls(bash("sleep 48.35")), says("I see"))
     going = stage.start("-p", "go", BYPASS)
-    wait_until(lambda: alive("sleep\x0020"))
+    wait_until(lambda: alive("sleep\x0048.35"))
     (supervisor,) = supervisors(stage)
     os.kill(supervisor, signal.SIGKILL)
     kill(going)
