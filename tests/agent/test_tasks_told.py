@@ -153,9 +153,7 @@ def test_a_stop_tells_the_end_itself() -> None:
     stage = Stage({"server": Ran("up\n", hang=True)})
     model = ScriptedModel(says(background("server")), says(call("TaskStop", task_id="b1")), says("stopped"))
     one_turn(stage, model)
-    assert results(model.requests[2])[1] == (
-        "TaskStop ok: b1 killed, stopped by TaskStop; 3 bytes of output: server"
-    )
+    assert results(model.requests[2])[1] == ("TaskStop ok: b1 killed, stopped by TaskStop; 3 bytes of output: server")
     assert not notices(model)
 
 
