@@ -6,7 +6,7 @@ import os
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
-from longrein.agent import Answer, GoOn, Heard, Noticed, OfChild, Pausing, Pending, Said, Streaming, Word
+from longrein.agent import AgentView, Answer, GoOn, Heard, Noticed, OfChild, Pausing, Pending, Said, Streaming, Word
 from longrein.agent import Output as More
 from longrein.context import State
 from longrein.events import (
@@ -92,6 +92,9 @@ class Played:
 
     def stay(self, how: str, limit_s: float = 0.0) -> None:
         assert how in ("exit", "drain", "steer")
+
+    def agents(self) -> Sequence[AgentView]:
+        return ()
 
     async def leave(self, policy: str) -> Sequence[TaskView]:
         assert policy == "keep"
