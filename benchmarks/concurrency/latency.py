@@ -100,7 +100,7 @@ async def idle_cpu(folder: str) -> float:
     share = (cpu_of(pid) - before + own_cpu() - own) / IDLE_S
     for number in range(IDLE_TASKS):
         await spawner.stop(f"b{number}", "the end")
-    while any(task.state == "running" for task in spooled_tasks(folder)):
+    while any(task.state == "running" for task in spooled_tasks(folder)):  # noqa: ASYNC110 - other processes end
         await asyncio.sleep(0.05)
     await spawner.drain()
     return share
