@@ -616,7 +616,7 @@ def test_S084_plan_mode_binds_a_subagent(stage: Stage) -> None:
     assert "a call that it wanted was denied" in result(stage)
 
 
-def test_E20_R073_a_crash_a_failing_provider_and_a_hang_are_reports(stage: Stage) -> None:
+def test_E20_R073_a_refused_request_a_refused_key_and_a_limit_are_reports(stage: Stage) -> None:
     names = ["APPLE", "BEECH", "CEDAR", "DATES"]
     kinds = {"quick": {"description": "looks", "prompt": "You look.", "maxTurns": 1}}
     given = [
