@@ -471,7 +471,13 @@ def full(limit_bytes: int) -> Callable[[], None]:
 @pytest.mark.parametrize("limit_bytes", [0, 4_096, 30_000, 60_000, 150_000])
 def test_a_full_disk_is_said_and_loses_nothing(limit_bytes: int, stage: Stage) -> None:
     stage.plays(*[calls(bash(f"printf %02000{n}d 1")) for n in range(9)], says("done"))
-    ran = stage.run("-p", "x", "--dangerously-skip-permissions", preexec_fn=full(limit_bytes))
+    ran = stage.run(
+        "-p",
+        "x",
+        "--dangerously-skip-permissions",
+        env={"PYTHONDONTWRITEBYTECODE": "1"},  # it would be cut as well, and be found by whoever imports next
+        preexec_fn=full(limit_bytes),
+    )
     folder = stage.session_folder(stage.sessions[0])
     assert ran.code == StoreFull.exit_code
     assert ran.text == ""
