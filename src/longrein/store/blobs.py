@@ -133,7 +133,7 @@ class Blobs:
             flush_path(path)
         else:
             temporary = self.temporary()
-            write_file(temporary, data)
+            write_file(temporary, (data,))
             make_folder(os.path.dirname(path))
             os.rename(temporary, path)
         flush_path(os.path.dirname(path))
@@ -180,19 +180,14 @@ def _linked(path: str, target: str) -> bool:
 
 def _copied(file: BinaryIO, target: str) -> str:
     """Copy `file` to the new file `target`, on disk; the hash. Leaves nothing when it fails."""
-    digest, descriptor = hashlib.sha256(), new_file(target)
-    try:
+    digest = hashlib.sha256()
+
+    def pieces() -> Iterator[bytes]:
         while piece := file.read(PIECE_BYTES):
             digest.update(piece)
-            view = memoryview(piece)
-            while view:
-                view = view[os.write(descriptor, view) :]
-        flush(descriptor)
-    except OSError:
-        os.unlink(target)
-        raise
-    finally:
-        os.close(descriptor)
+            yield piece
+
+    write_file(target, pieces())
     return digest.hexdigest()
 
 

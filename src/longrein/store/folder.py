@@ -3,6 +3,7 @@
 import fcntl
 import os
 import re
+from collections.abc import Iterable
 
 from longrein.events import SessionError, SessionUnknown
 from longrein.store.faults import store_failure
@@ -115,13 +116,14 @@ def flush_path(path: str) -> None:
         os.close(descriptor)
 
 
-def write_file(path: str, data: bytes) -> None:
-    """A new file 0600 with `data`, on disk when this returns; its name is not yet. Leaves nothing when it fails."""
+def write_file(path: str, pieces: Iterable[bytes]) -> None:
+    """A new file 0600 of `pieces`, on disk when this returns; its name is not yet. Leaves nothing when it fails."""
     descriptor = new_file(path)
     try:
-        view = memoryview(data)
-        while view:
-            view = view[os.write(descriptor, view) :]
+        for piece in pieces:
+            view = memoryview(piece)
+            while view:
+                view = view[os.write(descriptor, view) :]
         flush(descriptor)
     except OSError:
         os.unlink(path)

@@ -30,7 +30,7 @@ def leave_message(state_dir: str, session: str, body: bytes) -> None:
     temporary = os.path.join(inbox, f".{os.getpid()}-{number}")
     try:
         make_folder(inbox)
-        write_file(temporary, body)
+        write_file(temporary, (body,))
         # the kernel's time orders senders, pid and number tell apart what it does not: a name is never used twice
         name = f"{os.stat(temporary).st_mtime_ns:020d}-{os.getpid()}-{number:06d}"
         os.rename(temporary, os.path.join(inbox, name))
