@@ -290,21 +290,28 @@ def _compact(state: State, outlook: Outlook) -> Move | None:
 def _pays_summary(state: State, outlook: Outlook) -> bool:
     """Whether what limits leave pays for a summary, at most."""
     limits, budget = outlook.limits, window_of(state, outlook.budget)
-    if limits.tokens_max and state.spent_tokens + state.view_tokens + OUTPUT_TOKENS_MIN > limits.tokens_max:
+    if not _fits(state, _tokens_left(state, limits)):
         return False
     return (
         not limits.usd_max or state.spent_usd + reserve_usd(state, budget, budget.max_output_tokens) <= limits.usd_max
     )
 
 
+def _tokens_left(state: State, limits: Limits) -> int | None:
+    """What the token limit leaves; None without one."""
+    return limits.tokens_max - state.spent_tokens if limits.tokens_max else None
+
+
+def _fits(state: State, tokens_left: int | None) -> bool:
+    """Whether the next request and the least of an answer fit into what is left."""
+    return tokens_left is None or state.view_tokens + OUTPUT_TOKENS_MIN <= tokens_left
+
+
 def _ask(state: State, outlook: Outlook) -> Move:
-    tokens_left = None
-    most = outlook.limits.tokens_max
-    if most:
-        tokens_left = most - state.spent_tokens
-        if state.view_tokens + OUTPUT_TOKENS_MIN > tokens_left:
-            told = f"{state.spent_tokens} of {most} tokens are used and the next request needs {state.view_tokens}"
-            return Stop("budget", f"the token limit stands: {told}")
+    tokens_left = _tokens_left(state, outlook.limits)
+    if not _fits(state, tokens_left):
+        used = f"{state.spent_tokens} of {outlook.limits.tokens_max} tokens are used"
+        return Stop("budget", f"the token limit stands: {used} and the next request needs {state.view_tokens}")
     limit = outlook.limits.usd_max
     if not limit:
         return AskModel(tokens_left=tokens_left)
