@@ -227,15 +227,6 @@ def item_codes(worth: Worth, held: Held) -> tuple[int, ...]:
     )
 
 
-def mention_code(mentioned: Mapping[str, int], names: Sequence[str], now: int) -> int:
-    """How long ago one of these identifiers was named by the model or the user."""
-    latest = -1
-    for name in names:
-        at = mentioned.get(name, -1)
-        latest = max(latest, at)
-    return _NEVER if latest < 0 else bisect_right(_MENTION, now - latest)
-
-
 def line_codes(worth: Worth, held: Held, sheet: Sheet, rows: Sequence[int]) -> Iterator[tuple[int, tuple[int, ...]]]:
     """(row, its codes in the order of `LINE_CODES`)."""
     near, around = sheet.near(held)
