@@ -5,8 +5,9 @@ Untouched: letters of every script, emoji with their joiners and selectors. One 
 """
 
 import re
+from functools import cache
 
-_UNSEEN = re.compile(
+_UNSEEN = (
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e"
     "\u2060-\u206f\u2800\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb\ud800-\udfff"
     "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
@@ -17,12 +18,18 @@ _EMOJI_BASES = "#*0123456789©®"
 
 def escape(text: str) -> str:
     r"""`text` with everything unseen written as `\x1b`, `\u202e`, `\U000e0041`; newline and tab stay."""
-    return _UNSEEN.sub(_written, text)
+    return _unseen().sub(_written, text)
 
 
 def escape_line(text: str) -> str:
     r"""The same for what must stay on one line: newline and tab are written as `\n` and a space."""
     return escape(text).replace("\n", "\\n").replace("\t", " ")
+
+
+@cache
+def _unseen() -> re.Pattern[str]:
+    """Compiled when something is first shown: most headless runs escape nothing."""
+    return re.compile(_UNSEEN)
 
 
 def _written(match: re.Match[str]) -> str:
