@@ -64,9 +64,11 @@ class Watch:
         for path, known in watched(state).items():
             expected = known.hash if known.disk is None else known.disk
             then = self._stamps.get(path)
-            quick = then is None or then.size_bytes <= QUICK_BYTES
-            look = partial(workspace.stamp, path, then)
-            found = self._stamps[path] = look() if quick else await workspace.aside(look)
+            if then is None or then.size_bytes <= QUICK_BYTES:
+                found = workspace.stamp(path, then)
+            else:
+                found = await workspace.aside(partial(workspace.stamp, path, then))
+            self._stamps[path] = found
             if found.hash == expected or (not found.hash and found.inode):
                 continue  # or it is there and cannot be read: that is the next Read's to say
             fact = await _fact(path, known, expected, workspace, (blobs, redact, keep), found)
