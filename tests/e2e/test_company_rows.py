@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,7 @@ from longrein.events import (
     TurnEnded,
 )
 from longrein.testing.loopback import Call, Fault, Received
+from tests.load.storm import MORE, named
 
 from .house import Loopback, Provider, Stage, bash, call, calls, says, wait_until
 from .test_bad_input import full
@@ -70,6 +72,21 @@ def test_B6_the_list_and_what_is_asked_of_tasks_that_are_not_there_or_over(stage
     assert not alive("sleep\x0030.25")
 
 
+def told_of(text: str) -> list[str]:
+    """Every task whose end is told: in a line of its own or, where many came at once, by name."""
+    rest = [name for line in MORE.findall(text) for name in named(line)]
+    return re.findall(r"^\* (b\d+) \(", text, re.MULTILINE) + rest
+
+
+def texts(value: object) -> Iterator[str]:
+    """Every string inside a JSON value."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list):
+        for one in value.values() if isinstance(value, dict) else value:
+            yield from texts(one)
+
+
 def test_B8_forty_ends_through_a_kill_are_each_told_once(stage: Stage) -> None:
     stage.settings("[tasks]\nmax = 8")
     pick = random.Random(8)
@@ -87,10 +104,10 @@ def test_B8_forty_ends_through_a_kill_are_each_told_once(stage: Stage) -> None:
         assert stage.run("-p", "what else?", "-c", BYPASS, "--background", "drain").code == 0
         assert stage.run("-p", "and?", "-c", BYPASS).code == 0
         assert provider.refused == []
-        last = json.dumps(provider.requests[-1].json["messages"])
-    names = re.findall(r"\* (b\d+) ", "\n".join(told(stage) + told(stage, "bg_lost")))
+        last = "\n".join(texts(provider.requests[-1].json["messages"]))
+    names = told_of("\n".join(told(stage) + told(stage, "bg_lost")))
     assert Counter(names) == {f"b{n}": 1 for n in range(1, 41)}
-    assert Counter(re.findall(r"\* (b\d+) \(", last)) == Counter(names), "and so in what the model was sent"
+    assert Counter(told_of(last)) == Counter(names), "and so in what the model was sent"
     for end in of(stage, TaskEnded):
         number = int(end.task[1:]) - 1
         assert (end.state, end.code) in (("done", 0), ("failed", number % 3), ("lost", None))
