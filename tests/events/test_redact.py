@@ -2,9 +2,11 @@
 
 import ast
 import random
+import re
 import string
 import sys
 import timeit
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -138,12 +140,17 @@ def test_the_quick_look_never_misses(around: str, token: str) -> None:
     assert suspicious(f"{around} {token} {around}")
 
 
-def test_a_clean_text_of_10_kB_costs_at_most_30_microseconds() -> None:
+def test_a_clean_text_costs_a_third_of_looking_for_every_shape() -> None:
+    """A ratio within one run, since machines differ: about 30 µs beside 180 for these 10 kB."""
     source = (Path(__file__).parents[2] / "src/longrein/events/facts.py").read_text()[:10_000]
     clean = redactor(["".join(random.Random(i).choices(string.ascii_letters, k=40)) for i in range(3)], NONCE)
     assert clean(source) is source
-    seconds = min(timeit.repeat(lambda: clean(source), number=4, repeat=600)) / 4  # short, so that one is undisturbed
-    assert seconds <= 30e-6
+    every_shape = re.compile(r"(?<![A-Za-z0-9])(?:sk-|gh[pousr]_|A[KS]IA|AIza|xox[a-s]-|glpat-|npm_|hf_|eyJ)[\w-]{16,}")
+
+    def best(act: Callable[[str], object]) -> float:
+        return min(timeit.repeat(lambda: act(source), number=4, repeat=300))  # short, so that one is undisturbed
+
+    assert best(clean) <= best(every_shape.search) / 3
 
 
 def test_the_file_stands_alone() -> None:
