@@ -218,6 +218,12 @@ class AnthropicReading:
     """Reads one streamed message."""
 
     settled = False
+    kinds = frozenset(
+        {
+            *("message_start", "message_delta", "message_stop", "error"),
+            *("content_block_start", "content_block_delta", "content_block_stop"),
+        }
+    )
 
     def __init__(self, facing: Facing) -> None:
         self.draft = Draft()

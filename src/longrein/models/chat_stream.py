@@ -106,6 +106,8 @@ def usage_of(usage: _Usage) -> Usage:
 class ChatReading:
     """Reads one streamed completion."""
 
+    kinds: frozenset[str] = frozenset()
+
     def __init__(self, model: str, says_done: bool = True) -> None:
         self.draft = Draft()
         self.done = False
@@ -231,9 +233,10 @@ class ChatReading:
         known = [(id_, slot) for index, id_, slot in self._calls if call.index is None or index == call.index]
         if known:
             id_, slot = known[-1]
-            other_id = bool(call.id and id_ and call.id != id_)
-            again = bool(name and text and slot.grown) and read_arguments(slot.text) is not None
-            if not (name and (other_id or again)):
+            other = bool((call.id and id_ and call.id != id_) or (slot.name and name != slot.name))
+            bare = call.index is None and not call.id
+            again = bool(name and slot.grown and (text or bare)) and read_arguments(slot.text) is not None
+            if not (name and (other or again)):
                 return slot
         slot = self.draft.open("call")
         self._calls.append((call.index, call.id or "", slot))

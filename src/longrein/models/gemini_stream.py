@@ -80,6 +80,7 @@ class GeminiReading:
     """Reads one streamed answer."""
 
     done = False
+    kinds: frozenset[str] = frozenset()
 
     def __init__(self, model: str) -> None:
         self.draft = Draft()

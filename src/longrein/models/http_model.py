@@ -15,7 +15,7 @@ from longrein.models.library import http_library
 from longrein.models.loose_json import NOT_READABLE, loosened
 from longrein.models.port import Clock, Delta, Failure, ModelOptions, Reply
 from longrein.models.sse import Splitter
-from longrein.models.wire import Reading, Wire
+from longrein.models.wire import Reading, Wire, fields_of
 
 FIRST_BYTE_IDLES = 5.0
 """The first byte may take this many idle limits: a local server reads the whole prompt before it answers."""
@@ -25,6 +25,8 @@ KEEPALIVE_S = 90.0
 """An idle connection is kept this long; a tool may run meanwhile."""
 DRAIN_S = 0.25
 """After the last event the stream's end is awaited this long, so that the connection can be used again."""
+REDIRECTS_MAX = 3
+"""Followed for one request, and only to where the request went anyway: a key goes to the host it was given for."""
 ERROR_BYTES_MAX = 64_000
 """Read of an error's body."""
 
@@ -45,6 +47,7 @@ class HttpModel:
         self._client: Any = None
         self._url = wire.url(options.base_url)
         self._unsigned_ends = 0
+        self._heard = False
 
     def warm(self) -> None:
         """Import the HTTP client and build the pool. No socket is opened."""
@@ -85,7 +88,7 @@ class HttpModel:
         response = None
         try:
             response = await self._send(self.body(request))
-            if response.status_code != 200:
+            if not response.is_success:
                 yield [self._healed(await self._refusal(response))]
                 return
             reading = self._wire.reading()
@@ -96,7 +99,7 @@ class HttpModel:
                 async for batch in self._read(response, reading):
                     yield batch
             except httpx2.HTTPError as error:
-                yield [cut(reading, error)]
+                yield [reading.finish() if reading.settled else cut(reading, error)]
         except httpx2.HTTPError as error:
             yield [never_answered(error, self._url)]
         except httpx2.InvalidURL as error:
@@ -114,16 +117,30 @@ class HttpModel:
             "POST", self._url, content=body, headers=headers, extensions={"timeout": timeout}
         )
         response = await client.send(request, stream=True)
+        for _ in range(REDIRECTS_MAX):
+            onward = _onward(response)
+            if onward is None:
+                break
+            await response.aclose()
+            response = await client.send(onward, stream=True)
         timeout["read"] = options.idle_timeout_s  # from here on it is the longest silence between two reads
         return response
 
     async def _whole(self, response: Any, reading: Reading) -> list[Delta]:
-        """An answer that does not stream: an error in disguise, or a chat server that ignores `stream`."""
+        """An answer said to be JSON: an error in disguise, a chat server that ignores `stream`, or events after all."""
         body = await response.aread()
-        batch, final = take(reading, [body])
+        splitter = Splitter()
+        payloads = splitter.feed(body) + splitter.flush()
+        batch, final = take(reading, payloads or [body])
         if final is None and reading.draft.stop:
             final = reading.finish()
-        return [*batch, final or Failure("server", "the provider answered without streaming; is base_url right?")]
+        self._heard = self._heard or final is not None
+        return [*batch, final or self._unheard()]
+
+    def _unheard(self) -> Failure:
+        """Somebody answered who is no model: asked again only if a model has been heard there before."""
+        kind = "server" if self._heard else "invalid"
+        return Failure(kind, f"{self._url} gave an answer that is not a model's; is base_url right?")
 
     async def _refusal(self, response: Any) -> Failure:
         body = b""
@@ -132,6 +149,9 @@ class HttpModel:
             if len(body) > ERROR_BYTES_MAX:
                 break
         headers = _headers(response)
+        if onward := response.headers.get("location", ""):
+            said = f"{self._url} sends requests on to {onward.partition('?')[0]}; set base_url to where they are to go"
+            return Failure("invalid", said, response.status_code)
         return failure_of_status(
             response.status_code, body.decode("utf-8", "replace"), headers, self._clock.wall_us() / 1e6
         )
@@ -151,10 +171,11 @@ class HttpModel:
         patience_s = self._options.idle_timeout_s * HEARTBEAT_IDLES
         last_event = now()
         encoded = "content-encoding" in response.headers
+        page = response.headers.get("content-type", "").startswith("text/html")
         async for chunk in response.aiter_bytes() if encoded else response.stream:
             payloads = splitter.feed(chunk)
             if payloads:
-                last_event = now()
+                last_event, page, self._heard = now(), False, True
             elif now() - last_event > patience_s:
                 yield [stalled(reading, patience_s)]
                 return
@@ -167,7 +188,7 @@ class HttpModel:
             if final is not None:
                 await _drain(response)
                 return
-        yield self._ended(reading, splitter.flush())
+        yield [self._unheard()] if page else self._ended(reading, splitter.flush())
 
     def _ended(self, reading: Reading, payloads: list[bytes]) -> list[Delta]:
         """The stream is over and its terminal event was not seen, unless it is what was left."""
@@ -189,7 +210,7 @@ def take(reading: Reading, payloads: list[bytes]) -> tuple[list[Delta], Reply | 
             reading.take(payload, batch)
         except NOT_READABLE:
             loose = loosened(payload)
-            if loose is None or not _taken(reading, loose, batch):
+            if loose is None or not (_taken(reading, loose, batch) or _foreign(reading, loose)):
                 said = payload[:80].decode("utf-8", "replace")
                 return batch, reading.draft.failure("server", f"the provider sent what is not its protocol: {said}")
         if reading.failed is not None:
@@ -215,6 +236,12 @@ def _taken(reading: Reading, payload: bytes, batch: list[Delta]) -> bool:
     except NOT_READABLE:
         return False
     return True
+
+
+def _foreign(reading: Reading, payload: bytes) -> bool:
+    """Whether an event is of a type that the wire does not read: then its fields may be of any kind."""
+    event = fields_of(payload.decode())
+    return bool(reading.kinds) and isinstance(event.get("type"), str) and event["type"] not in reading.kinds
 
 
 async def _drain(response: Any) -> None:
@@ -261,6 +288,16 @@ def header_problem(options: ModelOptions) -> str:
 
 def _sendable(text: str) -> bool:
     return text.isascii() and (not text or text.isprintable()) and text.strip() == text
+
+
+def _onward(response: Any) -> Any:
+    """The request to make in place of one that was sent on to another path of the same server; else None."""
+    onward = response.next_request if response.status_code in (307, 308) else None
+    if onward is None:
+        return None
+    before, after = response.request.url, onward.url
+    same = (before.scheme, before.host, before.port) == (after.scheme, after.host, after.port)
+    return onward if same else None
 
 
 def _headers(response: Any) -> Headers:

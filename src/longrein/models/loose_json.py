@@ -1,4 +1,5 @@
-"""Reading JSON that is almost right: a provider's event with half a surrogate pair or bytes that are no UTF-8."""
+"""Reading JSON that is almost right: a provider's event with half a surrogate pair, bytes that are no UTF-8, or counts
+written as 12.0."""
 
 from typing import Any
 
@@ -9,7 +10,7 @@ NOT_READABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 def loosened(payload: bytes) -> bytes | None:
-    """`payload` as strict JSON, what cannot be carried replaced by U+FFFD; None when it is no JSON at all."""
+    """`payload` as strict JSON: U+FFFD for what cannot be carried, 12 for 12.0. None if it is no JSON at all."""
     import json
 
     try:
@@ -26,4 +27,4 @@ def _clean(value: Any) -> Any:
         return [_clean(inner) for inner in value]
     if isinstance(value, dict):
         return {_clean(key): _clean(inner) for key, inner in value.items()}
-    return value
+    return int(value) if isinstance(value, float) and value.is_integer() else value

@@ -74,6 +74,15 @@ class _Event(msgspec.Struct):
 _decode = msgspec.json.Decoder(_Event).decode
 _decode_item = msgspec.json.Decoder(_Item).decode
 _KINDS = {"message": "text", "reasoning": "thinking", "function_call": "call"}
+_READ = frozenset(
+    {
+        *("response.output_item.added", "response.output_item.done", "error"),
+        *("response.output_text.delta", "response.refusal.delta", "response.function_call_arguments.delta"),
+        *("response.reasoning_summary_text.delta", "response.reasoning_text.delta"),
+        *("response.completed", "response.incomplete", "response.done", "response.failed"),
+    }
+)
+"""Types of the events below that are read."""
 
 
 def usage_of(usage: _Usage) -> Usage:
@@ -88,6 +97,7 @@ class ResponsesReading:
     """Reads one streamed response."""
 
     settled = False
+    kinds = _READ
 
     def __init__(self, model: str) -> None:
         self.draft = Draft()
@@ -158,7 +168,10 @@ class ResponsesReading:
 
     def _shut(self, index: int, item: _Item, raw: bytes, out: list[Delta]) -> None:
         """An item is whole: its raw bytes are kept where they must go back; what came without deltas is taken now."""
-        slot = self._slots.get(index) or self._open(index, item, out)
+        slot = self._slots.pop(index, None)  # a server that numbers nothing ends one item before it begins the next
+        if slot is None or slot.kind != _KINDS.get(item.type):
+            slot = self._open(index, item, out)
+            self._slots.pop(index, None)
         if slot is None:
             return
         if slot.kind == "thinking" and item.encrypted_content:

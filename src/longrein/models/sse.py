@@ -4,6 +4,9 @@ Only `data` matters to the four wires, each of which repeats the event's name in
 no decoding: the payloads go to a typed JSON decoder as they are.
 """
 
+_BOM = b"\xef\xbb\xbf"
+"""May stand before the first event; data never begins with it."""
+
 
 class Splitter:
     """Takes bytes as they arrive and gives the payloads of the events that are complete."""
@@ -33,5 +36,5 @@ def _data(event: bytes) -> bytes:
     """The data of one event, its lines joined. The common shapes are one `data:` line, or `event:` and then `data:`."""
     if event.startswith(b"data: ") and b"\n" not in event:
         return event[6:]
-    lines = [line[5:].removeprefix(b" ") for line in event.split(b"\n") if line.startswith(b"data:")]
+    lines = [line[5:].removeprefix(b" ") for line in event.removeprefix(_BOM).split(b"\n") if line.startswith(b"data:")]
     return lines[0] if len(lines) == 1 else b"\n".join(lines)

@@ -54,6 +54,8 @@ class Facing(msgspec.Struct, frozen=True):
 class Reading(Protocol):
     """Takes the payloads of a stream, gives deltas, and in the end the reply."""
 
+    kinds: frozenset[str]
+    """Values of `type` that this wire reads; events of any other are passed over. Empty: its events have no type."""
     draft: Draft
     """The reply as far as it has come."""
     done: bool

@@ -1,0 +1,146 @@
+"""Servers that nobody wrote for longrein: what they send is read, where it can be read at all."""
+
+from typing import Any
+
+import pytest
+
+from longrein.events import Text, ToolCall, Usage
+from longrein.models import Failure, Reply
+from tests.models.served import Answer, answer_of, opened, served, sse
+from tests.models.streams import STREAMS, WIRES
+from tests.models.test_replies import ASKED, chat, read
+
+JSON = {"content-type": "application/json"}
+PAGE = Answer(b"<!doctype html><h1>It works!</h1>", headers={"content-type": "text/html; charset=utf-8"})
+
+
+async def told(wire: str, *answers: Answer, times: int = 1, path: str = "") -> list[Reply | Failure]:
+    """How each of `times` requests ends."""
+    async with served(*answers) as server:
+        model = opened(wire, server.url + path, idle_timeout_s=0.05)
+        ends = [(await answer_of(model, ASKED))[-1] for _ in range(times)]
+        await model.aclose()
+    assert all(isinstance(end, Reply | Failure) for end in ends)
+    return ends  # type: ignore[return-value]
+
+
+def text_of(end: Reply | Failure) -> str:
+    return "".join(part.text for part in end.parts if isinstance(part, Text)) if isinstance(end, Reply) else str(end)
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_a_mark_of_the_byte_order_before_the_first_event_costs_nothing(wire: str) -> None:
+    assert read(wire, b"\xef\xbb\xbf" + STREAMS["text"][wire]) == read(wire, STREAMS["text"][wire])
+
+
+@pytest.mark.parametrize("wire", ["anthropic", "openai-responses"])
+def test_events_of_a_later_year_are_passed_over_whatever_they_hold(wire: str) -> None:
+    later = sse({"type": "zebra", "delta": {"a": 1}, "index": "x", "item": 3, "output_index": None, "message": [1]})
+    known = STREAMS["text and parallel calls, one without arguments"][wire]
+    assert read(wire, later + known.replace(b"\n\n", b"\n\n" + later)) == read(wire, known)
+
+
+@pytest.mark.parametrize("wire", ["anthropic", "openai-responses"])
+def test_an_event_that_is_read_must_be_readable(wire: str) -> None:
+    kind = "content_block_delta" if wire == "anthropic" else "response.output_text.delta"
+    end = read(wire, sse({"type": kind, "delta": [1]}) + STREAMS["text"][wire])[1]
+    assert isinstance(end, Failure)
+    assert "what is not its protocol" in end.message
+
+
+def test_counts_with_a_point_are_counts() -> None:
+    usage = {"prompt_tokens": 10.0, "completion_tokens": 5.0}
+    said = sse({"choices": [{"delta": {"content": "hi"}, "finish_reason": "stop"}], "usage": usage}, done=True)
+    reply = read("openai-chat", said)[1]
+    assert isinstance(reply, Reply)
+    assert reply.usage == Usage(10, 0, 0, 5)
+
+
+def test_items_that_are_not_numbered_and_begin_with_their_end_are_all_there() -> None:
+    def call(n: int) -> dict[str, Any]:
+        item = {"type": "function_call", "call_id": f"x{n}", "name": "Read", "arguments": f'{{"n":{n}}}'}
+        return {"type": "response.output_item.done", "item": item}
+
+    message = {"type": "message", "content": []}
+    events: list[Any] = [
+        {"type": "response.output_item.added", "item": message},
+        {"type": "response.output_text.delta", "delta": "I look."},
+        *(call(1), call(2)),
+        {"type": "response.completed", "response": {}},
+    ]
+    reply = read("openai-responses", sse(*events))[1]
+    assert isinstance(reply, Reply)
+    assert reply.parts == (Text("I look."), ToolCall("", "Read", {"n": 1}), ToolCall("", "Read", {"n": 2}))
+
+
+def test_a_name_in_each_piece_is_one_call() -> None:
+    pieces = [{"index": 0, "function": {"name": "A", "arguments": text}} for text in ('{"x"', ":1}", "")]
+    reply = chat({"tool_calls": pieces})
+    assert isinstance(reply, Reply)
+    assert reply.parts == (ToolCall("", "A", {"x": 1}),)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("wire", WIRES)
+async def test_events_under_the_name_of_json_or_with_status_201_are_events(wire: str) -> None:
+    whole = STREAMS["text"][wire]
+    ends = await told(wire, Answer(whole, headers=JSON), Answer(whole, status=201), times=2)
+    assert [text_of(end) for end in ends] == ["Hello 你好"] * 2
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("end", ["close", "reset", "silent"])
+async def test_an_answer_of_gemini_that_said_why_it_stopped_is_whole_however_its_connection_ends(end: str) -> None:
+    assert text_of((await told("gemini", Answer(STREAMS["text"]["gemini"], end=end)))[0]) == "Hello 你好"
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("answer", [PAGE, Answer(b'{"hello": 1}', headers=JSON)])
+async def test_who_is_no_model_is_asked_again_only_where_a_model_was_heard_before(answer: Answer) -> None:
+    heard = Answer(STREAMS["text"]["openai-chat"])
+    first, _, later = await told("openai-chat", answer, heard, answer, times=3)
+    assert isinstance(first, Failure)
+    assert isinstance(later, Failure)
+    assert (first.kind, later.kind) == ("invalid", "server")
+    assert first.message.endswith("/v1/chat/completions gave an answer that is not a model's; is base_url right?")
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("wire", WIRES)
+async def test_a_request_is_sent_on_to_another_path_of_the_same_server_with_all_it_holds(wire: str) -> None:
+    async with served(Answer(status=307, headers={"location": "/elsewhere"}), Answer(STREAMS["text"][wire])) as server:
+        model = opened(wire, server.url)
+        assert text_of((await answer_of(model, ASKED))[-1]) == "Hello 你好"  # type: ignore[arg-type]
+        assert server.bodies[0] == server.bodies[1]
+        assert server.heads[1].startswith("POST /elsewhere ")
+        assert "k-123" in server.heads[1]
+        await model.aclose()
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("status", "location"), [(307, "http://localhost:9/v1?k=1"), (308, "https://127.0.0.1/v1"), (301, "/v1/")]
+)
+async def test_a_key_goes_to_no_server_that_it_was_not_given_for(status: int, location: str) -> None:
+    moved = Answer(status=status, headers={"location": location})
+    async with served(moved) as server:
+        model = opened("anthropic", server.url)
+        end = (await answer_of(model, ASKED))[-1]
+        assert end == Failure(
+            "invalid",
+            f"{server.url}/v1/messages sends requests on to {location.partition('?')[0]}; "
+            "set base_url to where they are to go",
+            status,
+        )
+        assert len(server.heads) == 1
+        await model.aclose()
+
+
+@pytest.mark.anyio
+async def test_a_server_that_sends_on_and_on_is_left_alone_after_a_few_times() -> None:
+    async with served(Answer(status=307, headers={"location": "/round"})) as server:
+        model = opened("openai-chat", server.url)
+        end = (await answer_of(model, ASKED))[-1]
+        assert isinstance(end, Failure)
+        assert (end.kind, len(server.heads)) == ("invalid", 4)
+        await model.aclose()
