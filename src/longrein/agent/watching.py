@@ -7,7 +7,6 @@ What was noticed is in the log; the stamps here only spare reading what was not 
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from hashlib import sha256
-from heapq import nlargest
 from typing import Protocol, TypeVar
 
 import msgspec
@@ -81,7 +80,7 @@ def watched(state: State) -> Mapping[str, Seen]:
     """Known files that are worth a look: the newest, and the instruction files of the static context."""
     files: Iterable[tuple[str, Seen]] = state.files.items()
     if len(state.files) > WATCHED_MAX:
-        files = nlargest(WATCHED_MAX, files, key=lambda pair: pair[1].seq)
+        files = sorted(files, key=lambda pair: pair[1].seq, reverse=True)[:WATCHED_MAX]  # a third of `nlargest`
     found = {path: seen for path, seen in files if seen.changes < CHANGES_MAX and not path.startswith(LIVE)}
     for source in state.prefix.sources if state.prefix else ():
         if source.path not in state.files:
