@@ -78,7 +78,7 @@ class Open:
     def keep(self, task: str, command: str) -> None:
         async def keep() -> None:
             started = await self.spawner.start(
-                command, cwd="/", env={"PATH": os.environ["PATH"]}, sink=Nowhere(), output_bytes_max=1 << 20
+                command, cwd="/", env={"PATH": os.environ["PATH"]}, sink=None, output_bytes_max=1 << 20
             )
             await started.keep(Keeping(task, command))  # type: ignore[union-attr]
 
@@ -89,11 +89,6 @@ class Open:
         self.do(self.spawner.drain())
         self.do(self.log.close())
         self.loop.close()
-
-
-class Nowhere:
-    def write(self, data: bytes) -> None:
-        pass
 
 
 @pytest.fixture

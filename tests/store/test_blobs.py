@@ -29,6 +29,7 @@ async def test_a_blob_of_any_size_and_way_reads_the_same(tmp_path: Path, size: i
     growing = log.new_blob()
     for start in range(0, size, 10_000):
         growing.write(data[start : start + 10_000])
+    assert b"".join(growing.pieces()) == data
     assert (growing.size_bytes, growing.finish()) == (size, blob)
     await add(log, entries(1, 2))
     assert log.read_blob(blob) == data

@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,10 @@ class Blob:
         self._file.write(data)
         self._sum.update(data)
         self.size_bytes += len(data)
+
+    def pieces(self) -> Iterator[bytes]:
+        self._file.flush()
+        yield Path(self.path).read_bytes()
 
     def finish(self) -> str:
         self._file.close()

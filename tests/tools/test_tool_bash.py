@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from longrein.events import CwdSet, Document, Text
+from longrein.tools.output import Output
 from longrein.tools.plain import reads_only
 
 pytestmark = pytest.mark.anyio
@@ -102,6 +103,19 @@ async def test_disk_full_while_printing(desk: Any) -> None:
     text = await desk.call("Bash", command="seq 1 20000")
     assert text.startswith("1\n2\n")
     assert text.endswith("19999\n20000\n\n[the output was not kept whole: No space left on device]")
+
+
+@pytest.mark.parametrize("size", [10, 30_001, 100_000])
+def test_what_was_printed_can_be_had_again(desk: Any, size: int) -> None:
+    output = Output(desk.hands())
+    output.write(b"x" * 9)
+    output.write(b"y" * (size - 9))
+    assert b"".join(output.pieces()) == b"x" * 9 + b"y" * (size - 9)
+    desk.blobs.full = True
+    output.write(b"z" * 30_001)
+    with pytest.raises(OSError, match="No space left"):
+        list(output.pieces())
+    output.so_far()
 
 
 async def test_cd_holds_inside_the_roots_only(desk: Any) -> None:

@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -35,6 +35,24 @@ pytestmark = pytest.mark.anyio
 SECRET = "correct-horse-battery"
 
 
+class Paper:
+    """What one command printed while nobody had kept it."""
+
+    def __init__(self, all_printed: bytearray) -> None:
+        self.data, self.all_printed = bytearray(), all_printed
+        self.full = False
+
+    def write(self, data: bytes) -> None:
+        self.data += data
+        self.all_printed += data
+
+    def pieces(self) -> Iterator[bytes]:
+        for at in range(0, len(self.data), 1000):
+            yield bytes(self.data[at : at + 1000])
+            if self.full:
+                raise OSError(28, "No space left on device")
+
+
 class Yard:
     """Starts commands in one folder, keeps them, and hears of their ends."""
 
@@ -58,22 +76,23 @@ class Yard:
         self.news.append(task)
         self._heard.set()
 
-    def write(self, data: bytes) -> None:
-        self.printed += data
-
     @property
     def env(self) -> dict[str, str]:
         return open_workspace([str(self.folder)], spawner=self.spawner, environment=self.environ).environment("s")
 
     async def start(self, command: str, *, stdin: bool = False):  # type: ignore[no-untyped-def]
+        self.paper = Paper(self.printed)
+        return await self._started(command, self.paper, stdin=stdin)
+
+    async def _started(self, command: str, sink: Paper | None, *, stdin: bool):  # type: ignore[no-untyped-def]
         started = await self.spawner.start(
-            command, cwd=str(self.folder), env=self.env, sink=self, output_bytes_max=1 << 28, stdin=stdin
+            command, cwd=str(self.folder), env=self.env, sink=sink, output_bytes_max=1 << 28, stdin=stdin
         )
         assert not isinstance(started, Ended), started
         return started
 
     async def keep(self, task: str, command: str, *, stdin: bool = False, **limits: object) -> Spooled:
-        started = await self.start(command, stdin=stdin)
+        started = await self._started(command, None, stdin=stdin)
         return await started.keep(Keeping(task, command, **limits))  # type: ignore[arg-type]
 
     async def over(self, *tasks: str) -> Spooled:
@@ -146,6 +165,23 @@ async def test_B1_what_was_printed_before_it_was_kept_is_there_from_the_first_by
     whole = Path(yard.spawner.whole("b1")).read_bytes()
     assert whole == b"".join(b"%d\n" % n for n in range(1, 300001)) + b"last\n"
     assert ended.elided_bytes == 0
+
+
+async def test_B4_what_could_not_be_kept_of_it_before_is_counted(yard: Yard) -> None:
+    started = await yard.start("seq 2000; read x; echo last", stdin=True)
+    await yard.until(lambda: yard.printed.endswith(b"2000\n"))
+    yard.paper.full = True
+    await started.keep(Keeping("b1", "seq"))
+    await yard.spawner.give("b1", b"\n", eof=True)
+    ended = await yard.over("b1")
+    there, size = bytes(yard.printed[:1000]), len(yard.printed) + len(b"last\n")
+    assert (ended.size_bytes, ended.elided_bytes, ended.lost) == (
+        size,
+        size - 1005,
+        f"the disk was full: {size - 1005:,} bytes were not written",
+    )
+    assert yard.output("b1") == there
+    assert yard.spawner.read("b1", 1000, 99) == (size - 5, b"last\n")
 
 
 async def test_B1_one_that_ended_before_it_is_kept_is_told_all_the_same(yard: Yard) -> None:
@@ -429,7 +465,7 @@ async def test_a_second_longrein_cannot_attach_while_one_is_attached(yard: Yard)
     other = supervised(yard.folder, yard.environ)
     other.notice = told.append
     assert [one.task for one in await other.adopt()] == ["b1"], "it may look"
-    started = await other.start("echo plain", cwd="/", env=yard.env, sink=yard, output_bytes_max=99)
+    started = await other.start("echo plain", cwd="/", env=yard.env, sink=None, output_bytes_max=99)
     assert not isinstance(started, Ended)
     assert (await started.ended()).code == 0, "and run commands of its own"
     with pytest.raises(OSError, match="there is no supervisor"):
@@ -546,7 +582,7 @@ async def test_no_supervisor_can_be_had(tmp_path: Path, tag: str, monkeypatch: p
     assert bytes(yard.printed) == b"plain\n"
     with pytest.raises(OSError, match="there is no supervisor of processes"):
         await started.keep(Keeping("b1", "x"))
-    run = yard.spawner.run("exit 3", cwd="/", env=yard.env, sink=yard, timeout_s=5, output_bytes_max=9)
+    run = yard.spawner.run("exit 3", cwd="/", env=yard.env, sink=Paper(yard.printed), timeout_s=5, output_bytes_max=9)
     assert (await run).code == 3
     assert told == ["commands cannot go on in the background: no supervisor of processes could be had (File exists)"]
     await yard.spawner.drain()
@@ -559,7 +595,7 @@ async def test_one_that_fails_at_once_is_done_without(
     told: list[str] = []
     yard.spawner.notice = told.append
     monkeypatch.setattr("longrein.workspace.link.BEGIN", "raise SystemExit('broken')")
-    run = yard.spawner.run("exit 3", cwd="/", env=yard.env, sink=yard, timeout_s=5, output_bytes_max=9)
+    run = yard.spawner.run("exit 3", cwd="/", env=yard.env, sink=Paper(yard.printed), timeout_s=5, output_bytes_max=9)
     assert (await run).code == 3, "nothing was started, so it is started here"
     assert len(told) == 1
     assert (tmp_path / "tasks" / "v1.log").read_text() == "broken\n"

@@ -56,9 +56,9 @@ async def main():
     heard = asyncio.Event()
     news = []
     spawner.on_news(lambda task: (news.append(task), heard.set()))
-    async def start(command):
-        return await spawner.start(command, cwd=folder, env=env, sink=Out(), output_bytes_max=1000)
-    waiting = [asyncio.ensure_future((await start(command)).ended()) for command in foreground]
+    async def start(command, sink=None):
+        return await spawner.start(command, cwd=folder, env=env, sink=sink, output_bytes_max=1000)
+    waiting = [asyncio.ensure_future((await start(command, Out())).ended()) for command in foreground]
     for task, command in tasks.items():
         running = await (await start(command)).keep(Keeping(task, command))
         supervisor = int(open(f"/proc/{running.pid}/stat").read().rpartition(")")[2].split()[1])

@@ -1,6 +1,6 @@
 """The session's blobs with secrets replaced at the door, as in every text of the log (law 4)."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from longrein.store import BlobWriter, Log
 
@@ -8,6 +8,8 @@ SHAPES_BYTES_MAX = 1024 * 1024
 """In longer content only known secrets are looked for: scanning for the shapes of tokens costs 4 ms a MB and more."""
 LINE_BYTES_MAX = 64 * 1024
 """A longer line is scanned in pieces."""
+_OF_TOKENS = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-"
+_KEY, _KEY_END = b"-----BEGIN ", b"-----END "
 
 
 class CleanBlobs:
@@ -80,7 +82,7 @@ class CleanWriter:
         """Append; raises OSError (full disk)."""
         data = self._held + data if self._held else data
         if self._unscanned > 0:
-            cut = data.rfind(b"\n") + 1 or (len(data) if len(data) > LINE_BYTES_MAX else 0)
+            cut = _scannable(data)
             self._unscanned -= cut
             self._writer.write(self._clean(replaced(data[:cut], self._known)))
         else:
@@ -88,6 +90,11 @@ class CleanWriter:
             cut = max(0, len(data) - self._held_bytes)
             self._writer.write(data[:cut])
         self._held = data[cut:]
+
+    def pieces(self) -> Iterator[bytes]:
+        """See `store.BlobWriter`. What is held back comes last, as it is."""
+        yield from self._writer.pieces()
+        yield self._held
 
     def finish(self) -> str:
         """Name it by its hash."""
@@ -98,3 +105,18 @@ class CleanWriter:
     def discard(self) -> None:
         """Forget it."""
         self._writer.discard()
+
+
+def _scannable(data: bytes) -> int:
+    """Where a part ends that cuts no secret in two: whole lines, and no key that has only begun.
+
+    A very long line is cut at the end of a word, one that is all one word anywhere.
+    """
+    cut = data.rfind(b"\n") + 1
+    key = data.rfind(_KEY, 0, cut)
+    if key >= 0 and data.find(_KEY_END, key, cut) < 0:
+        cut = key
+    if len(data) - cut <= LINE_BYTES_MAX:
+        return cut
+    word = len(data.rstrip(_OF_TOKENS))
+    return word if len(data) - word <= LINE_BYTES_MAX else len(data)

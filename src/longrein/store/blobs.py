@@ -13,7 +13,7 @@ from longrein.store.folder import BLOBS, flush, flush_path, make_folder, new_fil
 
 INLINE_BYTES_MAX = 64 * 1024
 """Content up to this size lies in the database and so costs no flush of its own."""
-PIECE_BYTES = 1024 * 1024
+PIECE_BYTES = 256 * 1024
 """Read and written at once."""
 
 
@@ -221,6 +221,15 @@ class GrowingBlob:
             self._start += data
         self._hash.update(data)
         self.size_bytes += len(data)
+
+    def pieces(self) -> Iterator[bytes]:
+        """All that was written so far, in order. Raises OSError."""
+        if self._descriptor < 0:
+            yield bytes(self._start)
+            return
+        with open(self._path, "rb") as file:
+            while piece := file.read(PIECE_BYTES):
+                yield piece
 
     def finish(self) -> str:
         """Name it by its hash; gives the hash. Raises OSError."""

@@ -189,6 +189,10 @@ class BlobWriter(Protocol):
         """Append. Raises OSError (full disk)."""
         ...
 
+    def pieces(self) -> Iterator[bytes]:
+        """All that was written so far, in order. Raises OSError."""
+        ...
+
     def finish(self) -> str:
         """Name it by its hash; it survives the next flushing commit that names it. Gives the hash.
 

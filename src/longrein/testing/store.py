@@ -343,6 +343,10 @@ class MemoryBlob:
         self._data += data
         self.size_bytes += len(data)
 
+    def pieces(self) -> Iterator[bytes]:
+        """See `store.BlobWriter.pieces`."""
+        yield bytes(self._data)
+
     def finish(self) -> str:
         """See `store.BlobWriter.finish`."""
         return self._keep(bytes(self._data))

@@ -82,7 +82,7 @@ class MemorySupervision:
         *,
         cwd: str,
         env: Mapping[str, str],  # noqa: ARG002 - the port's signature
-        sink: Sink,
+        sink: Sink | None,
         output_bytes_max: int,
         stdin: bool = False,
     ) -> "MemoryProcess | Ended":
@@ -193,7 +193,7 @@ class MemoryProcess:
     """One command that was started: a `workspace.Started`."""
 
     def __init__(
-        self, home: MemorySupervision, line: str, ran: Ran, cwd: str, sink: Sink, most: int, *, stdin: bool
+        self, home: MemorySupervision, line: str, ran: Ran, cwd: str, sink: Sink | None, most: int, *, stdin: bool
     ) -> None:
         self.home, self.line, self.ran, self.cwd, self.sink, self.most = home, line, ran, cwd, sink, most
         self.pid = 1_000 + len(home.started)
@@ -297,7 +297,8 @@ class MemoryProcess:
         """False when that was more than it may."""
         self.output += data
         if self.kept is None:
-            self.sink.write(data)
+            if self.sink is not None:
+                self.sink.write(data)
         else:
             kept = self.home.spool[self.kept.task]
             told = self.home.clock.wall_us()

@@ -1,6 +1,6 @@
 """A command's output while it runs: kept whole in a blob when it grows, both ends in memory, memory flat."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from longrein.events import AnyPart, Document, Text
 from longrein.store import BlobWriter
@@ -12,7 +12,7 @@ SLACK = 4
 
 
 class Output:
-    """A sink for one command (`workspace.Sink`). `parts` ends it."""
+    """A sink for one command (`workspace.Printout`). `parts` ends it."""
 
     def __init__(self, hands: Hands) -> None:
         self.size_bytes = 0
@@ -24,8 +24,7 @@ class Output:
         self._tail = bytearray()
         self._writer: BlobWriter | None = None
         self._spilled = False
-        self.lost = ""
-        """Why the rest of the output could not be kept (a full disk); '' when all was."""
+        self._lost: OSError | None = None
 
     def write(self, data: bytes) -> None:
         """Take more output. Never raises: what cannot be kept is counted and said."""
@@ -46,10 +45,15 @@ class Output:
         try:
             self._keep(data)
         except OSError as error:
-            self.lost = error.strerror or str(error)
+            self._lost = error
+
+    @property
+    def lost(self) -> str:
+        """Why the rest of the output could not be kept (a full disk); '' when all was."""
+        return "" if self._lost is None else self._lost.strerror or str(self._lost)
 
     def _keep(self, data: bytes) -> None:
-        if self.lost:
+        if self._lost is not None:
             return
         if self._writer is None:
             self._writer = self._new_blob()
@@ -77,6 +81,15 @@ class Output:
         document = Document(blob, "text/plain", self.size_bytes, name, lines, head, tail)
         return (document, Text(note)) if note else (document,)
 
+    def pieces(self) -> Iterator[bytes]:
+        """See `workspace.Printout`: for a command that goes on elsewhere."""
+        if self._writer is not None:
+            yield from self._writer.pieces()
+        elif not self._spilled:
+            yield bytes(self._start)
+        if self._lost is not None:
+            raise self._lost
+
     def so_far(self) -> str:
         """What has come, or its end, of a command that goes on elsewhere: there all of it is kept, so not here."""
         if self._writer is not None:
@@ -92,5 +105,5 @@ class Output:
         try:
             return self._writer.finish()
         except OSError as error:
-            self.lost = error.strerror or str(error)
+            self._lost = error
             return ""

@@ -5,7 +5,7 @@ from typing import Protocol
 
 import msgspec
 
-from longrein.workspace import Ended, Sink
+from longrein.workspace import Ended, Printout
 
 
 class TaskView(msgspec.Struct, frozen=True):
@@ -64,7 +64,7 @@ class TaskPort(Protocol):
     """Commands of one session. Raises `ToolError` for an unknown id, naming those there are."""
 
     async def run(
-        self, command: str, *, call: str, sink: Sink, timeout_s: float, background: bool, promote: bool
+        self, command: str, *, call: str, sink: Printout, timeout_s: float, background: bool, promote: bool
     ) -> Ended | Kept:
         """Run a command to its end. With `background` it is a task from the start; with `promote` it becomes one
         when `timeout_s` passes or the user says so (else it is ended then). Cancellation ends a foreground command.

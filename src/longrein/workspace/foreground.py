@@ -11,71 +11,45 @@ import msgspec
 from longrein.workspace import child as children
 from longrein.workspace.kept import KeptTasks
 from longrein.workspace.link import Link
-from longrein.workspace.port import Ended, Keeping, Sink, Spooled
-from longrein.workspace.running import READ_BYTES, Running
+from longrein.workspace.port import Ended, Keeping, Printout, Sink, Spooled
+from longrein.workspace.running import Running
 from longrein.workspace.supervisor.spooling import Output
 from longrein.workspace.words import close, last_folder, report_pipe
 
-EARLY_BYTES_MAX = 32 << 20
-"""Of what all commands have printed, held in memory in case one is kept; more lies in the spool."""
 KEEPING_FIELDS = ("task", "policy", "timeout_s", "quota_bytes", "memory_bytes", "cpu_s")
 """Those of `Keeping` that the supervisor obeys."""
 LOST = Ended(None, "", "lost", "the supervisor of processes ended, and what it had started was ended with it")
 _numbers = count(1)
 
 
-class Remembered:
-    """Bytes that all commands together hold in memory in case they are kept."""
-
-    size_bytes = 0
-
-
 class Early:
-    """Passes output on and remembers it from the first byte, for a command that may yet become a task."""
+    """Puts into the spool what a command had printed before it was kept."""
 
-    def __init__(self, sink: Sink, output: Callable[[], Output], remembered: Remembered) -> None:
-        """`output()` opens a file in the spool; it is redacted and under a quota as any there."""
-        self._sink, self._open, self._remembered = sink, output, remembered
-        self._pieces: list[bytes] = []
-        self._output: Output | None = None
+    def __init__(self, printout: Printout | None, output: Callable[[], Output]) -> None:
+        """`printout` has all of it, None when nothing was read; `output()` opens a file in the spool."""
+        self._printout, self._open = printout, output
 
-    def write(self, data: bytes) -> None:
-        """See `Sink.write`."""
-        self._sink.write(data)
-        if self._output is not None:
-            self._output.write(data)
-            return
-        self._pieces.append(data)
-        self._remembered.size_bytes += len(data)
-        if self._remembered.size_bytes > EARLY_BYTES_MAX:
-            self._output = self._open()
-            for piece in self._taken():
-                self._output.write(piece)
-
-    def _taken(self) -> list[bytes]:
-        pieces, self._pieces = self._pieces, []
-        self._remembered.size_bytes -= sum(map(len, pieces))
-        return pieces
-
-    async def keep(self, keeping: Keeping) -> dict[str, object]:
-        """All of it is in the spool under the task's name; gives what who goes on writing must know. Raises OSError.
+    async def keep(self, keeping: Keeping, printed_bytes: int) -> dict[str, object]:
+        """All of it is in the spool under the task's name, redacted and under its quota; what is not to be had again
+        is counted. Gives what who goes on writing must know. Raises OSError.
 
         The loop gets its turn in between: there may be much to redact.
         """
-        output = self._output = self._output or self._open()
+        output = self._open()
         output.limit(keeping.quota_bytes)
-        for piece in self._taken():
-            output.write(piece)
-            if len(piece) >= READ_BYTES:
+        try:
+            for piece in self._printout.pieces() if self._printout is not None else ():
+                output.write(piece)
+                printed_bytes -= len(piece)
                 await asyncio.sleep(0)
-        output.rename(keeping.task)
+        except OSError as error:
+            output.lose(error, max(0, printed_bytes))
+        try:
+            output.rename(keeping.task)
+        except OSError:
+            output.remove()
+            raise
         return output.handed()
-
-    def forget(self) -> None:
-        """It will not be kept."""
-        self._taken()
-        if self._output is not None:
-            self._output.remove()
 
 
 class Foreground:
@@ -88,11 +62,11 @@ class Foreground:
         kept: KeptTasks,
         *,
         pipes: tuple[int, int],
-        sink: Sink,
+        sink: Sink | None,
         output_bytes_max: int,
         cwd: str,
     ) -> None:
-        """`pipes`: our ends of the output and of the report (-1 for none). With an `Early` sink it can be kept."""
+        """`pipes`: our ends of the output and of the report (-1 for none). Without a sink nothing is read."""
         self._loop = asyncio.get_running_loop()
         self.pid = 0
         self.number = next(_numbers)
@@ -105,7 +79,8 @@ class Foreground:
         self._output = Running(pipes[0], sink, output_bytes_max, self.end)
         self._output.ended.add_done_callback(self._tell)
         self._report = pipes[1]
-        self._early = sink if isinstance(sink, Early) else None
+        self.early: Early | None = None
+        """It can be kept."""
         self._over: Mapping[str, Any] | None = None
         self._told_to_end = self._is_kept = self._done = False
         self._end: asyncio.Future[Ended] = self._loop.create_future()
@@ -181,19 +156,17 @@ class Foreground:
     def _let_go(self) -> None:
         close(self._output.give_away(), self._report)
         self._report = -1
-        if self._early is not None:
-            self._early.forget()
 
     async def keep(self, keeping: Keeping) -> Spooled:
         """See `Started.keep`."""
-        if self._done or self._early is None or self._link.gone:
+        if self._done or self.early is None or self._link.gone:
             raise OSError("it has ended and was let go" if self._done else "there is no supervisor to keep it")
         self._kept.check_new(keeping.task)
         self._is_kept = True
         self._running.pop(self.number, None)
         close(self._output.give_away(), self._report)
         self._report = -1
-        written = await self._early.keep(keeping)
+        written = await self.early.keep(keeping, self._output.size_bytes)
         record = {"task": keeping.task, "command": keeping.command, "cwd": self._cwd}
         wanted = {name: getattr(keeping, name) for name in KEEPING_FIELDS}
         answer = await self._link.ask(do="keep", number=self.number, keeping=wanted, record=record, written=written)

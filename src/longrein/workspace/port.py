@@ -1,6 +1,6 @@
 """Where files and processes are. Nothing else in longrein opens the user's files or starts processes."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Protocol, TypeVar
 
 import msgspec
@@ -71,6 +71,17 @@ class Sink(Protocol):
     """Takes a command's output (stdout and stderr in the order written)."""
 
     def write(self, data: bytes) -> None: ...
+
+
+class Printout(Sink, Protocol):
+    """A sink that keeps what it takes, so that a command can become a task without anything being kept twice."""
+
+    def pieces(self) -> Iterator[bytes]:
+        """All that was written, once more and in order; secrets may have been replaced in it.
+
+        Raises OSError where the rest could not be kept.
+        """
+        ...
 
 
 class Keeping(msgspec.Struct, frozen=True):
@@ -157,12 +168,13 @@ class Supervision(Protocol):
         *,
         cwd: str,
         env: Mapping[str, str],
-        sink: Sink,
+        sink: Printout | None,
         output_bytes_max: int,
         stdin: bool = False,
     ) -> "Started | Ended":
-        """Start a command as `Spawner.run` does; `Ended` with cause `not_started` when it cannot be. With `stdin` its
-        standard input is a pipe that stays open for `give`; else it is /dev/null."""
+        """Start a command as `Spawner.run` does; `Ended` with cause `not_started` when it cannot be. Without a sink it
+        is to be kept at once: what it prints waits in its pipe. With `stdin` its standard input is a pipe that stays
+        open for `give`; else it is /dev/null."""
         ...
 
     async def adopt(self) -> Sequence[Spooled]:

@@ -23,17 +23,21 @@ class Nobody:
 class Running:
     """The output of one command while it runs, and a future for its end. Who learns of its exit calls `exited`."""
 
-    def __init__(self, output: int, sink: Sink, output_bytes_max: int, stop: Callable[[str], None]) -> None:
+    def __init__(self, output: int, sink: Sink | None, output_bytes_max: int, stop: Callable[[str], None]) -> None:
+        """Without a sink it is left in the pipe, for who is given that."""
         self._loop = asyncio.get_running_loop()
         self._sink = sink
         self._left_bytes = output_bytes_max
         self._stop = stop
         self._read_bytes = READ_BYTES
+        self.size_bytes = 0
+        """Of what the sink was given."""
         self.output = output
         """Read end of the output; -1 once it is closed or given away."""
         self.ended: asyncio.Future[None] = self._loop.create_future()
         self._late: asyncio.TimerHandle | None = None
-        self._loop.add_reader(self.output, self._read)
+        if sink is not None:
+            self._loop.add_reader(self.output, self._read)
 
     def _read(self) -> bool:
         """Take what is there, one piece, so that others get their turn. False when there is nothing more."""
@@ -55,7 +59,8 @@ class Running:
             self._loop.remove_reader(self.output)
             self._stop("flood")
         self._left_bytes -= len(data)
-        if data:
+        self.size_bytes += len(data)
+        if data and self._sink is not None:
             self._sink.write(data)
 
     def _widen(self) -> None:
@@ -70,10 +75,10 @@ class Running:
 
     def exited(self) -> None:
         """The process has ended. What is in the pipe now is all of it, unless somebody else holds it."""
-        pieces = 2 * PIPE_BYTES // READ_BYTES
+        pieces = 2 * PIPE_BYTES // READ_BYTES if self._sink is not None else 0
         while self.output >= 0 and self._left_bytes > 0 and pieces > 0 and self._read():
             pieces -= 1
-        if self.output < 0 or self._left_bytes <= 0:
+        if self.output < 0 or self._left_bytes <= 0 or self._sink is None:
             self._finish()
         else:
             self._late = self._loop.call_later(HELD_PIPE_S, self._finish)

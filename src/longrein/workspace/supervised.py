@@ -17,10 +17,11 @@ import msgspec
 from longrein.events import redactor
 from longrein.workspace.child import not_started
 from longrein.workspace.environment import DEFAULT_PATH
-from longrein.workspace.foreground import LOST, Early, Foreground, Remembered, Unkept, open_pipes
+from longrein.workspace.foreground import LOST, Early, Foreground, Unkept, open_pipes
 from longrein.workspace.kept import KeptTasks
 from longrein.workspace.link import Link, connect, start_supervisor
-from longrein.workspace.port import Ended, Sink, Spooled, Started
+from longrein.workspace.port import Ended, Printout, Sink, Spooled, Started
+from longrein.workspace.running import Nobody
 from longrein.workspace.spawner import PlainSpawner
 from longrein.workspace.spool import EARLY, SPOOL, has_end, usable_id
 from longrein.workspace.supervisor.holding import Holding
@@ -84,7 +85,6 @@ class SupervisedSpawner:
         self._unable = False
         """No supervisor can be had."""
         self._commands: dict[int, Foreground] = {}
-        self._remembered = Remembered()
         self._kept = KeptTasks(folder, f"longrein:{options.nonce}", options.grace_s)
         self._redact = redactor(options.secrets, options.nonce, options.patterns)
 
@@ -189,18 +189,24 @@ class SupervisedSpawner:
         *,
         cwd: str,
         env: Mapping[str, str],
-        sink: Sink,
+        sink: Printout | None,
         output_bytes_max: int,
         stdin: bool = False,
     ) -> Started | Ended:
         """See `Supervision.start`. Without a supervisor what is started cannot be kept."""
-        early = Early(sink, self._early_output, self._remembered)
-        begun = await self._begin(command, cwd=cwd, env=env, sink=early, output_bytes_max=output_bytes_max, stdin=stdin)
+        begun = await self._begin(command, cwd=cwd, env=env, sink=sink, output_bytes_max=output_bytes_max, stdin=stdin)
         if begun is None:
             run = self.plain.run(
-                command, cwd=cwd, env=env, sink=sink, timeout_s=NO_LIMIT_S, output_bytes_max=output_bytes_max
+                command,
+                cwd=cwd,
+                env=env,
+                sink=sink or Nobody(),
+                timeout_s=NO_LIMIT_S,
+                output_bytes_max=output_bytes_max,
             )
             return Unkept(asyncio.get_running_loop().create_task(run))
+        if isinstance(begun, Foreground):
+            begun.early = Early(sink, self._early_output)
         return begun
 
     async def _begin(
@@ -209,7 +215,7 @@ class SupervisedSpawner:
         *,
         cwd: str,
         env: Mapping[str, str],
-        sink: Sink,
+        sink: Sink | None,
         output_bytes_max: int,
         stdin: bool = False,
     ) -> Foreground | Ended | None:

@@ -15,7 +15,7 @@ from longrein.agent.tasks.tasks import Tasks
 from longrein.agent.tasks.uncut import uncut
 from longrein.events import TaskEnded, ToolError
 from longrein.tools import Kept, OutputSlice, TaskView
-from longrein.workspace import Ended, Sink
+from longrein.workspace import Ended, Printout
 
 STOP_WAIT_S = 8.0
 """How long a stop is waited for: TERM, its grace, KILL, and what a busy machine takes."""
@@ -142,7 +142,7 @@ class CallTasks:
         self._tasks, self._call = tasks, call
 
     async def run(
-        self, command: str, *, call: str, sink: Sink, timeout_s: float, background: bool, promote: bool
+        self, command: str, *, call: str, sink: Printout, timeout_s: float, background: bool, promote: bool
     ) -> Ended | Kept:
         """See `tools.TaskPort`. With `background`, `timeout_s` is its time from its start; 0 for none."""
         if background:

@@ -13,21 +13,13 @@ from longrein.agent.tasks.tasks import Tasks
 from longrein.agent.tasks.uncut import uncut
 from longrein.events import LongreinError, TaskEnded, TaskStarted
 from longrein.tools import Kept
-from longrein.workspace import Ended, Keeping, Sink, Spooled, Started
-
-
-class Nowhere:
-    """A sink for a command that is kept at once: the spool has its output from the first byte on."""
-
-    def write(self, data: bytes) -> None:
-        """Nothing is done with it here."""
-
+from longrein.workspace import Ended, Keeping, Printout, Spooled, Started
 
 # --- in the foreground -------------------------------------------------------------------------------------------
 
 
 async def foreground(
-    tasks: Tasks, command: str, call: str, sink: Sink, timeout_s: float, *, promote: bool
+    tasks: Tasks, command: str, call: str, sink: Printout, timeout_s: float, *, promote: bool
 ) -> Ended | Kept:
     """Run it; with `promote` it becomes a task when its time has passed (as options want it) or the user says so."""
     started = await _start(tasks, command, tasks.host.state.cwd, sink)
@@ -152,14 +144,16 @@ async def _start_seated(tasks: Tasks, command: str, cwd: str) -> Started | Ended
     """Start what a place was taken for; the place is free again when that fails."""
     started: Started | Ended | None = None
     try:
-        started = await _start(tasks, command, cwd, Nowhere(), stdin=True)
+        started = await _start(tasks, command, cwd, None, stdin=True)
         return started
     finally:
         if started is None or isinstance(started, Ended):
             tasks.pool.free()
 
 
-async def _start(tasks: Tasks, command: str, cwd: str, sink: Sink, *, stdin: bool = False) -> Started | Ended:
+async def _start(
+    tasks: Tasks, command: str, cwd: str, sink: Printout | None, *, stdin: bool = False
+) -> Started | Ended:
     host = tasks.host
     return await tasks.pool.supervision.start(
         command,

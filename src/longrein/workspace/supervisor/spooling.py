@@ -74,7 +74,7 @@ class Output:
             try:
                 written = self._write(data)
             except OSError as error:
-                self._lose(error, len(data))
+                self.lose(error, len(data))
                 return
             data = data[written:]
 
@@ -115,8 +115,8 @@ class Output:
     def _path(self, piece: int) -> str:
         return os.path.join(self._folder, f"{self._task}.out" if piece < 0 else f"{self._task}.more/{piece}")
 
-    def _lose(self, error: OSError, size_bytes: int) -> None:
-        """The rest of this write is counted; the next one begins a file of its own."""
+    def lose(self, error: OSError, size_bytes: int) -> None:
+        """So much could not be written: it is counted, and the next write begins a file of its own."""
         self.release()
         if self._pieces and self._pieces[-1][1] == 0:
             self._unlink(self._pieces.pop()[0])
