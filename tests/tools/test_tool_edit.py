@@ -360,9 +360,28 @@ async def test_a_confirmation_shows_the_lines(desk: Any, old: str, new: str, sho
 
 
 async def test_many_places(desk: Any) -> None:
-    path = desk.file("n.txt", "x\n" * 5)
+    path = desk.file("n.txt", "x\na\nb\nc\nd\n" * 5)
     await desk.call("Read", file_path="n.txt")
     text = await desk.call("Edit", file_path="n.txt", old_string="x\n", new_string="y\nz\n", replace_all=True)
-    assert text.startswith(f"Edited {path} in 5 places.\n1-\tx\n1+\ty\n2+\tz\n3 \tx\n4 \tx\n")
+    assert text.startswith(f"Edited {path} in 5 places.\n1-\tx\n1+\ty\n2+\tz\n3 \ta\n4 \tb\n5 \tc\n6 \td\n7-\tx\n")
     assert text.endswith("… and 2 more")
-    assert path.read_text() == "y\nz\n" * 5
+    assert path.read_text() == "y\nz\na\nb\nc\nd\n" * 5
+
+
+@pytest.mark.parametrize(
+    ("content", "old", "new", "shown"),
+    [
+        ("x x x\n", "x", "y", "1-\tx x x\n1+\ty y y"),
+        ("x\na\nx\n", "x", "y", "1-\tx\n2-\ta\n3-\tx\n1+\ty\n2+\ta\n3+\ty"),
+        ("x\n" * 3, "x\n", "", "1-\tx\n2-\tx\n3-\tx"),
+        ("x\r" * 2, "x", "y", "1-\tx\n2-\tx\n1+\ty\n2+\ty"),
+    ],
+)
+async def test_places_beside_each_other_are_shown_as_they_are_now(
+    desk: Any, content: str, old: str, new: str, shown: str
+) -> None:
+    path = desk.file("n.txt", content)
+    await desk.call("Read", file_path="n.txt")
+    text = await desk.call("Edit", file_path="n.txt", old_string=old, new_string=new, replace_all=True)
+    assert text.partition("\n")[2] == shown
+    assert path.read_bytes().decode() == content.replace(old, new)

@@ -95,6 +95,7 @@ async def test_symlink_is_known_by_its_target(desk: Any) -> None:
         ("sub", "[folder] sub is a folder; use Glob, or Bash with ls, to see what is in it."),
         ("pipe", "[not-a-file] pipe is a device, pipe or socket, not a file."),
         ("reedme.txt", "[not-found] No such file: ROOT/reedme.txt. Did you mean ROOT/README.txt?"),
+        ("nowhere", "[not-found] No such file: ROOT/nowhere. Use Glob to find it."),
         ("zzz", "[not-found] No such file: ROOT/zzz. Use Glob to find it."),
         ("no/zzz", "[not-found] No such file: ROOT/no/zzz; its folder does not exist either."),
         ("a\0b", "[bad-path] ab is no usable path; give the path of a file."),
@@ -107,6 +108,7 @@ async def test_refused(desk: Any, path: str, expected: str) -> None:
     desk.file("x", bytes(range(128, 256)) * 8 + bytes(range(1, 32)) * 32)
     desk.file("README.txt", "x")
     desk.file("sub/x", "x")
+    os.symlink("gone", desk.root / "nowhere")
     os.mkfifo(desk.root / "pipe")
     assert (await desk.call("Read", file_path=path)).replace(str(desk.root), "ROOT") == expected
     assert desk.last.status == "failed"

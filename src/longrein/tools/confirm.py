@@ -15,7 +15,7 @@ CHARS_SHOWN_MAX = 200
 def shown_change(text: str, site: Site, shift: int = 0) -> str:
     """One changed place of `text`: number, `-` `+` or blank, tab, line. `shift`: lines that changes above it added."""
     if "\n" not in text and "\r" in text:
-        text = text.replace("\r", "\n")
+        text, site = text.replace("\r", "\n"), Site(site.start, site.end, site.new.replace("\r", "\n"))
     start = text.rfind("\n", 0, site.start) + 1
     stop = line_end(text, max(site.end - 1, site.start))
     new = text[start : site.start] + site.new + text[site.end : stop]
@@ -33,6 +33,17 @@ def shown_change(text: str, site: Site, shift: int = 0) -> str:
     rows = numbered(above, first - len(above), " ") + shortened(numbered(removed, first, "-"))
     rows += shortened(numbered(added, first, "+")) + numbered(below, first + len(added), " ")
     return "\n".join(rows)
+
+
+def neighbours(text: str, sites: list[Site]) -> list[list[Site]]:
+    """`sites` in groups, such that no group's changes stand among the unchanged lines shown around another."""
+    groups: list[list[Site]] = []
+    for site in sites:
+        if groups and text.count("\n", groups[-1][-1].end, site.start) <= AROUND + 1:
+            groups[-1].append(site)
+        else:
+            groups.append([site])
+    return groups
 
 
 def line_end(text: str, at: int) -> int:

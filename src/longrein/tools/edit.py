@@ -4,7 +4,7 @@ import msgspec
 
 from longrein.events import ToolError
 from longrein.tools.closest import why_no_match
-from longrein.tools.confirm import shown_change
+from longrein.tools.confirm import neighbours, shown_change
 from longrein.tools.encoding import PLAIN_STYLE, Decoded, decode
 from longrein.tools.files import existing, find, load, quickly, refuse_marker, said
 from longrein.tools.media import binary_kind
@@ -109,7 +109,7 @@ def chosen_sites(place: Place, decoded: Decoded, change: tuple[str, str], every:
     if not sites:
         raise ToolError(f"[no-match] old_string is not in {said(place.path)}. {why_no_match(text, old)}")
     if not every and (len(sites) > 1 or ambiguous(text, old, sites[0])):
-        lines = ", ".join(str(line_at(text, site.start)) for site in sites[:10])
+        lines = ", ".join(dict.fromkeys(str(line_at(text, site.start)) for site in sites[:10]))
         if len(sites) == 1:
             where = f"overlaps itself at line {lines}"
         else:
@@ -122,13 +122,17 @@ def chosen_sites(place: Place, decoded: Decoded, change: tuple[str, str], every:
 
 
 def shown_sites(decoded: Decoded, sites: list[Site]) -> list[str]:
-    """The first changed places, with line numbers as they are now."""
+    """The first changed places, with line numbers as they are now; neighbours in one piece."""
     shown, shift = [], 0
-    for site in sites[:SITES_SHOWN_MAX]:
-        shown.append(shown_change(decoded.text, site, shift))
-        shift += site.new.count("\n") - decoded.text.count("\n", site.start, site.end)
-    if len(sites) > SITES_SHOWN_MAX:
-        shown.append(f"… and {len(sites) - SITES_SHOWN_MAX} more")
+    groups = neighbours(decoded.text, sites)
+    for group in groups[:SITES_SHOWN_MAX]:
+        start, end = group[0].start, group[-1].end
+        moved = [Site(site.start - start, site.end - start, site.new) for site in group]
+        whole = Site(start, end, replaced(decoded.text[start:end], moved))
+        shown.append(shown_change(decoded.text, whole, shift))
+        shift += whole.new.count("\n") - decoded.text.count("\n", start, end)
+    if more := sum(map(len, groups[SITES_SHOWN_MAX:])):
+        shown.append(f"… and {more} more")
     return shown
 
 

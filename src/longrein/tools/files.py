@@ -60,7 +60,7 @@ def missing(hands: Hands, place: Place) -> str:
     names: list[str] = []
 
     def visit(path: str, is_folder: bool) -> bool:
-        if not is_folder:
+        if not is_folder and path.rpartition("/")[2] != name:  # itself: a link that leads nowhere
             names.append(path.rpartition("/")[2])
         return False
 
