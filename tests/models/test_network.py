@@ -1,0 +1,208 @@
+"""Connections over loopback, in the clear and encrypted."""
+
+import asyncio
+import socket
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import httpcore2
+import pytest
+
+from longrein.models.network import TOGETHER_BYTES_MAX, UNREAD_BYTES_MAX, Network, Stream
+
+pytestmark = pytest.mark.anyio
+Play = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+CERTIFICATE = """\
+-----BEGIN CERTIFICATE-----
+MIIBnDCCAUGgAwIBAgIUS6J/Z1pt0gFxk1CCS+iU2ma+G0wwCgYIKoZIzj0EAwIw
+FDESMBAGA1UEAwwJbG9jYWxob3N0MCAXDTI2MTEyMTE4MzIwMFoYDzIxMjYxMDI4
+MTgzMjAwWjAUMRIwEAYDVQQDDAlsb2NhbGhvc3QwWTATBgcqhkjOPQIBBggqhkjO
+PQMBBwNCAAT8FPBsHIf9MdvoT9Zq6pswqIWhkmloWqOlgcyLSqApZp02aF7EH8TA
+l26/KyNyybplr6btF5MRcwTAjxO5GzCKo28wbTAdBgNVHQ4EFgQUjm4nL2ur1xjS
+s09O+ji8cSzvwwYwHwYDVR0jBBgwFoAUjm4nL2ur1xjSs09O+ji8cSzvwwYwDwYD
+VR0TAQH/BAUwAwEB/zAaBgNVHREEEzARgglsb2NhbGhvc3SHBH8AAAEwCgYIKoZI
+zj0EAwIDSQAwRgIhAMsnqFU1yOHtzbivSiIzOlc3Wd77o50R+t8EmQ8ktGiVAiEA
++bb6llWKSxPW6gKfuBBoUMuuR49hImZ5kWy8a/61rUA=
+-----END CERTIFICATE-----
+"""
+"""Of nobody: for localhost, signed by itself."""
+KEY = """\
+-----BEGIN PRIVATE KEY-----
+MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQgIWLr244jlJ9qSdP0
+mNeYGRdHRfG0fCrDZd3Kj2Wv+2ehRANCAAT8FPBsHIf9MdvoT9Zq6pswqIWhkmlo
+WqOlgcyLSqApZp02aF7EH8TAl26/KyNyybplr6btF5MRcwTAjxO5GzCK
+-----END PRIVATE KEY-----
+"""
+
+
+@asynccontextmanager
+async def connected(play: Play, context: ssl.SSLContext | None = None) -> AsyncIterator[Stream]:
+    """A connection to a server that plays its part."""
+    done = asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            await play(reader, writer)
+        finally:
+            writer.close()
+            done.set()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=context)
+    stream = await Network().connect_tcp("127.0.0.1", server.sockets[0].getsockname()[1], 5)
+    try:
+        yield stream
+    finally:
+        await stream.aclose()
+        server.close()
+
+
+async def whole(stream: Stream, max_bytes: int = 1 << 16) -> bytes:
+    pieces = []
+    while piece := await stream.read(max_bytes, 5):
+        pieces.append(piece)
+    return b"".join(pieces)
+
+
+async def test_what_is_written_leaves_when_an_answer_is_awaited_in_one_piece() -> None:
+    async def play(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(await reader.read(100))
+
+    async with connected(play) as stream:
+        for piece in (b"head ", b"", b"body"):
+            await stream.write(piece, timeout=1)
+        assert await whole(stream) == b"head body"
+
+
+@pytest.mark.parametrize("size", [TOGETHER_BYTES_MAX - 1, TOGETHER_BYTES_MAX + 1, 3 * UNREAD_BYTES_MAX])
+async def test_much_goes_and_much_comes_back_in_order(size: int) -> None:
+    async def play(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(await reader.readexactly(size + 5))
+
+    body = bytes(range(256)) * (size // 256) + bytes(size % 256)
+    async with connected(play) as stream:
+        await stream.write(b"head ")
+        await stream.write(body)
+        assert await whole(stream, 50_000) == b"head " + body
+
+
+async def test_a_server_that_is_not_read_is_held_back() -> None:
+    sent = 0
+
+    async def play(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal sent
+        for _part in range(64):
+            writer.write(bytes(1 << 20))
+            await writer.drain()
+            sent += 1
+
+    async with connected(play) as stream:
+        first = await stream.read(10, 5)
+        for _ in range(200):
+            await asyncio.sleep(0)
+        assert sent < 64
+        assert len(first) + len(await whole(stream)) == 64 << 20
+
+
+async def test_silence_lasts_as_long_as_it_may() -> None:
+    quiet = asyncio.Event()
+
+    async def play(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await quiet.wait()
+        writer.write(b"late")
+
+    async with connected(play) as stream:
+        with pytest.raises(httpcore2.ReadTimeout):
+            await stream.read(10, 0.01)
+        quiet.set()
+        assert await stream.read(10, 5) == b"late"
+
+
+async def test_who_stops_waiting_may_wait_again() -> None:
+    ready = asyncio.Event()
+
+    async def play(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await ready.wait()
+        writer.write(b"here")
+
+    async with connected(play) as stream:
+        waiting = asyncio.ensure_future(stream.read(10))
+        await asyncio.sleep(0)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        ready.set()
+        assert await stream.read(10, 5) == b"here"
+
+
+async def test_a_reset_is_an_error_and_what_came_before_it_is_not_lost() -> None:
+    async def play(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"half")
+        await writer.drain()
+        await read.wait()
+        own = writer.get_extra_info("socket")
+        own.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+
+    read = asyncio.Event()
+    async with connected(play) as stream:
+        assert await stream.read(10, 5) == b"half"
+        read.set()
+        with pytest.raises(httpcore2.ReadError, match="Connection reset by peer"):
+            await stream.read(10, 5)
+
+
+async def test_an_idle_connection_that_the_server_closed_is_seen() -> None:
+    go = asyncio.Event()
+
+    async def play(_: asyncio.StreamReader, __: asyncio.StreamWriter) -> None:
+        await go.wait()
+
+    async with connected(play) as stream:
+        assert not stream.get_extra_info("is_readable")
+        go.set()
+        async with asyncio.timeout(5):
+            while not stream.get_extra_info("is_readable"):  # noqa: ASYNC110  # it is what is tested
+                await asyncio.sleep(0)
+
+
+async def test_nobody_listens() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        with pytest.raises(httpcore2.ConnectError, match="Connection refused"):
+            await Network().connect_tcp("127.0.0.1", taken.getsockname()[1], 5)
+
+
+def contexts(folder: Path) -> tuple[ssl.SSLContext, ssl.SSLContext, ssl.SSLContext]:
+    """Of the server; of a client that trusts it; of one that does not."""
+    (folder / "certificate").write_text(CERTIFICATE)
+    (folder / "key").write_text(KEY)
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server.load_cert_chain(folder / "certificate", folder / "key")
+    return server, ssl.create_default_context(cadata=CERTIFICATE), ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+
+
+async def test_encrypted_it_is_the_same(tmp_path: Path) -> None:
+    async def play(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write((await reader.readexactly(300_000)).upper())
+
+    server, trusting, _ = contexts(tmp_path)
+    async with connected(play, server) as plain:
+        stream = await plain.start_tls(trusting, "localhost", 5)
+        await stream.write(b"a" * 300_000)
+        assert await whole(stream) == b"A" * 300_000
+
+
+async def test_a_server_that_cannot_prove_who_it_is_gets_nothing(tmp_path: Path) -> None:
+    heard = b""
+
+    async def play(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
+        nonlocal heard
+        heard = await reader.read(10)
+
+    server, _, wary = contexts(tmp_path)
+    async with connected(play, server) as plain:
+        with pytest.raises(httpcore2.ConnectError, match="certificate verify failed"):
+            await plain.start_tls(wary, "localhost", 5)
+    assert heard == b""
