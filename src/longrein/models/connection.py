@@ -5,7 +5,9 @@ proxies, answers that are compressed although nobody asked. These import it when
 """
 
 import base64
+import string
 from collections.abc import AsyncIterable, AsyncIterator, Mapping
+from importlib.util import find_spec
 from typing import Any
 from urllib.parse import urljoin, urlsplit
 
@@ -23,8 +25,9 @@ HEADERS = {
 """Of every request, unless it has its own."""
 REDIRECTS_MAX = 3
 """Followed for one request."""
-PLAIN = frozenset("-._~:/?&=")
-"""Beside letters and digits: what an address may hold that is sent as it stands."""
+PLAIN = frozenset(string.ascii_letters + string.digits + "-._~:/?&=")
+"""What an address may hold that is sent as it stands."""
+PORT_MAX = 65_535
 
 
 class AddressInvalid(ValueError):
@@ -109,39 +112,41 @@ class Connections:
 
 
 def broken() -> tuple[type[Exception], ...]:
-    """What a request may end with beside an answer; a proxy may want a package that is not here."""
+    """What a request may end with beside an answer."""
     core = http_library()
-    return (
-        core.TimeoutException,
-        core.NetworkError,
-        core.ProtocolError,
-        core.ProxyError,
-        core.UnsupportedProtocol,
-        ImportError,
-    )
+    return core.TimeoutException, core.NetworkError, core.ProtocolError, core.ProxyError, core.UnsupportedProtocol
 
 
 def onward(address: str, answer: Answer) -> str:
     """Where a request to `address` is to be sent instead, if that is another path of the same server; else ''."""
     if answer.status not in (307, 308) or "location" not in answer.headers:
         return ""
-    found = urljoin(address, answer.headers["location"])
-    before, after = urlsplit(address), urlsplit(found)
+    try:
+        found = urljoin(address, answer.headers["location"])
+        before, after = urlsplit(address), urlsplit(found)
+    except ValueError:
+        return ""
     return found if (before.scheme, before.netloc) == (after.scheme, after.netloc) else ""
 
 
 def _target(address: str) -> tuple[Any, dict[str, str]]:
     """`address` taken apart, and the headers that follow from it."""
-    core, plain = http_library(), urlsplit(address)
-    if plain.netloc and all((char.isascii() and char.isalnum()) or char in PLAIN for char in address):
-        try:
-            return core.URL(address), {"host": plain.netloc}
-        except ValueError as error:  # the port
-            raise AddressInvalid(str(error)) from None
-    return _odd_target(address)
+    url, own = _plain(address) if all(char in PLAIN for char in address) else _odd(address)
+    if url.scheme in (b"http", b"https") and not url.host:
+        raise AddressInvalid("it names no host")
+    return url, own
 
 
-def _odd_target(address: str) -> tuple[Any, dict[str, str]]:
+def _plain(address: str) -> tuple[Any, dict[str, str]]:
+    try:
+        url = http_library().URL(address)
+    except ValueError as error:  # its port
+        raise AddressInvalid(str(error)) from None
+    host = url.host.decode()
+    return url, {"host": host if url.port is None else f"{host}:{url.port}"}
+
+
+def _odd(address: str) -> tuple[Any, dict[str, str]]:
     """With a name and password, an address of IPv6, letters of other scripts, or what must be escaped."""
     import httpx2
 
@@ -153,14 +158,23 @@ def _odd_target(address: str) -> tuple[Any, dict[str, str]]:
     if url.username or url.password:
         pair = f"{url.username}:{url.password}".encode()
         own["authorization"] = f"Basic {base64.b64encode(pair).decode()}"
-    core_url = http_library().URL(scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=url.raw_path)
-    return core_url, own
+    return _lower(url), own
 
 
 def _proxy(address: str) -> Any:
     import httpx2
 
-    proxy = httpx2.Proxy(address)
-    url, core = proxy.url, http_library()
-    place = core.URL(scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=url.raw_path)
-    return core.Proxy(place, auth=proxy.raw_auth, headers=proxy.headers.raw)
+    try:
+        proxy = httpx2.Proxy(address)
+    except (httpx2.InvalidURL, ValueError) as error:
+        raise AddressInvalid(f"its proxy: {error}") from None
+    if proxy.url.scheme.startswith("socks") and not find_spec("socksio"):
+        raise AddressInvalid("its proxy needs the package socksio, which is not here")
+    return http_library().Proxy(_lower(proxy.url), auth=proxy.raw_auth, headers=proxy.headers.raw)
+
+
+def _lower(url: Any) -> Any:
+    """An address of the upper half as one of the lower."""
+    if url.port is not None and url.port > PORT_MAX:
+        raise AddressInvalid(f"there is no port {url.port}")
+    return http_library().URL(scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=url.raw_path)

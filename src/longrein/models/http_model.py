@@ -1,13 +1,13 @@
 """A model behind HTTP: one connection pool, one request at a time or several, every failure a value.
 
-`httpx2` is imported by the first use; `warm` does that, and builds the pool, beside whatever else a start has to do.
+The HTTP library is imported by the first use; `warm` does that, and builds the pool.
 """
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from typing import Any
 
 from longrein.context import Budget, Request
+from longrein.models.connection import AddressInvalid, Answer, Connections, broken
 from longrein.models.failures import Headers, failure_of_status
 from longrein.models.healing import eased, told
 from longrein.models.layout import Memo, Memos
@@ -21,12 +21,8 @@ FIRST_BYTE_IDLES = 5.0
 """The first byte may take this many idle limits: a local server reads the whole prompt before it answers."""
 HEARTBEAT_IDLES = 5.0
 """A stream that sends only comments and pings is given up after this many idle limits."""
-KEEPALIVE_S = 90.0
-"""An idle connection is kept this long; a tool may run meanwhile."""
 DRAIN_S = 0.25
 """After the last event the stream's end is awaited this long, so that the connection can be used again."""
-REDIRECTS_MAX = 3
-"""Followed for one request, and only to where the request went anyway: a key goes to the host it was given for."""
 ERROR_BYTES_MAX = 64_000
 """Read of an error's body."""
 
@@ -44,21 +40,21 @@ class HttpModel:
         self._options = options
         self._clock = clock
         self._memos = Memos(wire.grammar)
-        self._client: Any = None
+        self._connections: Connections | None = None
         self._url = wire.url(options.base_url)
         self._unsigned_ends = 0
         self._heard = False
 
     def warm(self) -> None:
         """Import the HTTP client and build the pool. No socket is opened."""
-        if self._client is None:
-            self._client = open_client(self._options)
+        if self._connections is None:
+            self._connections = Connections(self._options, self._url)
 
     async def aclose(self) -> None:
         """Close idle connections."""
-        client, self._client = self._client, None
-        if client is not None:
-            await client.aclose()
+        connections, self._connections = self._connections, None
+        if connections is not None:
+            await connections.aclose()
 
     def forget(self) -> None:
         """Drop what was encoded; the next request makes it again."""
@@ -82,13 +78,10 @@ class HttpModel:
         if problem := header_problem(self._options):
             yield [Failure("auth", problem)]
             return
-        self.warm()
-        import httpx2
-
         response = None
         try:
             response = await self._send(self.body(request))
-            if not response.is_success:
+            if not 200 <= response.status < 300:
                 yield [self._healed(await self._refusal(response))]
                 return
             reading = self._wire.reading()
@@ -98,37 +91,29 @@ class HttpModel:
             try:
                 async for batch in self._read(response, reading):
                     yield batch
-            except httpx2.HTTPError as error:
+            except broken() as error:
                 yield [reading.finish() if reading.settled else cut(reading, error)]
-        except httpx2.HTTPError as error:
+        except broken() as error:
             yield [never_answered(error, self._url)]
-        except httpx2.InvalidURL as error:
+        except AddressInvalid as error:
             yield [Failure("invalid", f"the address {self._url} is not valid: {error}")]
         finally:
             if response is not None:
                 await response.aclose()
 
-    async def _send(self, body: bytes) -> Any:
-        client, options = self._client, self._options
-        first_s = options.idle_timeout_s * FIRST_BYTE_IDLES
+    async def _send(self, body: bytes) -> Answer:
+        options, first_s = self._options, self._options.idle_timeout_s * FIRST_BYTE_IDLES
         timeout = {"connect": options.connect_timeout_s, "read": first_s, "write": first_s, "pool": first_s}
         headers = {"content-type": "application/json", **self._wire.headers(options.api_key), **dict(options.headers)}
-        request = client.build_request(
-            "POST", self._url, content=body, headers=headers, extensions={"timeout": timeout}
-        )
-        response = await client.send(request, stream=True)
-        for _ in range(REDIRECTS_MAX):
-            onward = _onward(response)
-            if onward is None:
-                break
-            await response.aclose()
-            response = await client.send(onward, stream=True)
+        self.warm()
+        assert self._connections is not None
+        answer = await self._connections.post(body, headers, timeout)
         timeout["read"] = options.idle_timeout_s  # from here on it is the longest silence between two reads
-        return response
+        return answer
 
-    async def _whole(self, response: Any, reading: Reading) -> list[Delta]:
+    async def _whole(self, response: Answer, reading: Reading) -> list[Delta]:
         """An answer said to be JSON: an error in disguise, a chat server that ignores `stream`, or events after all."""
-        body = await response.aread()
+        body = await response.whole()
         splitter = Splitter()
         payloads = splitter.feed(body) + splitter.flush()
         batch, final = take(reading, payloads or [body])
@@ -142,19 +127,17 @@ class HttpModel:
         kind = "server" if self._heard else "invalid"
         return Failure(kind, f"{self._url} gave an answer that is not a model's; is base_url right?")
 
-    async def _refusal(self, response: Any) -> Failure:
+    async def _refusal(self, response: Answer) -> Failure:
         body = b""
-        async for chunk in response.aiter_bytes():
+        async for chunk in response.chunks():
             body += chunk
             if len(body) > ERROR_BYTES_MAX:
                 break
         headers = _headers(response)
         if onward := response.headers.get("location", ""):
             said = f"{self._url} sends requests on to {onward.partition('?')[0]}; set base_url to where they are to go"
-            return Failure("invalid", said, response.status_code)
-        return failure_of_status(
-            response.status_code, body.decode("utf-8", "replace"), headers, self._clock.wall_us() / 1e6
-        )
+            return Failure("invalid", said, response.status)
+        return failure_of_status(response.status, body.decode("utf-8", "replace"), headers, self._clock.wall_us() / 1e6)
 
     def _healed(self, failure: Failure) -> Failure:
         """Leave out what was refused from now on, if that may help."""
@@ -165,14 +148,13 @@ class HttpModel:
         self._memos = Memos(self._wire.grammar)
         return told(failure)
 
-    async def _read(self, response: Any, reading: Reading) -> AsyncIterator[list[Delta]]:
+    async def _read(self, response: Answer, reading: Reading) -> AsyncIterator[list[Delta]]:
         splitter = Splitter()
         now = asyncio.get_running_loop().time
         patience_s = self._options.idle_timeout_s * HEARTBEAT_IDLES
         last_event = now()
-        encoded = "content-encoding" in response.headers
         page = response.headers.get("content-type", "").startswith("text/html")
-        async for chunk in response.aiter_bytes() if encoded else response.stream:
+        async for chunk in response.chunks():
             payloads = splitter.feed(chunk)
             if payloads:
                 last_event, page, self._heard = now(), False, True
@@ -244,36 +226,15 @@ def _foreign(reading: Reading, payload: bytes) -> bool:
     return bool(reading.kinds) and isinstance(event.get("type"), str) and event["type"] not in reading.kinds
 
 
-async def _drain(response: Any) -> None:
+async def _drain(response: Answer) -> None:
     """Wait shortly for the end of the body; without it the connection would be closed."""
-    import httpx2
-
+    given_up: tuple[type[Exception], ...] = (TimeoutError, RuntimeError, *broken())
     try:
         async with asyncio.timeout(DRAIN_S):
             async for _ in response.stream:
                 pass
-    except (TimeoutError, httpx2.HTTPError, httpx2.StreamError, RuntimeError):
+    except given_up:
         pass
-
-
-def open_client(options: ModelOptions) -> Any:
-    """The HTTP client of one model. A TLS context costs 20 ms, so `http` addresses get none worth the name."""
-    httpx2 = http_library()
-    secure = options.base_url.startswith("https:")
-    context = httpx2.create_ssl_context() if secure else False  # knows SSL_CERT_FILE; proxies are handed in
-    limits = httpx2.Limits(max_connections=None, max_keepalive_connections=None, keepalive_expiry=KEEPALIVE_S)
-    return httpx2.AsyncClient(
-        verify=context,
-        trust_env=False,
-        proxy=options.proxy if secure and options.proxy else None,
-        limits=limits,
-        timeout=None,
-        headers={
-            "user-agent": "longrein",
-            "accept": "text/event-stream, application/json",
-            "accept-encoding": "identity",
-        },
-    )
 
 
 def header_problem(options: ModelOptions) -> str:
@@ -290,34 +251,23 @@ def _sendable(text: str) -> bool:
     return text.isascii() and (not text or text.isprintable()) and text.strip() == text
 
 
-def _onward(response: Any) -> Any:
-    """The request to make in place of one that was sent on to another path of the same server; else None."""
-    onward = response.next_request if response.status_code in (307, 308) else None
-    if onward is None:
-        return None
-    before, after = response.request.url, onward.url
-    same = (before.scheme, before.host, before.port) == (after.scheme, after.host, after.port)
-    return onward if same else None
-
-
-def _headers(response: Any) -> Headers:
+def _headers(response: Answer) -> Headers:
     get = response.headers.get
     return Headers(get("retry-after", ""), get("retry-after-ms", ""), get("date", ""))
 
 
 def never_answered(error: Exception, url: str) -> Failure:
     """What went wrong before an answer began."""
-    import httpx2
-
+    core = http_library()
     host = url.split("/")[2] if "://" in url else url
     match error:
-        case httpx2.ConnectTimeout():
+        case core.ConnectTimeout():
             return Failure("timeout", f"no connection to {host} in time")
-        case httpx2.TimeoutException():
+        case core.TimeoutException():
             return Failure("timeout", f"{host} did not begin to answer in time")
-        case httpx2.ConnectError():
+        case core.ConnectError():
             return Failure("network", f"cannot connect to {host}: {_reason(error)}")
-        case httpx2.UnsupportedProtocol() | httpx2.LocalProtocolError():
+        case core.UnsupportedProtocol() | core.LocalProtocolError():
             return Failure("invalid", f"a request to {host} cannot be made; check base_url and headers")
         case _:
             return Failure("network", f"the connection to {host} broke: {_reason(error)}")
@@ -325,12 +275,11 @@ def never_answered(error: Exception, url: str) -> Failure:
 
 def cut(reading: Reading, error: Exception) -> Failure:
     """What went wrong while the answer streamed."""
-    import httpx2
-
+    core = http_library()
     match error:
-        case httpx2.ReadTimeout():
+        case core.ReadTimeout():
             return reading.draft.failure("stalled", "the model fell silent in the middle of its answer")
-        case httpx2.RemoteProtocolError():
+        case core.RemoteProtocolError():
             return reading.draft.failure("truncated", "the stream was cut before the model had finished")
         case _:
             return reading.draft.failure("network", f"the connection broke in mid-answer: {_reason(error)}")

@@ -1,7 +1,7 @@
-"""Importing the HTTP library without its two look-ups of its own version, which are 40 % of what it costs to import.
+"""Importing the HTTP library without its look-up of its own version, which is a third of what it costs to import.
 
-Both of its packages ask `importlib.metadata` for a version string that only their user agent uses; that module brings
-the e-mail parser with it. While they are imported, a stand-in answers.
+It asks `importlib.metadata` for a version string that only its user agent uses; that module brings the e-mail parser
+with it. While it is imported, a stand-in answers.
 """
 
 import importlib
@@ -10,20 +10,20 @@ from types import ModuleType
 from typing import Any
 
 _METADATA = "importlib.metadata"
+_LIBRARY = "httpcore2"
 
 
 def http_library() -> Any:
-    """The module `httpx2`. Where it wants more of `importlib.metadata` than the version, it is imported as usual."""
-    if _METADATA in sys.modules or "httpx2" in sys.modules:
-        return importlib.import_module("httpx2")
+    """The module `httpcore2`. Where it wants more of `importlib.metadata` than the version, it is imported as usual."""
+    if _LIBRARY in sys.modules or _METADATA in sys.modules:
+        return importlib.import_module(_LIBRARY)
     stand_in = ModuleType(_METADATA)
     stand_in.version = lambda _name: "0"  # type: ignore[attr-defined]
     sys.modules[_METADATA] = stand_in
     try:
-        importlib.import_module("httpcore2")
-        return importlib.import_module("httpx2")
+        return importlib.import_module(_LIBRARY)
     except ImportError:
         pass
     finally:
         del sys.modules[_METADATA]
-    return importlib.import_module("httpx2")
+    return importlib.import_module(_LIBRARY)
