@@ -12,6 +12,7 @@ from typing import Any
 from urllib.parse import urljoin, urlsplit
 
 from longrein.models.library import http_library
+from longrein.models.network import Network
 from longrein.models.port import ModelOptions
 
 KEEPALIVE_S = 90.0
@@ -78,6 +79,7 @@ class Connections:
             proxy=_proxy(options.proxy) if secure and options.proxy else None,
             max_connections=None,
             keepalive_expiry=KEEPALIVE_S,
+            network_backend=Network(),
         )
 
     async def post(self, body: bytes, headers: Mapping[str, str], timeout: Mapping[str, float]) -> Answer:
