@@ -116,14 +116,14 @@ def test_B8_forty_ends_through_a_kill_are_each_told_once(stage: Stage) -> None:
 
 def test_B8_a_notice_whose_request_fails_is_told_again_and_not_twice(stage: Stage) -> None:
     turns = [
-        Loopback(calls=(Call("Bash", {"command": "echo built", "run_in_background": True}),)),
-        Loopback(calls=(Call("Bash", {"command": "sleep 0.3"}),)),
+        Loopback(calls=(Call("Bash", {"command": "sleep 0.15; echo built", "run_in_background": True}),)),
+        Loopback(calls=(Call("Bash", {"command": "sleep 0.6"}),)),
         Loopback(text="I see", fault=Fault(status=529, times=2, headers={"retry-after": "0"})),
     ]
     with Provider(*turns) as provider:
         stage.config.write_text(provider.settings("anthropic", 'model = "served/one"'))
         assert stage.run("-p", "go", BYPASS).text == "I see\n"
-        sent = [json.dumps(request.json["messages"]).count("* b1 (echo built)") for request in provider.requests]
+        sent = [json.dumps(request.json["messages"]).count("* b1 (sleep 0.15; echo built)") for request in provider.requests]
     assert sent == [0, 0, 1, 1, 1]
     assert len(lines(told(stage))) == 1
 

@@ -203,6 +203,18 @@ def test_steer_is_bounded_by_turns_and_time(stage: Stage) -> None:
     stage.clean_up()
 
 
+def test_a_run_that_stays_for_a_command_that_hangs_says_so(stage: Stage) -> None:
+    stage.settings("[tasks]\nbackground_s = 20")
+    stage.plays(calls(bash("sleep 300", timeout=100)), says("it hangs"))
+    going = stage.start("-p", "go", BYPASS)
+    assert going.line() == b"it hangs\n"
+    assert going.process.stderr is not None
+    assert going.process.stderr.readline() == b"longrein: waiting at most 20 s for b1 (sleep 300)\n"
+    going.send(signal.SIGINT)
+    assert going.end().code == 130
+    assert not stage.wait_survivors()
+
+
 def test_B12_one_result_for_each_call_and_the_end_is_no_result(stage: Stage) -> None:
     stage.plays(calls(background("echo hi; sleep 0.1; exit 4")), calls(bash("sleep 0.3")), says("I see"))
     assert stage.run("-p", "go", BYPASS).code == 0

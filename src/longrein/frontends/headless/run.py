@@ -30,6 +30,8 @@ DENIAL = (
 )
 """What the model is told with each denial."""
 
+WAITING_SAID_S = 3.0
+"""A run that has its answer and stays longer than this says what for."""
 FAREWELL_S = 2.0
 """How long the reader of stdout gets to take the last lines after a signal."""
 
@@ -78,6 +80,7 @@ class _Run:
         """Set when there is something to run for, or nothing will come any more."""
         self.talks = False
         """Whether each turn gets a result of its own (stream-json input)."""
+        self.waiting: asyncio.TimerHandle | None = None
         self.code: int | None = None
         """Exit code of the last turn that has its result."""
 
@@ -101,6 +104,8 @@ class _Run:
 
     async def _close(self, listening: asyncio.Task[None]) -> None:
         """Close the session, so that who follows it has heard all and the next run may open it at once."""
+        if self.waiting is not None:
+            self.waiting.cancel()
         try:
             for agent in self.session.agents():
                 if agent.depth == 1 and agent.state in ("queued", "running", "asking"):
@@ -212,6 +217,7 @@ class _Run:
                 self._end_turn()
             case TurnEnded() if self.tally.beside:
                 self.voice.say(self.tally)  # the run may go on for what works in the background
+                self.waiting = asyncio.get_running_loop().call_later(WAITING_SAID_S, self._say_waiting)
             case _:
                 pass
 
@@ -222,6 +228,14 @@ class _Run:
             self.company.tally(of).step(of.heard)
             if isinstance(of.heard.event, PermissionAsked):
                 await self._deny(of.heard.event.call, of.child)
+
+    def _say_waiting(self) -> None:
+        """What the run still stays for although it has its answer: without a word it would look as if it hung."""
+        tasks = [task for task in self.session.tasks() if task.state in ("queued", "running")]
+        if tasks and not (self.session.busy or self.signal):
+            names = ", ".join(f"{task.id} ({escape_line(task.command)[:80]})" for task in tasks[:5])
+            more = f" and {len(tasks) - 5} more" if len(tasks) > 5 else ""
+            self.err(f"waiting at most {self.style.background_s:g} s for {names}{more}")
 
     async def _deny(self, call: str, child: str = "") -> None:
         await self.session.tell(Answer(call, "deny", message=DENIAL, by="headless", session=child))
