@@ -123,7 +123,8 @@ def test_B8_a_notice_whose_request_fails_is_told_again_and_not_twice(stage: Stag
     with Provider(*turns) as provider:
         stage.config.write_text(provider.settings("anthropic", 'model = "served/one"'))
         assert stage.run("-p", "go", BYPASS).text == "I see\n"
-        sent = [json.dumps(request.json["messages"]).count("* b1 (sleep 0.15; echo built)") for request in provider.requests]
+        note = "* b1 (sleep 0.15; echo built)"
+        sent = [json.dumps(request.json["messages"]).count(note) for request in provider.requests]
     assert sent == [0, 0, 1, 1, 1]
     assert len(lines(told(stage))) == 1
 
