@@ -15,7 +15,9 @@ _LIBRARY = "httpcore2"
 
 def http_library() -> Any:
     """The module `httpcore2`. Where it wants more of `importlib.metadata` than the version, it is imported as usual."""
-    if _LIBRARY in sys.modules or _METADATA in sys.modules:
+    if (known := sys.modules.get(_LIBRARY)) is not None:
+        return known
+    if _METADATA in sys.modules:
         return importlib.import_module(_LIBRARY)
     stand_in = ModuleType(_METADATA)
     stand_in.version = lambda _name: "0"  # type: ignore[attr-defined]

@@ -134,7 +134,7 @@ class Foreground:
     async def ended(self) -> Ended:
         """See `Started.ended`."""
         ended = await asyncio.shield(self._end)
-        self.abandon()
+        self._loop.call_soon(self.abandon)  # who waited comes first
         return ended
 
     def end(self, cause: str) -> None:
