@@ -180,10 +180,11 @@ def test_a_difference_holds_every_line_of_both_sides(old: str, new: str) -> None
     ("name", "arguments", "known", "rows"),
     [
         ("Edit", {"old_string": "a", "new_string": "b"}, None, ["- a", "+ b"]),
-        ("Edit", {"old_string": "", "new_string": "b"}, None, ["+ b"]),
+        ("Edit", {"old_string": "", "new_string": "b\n"}, None, ["+ b"]),
         ("Edit", {"old_string": 1, "new_string": "b"}, None, []),
         ("Edit", None, None, []),
-        ("Write", {"file_path": "f", "content": "x\ny"}, None, ["+ x", "+ y"]),
+        ("Write", {"file_path": "f", "content": "x\ny"}, None, ["+ x", "+ y", "\\ no newline at the end"]),
+        ("Write", {"file_path": "f", "content": "x\n\n"}, None, ["+ x", "+"]),
         ("Write", {"file_path": "f", "content": "x\nz"}, "x\ny", ["  x", "- y", "+ z"]),
         ("Bash", {"command": "ls"}, None, []),
     ],

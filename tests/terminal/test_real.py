@@ -110,5 +110,5 @@ def test_one_session_is_left_for_another_and_back(tmp_path: Path) -> None:
         tty.ask("tell me of parsers").until("First.").until("idle").ask("/clear")
         tty.until(lambda: sum("longrein 0." in row for row in tty.lines()) == 2)
         tty.ask("/resume").until("which session?").until("› tell me of parsers").send("\r")
-        tty.until("1 prompts").until(lambda: sum(row == "First." for row in tty.lines()) == 2)
+        tty.until("1 prompt").until(lambda: sum(row == "First." for row in tty.lines()) == 2)
         tty.ask("/nope").until("there is no command /nope")

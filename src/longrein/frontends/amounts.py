@@ -21,6 +21,11 @@ def since(seconds: float) -> str:
     return f"{whole} s" if whole < 60 else f"{whole // 60} m" if whole < 3_600 else elapsed(whole)
 
 
+def counted(count: int, word: str) -> str:
+    """`1 prompt`, `3 prompts`."""
+    return f"{count} {word}" if count == 1 else f"{count} {word}s"
+
+
 def tokens(count: int) -> str:
     """`950`, `12.3k`, `1.2M`."""
     if count < 1_000:

@@ -103,7 +103,7 @@ def help_lines() -> list[Line]:
     """All commands and keys."""
     rows: list[Line] = []
     for command in COMMANDS:
-        rows.append(line(("name", f"  /{command.name} {command.argument}".ljust(28)), command.told))
+        rows.append(line(("name", f"  /{command.name} {command.argument}".ljust(27) + " "), command.told))
     rows.append(())
     return rows + [line(("name", f"  {key}".ljust(28)), told) for key, told in KEYS]
 

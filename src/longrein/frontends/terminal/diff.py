@@ -37,8 +37,15 @@ def change_lines(name: str, arguments: dict[str, Any] | None, file_text: FileTex
     if not isinstance(old, str) or not isinstance(new, str):
         return []
     if old == "":
-        return list(_marked("+", "add", new.split("\n")))
+        return _made(new)
     return diff_lines(old, new)
+
+
+def _made(text: str) -> list[Line]:
+    """A text that is new. That its last line has no end is said, as users know it from git."""
+    *lines, last = text.split("\n")
+    rows = list(_marked("+", "add", lines))
+    return [*rows, *_marked("+", "add", [last]), line(("dim", "\\ no newline at the end"))] if last else rows
 
 
 def _sides(name: str, arguments: dict[str, Any], file_text: FileText | None) -> tuple[Any, Any]:

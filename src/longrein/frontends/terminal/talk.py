@@ -13,6 +13,7 @@ from prompt_toolkit.buffer import Buffer
 
 from longrein.agent import AgentView, Answer, Said, SessionPort, Word
 from longrein.events import LongreinError, Text
+from longrein.frontends.amounts import counted
 from longrein.frontends.safe import escape_line
 from longrein.frontends.terminal import beside_rows, drawing, live
 from longrein.frontends.terminal.approvals import Approval, Question, content_lines
@@ -106,7 +107,12 @@ class Talk:
     def reopened(self, pieces: Sequence[Piece]) -> None:
         """The end of an old session, as it is opened again."""
         if self.scene.prompts:
-            self.put([EMPTY, line(("dim", f"── session {self.session.id[:8]}, {len(self.scene.prompts)} prompts ──"))])
+            self.put(
+                [
+                    EMPTY,
+                    line(("dim", f"── session {self.session.id[:8]}, {counted(len(self.scene.prompts), 'prompt')} ──")),
+                ]
+            )
         self.put(pieces)
         if self.session.state.turn_open and not self.session.busy:
             self.put([EMPTY, line(("warn", "the last turn was cut off"), ("dim", "  Enter goes on with it"))])
