@@ -58,11 +58,9 @@ async def call(desk: Desk, port: Port | None, **arguments: Any) -> Outcome:
 def test_E15_the_types_are_told_in_a_fixed_order_and_are_the_only_ones() -> None:
     assert AGENT.spec.description.endswith(
         "\n\nTypes:\n"
-        "- general: Carries out a task with all your tools: a change in files that nobody else touches, an "
-        "experiment, many steps.\n"
-        "- explore: Finds out how things stand in the code, with places; only reads, no shell. Say how thorough: one "
-        "place, or every one.\n"
-        "- plan: Works out how a change is to be made: steps, places, risks, tests; only reads, no shell.\n"
+        "- general: All your tools: a change in files nobody else touches, an experiment, many steps.\n"
+        "- explore: How things stand in the code, with places; only reads, no shell. Say how thorough.\n"
+        "- plan: How to make a change: steps, places, risks, tests; only reads, no shell.\n"
         "- night: Works at night."
     )
     _, problem = fit_arguments(AGENT, {"description": "d", "prompt": "p", "subagent_type": "explorer"})

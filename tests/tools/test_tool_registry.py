@@ -5,15 +5,19 @@ from typing import Any, Literal, TypedDict
 import msgspec
 import pytest
 
-from longrein.events import ToolError
+from longrein.agent import builtin_kinds
+from longrein.events import ToolError, ToolSpec
 from longrein.tools import (
     Hands,
     Outcome,
+    agent_tool,
     builtin_tools,
     check_arguments,
     fit_arguments,
+    goal_tools,
     make_tool,
     malformed_arguments,
+    offer,
     tool,
     unknown_tool,
 )
@@ -127,14 +131,33 @@ def test_a_hint_without_schema_is_a_mistake() -> None:
 
 def test_builtin_tools_have_a_fixed_small_form() -> None:
     tools = builtin_tools()
-    encoded = msgspec.json.encode([one.spec for one in tools])
-    assert len(encoded) <= 9_600
+    every = offer((*tools, agent_tool(builtin_kinds()), *goal_tools()), 100_000).listed
+    assert len(msgspec.json.encode(every)) <= 10_100
     assert [one.spec.name for one in tools] == NAMES
     for one in tools:
-        for name, schema in one.spec.schema["properties"].items():
-            assert schema.get("description"), (one.spec.name, name)
+        unsaid = {name for name, schema in one.spec.schema["properties"].items() if not schema.get("description")}
+        assert unsaid <= set(SAID_BY_THEIR_NAMES.split()), one.spec.name
 
 
+def test_the_model_is_told_only_what_says_something() -> None:
+    (agent,) = offer([agent_tool(builtin_kinds())], 100_000).listed
+    whole = agent_tool(builtin_kinds()).spec.schema
+    assert whole["additionalProperties"] is False
+    assert "additionalProperties" not in str(agent.schema)
+    of_call, of_task = agent.schema["properties"], agent.schema["properties"]["tasks"]["items"]["properties"]
+    assert of_call["subagent_type"]["enum"] == ["general", "explore", "plan"]
+    assert of_task["subagent_type"] == {"type": "string"}  # the same values are not said twice
+    assert whole["properties"]["tasks"]["items"]["properties"]["subagent_type"][
+        "enum"
+    ]  # and are asked for all the same
+    foreign = ToolSpec("mcp__a__b", "What its server says.", whole)
+    assert offer([msgspec.structs.replace(builtin_tools()[0], spec=foreign)], 100_000).listed == (foreign,)
+
+
+SAID_BY_THEIR_NAMES = (
+    "file_path content old_string new_string replace_all command description pattern path output_mode -i -C multiline "
+    "todos task_id text"
+)
 TAKES = "it takes file_path (required), word, how, spots"
 NAMES = ["Read", "Write", "Edit", "Bash", "Grep", "Glob", "TodoWrite", "Recall", "Compact"]
 NAMES += ["TaskList", "TaskOutput", "TaskStop", "TaskInput"]

@@ -39,32 +39,28 @@ async def Agent(  # noqa: PLR0913, PLR0917 - the arguments are those that models
     synthesis: str = "",
     resume: str = "",
 ) -> Outcome:
-    """Give work to a subagent: another agent with a context of its own, which works alone and hands back one report.
-    Worth it when
+    """Give work to a subagent, which works alone in a context of its own and hands back one report. Worth it when
     - finding something out would fill your context with pages you need not keep;
-    - parts of the work are independent: one call (tasks) runs them side by side;
+    - parts are independent: one call (tasks) runs them side by side;
     - fresh eyes help: a review, a hard question asked several times (samples).
 
     Not for a few calls of your own, steps that hang on each other, or what you already hold. Do not do its work too.
 
-    Unless forked it sees nothing of this conversation, and it can ask nobody. So its prompt says all: the goal and what
-    it is for; where to begin (absolute paths); what is known and ruled out; the user's limits; whether to change
-    files or only look; what to report, and when it is done. Two that write never share a file: divide them, or use
-    isolation.
+    Unless forked it sees nothing of this conversation and can ask nobody, so its prompt says all: goal and purpose;
+    where to begin (absolute paths); what is known and ruled out; the user's limits; whether to change files; what to
+    report. Two that write never share a file: divide them, or use isolation.
 
-    The report is for you, not the user, and a claim, not a fact: before you build on it, look at the lines it names or
-    run the check. Recall("a398/r12") shows entry r12 of a398's log.
+    The report is for you, and a claim, not a fact: look at the lines it names or run the check before you build on it.
 
-    description: Three to five words.
-    prompt: The whole task. With tasks: what all must know, put before each part.
-    model: provider/model or a name such as haiku; only when the user wants it.
-    run_in_background: The report comes later, as a note; until then say nothing of it.
-    isolation: Its own git branch and folder, from the last commit; kept for you to merge if changed.
-    context: fork begins with this whole conversation, for work that needs most of it.
-    tasks: Different tasks; what one leaves out is taken from the call.
+    prompt: The whole task. With tasks: what all must know.
+    model: Such as haiku; only when the user wants it.
+    run_in_background: The report comes later, as a note.
+    isolation: Its own git branch and folder, from the last commit, kept for you to merge.
+    context: fork begins with this whole conversation.
+    tasks: What one leaves out is taken from the call.
     samples: How many get this task.
-    synthesis: The goal. One more subagent reads all reports, checks what contradicts, decides.
-    resume: One that has ended, such as a398; it still knows what it did.
+    synthesis: The goal: one more subagent reads all reports, checks what contradicts, decides.
+    resume: One that has ended (a398); it still knows what it did.
     """
     call: Any = importlib.import_module("longrein.tools.agent_call")
     started: Outcome = await call.start(

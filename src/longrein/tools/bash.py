@@ -18,18 +18,14 @@ from longrein.workspace import Ended
 async def Bash(
     hands: Hands, command: str, description: str = "", timeout: int | None = None, run_in_background: bool = False
 ) -> Outcome:
-    """Run a shell command: tests, builds, git, programs. Not for what Read, Edit, Write, Grep and Glob do.
-    It starts in the current folder; a cd that ends inside the session's folders holds for later calls, variables do
-    not. There is no terminal and no input: use flags such as -y, never an editor or pager. You get stdout and stderr
-    together and how it ended, when that is not exit code 0: trust that line, not hopes. Of long output you get head
-    and tail; the rest comes by Recall, so do not run it again. Quote paths with blanks. Chain dependent commands with
-    &&; send independent ones as several calls. Never commit, push or delete what you were not asked to. Servers,
-    watchers and what takes minutes: run_in_background, never &; work on meanwhile, a note tells when it ends.
+    """Run a shell command: tests, builds, git, programs; not what Read, Edit, Write, Grep and Glob do. It starts in
+    the current folder; a cd inside the session's folders holds for later calls, variables do not. There is no terminal
+    and no input: use flags such as -y, never an editor or pager. You get stdout and stderr together, and how it ended
+    unless with exit code 0. Of long output you get head and tail; Recall brings the rest. Chain dependent commands with
+    &&; send independent ones as several calls. Servers, watchers and what takes minutes: run_in_background, never &.
 
-    command: The command line.
-    description: What it does, in five to ten words.
-    timeout: Milliseconds; default 120000, at most 600000. In the background no limit unless given.
-    run_in_background: Go on at once; you get a task id.
+    timeout: Milliseconds; default 120000, at most 600000.
+    run_in_background: You get a task id at once.
     """
     refuse_marker(hands, command)
     if not command.strip():

@@ -6,10 +6,10 @@ from longrein.tools.registry import make_tool
 
 
 async def Compact(hands: Hands, focus: str = "") -> Outcome:  # noqa: ARG001 - every built-in tool is given hands
-    """Make room in the conversation: old results are shortened, the past is summarised. Happens by itself when it
-    must; call it when a phase of work is over and its details no longer matter. Recall brings anything back.
+    """Make room: old results are shortened, the past is summarised. Happens by itself when it must; call it when a
+    phase of work is over and its details no longer matter.
 
-    focus: What the summary should keep in detail.
+    focus: What to keep in detail.
     """
     return Outcome.of(
         "The conversation is compacted before the next request.", Reminded("compact", "", "Compact", focus)

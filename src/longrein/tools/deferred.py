@@ -5,7 +5,8 @@ So what was looked up comes as a result of `ToolSearch` and is called through `C
 apart before anybody judges, runs, logs or draws the call.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import msgspec
 
@@ -52,10 +53,33 @@ def offer(tools: Iterable[Tool], usable_tokens: int, options: Deferral | None = 
     options, every = options or Deferral(), list({tool.spec.name: tool for tool in tools}.values())
     foreign = tuple(tool.spec for tool in every if is_foreign(tool))
     if sum(map(spec_tokens, foreign)) <= min(options.tokens_max, options.share_max * usable_tokens):
-        return Offer(tuple(tool.spec for tool in every))
-    own = tuple(tool.spec for tool in every if not is_foreign(tool))
+        return Offer(tuple(map(told, every)))
+    own = tuple(told(tool) for tool in every if not is_foreign(tool))
     search = msgspec.structs.replace(SEARCH_TOOL, description=f"{SEARCH_TOOL.description}\n{catalogue(foreign)}")
-    return Offer((*own, search, CALLER.spec), foreign)
+    return Offer((*own, _short(search), _short(CALLER.spec)), foreign)
+
+
+def told(tool: Tool) -> ToolSpec:
+    """What the model is told of a tool: of our own without what says only that there is nothing more."""
+    return tool.spec if is_foreign(tool) else _short(tool.spec)
+
+
+def _short(spec: ToolSpec) -> ToolSpec:
+    return msgspec.structs.replace(spec, schema=_lean(spec.schema, spec.schema, {}))
+
+
+def _lean(schema: Mapping[str, Any], call: Mapping[str, Any], same: Mapping[str, Any]) -> dict[str, Any]:
+    """`schema`, which stands in `call`, without `additionalProperties`, an empty `required` and the values that an
+    argument of the call, `same`, has too. What comes is checked against the whole."""
+    kept = {key: value for key, value in schema.items() if key != "additionalProperties" and value != []}
+    if kept.get("enum") == same.get("enum"):
+        kept.pop("enum", None)
+    if "properties" in kept:
+        own = call["properties"] if schema is not call else {}
+        kept["properties"] = {name: _lean(one, call, own.get(name, {})) for name, one in kept["properties"].items()}
+    if "items" in kept:
+        kept["items"] = _lean(kept["items"], call, {})
+    return kept
 
 
 def by_name(tools: Iterable[Tool]) -> dict[str, Tool]:

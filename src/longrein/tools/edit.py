@@ -21,16 +21,10 @@ SITES_SHOWN_MAX = 3
 
 
 async def Edit(hands: Hands, file_path: str, old_string: str, new_string: str, replace_all: bool = False) -> Outcome:
-    """Replace exact text in a file that you have Read. The way to change a file; all else in it stays byte for byte.
-    old_string must match exactly, indentation included, without the line numbers of Read, and stand in the file
-    once: take in neighbouring lines until it does. Refusals name their cause: [not-read] and [changed] mean Read it
-    (again) first; [no-match] names the closest lines; [not-unique] lists the places. An empty old_string creates a
-    new file. Several edits of one file may go in one reply; they run in order.
-
-    file_path: Absolute, or relative to the current folder.
-    old_string: Text to replace.
-    new_string: What to put there.
-    replace_all: Replace every occurrence; default false.
+    """Replace exact text in a file that you have Read. old_string must match exactly, indentation included, without
+    Read's line numbers, and stand in the file once: take in neighbouring lines until it does. An empty one creates a
+    file. Refusals: [not-read], [changed]: Read it (again); [no-match] names the closest lines, [not-unique] the places.
+    Several edits may go in one reply; they run in order.
     """
     refuse_marker(hands, old_string, new_string, file_path)
     if old_string == new_string:

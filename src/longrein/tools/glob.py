@@ -15,11 +15,9 @@ PATHS_MAX = 100
 
 
 async def Glob(hands: Hands, pattern: str, path: str = "") -> Outcome:
-    """Find files by name, newest first, at most 100. Use it, not find or ls -R in Bash. Respects .gitignore. For what
-    files hold use Grep; for one folder's listing ls.
+    """Find files by name, newest first, at most 100; use it, not find or ls -R in Bash. Respects .gitignore.
 
-    pattern: Such as "**/*.py" (any depth), "src/*.{ts,tsx}" or "**/test_*".
-    path: Folder to start from; default the current folder.
+    pattern: Such as **/*.py (any depth) or src/*.{ts,tsx}.
     """
     if not pattern:
         raise ToolError("[bad-pattern] The pattern is empty; give one such as **/*.py.")

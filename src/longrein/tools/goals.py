@@ -16,11 +16,10 @@ BODY_CHARS = 300
 
 
 async def GoalAdd(hands: Hands, title: str, body: str = "", blocked_by: list[int] | None = None) -> Outcome:
-    """Add a goal of the project: work that outlives this conversation, shared by all sessions and subagents. Steps of
-    what you do now go into TodoWrite.
+    """Add a goal of the project: work that outlives this conversation, shared by all sessions and subagents. Your
+    present steps go into TodoWrite.
 
     body: When it is reached, what is known.
-    blocked_by: Goals to reach first.
     """
     goals = _goals(hands, title, body)
     goal = await goals.add(title, body, blocked_by or ())
@@ -36,10 +35,9 @@ async def GoalUpdate(
     blocked_by: list[int] | None = None,
     claim: bool | None = None,
 ) -> Outcome:
-    """Change a goal; what is left out stays. Claim it before you work on it, so that nobody else does; completed only
-    when checked. With id alone: shows it whole.
+    """Change a goal; what is left out stays. Claim it before you work on it; completed only when checked. With id
+    alone: shows it whole.
 
-    claim: True takes it, false lets go.
     """
     goals = _goals(hands, title or "", body or "")
     if title is not None and not title.strip():
@@ -57,7 +55,7 @@ async def GoalUpdate(
 
 
 async def GoalList(hands: Hands, all: bool = False) -> Outcome:  # noqa: A002 - the name that the model is told
-    """The project's open goals: which are ready, who works on which, what waits for what.
+    """The project's open goals: which are ready, whose they are, what they wait for.
 
     all: Also those that are over.
     """

@@ -29,18 +29,11 @@ async def Grep(  # noqa: PLR0913, PLR0917 - the arguments are those that models 
     multiline: bool = False,
     head_limit: int = 0,
 ) -> Outcome:
-    """Search file contents by regular expression. Use it, not grep or rg in Bash. Respects .gitignore, passes over
-    binary files. Start with file names (default), then content with context for a few. Lines come numbered under
-    their file, `12:` a match, `11-` context; quote braces and dots that are meant literally.
+    """Search file contents by regular expression (ripgrep's dialect); use it, not grep or rg in Bash. Respects
+    .gitignore. Start with file names (default, newest first), then content for a few: `12:` is a match, `11-` context.
 
-    pattern: Regular expression (ripgrep's dialect).
-    path: Folder or file; default the current folder.
-    glob: Only files so named, such as "*.py" or "src/**/*.ts".
-    output_mode: What to give: lines, names of files (newest first), or matches per file.
-    -i: Ignore case.
-    -C: Lines of context around each match, in content mode.
-    multiline: A match may span lines.
-    head_limit: Most lines or files to give; default 250 lines or 100 files.
+    glob: Only files such as *.py or src/**/*.ts.
+    head_limit: Default 250 lines or 100 files.
     """
     if not pattern:
         raise ToolError("[bad-pattern] The pattern is empty; to list files use Glob.")

@@ -14,14 +14,12 @@ MEDIA_BYTES_MAX = 32 * 1024 * 1024
 
 
 async def Read(hands: Hands, file_path: str, offset: int | None = None, limit: int | None = None) -> Outcome:
-    """Read a file. Read before you Edit or overwrite; read whole files rather than many small ranges.
-    Text comes as numbered lines, `number<TAB>line`; number and tab are not part of the file. A line without number
-    at the end is a note: how to read on, an unusual encoding. Images and PDFs are shown to you. Binary files are
-    refused. Independent reads go in one reply: they run side by side. Not for folders (Glob, or ls in Bash).
+    """Read a file, before you Edit or overwrite it; whole rather than in small ranges. Lines come as `number<TAB>text`:
+    number and tab are not in the file, and a line without number is a note. Images and PDFs are shown. Not for folders
+    (Glob, or ls in Bash).
 
-    file_path: Absolute, or relative to the current folder.
-    offset: First line to read, from 1.
-    limit: How many lines; default 2000.
+    offset: First line, from 1.
+    limit: Lines; default 2000.
     """
     if (offset is not None and offset < 0) or (limit is not None and limit < 1):
         raise ToolError("[bad-range] offset counts from 1 and limit must be at least 1.")

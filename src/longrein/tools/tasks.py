@@ -18,7 +18,7 @@ INPUT_CHARS_MAX = 100_000
 
 
 async def TaskList(hands: Hands) -> Outcome:
-    """List background tasks: state, time, output, what they wait for."""
+    """List background tasks and how they stand."""
     every = hands.tasks.tasks() if hands.tasks is not None else ()
     if not every:
         return Outcome.of("There are no background tasks.")
@@ -30,13 +30,13 @@ async def TaskList(hands: Hands) -> Outcome:
 async def TaskOutput(
     hands: Hands, task_id: str, tail: int = 0, since: int | None = None, grep: str = "", wait: int = 0
 ) -> Outcome:
-    """See what a background task printed, and how it stands. Its end is told by itself: do not poll.
+    """See what a background task printed, and how it stands. Do not poll: its end is told.
 
     task_id: Such as b3.
-    tail: The last lines, default 50.
-    since: What came after this byte; the result says where to go on.
-    grep: Lines that match this regular expression, of all its output.
-    wait: Milliseconds, at most 600000, to wait for its end first; only when nothing else is left to do.
+    tail: Last lines; default 50.
+    since: What came after this byte.
+    grep: Only matching lines, of all output.
+    wait: Milliseconds, for its end; when nothing else is left to do.
     """
     tasks = _port(hands, task_id)
     if wait > 0:
@@ -48,10 +48,7 @@ async def TaskOutput(
 
 
 async def TaskStop(hands: Hands, task_id: str) -> Outcome:
-    """End a background task and all that it started.
-
-    task_id: Such as b3.
-    """
+    """End a background task and all that it started."""
     view = await _port(hands, task_id).stop(task_id)
     if view.state == "running":
         return Outcome.fail(f"{stands(view)}\n[it was told to end and has not yet; a note tells when it has]")
@@ -59,11 +56,9 @@ async def TaskStop(hands: Hands, task_id: str) -> Outcome:
 
 
 async def TaskInput(hands: Hands, task_id: str, text: str, eof: bool = False) -> Outcome:
-    """Answer a background task that waits for input. Only what the user would want said.
+    """Answer a background task that waits for input; only what the user would want said.
 
-    task_id: Such as b3.
-    text: A newline is added where it ends without one.
-    eof: Close its input after that.
+    eof: Then close its input.
     """
     refuse_marker(hands, text)
     if len(text) > INPUT_CHARS_MAX:

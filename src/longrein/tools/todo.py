@@ -13,8 +13,7 @@ TODOS_MAX = 20
 class TodoItem(TypedDict):
     """One task.
 
-    content: What to do, in the imperative.
-    activeForm: The same while it is done ("Running tests").
+    activeForm: The same while it is done (Running tests).
     """
 
     content: str
@@ -23,11 +22,8 @@ class TodoItem(TypedDict):
 
 
 async def TodoWrite(hands: Hands, todos: list[TodoItem]) -> Outcome:
-    """Replace the todo list, which the user sees and which outlives every compaction. For work of three steps or
-    more, or several requests at once; not for one simple thing. Keep one task in_progress, and mark each completed
-    when it is really done and checked, not in batches at the end. Send the whole list each time, at most 20 tasks.
-
-    todos: The whole list, in order.
+    """Replace the todo list, which the user sees and which outlives every compaction. For three steps or more. One task
+    is in_progress; mark each completed when it is done and checked, not in batches. Send the whole list, at most 20.
     """
     if len(todos) > TODOS_MAX:
         raise ToolError(f"[too-many] {len(todos)} todos; at most {TODOS_MAX}. Join small ones. The list is unchanged.")

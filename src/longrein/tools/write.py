@@ -11,12 +11,8 @@ from longrein.workspace import Place
 
 
 async def Write(hands: Hands, file_path: str, content: str) -> Outcome:
-    """Create a file, or replace all of an existing one that you have Read. To change a part use Edit. Folders are
-    made. Line ends, byte order mark and mode of an existing file are kept. Never copy markers, line numbers or
-    placeholders into content: write real, complete text. Do not create files that nobody asked for.
-
-    file_path: Absolute, or relative to the current folder.
-    content: The whole new content.
+    """Create a file, or replace all of one that you have Read; to change a part use Edit. Folders are made. Write the
+    complete text: no markers, line numbers or placeholders.
     """
     refuse_marker(hands, content, file_path)
     place = find(hands, file_path)

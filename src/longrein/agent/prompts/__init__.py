@@ -68,19 +68,17 @@ def builtin_kinds() -> tuple[Kind, ...]:
     return (
         Kind(
             "general",
-            "Carries out a task with all your tools: a change in files that nobody else touches, an experiment, many "
-            "steps.",
+            "All your tools: a change in files nobody else touches, an experiment, many steps.",
             spawns=("*",),
         ),
         Kind(
             "explore",
-            "Finds out how things stand in the code, with places; only reads, no shell. Say how thorough: one place, "
-            "or every one.",
+            "How things stand in the code, with places; only reads, no shell. Say how thorough.",
             tools=READING,
         ),
         Kind(
             "plan",
-            "Works out how a change is to be made: steps, places, risks, tests; only reads, no shell.",
+            "How to make a change: steps, places, risks, tests; only reads, no shell.",
             tools=READING,
         ),
         Kind(
