@@ -90,6 +90,7 @@ def test_A18_1_too_much_is_cut_with_a_visible_warning(tmp_path: Path) -> None:
         "~/repo/AGENTS.md was cut: instruction files may hold 32768 bytes together.",
         "~/repo/sub/AGENTS.md was left out: instruction files may hold 32768 bytes together.",
     )
+    assert [source.hash for source in found.sources] == [hashlib.sha256(b"line of text\n" * 4000).hexdigest()]
 
 
 # --- imports -----------------------------------------------------------------------------------------------------

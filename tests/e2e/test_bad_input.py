@@ -442,6 +442,28 @@ def test_no_network_is_said_at_once_and_ctrl_c_ends_the_waiting(stage: Stage) ->
     assert stage.left() == "Opened PrefixSet UserSpoke Asked AskFailed:network Interrupted TurnEnded:interrupted"
 
 
+def test_a_longer_wait_for_the_provider_is_said_without_being_wished_for(stage: Stage) -> None:
+    stage.plays({"text": "so", "fault": {"status": 529, "message": "Overloaded", "retry_after_s": 2.5}})
+    going = stage.start("-p", "x")
+    assert going.process.stderr is not None
+    line = going.process.stderr.readline().decode()
+    assert line.startswith("longrein: Overloaded (HTTP 529): attempt 1 of 10 in ")
+    going.send(signal.SIGINT)
+    assert going.end(limit_s=2).code == 130
+
+
+def test_what_was_cut_of_the_instructions_is_said_and_is_no_change_on_disk(stage: Stage) -> None:
+    (stage.project / "AGENTS.md").write_text("line of text\n" * 4000)
+    stage.plays(calls(bash("true")), says("done"))
+    cut = "AGENTS.md was cut: instruction files may hold 32768 bytes together."
+    assert stage.run("-p", "x", "--allowedTools", "Bash(true)").told() == (
+        0,
+        "done\n",
+        f"longrein: {stage.project}/{cut}\n",
+    )
+    assert "Reminded" not in stage.left()
+
+
 def test_a_session_open_elsewhere_names_the_process(stage: Stage) -> None:
     """R039."""
     stage.plays(calls(bash("sleep 60")), says("never"))

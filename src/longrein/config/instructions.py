@@ -123,29 +123,32 @@ class _Taking:
             if os.path.lexists(path):
                 self.notes.append(f"{shown} leads out of the project{f' (imported by {by})' if by else ''}: left out.")
             return False
-        data = self._read(real, shown)
+        data, digest = self._read(real, shown)
         text = without_comments(data.decode("utf-8", "replace").removeprefix("\ufeff")) if data else ""
         if not data or not text.strip():
             return False
         self.seen.add(real)
-        self._add(real, shown, data, text, by)
+        self._add(real, shown, digest, text, by)
         self._imports(path, text, own, hops, shown)
         return True
 
-    def _read(self, real: str, shown: str) -> bytes:
-        """Content of a regular file; no more than can be taken, and one byte to tell that there is more."""
+    def _read(self, real: str, shown: str) -> tuple[bytes, str]:
+        """Content of a regular file, no more than can be taken and one byte to tell that there is more; and the hash of
+        all of it."""
         try:
             if not stat.S_ISREG(os.stat(real).st_mode):
-                return b""
+                return b"", ""
             with open(real, "rb") as file:
-                return file.read(self.bytes_max + 1)
+                data = file.read(self.bytes_max + 1)
+                file.seek(0)
+                return data, hashlib.file_digest(file, "sha256").hexdigest()
         except FileNotFoundError:
-            return b""
+            return b"", ""
         except OSError as error:
             self.notes.append(f"{shown} cannot be read ({error.strerror}): left out.")
-            return b""
+            return b"", ""
 
-    def _add(self, real: str, shown: str, data: bytes, text: str, by: str) -> None:
+    def _add(self, real: str, shown: str, digest: str, text: str, by: str) -> None:
         clean = escaped(text.replace("\r\n", "\n")).strip("\n")
         if clean != text.replace("\r\n", "\n").strip("\n"):
             self.notes.append(f"{shown} holds characters that cannot be seen: they are written out as \\u….")
@@ -160,7 +163,7 @@ class _Taking:
         self.left_bytes -= size
         whence = f", imported by {by}" if by else ""
         self.texts.append(f"Instructions from {shown}{whence}:\n\n{clean}")
-        self.sources.append(SourceFile(real, hashlib.sha256(data).hexdigest()))
+        self.sources.append(SourceFile(real, digest))
 
     def _imports(self, path: str, text: str, own: bool, hops: int, shown: str) -> None:
         for name in imports(text):

@@ -72,7 +72,7 @@ class _Run:
         self.tally = Tally(facts.session, facts.model)
         self.tally.calls.update((call, opened.call) for call, opened in state.calls.items())
         self.company = Company(self.tally, state)
-        self.voice = Voice(facts, style, out, self.start, err if style.verbose else None)
+        self.voice = Voice(facts, style, out, self.start, err)
         self.signal = 0
         self.error: LongreinError | None = None
         self.driving: asyncio.Task[None] | None = None

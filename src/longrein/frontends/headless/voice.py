@@ -26,14 +26,15 @@ from longrein.frontends.headless.partial import Partial
 from longrein.frontends.headless.result import Stop, draw_result
 from longrein.frontends.headless.tally import Tally
 
+PAUSE_SAID_S = 2.0
+"""A pause that is longer is told on stderr: without a word it would look as if the run hung."""
+
 
 class Voice:
     """Draws what is heard. Keeps no fact: those are in the tally."""
 
-    def __init__(
-        self, facts: SessionFacts, style: Style, out: Output, start: int, note: Callable[[str], None] | None
-    ) -> None:
-        """`start` is the last entry before the run; `note` takes the lines of `--verbose`, None when not wanted."""
+    def __init__(self, facts: SessionFacts, style: Style, out: Output, start: int, note: Callable[[str], None]) -> None:
+        """`start` is the last entry before the run; `note` takes lines for stderr."""
         self._facts, self._style, self._out, self._start, self._note = facts, style, out, start, note
         self._partial = Partial()
         self._count = 0
@@ -50,18 +51,16 @@ class Voice:
 
     def heard(self, heard: Heard, tally: Tally) -> None:
         """Draw one thing; `tally` holds what was before it."""
-        if self._note is not None:
-            for line in progress(heard):
-                self._note(line)
+        for line in self._notes(heard):
+            self._note(line)
         if self._style.output == "stream-json":
             self._put(self._lines(heard, tally))
 
     def of_child(self, of: OfChild, company: Company) -> None:
         """Draw what a subagent made heard, before its tally has it."""
         heard, tally = of.heard, company.tally(of)
-        if self._note is not None:
-            for line in progress(heard):
-                self._note(f"{of.label} {of.kind}: {line}")
+        for line in self._notes(heard):
+            self._note(f"{of.label} {of.kind}: {line}")
         if self._style.output == "stream-json":
             match heard:
                 case Entry():
@@ -92,6 +91,12 @@ class Voice:
         text = tally.unsaid.encode("utf-8", "replace")
         tally.said = len(tally.text)
         self._out.put(text if text.endswith(b"\n") or not text else text + b"\n")
+
+    def _notes(self, heard: Heard) -> list[str]:
+        """Lines for stderr: all that goes on when that is wished, else what explains a wait or a difference."""
+        if self._style.verbose:
+            return progress(heard)
+        return trouble(heard) if self._style.output != "stream-json" else []
 
     def _lines(self, heard: Heard, tally: Tally) -> list[Line]:
         match heard:
@@ -145,6 +150,17 @@ def progress(heard: Heard) -> list[str]:
             return [f"{heard.message}: attempt {heard.attempt} of {heard.attempts_max} in {heard.delay_s:.1f} s"]
         case Noticed(text=text):
             return [text]
+        case _:
+            return []
+
+
+def trouble(heard: Heard) -> list[str]:
+    """Those of them that nobody has to wish for."""
+    match heard:
+        case Pausing() if heard.delay_s > PAUSE_SAID_S:
+            return progress(heard)
+        case Noticed():
+            return progress(heard)
         case _:
             return []
 
