@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from longrein.events import ProviderBlock, Text, Thinking, ToolCall, Usage
 from longrein.models import CallDelta, Delta, Failure, Reply, TextDelta, ThinkingDelta
 from longrein.models.http_model import take, take_rest
-from longrein.models.opening import WIRES as MAKERS
+from longrein.models.opening import wire_of
 from longrein.models.sse import Splitter
 from longrein.models.wire import Facing, Reading
 from tests.models.served import Answer, answer_of, item, opened, request, served, sse
@@ -23,7 +23,7 @@ ASKED = request(item(1, Text("q"), "user"))
 
 
 def reading(wire: str) -> Reading:
-    return MAKERS[wire](Facing(wire, "test-model", lambda blob: b"")).reading()
+    return wire_of(Facing(wire, "test-model", lambda blob: b"")).reading()
 
 
 def read(wire: str, *chunks: bytes) -> tuple[list[Delta], Reply | Failure]:

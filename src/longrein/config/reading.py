@@ -124,8 +124,8 @@ def line_of(text: str, path: tuple[str, ...]) -> int:
     table: tuple[str, ...] = ()
     best, depth = 1, 0
     for number, line in enumerate(text.splitlines(), 1):
-        header = re.match(r"\s*\[\[?\s*(.*?)\s*\]\]?\s*(?:#.*)?$", line)
-        names = _names(header[1]) if header else (*table, *_names(line.partition("=")[0]))
+        header = line.strip().startswith("[")
+        names = _names(line.strip(" \t[").partition("]")[0]) if header else (*table, *_names(line.partition("=")[0]))
         if header:
             table = names
         elif "=" not in line:
@@ -136,6 +136,13 @@ def line_of(text: str, path: tuple[str, ...]) -> int:
 
 
 def _names(text: str) -> tuple[str, ...]:
-    """`models."mock/small"` as its names; () where it is none."""
-    found = re.findall(r'\s*(?:"([^"]*)"|\'([^\']*)\'|([\w-]+))\s*(?:\.|$)', text)
-    return tuple(a or b or c for a, b, c in found)
+    """`models."mock/small"` as its names. No pattern: most starts have a file, and no other reason to compile one."""
+    names, rest = list[str](), text.strip()
+    while rest:
+        if rest[0] in "\"'":
+            name, _, rest = rest[1:].partition(rest[0])
+            rest = rest.strip().removeprefix(".").strip()
+        else:
+            name, _, rest = map(str.strip, rest.partition("."))
+        names.append(name)
+    return tuple(names)

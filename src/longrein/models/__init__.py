@@ -1,5 +1,8 @@
 """Providers: a neutral request goes in, a stream of deltas comes out; one adapter per wire."""
 
+import importlib
+from typing import Any
+
 from longrein.models.catalog import Provider, known_models, known_provider, known_providers, look_up
 from longrein.models.cost import cost_usd
 from longrein.models.failures import kind_of, limit_tokens
@@ -19,8 +22,6 @@ from longrein.models.port import (
 )
 from longrein.models.probe import offered_models
 from longrein.models.retry import ATTEMPTS_MAX, pause_s
-from longrein.models.script import Script, read_script
-from longrein.models.scripted import ScriptedModel
 
 __all__ = [
     "ATTEMPTS_MAX",
@@ -51,3 +52,14 @@ __all__ = [
     "read_script",
     "wire_call_id",
 ]
+
+
+_LATER = {"Script": "script", "ScriptedModel": "scripted", "read_script": "script"}
+"""Public name -> where it stands, for what only the demo and tests need."""
+
+
+def __getattr__(name: str) -> Any:
+    """Names of `_LATER`, imported at first use."""
+    if name in _LATER:
+        return getattr(importlib.import_module(f"longrein.models.{_LATER[name]}"), name)
+    raise AttributeError(f"longrein.models has no public name {name!r}")

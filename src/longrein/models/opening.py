@@ -1,29 +1,23 @@
 """From options to a model: the one place that knows all wires."""
 
-from collections.abc import Callable
+import importlib
+from typing import Any
 
 import msgspec
 
 from longrein.events import SettingsError
-from longrein.models.anthropic import Anthropic
 from longrein.models.catalog import look_up
-from longrein.models.gemini import Gemini
 from longrein.models.http_model import HttpModel
-from longrein.models.openai_chat import OpenAIChat
-from longrein.models.openai_responses import OpenAIResponses
 from longrein.models.port import Clock, Model, ModelOptions, ReadBlob
-from longrein.models.script import load_script
-from longrein.models.scripted import ScriptedModel
-from longrein.models.text_tools import STOPS, TextTools
 from longrein.models.wire import Facing, Wire
 
-WIRES: dict[str, Callable[[Facing], Wire]] = {
-    "anthropic": Anthropic,
-    "openai-chat": OpenAIChat,
-    "openai-responses": OpenAIResponses,
-    "gemini": Gemini,
+WIRES = {
+    "anthropic": ("anthropic", "Anthropic"),
+    "openai-chat": ("openai_chat", "OpenAIChat"),
+    "openai-responses": ("openai_responses", "OpenAIResponses"),
+    "gemini": ("gemini", "Gemini"),
 }
-"""Wire name -> what speaks it."""
+"""Wire name -> what speaks it, imported when it is chosen: a session has one, and each is dear."""
 CLEARS: dict[str, tuple[str, ...]] = {
     "anthropic": ("result", "call", "text", "old thinking"),
     "openai-chat": ("result", "call", "text", "thinking"),
@@ -40,17 +34,31 @@ def open_model(options: ModelOptions, read_blob: ReadBlob, clock: Clock) -> Mode
     Raises `SettingsError` for a wire that does not exist and for a script that cannot be read.
     """
     if options.wire == "scripted":
-        return ScriptedModel(load_script(options.base_url, _file), options, clock)
-    make = WIRES.get(options.wire)
-    if make is None:
+        played: Model = _module("scripted").ScriptedModel(
+            _module("script").load_script(options.base_url, _file), options, clock
+        )
+        return played
+    if options.wire not in WIRES:
         known = ", ".join((*WIRES, "scripted"))
         raise SettingsError(f"provider {options.provider!r} has the unknown wire {options.wire!r}; wires are {known}")
-    stops = STOPS if options.text_tools else ()
+    text_tools = _module("text_tools") if options.text_tools else None
+    stops = text_tools.STOPS if text_tools else ()
     facing = Facing(options.wire, options.model, read_blob, host_of(options.base_url), options.effort, stops)
     budget = options.budget or look_up(options.provider, options.model)
     budget = msgspec.structs.replace(budget, clears=CLEARS[options.wire])
-    model = HttpModel(make(facing), options, budget, clock)
-    return TextTools(model) if options.text_tools else model
+    model: Model = HttpModel(wire_of(facing), options, budget, clock)
+    return text_tools.TextTools(model) if text_tools else model
+
+
+def wire_of(facing: Facing) -> Wire:
+    """What speaks the wire that `facing` names."""
+    module, name = WIRES[facing.wire]
+    wire: Wire = getattr(_module(module), name)(facing)
+    return wire
+
+
+def _module(name: str) -> Any:
+    return importlib.import_module(f"longrein.models.{name}")
 
 
 def _file(path: str) -> bytes:
