@@ -211,8 +211,8 @@ def test_bad_lines_of_stream_json(line: bytes, told: str, stage: Stage) -> None:
     stage.plays(says("one"))
     ran = stage.run("-p", "--input-format", "stream-json", "--output-format", "stream-json", stdin=line)
     assert ran.code == 2
-    assert told in ran.err
-    assert ran.kinds == ["system/init", "result"]
+    assert ran.err.count(told) == 1
+    assert ran.kinds == ["system/init", *["system/informational"] * bool(line), "result"]
 
 
 def test_a_denial_is_exit_3_and_listed(stage: Stage) -> None:

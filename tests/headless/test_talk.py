@@ -79,13 +79,22 @@ EXAMPLE = '{"type":"user","message":{"role":"user","content":"…"}}'
         ),
     ],
 )
-async def test_a_line_that_is_no_message_ends_the_run_after_the_turn_that_goes_on(line: bytes, says: str) -> None:
-    ran = await play([turn(1, "one")], prompt="", typed=[user("a"), line, user("never")])
+async def test_a_line_that_is_no_message_is_told_and_passed_over(line: bytes, says: str) -> None:
+    ran = await play([turn(1, "one"), turn(10, "two")], prompt="", typed=[user("a"), line, user("b")])
     assert (ran.code, ran.err) == (2, [says])
-    assert [line.get("result") or line.get("errors") for line in ran.lines if line["type"] == "result"] == [
-        "one",
-        [says],
+    assert [line["result"] for line in ran.lines if line["type"] == "result"] == ["one", "two"]
+    assert [line["content"] for line in ran.lines if line.get("subtype") == "informational"] == [says]
+
+
+async def test_no_line_that_is_a_message_is_an_error_of_the_first() -> None:
+    ran = await play([], prompt="", typed=[b"fix it", b"[1]"])
+    assert ran.code == 2
+    assert [said.partition(";")[0] for said in ran.err] == [
+        "stdin: 'fix it' is no JSON",
+        "stdin: '[1]' is no user message",
     ]
+    assert ran.kinds == ["system/init", "system/informational", "system/informational", "result"]
+    assert ran.lines[-1]["errors"] == [ran.err[0]]
 
 
 async def test_no_message_at_all_is_an_empty_prompt() -> None:

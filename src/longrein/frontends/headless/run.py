@@ -80,6 +80,8 @@ class _Run:
         """Set when there is something to run for, or nothing will come any more."""
         self.talks = False
         """Whether each turn gets a result of its own (stream-json input)."""
+        self.mistyped: UsageError | None = None
+        """The first line of stdin that could not be read: the run goes on, and is no success."""
         self.waiting: asyncio.TimerHandle | None = None
         self.code: int | None = None
         """Exit code of the last turn that has its result."""
@@ -172,13 +174,24 @@ class _Run:
     async def _pump(self, lines: AsyncIterator[bytes], keep_image: KeepImage | None) -> None:
         try:
             async for line in lines:
-                word = read_word(line, keep_image)
+                try:
+                    word = read_word(line, keep_image)
+                except UsageError as error:
+                    self._pass_over(error)
+                    continue
                 if isinstance(word, Asking):
                     self.voice.answer(word.request)
                 elif word is not None:
                     await self._said(word)
         finally:
             asyncio.get_running_loop().call_soon(self.fresh.set)  # when this task counts as done
+
+    def _pass_over(self, error: UsageError) -> None:
+        """A line that cannot be read harms no other: it is told, and the run goes on."""
+        self.mistyped = self.mistyped or error
+        self.err(str(error))
+        if self.style.output == "stream-json":
+            self.voice.heard(Noticed(str(error)), self.tally)
 
     async def _said(self, word: Typed) -> None:
         if word.how == "now":
@@ -249,7 +262,7 @@ class _Run:
     async def _finish(self) -> int:
         """Say how it ended, unless the last turn has said it."""
         if self.talks and self.code is None and not (self.signal or self.error or self.tally.replies):
-            self.error = UsageError("the prompt is empty: stdin held no user message")
+            self.error = self.mistyped or UsageError("the prompt is empty: stdin held no user message")
         if self.code is None or self.error or self.tally.replies or self.tally.failure:
             self.voice.end(self.tally, self._stop())
             self.code = None
@@ -257,14 +270,14 @@ class _Run:
         if self.code is None or self.signal or self.out.deaf:
             self._complain()
             return exit_code(self.tally, self._stop())
-        return self.code
+        return self.code or (self.mistyped.exit_code if self.mistyped else 0)
 
     def _stop(self) -> Stop:
         return Stop(self.signal, self.error, self.out.deaf)
 
     def _complain(self) -> None:
         line = complaint(self.tally, self._stop())
-        if line:
+        if line and (self.error is None or self.error is not self.mistyped):
             self.err(line)
 
 
