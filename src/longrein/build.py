@@ -277,15 +277,15 @@ def _static_context(place: Place, workspace: Workspace, state: State) -> tuple[t
         cwd=place.cwd,
         day=time.strftime("%Y-%m-%d"),
         roots=place.roots,
-        branch=_branch(workspace, place.cwd),
+        branch=_branch(workspace, project_root(place.cwd)),
     )
     return (around, *texts), sources, notes
 
 
-def _branch(workspace: Workspace, cwd: str) -> str:
+def _branch(workspace: Workspace, root: str) -> str:
     """The git branch, read from `HEAD` without running git; '' when there is none."""
     try:
-        head = workspace.read(os.path.join(cwd, ".git", "HEAD"), 4096).decode("utf-8", "replace").strip()
+        head = workspace.read(os.path.join(root, ".git", "HEAD"), 4096).decode("utf-8", "replace").strip()
     except OSError:
         return ""
     return head.removeprefix("ref: refs/heads/") if head.startswith("ref: ") else ""
