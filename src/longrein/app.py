@@ -9,15 +9,12 @@ from typing import Any
 
 from longrein.build import VERSION, Built, build
 from longrein.config import distrust, trust
-from longrein.context import fold, next_to_go, report
-from longrein.events import Image, LongreinError, Text, UsageError
+from longrein.events import Image, Text
 from longrein.frontends.headless import Output, SessionFacts, Style, run_headless
 from longrein.frontends.options import Options
 from longrein.frontends.stderr import say
 from longrein.frontends.stdin import read_lines
-from longrein.frontends.stdout import show
-from longrein.place import budget_of, survey
-from longrein.store import Reader, export_jsonl, find_session, list_sessions, session_info, write_transcript
+from longrein.place import survey
 
 
 def run_print(options: Options) -> int:
@@ -77,76 +74,26 @@ def _leave(work: Coroutine[Any, Any, int]) -> int:
 
 def run_sessions(options: Options, json: bool) -> int:
     """The list of sessions, newest first."""
-    infos = list_sessions(survey(options).state_dir)
-    listing = importlib.import_module("longrein.frontends.listing")
-    show(listing.as_json(infos) if json else listing.as_table(infos))
-    return 0
+    return int(_stored().sessions(survey(options), json=json))
 
 
 def run_export(options: Options, session: str, format: str, out: str) -> int:  # noqa: A002 - the flag's name
     """One session as JSON lines, or as the documents' transcript."""
-    place = survey(options)
-    reader = Reader(place.state_dir, find_session(place.state_dir, session))
-    try:
-        if format == "transcript":
-            say(f"written to {write_transcript(out or '.transcripts', reader.entries())}")
-        else:
-            _export(reader, out)
-    finally:
-        reader.close()
-    return 0
-
-
-def _export(reader: Reader, out: str) -> None:
-    """To the new file `out`, of which nothing stays when it cannot be written to its end; to stdout without `out`."""
-    try:
-        with open(out, "xb") if out else open(1, "wb", closefd=False) as file:
-            try:
-                export_jsonl(reader, file)
-            except BaseException:
-                if out:
-                    os.unlink(out)
-                raise
-    except FileExistsError:
-        raise UsageError(f"{out} is there already; name another file with -o") from None
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        raise LongreinError(f"{out or 'stdout'} cannot be written: {error.strerror}") from None
+    return int(_stored().export(survey(options), session, format, out))
 
 
 def run_context(options: Options, session: str, json: bool) -> int:
     """What fills the context of one session; it may be open elsewhere."""
-    place = survey(options)
-    reader = Reader(place.state_dir, find_session(place.state_dir, session))
-    try:
-        state = fold(list(reader.entries()))
-    finally:
-        reader.close()
-    budget = budget_of(place, state)
-    page = importlib.import_module("longrein.frontends.context_page")
-    told = report(state, budget, next_to_go(state, budget))
-    model = f"{state.prefix.provider}/{state.prefix.model}" if state.prefix else ""
-    show(page.as_json(told, state, model) if json else page.as_text(told))
-    return 0
+    return int(_stored().context(survey(options), session, json=json))
 
 
 def run_search(options: Options, query: str, session: str, every: bool, json: bool) -> int:
     """Where words stand in stored sessions; 1 when nowhere."""
-    if not query.strip('" '):
-        raise UsageError("what is to be found? longrein search QUERY")
-    place = survey(options)
-    pages = importlib.import_module("longrein.frontends.search_page")
-    if session:
-        one = session_info(place.state_dir, find_session(place.state_dir, session))
-        infos = [one] if one is not None else []
-    else:
-        infos = [info for info in list_sessions(place.state_dir) if every or info.cwd == place.cwd]
-    found = pages.found_in(place.state_dir, infos, query, say)
-    show(pages.as_json(found) if json else pages.as_text(found))
-    if not found:
-        say(pages.nothing(query, len(infos), widest=every or bool(session)))
-    return 0 if found else 1
+    return int(_stored().search(survey(options), query, session, every=every, json=json))
+
+
+def _stored() -> Any:
+    return importlib.import_module("longrein.stored")
 
 
 def run_tasks(options: Options, /, words: Sequence[str], tail: int, json: bool) -> int:

@@ -1,7 +1,8 @@
 """The session log on disk: one database per root session, one writer thread, blobs beside it."""
 
-from longrein.store.contents import Content, contents_of, encoding_of, kind_of, title_of
-from longrein.store.export import export_jsonl, import_jsonl, write_transcript
+import importlib
+from typing import Any
+
 from longrein.store.fork import fork_log
 from longrein.store.goals import Goals, owner_of, project_key
 from longrein.store.inbox import leave_message
@@ -44,3 +45,23 @@ __all__ = [
     "title_of",
     "write_transcript",
 ]
+
+
+_LATER = {
+    "Content": "contents",
+    "contents_of": "contents",
+    "encoding_of": "contents",
+    "export_jsonl": "export",
+    "import_jsonl": "export",
+    "kind_of": "contents",
+    "title_of": "contents",
+    "write_transcript": "export",
+}
+"""Public name -> where it stands, for what most starts never need."""
+
+
+def __getattr__(name: str) -> Any:
+    """Names of `_LATER`, imported at first use."""
+    if name in _LATER:
+        return getattr(importlib.import_module(f"longrein.store.{_LATER[name]}"), name)
+    raise AttributeError(f"longrein.store has no public name {name!r}")
