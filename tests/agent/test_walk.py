@@ -76,7 +76,7 @@ async def test_s03_a_denied_call_is_told_and_the_turn_is_blocked(house: House) -
                 break
         await walk
     assert not (house.tree / "b.txt").exists()
-    assert "They said: nobody is here" in results(model.requests[1])[0]
+    assert results(model.requests[1])[0].endswith(". nobody is here")
 
 
 async def test_D7_malformed_unknown_and_failing_calls_are_results(house: House) -> None:

@@ -34,6 +34,7 @@ from longrein.events import (
     RETRYABLE,
     AnyEvent,
     AskFailed,
+    PermissionAnswered,
     PermissionAsked,
     Reminded,
     Text,
@@ -181,15 +182,21 @@ def _judged(call: OpenCall, judgement: Judgement) -> Move | None:
         case "deny":
             return Record((_ended(call, "denied", judgement.text),))
         case "ask" if call.answer is not None and call.answer.verdict == "deny":
-            said = f" They said: {call.answer.message}" if call.answer.message else ""
-            who = "the user denied this call." if call.answer.by == "user" else judgement.text
-            return Record((_ended(call, "denied", f"Denied: {who}{said}"),))
+            return Record((_ended(call, "denied", _denial(call.answer, judgement.text)),))
         case "ask" if call.answer is None and call.asked is not None:
             return AskUser(call.call.id)
         case "ask" if call.answer is None and judgement.question is not None:
             return Record((judgement.question,))
         case _:
             return None
+
+
+def _denial(answer: PermissionAnswered, reason: str) -> str:
+    """What the model is told of a no: whose it is and what was said with it."""
+    by_user = answer.by == "user"
+    who = "the user denied this call" if by_user else reason
+    said = f"{' They said:' * by_user} {answer.message}" if answer.message else ""
+    return f"Denied: {who}.{said}"
 
 
 def _unrun(calls: list[OpenCall]) -> list[ToolEnded]:
