@@ -1,0 +1,97 @@
+"""Where a request goes, what stands in its head, and answers that come compressed although nobody asked."""
+
+import gzip
+from typing import Any
+
+import pytest
+
+from longrein.events import Text
+from longrein.models import Failure, Reply
+from tests.models.served import Answer, answer_of, item, opened, request, served
+from tests.models.streams import STREAMS
+
+pytestmark = pytest.mark.anyio
+ASKED = request(item(1, Text("hi")), wire="openai-chat")
+
+
+async def asked(url: str, **options: Any) -> Any:
+    """The last thing that comes of a request to `url`."""
+    model: Any = opened("openai-chat", url, **options)
+    try:
+        return (await answer_of(model, ASKED))[-1]
+    finally:
+        await model.aclose()
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "line", "more"),
+    [
+        ("", "/v1", "POST /v1/chat/completions HTTP/1.1", "authorization: Bearer k-123"),
+        ("", "/v1/", "POST /v1/chat/completions HTTP/1.1", "connection: keep-alive"),
+        ("", "/v 1/é?x=y z", "POST /v%201/%C3%A9?x=y%20z/chat/completions HTTP/1.1", "accept-encoding: identity"),
+        ("", "/a%20b", "POST /a%20b/chat/completions HTTP/1.1", "user-agent: longrein"),
+        ("us%40er:p%20w@", "/v1", "POST /v1/chat/completions HTTP/1.1", "authorization: Basic dXNAZXI6cCB3"),
+    ],
+)
+async def test_an_address_is_sent_as_it_is_meant(before: str, after: str, line: str, more: str) -> None:
+    async with served(Answer(status=400)) as server:
+        host = server.url.removeprefix("http://")
+        await asked(f"http://{before}{host}{after}")
+        head = server.heads[0].split("\r\n")
+        assert head[0] == line
+        assert [one for one in head if one.lower().startswith("host:")] == [f"host: {host}"]
+        assert more in head
+        assert len({one.partition(":")[0].lower() for one in head[1:] if one}) == len([one for one in head[1:] if one])
+
+
+async def test_a_header_of_the_user_stands_once_and_wins() -> None:
+    async with served(Answer(status=400)) as server:
+        await asked(f"{server.url}/v1", headers=(("User-Agent", "mine"), ("X-Team", "seven")))
+        head = server.heads[0].split("\r\n")
+        assert [one for one in head if one.startswith(("user-agent", "x-team"))] == [
+            "user-agent: mine",
+            "x-team: seven",
+        ]
+
+
+@pytest.mark.parametrize(
+    ("url", "options", "said"),
+    [
+        ("http:///v1", {}, "is not valid: it names no host"),
+        ("http://127.0.0.1:99999/v1", {}, "is not valid: Port out of range 0-65535"),
+        ("http://u@127.0.0.1:99999/v1", {}, "is not valid: there is no port 99999"),
+        ("http://127.0.0.1:abc/v1", {}, "is not valid: Port could not be cast to integer"),
+        ("http://[::1/v1", {}, "is not valid: Invalid port"),
+        ("localhost:8080/v1", {}, "cannot be made; check base_url"),
+        ("ftp://x/v1", {}, "cannot be made; check base_url"),
+        ("https://x.invalid/v1", {"proxy": "ftp://x"}, "is not valid: its proxy: Unknown scheme"),
+        ("https://x.invalid/v1", {"proxy": "http://h:99999"}, "is not valid: there is no port 99999"),
+    ],
+)
+async def test_an_address_that_cannot_be_is_a_failure(url: str, options: dict[str, Any], said: str) -> None:
+    failed = await asked(url, **options)
+    assert isinstance(failed, Failure)
+    assert failed.kind == "invalid"
+    assert said in failed.message
+
+
+async def test_a_proxy_is_told_where_to_go_and_who_asks() -> None:
+    async with served(Answer(head=False, end="close")) as server:
+        proxy = server.url.replace("http://", "http://u:p@")
+        failed = await asked("https://api.invalid/v1", proxy=proxy)
+    assert isinstance(failed, Failure)
+    assert failed.kind == "network"
+    head = server.heads[0].split("\r\n")
+    assert head[0] == "CONNECT api.invalid:443 HTTP/1.1"
+    assert "Proxy-Authorization: Basic dTpw" in head
+
+
+async def test_a_compressed_answer_is_read_all_the_same() -> None:
+    packed = gzip.compress(STREAMS["text"]["openai-chat"])
+    pieces = [packed[n : n + 7] for n in range(0, len(packed), 7)]
+    async with served(Answer(headers={"content-encoding": "gzip"}, chunks=pieces)) as server:
+        assert isinstance(await asked(f"{server.url}/v1"), Reply)
+    async with served(Answer(headers={"content-encoding": "gzip"}, body=b"no gzip at all")) as server:
+        failed = await asked(f"{server.url}/v1")
+    assert isinstance(failed, Failure)
+    assert failed.kind == "network"
