@@ -95,7 +95,15 @@ async def test_an_answer_of_gemini_that_said_why_it_stopped_is_whole_however_its
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("answer", [PAGE, Answer(b'{"hello": 1}', headers=JSON)])
+@pytest.mark.parametrize(
+    "answer",
+    [
+        PAGE,
+        Answer(b'{"hello": 1}', headers=JSON),
+        Answer(headers=JSON),
+        Answer(b"Hello!\n", headers={"content-type": "text/plain"}),
+    ],
+)
 async def test_who_is_no_model_is_asked_again_only_where_a_model_was_heard_before(answer: Answer) -> None:
     heard = Answer(STREAMS["text"]["openai-chat"])
     first, _, later = await told("openai-chat", answer, heard, answer, times=3)
@@ -103,6 +111,25 @@ async def test_who_is_no_model_is_asked_again_only_where_a_model_was_heard_befor
     assert isinstance(later, Failure)
     assert (first.kind, later.kind) == ("invalid", "server")
     assert first.message.endswith("/v1/chat/completions gave an answer that is not a model's; is base_url right?")
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (Answer(b"<h1>404 Not Found</h1>", 404), "404 Not Found"),
+        (Answer(b"", 405), "HTTP 405"),
+        (Answer(b'{"error":{"message":"no model x"}}', 404), "no model x (HTTP 404)"),
+    ],
+)
+async def test_what_is_not_there_is_told_with_the_address_that_was_asked(answer: Answer, said: str) -> None:
+    async with served(answer) as server:
+        model = opened("openai-chat", server.url + "/v1/chat/completions")
+        (end,) = await answer_of(model, ASKED)
+        await model.aclose()
+    assert isinstance(end, Failure)
+    asked = f"{server.url}/v1/chat/completions/chat/completions"
+    assert end.message == f"{said}; asked was {asked}: are base_url and model right?"
 
 
 @pytest.mark.anyio

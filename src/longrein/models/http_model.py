@@ -6,6 +6,8 @@ The HTTP library is imported by the first use; `warm` does that, and builds the 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 
+import msgspec
+
 from longrein.context import Budget, Request
 from longrein.models.connection import AddressInvalid, Answer, Connections, broken
 from longrein.models.failures import Headers, failure_of_status
@@ -23,6 +25,8 @@ HEARTBEAT_IDLES = 5.0
 """A stream that sends only comments and pings is given up after this many idle limits."""
 DRAIN_S = 0.25
 """After the last event the stream's end is awaited this long, so that the connection can be used again."""
+NOT_THERE = (404, 405)
+"""What a server answers to an address that it does not have, and to a model that it does not have."""
 ERROR_BYTES_MAX = 64_000
 """Read of an error's body."""
 
@@ -114,6 +118,8 @@ class HttpModel:
     async def _whole(self, response: Answer, reading: Reading) -> list[Delta]:
         """An answer said to be JSON: an error in disguise, a chat server that ignores `stream`, or events after all."""
         body = await response.whole()
+        if not body.strip():
+            return [self._unheard()]
         splitter = Splitter()
         payloads = splitter.feed(body) + splitter.flush()
         batch, final = take(reading, payloads or [body])
@@ -137,7 +143,12 @@ class HttpModel:
         if onward := response.headers.get("location", ""):
             said = f"{self._url} sends requests on to {onward.partition('?')[0]}; set base_url to where they are to go"
             return Failure("invalid", said, response.status)
-        return failure_of_status(response.status, body.decode("utf-8", "replace"), headers, self._clock.wall_us() / 1e6)
+        text, now_s = body.decode("utf-8", "replace"), self._clock.wall_us() / 1e6
+        failure = failure_of_status(response.status, text, headers, now_s)
+        if response.status not in NOT_THERE:
+            return failure
+        said = f"{failure.message}; asked was {self._url}: are base_url and model right?"
+        return msgspec.structs.replace(failure, message=said)
 
     def _healed(self, failure: Failure) -> Failure:
         """Leave out what was refused from now on, if that may help."""
@@ -153,7 +164,7 @@ class HttpModel:
         now = asyncio.get_running_loop().time
         patience_s = self._options.idle_timeout_s * HEARTBEAT_IDLES
         last_event = now()
-        page = response.headers.get("content-type", "").startswith("text/html")
+        page = response.headers.get("content-type", "").startswith(("text/html", "text/plain"))
         async for chunk in response.chunks():
             payloads = splitter.feed(chunk)
             if payloads:
