@@ -63,6 +63,7 @@ LAZY_STDLIB = {
     "difflib",
     "fcntl",
     "fnmatch",
+    "signal",  # four milliseconds, for the name of one; the supervisor of processes needs none
     "shutil",
     "tempfile",
     "zipfile",

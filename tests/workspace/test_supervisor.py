@@ -152,7 +152,7 @@ async def test_B1_B7_a_kept_command_ends_as_it_ended(
     assert (Path(whole).read_bytes() if whole else b"") == printed
     yard.spawner.settle("b1")
     assert yard.spawner.spooled("b1") is None
-    assert yard.files() == ["v1.json", "v1.log", "v1.sock"]
+    assert yard.files() == ["v2.json", "v2.log", "v2.sock"]
 
 
 async def test_B1_what_was_printed_before_it_was_kept_is_there_from_the_first_byte(yard: Yard) -> None:
@@ -379,7 +379,7 @@ async def test_many_commands_leave_no_descriptor_open(yard: Yard) -> None:
         yard.news.clear()
 
     await each()
-    record = json.loads((yard.folder / "tasks" / "v1.json").read_bytes())
+    record = json.loads((yard.folder / "tasks" / "v2.json").read_bytes())
     before = descriptors()
     for _ in range(10):
         await each()
@@ -447,7 +447,7 @@ async def test_nobody_comes_back_within_task_keep(tmp_path: Path, tag: str) -> N
     await yard.until(lambda: not tagged(tag))
     (left,) = spooled_tasks(str(tmp_path))
     assert (left.state, left.cause) == ("killed", f"nobody came back within {0.2 / 3600:g} h")
-    assert yard.files() == ["b1.end", "b1.json", "v1.log"]
+    assert yard.files() == ["b1.end", "b1.json", "v2.log"]
 
 
 async def test_who_comes_back_in_time_stops_that_clock(tmp_path: Path, tag: str) -> None:
@@ -489,8 +489,8 @@ async def test_a_supervisor_of_another_version_keeps_its_tasks(tmp_path: Path, t
     yard = Yard(tmp_path, tag, alone_s=9.0)
     await yard.keep("b1", "echo old; sleep 0.2; exit 5")
     await yard.keep("b2", "sleep 99")
-    (tmp_path / "tasks" / "v1.sock").rename(tmp_path / "tasks" / "v0.sock")  # as an older one would have called it
-    (tmp_path / "tasks" / "v1.json").rename(tmp_path / "tasks" / "v0.json")
+    (tmp_path / "tasks" / "v2.sock").rename(tmp_path / "tasks" / "v0.sock")  # as an older one would have called it
+    (tmp_path / "tasks" / "v2.json").rename(tmp_path / "tasks" / "v0.json")
     older = yard.spawner
     newer = yard.opens()
     yard.news.clear()
@@ -542,7 +542,7 @@ def test_a_task_whose_folder_was_deleted_does_not_go_on_for_ever(
 
 async def test_where_no_socket_can_lie_tasks_are_kept_told_of_and_stopped(tmp_path: Path, tag: str) -> None:
     yard = Yard(tmp_path, tag)
-    (tmp_path / "tasks" / "v1.sock").mkdir(parents=True)
+    (tmp_path / "tasks" / "v2.sock").mkdir(parents=True)
     await yard.keep("b1", "echo one; sleep 0.2; exit 4")
     await yard.keep("b2", "sleep 99")
     await yard.spawner.drain()
@@ -598,7 +598,7 @@ async def test_one_that_fails_at_once_is_done_without(
     run = yard.spawner.run("exit 3", cwd="/", env=yard.env, sink=Paper(yard.printed), timeout_s=5, output_bytes_max=9)
     assert (await run).code == 3, "nothing was started, so it is started here"
     assert len(told) == 1
-    assert (tmp_path / "tasks" / "v1.log").read_text() == "broken\n"
+    assert (tmp_path / "tasks" / "v2.log").read_text() == "broken\n"
     await yard.spawner.drain()
 
 

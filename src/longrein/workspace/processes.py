@@ -5,7 +5,6 @@ supervisor of processes loads this file, too.
 """
 
 import os
-import signal
 import sys
 from collections.abc import Callable, Iterator
 
@@ -125,7 +124,7 @@ def ancestors(table: dict[int, Process], pid: int) -> set[int]:
     return found
 
 
-def send(one: Process, number: signal.Signals) -> bool:
+def send(one: Process, number: int) -> bool:
     """Signal exactly this process; False if it is gone, or its number belongs to another by now."""
     now = process(one.pid)
     if now is None or now.start != one.start:

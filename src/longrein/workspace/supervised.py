@@ -5,7 +5,6 @@ started, commands are children of longrein as before, and nothing can be kept.
 """
 
 import asyncio
-import base64
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -338,7 +337,7 @@ class SupervisedSpawner:
         link = self._link
         if link is None or self._kept.record(task).get("owner") != link.owner:
             raise OSError(f"the input of {task} cannot be reached: it is over, or its supervisor is of another version")
-        answer = await link.ask(do="give", task=task, data=base64.b64encode(data).decode(), eof=eof)
+        answer = await link.ask(do="give", task=task, data=data, eof=eof)
         if answer["error"]:
             raise (BrokenPipeError if answer["broken"] else OSError)(answer["error"])
 

@@ -7,9 +7,9 @@ another's command carries both.
 """
 
 import os
-import signal
 
 from longrein.workspace.processes import Process, descendants, marked, process, send, variable
+from longrein.workspace.words import SIGKILL, SIGTERM
 
 COMMAND_MARK = "LONGREIN_COMMAND"
 GRACE_S = 2.0
@@ -59,9 +59,9 @@ class Tree:
         """TERM to those who have not had it yet; after the grace KILL to all."""
         for one in members:
             if now >= self.kill_at:
-                send(one, signal.SIGKILL)
+                send(one, SIGKILL)
             elif (one.pid, one.start) not in self._told and one.group != self._group_told:
-                send(one, signal.SIGTERM)
+                send(one, SIGTERM)
             self._told.add((one.pid, one.start))
         self._group_told = 0
 
@@ -73,7 +73,7 @@ class Tree:
 def term_group(root: int) -> None:
     """TERM to a process group, if it is still there."""
     try:
-        os.killpg(root, signal.SIGTERM)
+        os.killpg(root, SIGTERM)
     except (ProcessLookupError, PermissionError):
         return
 

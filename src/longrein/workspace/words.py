@@ -4,9 +4,10 @@ the supervisor of processes uses them, too.
 
 import errno
 import os
-import signal
 from collections.abc import Sequence
 
+SIGKILL, SIGTERM = 9, 15
+"""The same on every system."""
 MOVES = ("cd", "pushd", "popd", "eval", "source", ". ")
 """A line without any of these leaves the shell where it was, so it need not report."""
 HELD_PIPE_S = 0.1
@@ -60,6 +61,8 @@ def last_folder(report: int) -> str:
 
 def signal_name(number: int) -> str:
     """`SIGKILL`; a real-time signal by its number."""
+    import signal  # names every number there is: a fifth of the supervisor's start
+
     try:
         return signal.Signals(number).name
     except ValueError:

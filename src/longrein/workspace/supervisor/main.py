@@ -1,8 +1,8 @@
 """Where the supervisor begins: its socket, its signals, and the end of it."""
 
+import _signal as signal  # type: ignore[import-not-found]  # it has no stubs; `signal` is a fifth of the start
+import _socket as socket
 import os
-import signal
-import socket
 import sys
 import time
 
@@ -10,6 +10,7 @@ from longrein.workspace.processes import process
 from longrein.workspace.supervisor.channel import RECORD, SOCKET, VERSION
 from longrein.workspace.supervisor.spooling import write_record
 from longrein.workspace.supervisor.work import Supervisor
+from longrein.workspace.words import signal_name
 
 ENDING = (signal.SIGTERM, signal.SIGINT)
 IGNORED = (signal.SIGHUP, signal.SIGQUIT, signal.SIGCHLD, signal.SIGUSR1, signal.SIGUSR2)
@@ -22,7 +23,7 @@ BACKLOG = 16
 def main() -> None:
     """`argv`: the spool folder, the descriptor of a socket whose other end is longrein's. Never returns."""
     folder, first = sys.argv[1], socket.socket(fileno=int(sys.argv[2]))
-    first.set_inheritable(False)  # no command may hold it: its end is how longrein's death is known
+    os.set_inheritable(first.fileno(), False)  # no command may hold it: its end is how longrein's death is known
     os.chdir(folder)
     become_reaper()
     supervisor = Supervisor(first, time.monotonic)
@@ -62,7 +63,7 @@ def on_signals(supervisor: Supervisor) -> socket.socket:
             supervisor.reap()
         for number in ENDING:
             if number in numbers:
-                supervisor.stop_all(f"its supervisor was told to end ({number.name})")
+                supervisor.stop_all(f"its supervisor was told to end ({signal_name(number)})")
 
     supervisor.loop.watch(waking.fileno(), wake)
     return written
@@ -92,7 +93,7 @@ def listen(supervisor: Supervisor) -> int:
 def introduce() -> None:
     """Write down who this is. On a full disk nobody reads it: then only each task's record tells."""
     own = process(os.getpid())
-    record: dict[str, object] = {"pid": os.getpid(), "start": own.start if own else 0, "version": VERSION}
+    record = f'{{"pid": {os.getpid()}, "start": {own.start if own else 0}, "version": {VERSION}}}'
     try:
         write_record(".", RECORD, record)
     except OSError:

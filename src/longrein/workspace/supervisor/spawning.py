@@ -5,9 +5,9 @@ and comes back. `subprocess` would be half of the supervisor's start. Where ther
 it is what is used.
 """
 
+import _signal as signal  # type: ignore[import-not-found]  # it has no stubs; `signal` is a fifth of the start
 import importlib
 import os
-import signal
 from collections.abc import Mapping, Sequence
 
 from longrein.workspace.words import command_words

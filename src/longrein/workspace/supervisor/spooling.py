@@ -200,13 +200,11 @@ def write_end(folder: str, task: str, end: dict[str, object]) -> None:
     os.rename(path + ".new", path)
 
 
-def write_record(folder: str, name: str, record: dict[str, object]) -> None:
-    """Write a record whole or not at all. Raises OSError."""
-    import json
-
+def write_record(folder: str, name: str, record: str) -> None:
+    """Write a record, which is JSON, whole or not at all. Raises OSError."""
     path = os.path.join(folder, f"{name}.json")
     with open(os.open(path + ".new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, FILE_MODE), "wb") as file:
-        file.write(json.dumps(record).encode())
+        file.write(record.encode())
     os.rename(path + ".new", path)
 
 

@@ -49,6 +49,8 @@ class Tasks:
 
         Gives why it cannot be one, or ''.
         """
+        import json  # dear as well
+
         secrets, nonce, patterns = self._secrets
         redactor = importlib.import_module("longrein.events.redact").redactor  # dear, and few sessions keep anything
         redact = redactor(secrets, nonce, patterns)
@@ -56,7 +58,7 @@ class Tasks:
         times = {"began_s": command.began_s, "started_at": began_at}
         said = {"command": redact(str(record["command"])), "policy": kept.policy}
         try:
-            write_record(HERE, kept.task, {**record, **times, **said})
+            write_record(HERE, kept.task, json.dumps({**record, **times, **said}))
         except OSError as error:
             return f"its record could not be written: {error.strerror}"
         set_aside(HERE, kept.task)

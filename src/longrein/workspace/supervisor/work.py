@@ -1,8 +1,7 @@
 """What the supervisor does when it is told to. One thread, no waiting but in its loop."""
 
-import binascii
+import _socket as socket
 import os
-import socket
 from collections.abc import Callable, Iterable, Sequence
 from errno import EMFILE
 from itertools import count
@@ -76,10 +75,10 @@ class Supervisor:
     def accept(self, listening: socket.socket) -> None:
         """Somebody connects."""
         try:
-            sock, _ = listening.accept()
+            descriptor, _ = listening._accept()  # type: ignore[attr-defined]  # what `socket.accept` calls
         except OSError:
             return
-        self._meet(sock)
+        self._meet(socket.socket(fileno=descriptor))
 
     def _meet(self, sock: socket.socket) -> Peer:
         peer = Peer(Channel(sock))
@@ -268,10 +267,10 @@ class Supervisor:
             self.end(command, cause)
         self.tell(peer, do="answer", ref=ref, error="", known=command is not None)
 
-    def do_give(self, peer: Peer, _: Sequence[int], *, ref: int, task: str, data: str, eof: bool) -> None:
+    def do_give(self, peer: Peer, _: Sequence[int], *, ref: int, task: str, data: bytes, eof: bool) -> None:
         """Write to a task's input."""
         command = self.tasks.running.get(task)
-        error = self.pipes.give(command, binascii.a2b_base64(data), eof) if command else "it is over"
+        error = self.pipes.give(command, data, eof) if command else "it is over"
         self.tell(peer, do="answer", ref=ref, error=error, broken=command is None or command.stdin < 0)
 
     def do_drain(self, peer: Peer, _: Sequence[int], *, ref: int) -> None:
