@@ -325,6 +325,41 @@ def test_a_file_that_vanishes_and_one_that_changes_between_read_and_edit(stage: 
     assert (stage.project / "changed").read_text() == "theirs\n"
 
 
+@pytest.mark.parametrize("rg", [True, False])
+@pytest.mark.parametrize("rule", ["Read(./.env)", "Read(**/.env)", "Read(/.env)"])
+def test_A18_13_what_may_not_be_read_is_in_no_search(rule: str, rg: bool, stage: Stage) -> None:
+    (stage.project / ".env").write_text("KEY=hunter2\n")
+    (stage.project / "open.txt").write_text("hunter2 is told here\n")
+    modes = ("content", "files_with_matches", "count")
+    stage.plays(
+        *[calls(call("Grep", pattern="hunter2", output_mode=mode)) for mode in modes],
+        calls(call("Grep", pattern="KEY", glob=".env*", output_mode="content")),
+        calls(call("Glob", pattern="**/*")),
+        calls(call("Grep", pattern="KEY", path=".env"), bash("cat .env"), call("Read", file_path=".env")),
+        says("I see."),
+    )
+    env = {} if rg else {"PATH": "/nowhere"}
+    ran = stage.run("-p", "x", "--disallowedTools", rule, "--allowedTools", "Bash", env=env)
+    assert ran.text == "I see.\n"
+    found, denied = stage.results()[:5], stage.results()[5:]
+    assert [text for _, text in found] == [
+        "open.txt\n1:hunter2 is told here",
+        "open.txt",
+        "open.txt: 1",
+        "Nothing found.",
+        "open.txt",
+    ]
+    assert {status for status, _ in denied} == {"denied"}
+
+
+def test_a_folder_that_is_a_link_hides_what_may_not_be_read_in_it(stage: Stage) -> None:
+    (stage.project / ".env").write_text("KEY=hunter2\n")
+    (stage.folder / "link").symlink_to(stage.project)
+    stage.plays(calls(call("Grep", pattern="KEY", output_mode="content")), says("I see."))
+    assert stage.run("-p", "x", "--disallowedTools", "Read(.env)", cwd=stage.folder / "link").code == 0
+    assert stage.results() == [("ok", "Nothing found.")]
+
+
 def test_a_call_that_the_output_limit_cut_never_runs(stage: Stage) -> None:
     """Law 8."""
     stage.plays(calls(raw("Bash", '{"command": "touch made'), stop="length"), says("I see."))

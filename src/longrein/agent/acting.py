@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from longrein.agent.judging import hidden_files
 from longrein.agent.locks import Taken
 from longrein.agent.memory import spilled
 from longrein.agent.nested import tell_nested
@@ -206,6 +207,7 @@ def _hands(session: Session, call: str, tool: Tool) -> Hands:
         goals=_goals(session),
         wrote=lambda path, digest: writer_words(session, path, digest),
         author=state.label,
+        hidden=hidden_files(session),
         page_bytes=_page_bytes(window_of(state, crew.model.budget).usable_tokens),
     )
 

@@ -1,10 +1,12 @@
 """What may become of a call: does it exist, are its arguments whole, and do the rules allow it?"""
 
+from collections.abc import Callable
+
 from longrein.agent.moves import Judgement
 from longrein.agent.session import Session
 from longrein.context import OpenCall
 from longrein.events import PermissionAsked
-from longrein.permissions import Call, Touched, judge
+from longrein.permissions import Call, Touched, hidden, judge
 from longrein.tools import Tool, fit_arguments, malformed_arguments, misfit_call, unknown_call
 
 CUT = "not run: the answer was cut by the output limit inside this call; send it again in smaller pieces"
@@ -49,6 +51,23 @@ def _permitted(session: Session, open_call: OpenCall, tool: Tool, arguments: dic
         return Judgement("deny", f"Denied: {verdict.reason}", together)
     question = PermissionAsked(call.id, call.name, verdict.shown, verdict.reason, verdict.suggestion)
     return Judgement("ask", verdict.reason, together, question)
+
+
+def hidden_files(session: Session) -> Callable[[str, str], bool] | None:
+    """(path, real path) of a file -> whether a rule forbids to read it, here or where this place stands for another;
+    None where no rule forbids anything."""
+    rules, cwd, above = session.rules, session.state.cwd, session.crew.above
+    if not rules.deny and above is None:
+        return None
+
+    def is_hidden(path: str, real: str) -> bool:
+        if hidden(path, real, rules, cwd):
+            return True
+        made = Call("Read", {}, "read", (Touched(path, path, real, True, False),))
+        there = above.elsewhere(made, cwd) if above is not None else ()
+        return any(hidden(t.path, t.real, others, folder) for call, others, folder in there for t in call.touched)
+
+    return is_hidden
 
 
 def _touched(session: Session, tool: Tool, arguments: dict[str, object]) -> tuple[Touched, ...]:

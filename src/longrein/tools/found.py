@@ -1,5 +1,7 @@
 """What a search found, as text: paths from the current folder, lines under their file, what was left out."""
 
+from collections.abc import Callable
+
 from longrein.events import ToolError, marker
 from longrein.tools.files import existing, find, said
 from longrein.tools.port import Hands
@@ -16,6 +18,12 @@ def searched(hands: Hands, path: str) -> Place:
     """The folder or file to search. Refuses what is neither, with the nearest name."""
     place = find(hands, path or ".")
     return place if place.kind == "folder" else existing(hands, path)
+
+
+def hidden_in(hands: Hands, place: Place) -> Callable[[str], bool] | None:
+    """Which of the files found below `place`, by real path, nobody may read; None for none."""
+    hidden, folder, start = hands.hidden, place.path.rstrip("/"), len(place.real.rstrip("/"))
+    return None if hidden is None else lambda real: hidden(folder + real[start:], real)
 
 
 def shown_paths(hands: Hands, paths: tuple[str, ...]) -> list[str]:

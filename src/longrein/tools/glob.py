@@ -5,7 +5,7 @@ from typing import Any
 
 from longrein.events import ToolError
 from longrein.tools.files import said
-from longrein.tools.found import searched, shown_paths, whole_text
+from longrein.tools.found import hidden_in, searched, shown_paths, whole_text
 from longrein.tools.port import Hands, Outcome
 from longrein.tools.registry import make_tool
 from longrein.workspace import glob, split_glob
@@ -25,7 +25,7 @@ async def Glob(hands: Hands, pattern: str, path: str = "") -> Outcome:
     place = searched(hands, folder)
     if place.kind != "folder":
         raise ToolError(f"[not-a-folder] {said(folder)} is a file; path must be a folder.")
-    found = await glob(hands.workspace, rest, place.real, PATHS_MAX)
+    found = await glob(hands.workspace, rest, place.real, PATHS_MAX, hidden_in(hands, place))
     return Outcome.of(whole_text(shown_paths(hands, found.paths), found, "narrow the pattern"))
 
 

@@ -3,7 +3,7 @@
 from typing import Literal
 
 from longrein.events import ToolError
-from longrein.tools.found import searched, shown_lines, shown_paths, whole_text
+from longrein.tools.found import hidden_in, searched, shown_lines, shown_paths, whole_text
 from longrein.tools.port import Hands, Outcome
 from longrein.tools.registry import make_tool
 from longrein.workspace import Found, Query, grep
@@ -51,7 +51,7 @@ async def Grep(  # noqa: PLR0913, PLR0917 - the arguments are those that models 
         context,
         head_limit or LIMITS[output_mode],
     )
-    found = await grep(hands.workspace, query)
+    found = await grep(hands.workspace, query, hidden_in(hands, place))
     return Outcome.of(whole_text(rows_of(hands, found), found, "narrow the search, or raise head_limit"))
 
 

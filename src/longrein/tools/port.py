@@ -116,6 +116,8 @@ class Hands(msgspec.Struct, frozen=True):
     """The project's goals; None where there is no state folder."""
     wrote: Callable[[str, str], str] = lambda *_asked: ""
     """(real path, hash) -> who wrote that content, where it was an agent of this tree or a command of one; else ''."""
+    hidden: Callable[[str, str], bool] | None = None
+    """(path, real path) of a file -> whether the rules forbid to read it: searches leave it out. None: no rule does."""
     author: str = ""
     """Label of the subagent that calls; '' for the session of the user."""
 

@@ -9,6 +9,7 @@ import asyncio
 import os
 import sys
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any, Literal
 
 import msgspec
@@ -25,6 +26,8 @@ NAMES_BYTES_MAX = 64 << 20
 """Of a search's raw output."""
 
 
+Hidden = Callable[[str], bool]
+"""Whether a file, by its path, is to be left out of what was found."""
 FILES_A_GO = 2000
 """Files looked at before the loop may do something else: about 5 ms."""
 
@@ -89,18 +92,20 @@ class _Taken:
         self.data += data
 
 
-async def grep(workspace: Workspace, query: Query) -> Found:
+async def grep(workspace: Workspace, query: Query, hidden: Hidden | None = None) -> Found:
     """Look for lines. Never raises for what is on the disk or in the pattern."""
     rg = _rg(workspace)
     if rg:
-        found = await _search(workspace, query, rg_words(rg, query))
+        found = await _search(workspace, query, rg_words(rg, query), hidden)
         if not found.error:
             return found
     # rg's dialect has no lookaround and takes `{` strictly; Python's often knows what was meant
-    return await _search(workspace, query, python_words(query))
+    return await _search(workspace, query, python_words(query), hidden)
 
 
-async def glob(workspace: Workspace, pattern: str, folder: str, limit: int = 100) -> Found:
+async def glob(
+    workspace: Workspace, pattern: str, folder: str, limit: int = 100, hidden: Hidden | None = None
+) -> Found:
     """Files below `folder` whose relative path matches, newest first, then by name.
 
     `pattern` is anchored: `*.py` is in `folder` itself, `**/*.py` anywhere below. A leading part without magic, `/`
@@ -108,7 +113,7 @@ async def glob(workspace: Workspace, pattern: str, folder: str, limit: int = 100
     """
     rg = _rg(workspace)
     query = Query(folder, "", pattern, "names", limit=limit)
-    return await _search(workspace, query, rg_words(rg, query) if rg else python_words(query))
+    return await _search(workspace, query, rg_words(rg, query) if rg else python_words(query), hidden)
 
 
 def _rg(workspace: Workspace) -> str:
@@ -117,7 +122,7 @@ def _rg(workspace: Workspace) -> str:
     return find_program("rg", f"{path}:{beside_python}", spellings(workspace.roots))
 
 
-async def _search(workspace: Workspace, query: Query, words: list[str]) -> Found:
+async def _search(workspace: Workspace, query: Query, words: list[str], hidden: Hidden | None) -> Found:
     taken = _Taken()
     most = CONTENT_BYTES_MAX if query.mode == "content" else NAMES_BYTES_MAX
     ended = await workspace.spawner.run(
@@ -128,15 +133,15 @@ async def _search(workspace: Workspace, query: Query, words: list[str]) -> Found
         timeout_s=SEARCH_S,
         output_bytes_max=most,
     )
-    return await read_output(query, bytes(taken.data), ended)
+    return await read_output(query, bytes(taken.data), ended, hidden)
 
 
-async def read_output(query: Query, data: bytes, ended: Ended) -> Found:
+async def read_output(query: Query, data: bytes, ended: Ended, hidden: Hidden | None = None) -> Found:
     """What a search printed, as a value."""
     partial = {"timeout": "time", "flood": "size"}.get(ended.cause, "")
     if error := _complaint(data, ended):
         return Found(error=error)
-    wanted = _wanted(query)
+    wanted = _wanted(query) if hidden is None else _seen(_wanted(query), hidden)
     if query.mode == "content":
         return _lines(query, data, wanted, partial)
     if query.mode == "count":
@@ -165,6 +170,11 @@ def _wanted(query: Query) -> Callable[[str], bool]:
     matcher = compile_glob(query.glob.removeprefix("!"), anywhere=query.mode != "names")
     start = len(query.path.rstrip("/")) + 1
     return lambda path: (matcher.match(path, start) is None) == excludes
+
+
+def _seen(wanted: Callable[[str], bool], hidden: Hidden) -> Callable[[str], bool]:
+    """The same without what is hidden. A file is asked after once, however many of its lines were found."""
+    return cache(lambda path: wanted(path) and not hidden(path))
 
 
 def _lines(query: Query, data: bytes, wanted: Callable[[str], bool], partial: str) -> Found:
