@@ -6,7 +6,6 @@ the library's own way through anyio: 0.5 ms in place of 1.0 for a small answer o
 
 import asyncio
 import os
-import select
 import ssl
 from collections import deque
 from typing import Any
@@ -182,20 +181,13 @@ class Stream(asyncio.BufferedProtocol):
         return self
 
     def get_extra_info(self, info: str) -> Any:
-        """`is_readable`: whether an idle connection has been closed by the other side, or is about to be."""
+        """`is_readable`: whether the other side has closed an idle connection, as far as asyncio has heard.
+
+        The kernel is not asked again: that would let another thread go first, between a result and the next request.
+        """
         if info == "is_readable":
-            return self._over or bool(self._came) or _readable(self._transport)
+            return self._over or bool(self._came)
         return self._transport.get_extra_info(info)
-
-
-def _readable(transport: Any) -> bool:
-    """Whether the kernel has something that asyncio has not read yet."""
-    sock = transport.get_extra_info("socket")
-    if sock is None or sock.fileno() < 0:
-        return True
-    poll = select.poll()
-    poll.register(sock.fileno(), select.POLLIN)
-    return bool(poll.poll(0))
 
 
 def reason(error: Exception) -> str:
