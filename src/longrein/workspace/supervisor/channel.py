@@ -52,15 +52,19 @@ class Channel:
 
         False when something waits for a `flush`.
         """
+        self.put(message, descriptors)
+        return self.flush()
+
+    def put(self, message: dict[str, object], descriptors: Sequence[int] = ()) -> None:
+        """Have it wait for the next `flush`."""
         data = marshal.dumps(message, MARSHAL_VERSION)
         data = len(data).to_bytes(LENGTH_BYTES, "big") + data
         if self.closed or self._waiting_bytes > WAITING_BYTES_MAX:
             self.closed = True
             _close(descriptors)
-            return True
+            return
         self._waiting.append((memoryview(data), descriptors))
         self._waiting_bytes += len(data)
-        return self.flush()
 
     def flush(self) -> bool:
         """Send what waits; False when some of it still does."""

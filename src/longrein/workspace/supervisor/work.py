@@ -57,6 +57,8 @@ class Supervisor:
         self._farewells = 0
         """Of longreins that went; what they left is about to be told to end."""
         self._stopping = False
+        self._told: list[Peer] = []
+        """Who has something to hear: all that one round brings at once, so that it wakes up once."""
         self._keep_s = 24 * 3600.0
         self._alone_s, self._grace_s = ALONE_S, GRACE_S
 
@@ -65,6 +67,8 @@ class Supervisor:
         while not self._is_idle():
             self.loop.step(self.endings.wait_s())
             self.endings.walk()
+            while self._told:
+                self._tend(self._told.pop())
 
     def _is_idle(self) -> bool:
         busy = bool(self.commands or self.tasks.running or self.endings or self._farewells)
@@ -95,8 +99,8 @@ class Supervisor:
     def tell(self, peer: Peer | None, **message: object) -> None:
         """Say something to who is connected, if anybody is."""
         if peer is not None:
-            peer.channel.send(message)
-            self._tend(peer)
+            peer.channel.put(message)
+            self._told.append(peer)
 
     def _tend(self, peer: Peer) -> None:
         if peer not in self.peers:
