@@ -14,7 +14,7 @@ from longrein.frontends.stderr import say
 from longrein.frontends.tasks_page import tail_of
 from longrein.frontends.terminal import Outcome, SessionRow, TerminalFacts, run_terminal
 from longrein.models import known_models, known_providers, look_up
-from longrein.place import CLOCK, Place, survey
+from longrein.place import CLOCK, Place, fork, survey
 from longrein.store import USER, Archive, Goals, SessionInfo, list_sessions, project_key
 from longrein.workspace import run_git, spooled_tasks, stop_spooled
 
@@ -28,24 +28,26 @@ async def talk(options: Options) -> int:
     """Open what the options ask for, then what the user asks for; gives the exit code."""
     place = survey(options)
     built = await build(place)
-    prompt = options.prompt
+    prompt, choosing = options.prompt, options.resume == ""
     while True:
-        outcome = await _one(place, built, prompt)
+        outcome = await _one(place, built, prompt, choosing=choosing)
         if outcome.kind == "exit":
             return outcome.code
         try:
-            built, prompt = await build(place, outcome.session, fresh=outcome.kind == "new"), ""
+            copied = choosing and options.fork_session and outcome.kind == "switch"
+            session = await fork(place, outcome.session) if copied else outcome.session
+            built, prompt, choosing = await build(place, session, fresh=outcome.kind == "new"), "", False
         except LongreinError as error:
             say(str(error))
             built, prompt = await build(place, built.session.id), ""
 
 
-async def _one(place: Place, built: Built, prompt: str) -> Outcome:
+async def _one(place: Place, built: Built, prompt: str, *, choosing: bool) -> Outcome:
     folder = os.path.join(place.state_dir, "history")
     os.makedirs(folder, mode=0o700, exist_ok=True)
     outcome = await run_terminal(
         built.session,
-        facts=_facts(place, built),
+        facts=_facts(place, built, choosing=choosing),
         complete_files=lambda typed: _files(built, typed),
         history=os.path.join(folder, place.cwd.strip("/").replace("/", "-")[-200:] or "root"),
         plain=place.options.plain or place.environ.get("TERM", "dumb") in ("dumb", ""),
@@ -64,7 +66,7 @@ async def _end_tasks(folder: str) -> None:
         await asyncio.gather(*(stop_spooled(folder, task, "stopped by longrein on leaving") for task in running))
 
 
-def _facts(place: Place, built: Built) -> TerminalFacts:
+def _facts(place: Place, built: Built, *, choosing: bool) -> TerminalFacts:
     crew, session = built.crew, built.session
     return TerminalFacts(
         model=crew.model.name,
@@ -85,6 +87,7 @@ def _facts(place: Place, built: Built) -> TerminalFacts:
             place.state_dir, project_key(project_root(crew.workspace.roots[0])), USER, CLOCK.wall_us, redact=crew.redact
         ),
         leave_policy=place.settings.task_policy or "ask",
+        choosing=choosing,
     )
 
 
@@ -94,7 +97,8 @@ async def _tail(place: Place, built: Built, task: str, lines: int) -> str:
 
 
 async def _sessions(place: Place) -> Sequence[SessionRow]:
-    infos = [info for info in list_sessions(place.state_dir) if info.cwd == place.cwd]
+    """Those of this folder in which something was said."""
+    infos = [info for info in list_sessions(place.state_dir) if info.cwd == place.cwd and info.title]
     return [SessionRow(info.session, info.title, _when(info)) for info in infos[:ROWS_MAX]]
 
 

@@ -2,6 +2,7 @@
 
 import os
 import sqlite3
+import time
 from pathlib import Path
 
 import pytest
@@ -104,6 +105,16 @@ async def test_the_list_has_the_latest_first(tmp_path: Path) -> None:
     assert latest_session(str(tmp_path), "/b") == two
     assert latest_session(str(tmp_path), "/c") == ""
     await log.close()
+
+
+async def test_one_in_which_nothing_was_said_is_not_gone_on_with_while_there_is_another(tmp_path: Path) -> None:
+    mute = await make(tmp_path)
+    await add(mute, [Entry(1, wall_us(), opened(ID, "/a"))])
+    await mute.close()
+    assert latest_session(str(tmp_path), "/a") == ID
+    spoke = await spoken(tmp_path, 1, "/a", "mend the parser")
+    os.utime(tmp_path / "sessions" / ID / "log.sqlite", ns=(time.time_ns() + 10**10,) * 2)
+    assert latest_session(str(tmp_path), "/a") == spoke
 
 
 async def test_one_that_is_made_between_two_looks_is_not_called_damaged(

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from longrein.store import list_sessions
 from tests.terminal.tty import Tty
 
 WORDS = " ".join(f"word{n:03}" for n in range(400)) + "\n"
@@ -112,3 +113,23 @@ def test_one_session_is_left_for_another_and_back(tmp_path: Path) -> None:
         tty.ask("/resume").until("which session?").until("› tell me of parsers").send("\r")
         tty.until("1 prompt").until(lambda: sum(row == "First." for row in tty.lines()) == 2)
         tty.ask("/nope").until("there is no command /nope")
+
+
+def test_r_without_an_id_lets_the_user_choose_and_c_passes_over_what_is_empty(tmp_path: Path) -> None:
+    project = home(tmp_path, {"text": "First.\n"}, {"text": "Second.\n"}, {"text": "Third.\n"})
+    with open_it(project) as tty:
+        tty.ask("tell me of parsers").until("First.").until("idle").leave_quietly()
+    with open_it(project, "-r") as tty:
+        tty.until("which session?").until("› tell me of parsers").until("1 of 1").send("\x1b")
+        tty.until(lambda: not any("which session?" in row for row in tty.lines())).leave_quietly()
+    with open_it(project, "-r") as tty:
+        tty.until("which session?").until("› tell me of parsers").send("\r")
+        tty.until("1 prompt").ask("and of lexers").until("Second.").until("idle").leave_quietly()
+    with open_it(project, "-c") as tty:
+        tty.until("2 prompts").until("› and of lexers").leave_quietly()
+    with open_it(project, "-r --fork-session") as tty:
+        tty.until("which session?").send("\r")
+        tty.until("2 prompts").ask("in a copy").until("Third.").until("idle").leave_quietly()
+    stored = [one.entries for one in list_sessions(str(tmp_path / "state")) if one.title == "tell me of parsers"]
+    assert len(stored) == 2
+    assert stored[0] > stored[1]

@@ -19,8 +19,12 @@ def list_sessions(state_dir: str, limit: int = 0) -> list[SessionInfo]:
 
 
 def latest_session(state_dir: str, cwd: str) -> str:
-    """Id of the session that was started in `cwd` and written last; '' when there is none."""
-    found = _newest(state_dir, lambda info: info.cwd == cwd, 1)
+    """Id of the session that was started in `cwd` and written last; '' when there is none.
+
+    One in which nothing was said yet is taken only where there is no other.
+    """
+    spoken = _newest(state_dir, lambda info: info.cwd == cwd and bool(info.title), 1)
+    found = spoken or _newest(state_dir, lambda info: info.cwd == cwd, 1)
     return found[0].session if found else ""
 
 

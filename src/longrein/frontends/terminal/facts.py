@@ -65,6 +65,8 @@ class TerminalFacts(msgspec.Struct, frozen=True):
     """The project's goals, for `/goals`."""
     leave_policy: str = "ask"
     """What becomes of running tasks when the user leaves: `ask`, `stop` or `keep`."""
+    choosing: bool = False
+    """Whether the user came to choose one of `sessions`."""
 
 
 class Outcome(msgspec.Struct, frozen=True):

@@ -66,10 +66,11 @@ def _resume(talk: Talk, argument: str) -> None:
     if argument:
         go(talk, Outcome("switch", argument))
     else:
-        talk.spawn(_list_sessions(talk))
+        talk.spawn(choose_session(talk))
 
 
-async def _list_sessions(talk: Talk) -> None:
+async def choose_session(talk: Talk) -> None:
+    """Let the user choose another session of this folder, if there is one."""
     rows = await talk.facts.sessions() if talk.facts.sessions is not None else ()
     others = [Row(row.id, row.title or "(nothing said yet)", row.when) for row in rows if row.id != talk.session.id]
     if others:

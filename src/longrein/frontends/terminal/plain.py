@@ -172,6 +172,8 @@ class _PlainTalk:
         """Say the first words and run the session."""
         if prompt:
             await self._say(prompt)
+        elif self.facts.choosing:
+            self.show(await self._told("resume", ""))
         await self.session.run(once=False)
 
     async def read(self, fd: int) -> None:

@@ -18,6 +18,7 @@ from longrein.agent import SessionPort
 from longrein.events import Entry
 from longrein.frontends.terminal.facts import CompleteFiles, Outcome, TerminalFacts
 from longrein.frontends.terminal.keys import bind_keys, bind_panel_keys
+from longrein.frontends.terminal.obey import choose_session
 from longrein.frontends.terminal.plain import run_plain
 from longrein.frontends.terminal.scene import Piece
 from longrein.frontends.terminal.screen import Screen
@@ -122,6 +123,8 @@ async def _drive(talk: Talk, prompt: str) -> None:
     await talk.ready.wait()
     if prompt:
         talk.say(prompt)
+    elif talk.facts.choosing:
+        talk.spawn(choose_session(talk))
     await talk.session.run(once=False)
 
 
