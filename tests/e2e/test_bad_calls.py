@@ -352,6 +352,47 @@ def test_A18_13_what_may_not_be_read_is_in_no_search(rule: str, rg: bool, stage:
     assert {status for status, _ in denied} == {"denied"}
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        "grep -r KEY .",
+        "grep -rn KEY",
+        "cd .. && grep -r KEY .",
+        "rg --hidden KEY",
+        "git grep --no-index KEY",
+        "tar c .",
+        "find . -exec cat {} +",
+        "find . -type f | xargs cat",
+        "cp -r . ../copy",
+    ],
+)
+def test_A18_13_what_may_not_be_read_is_on_no_commands_way(command: str, stage: Stage) -> None:
+    (stage.project / "deep").mkdir()
+    (stage.project / "deep" / ".env").write_text("KEY=hunter2\n")
+    stage.plays(calls(bash(command)), says("I see."))
+    ran = stage.run("-p", "x", "--disallowedTools", "Read(.env)", "--dangerously-skip-permissions")
+    assert ran.text == "I see.\n"
+    ((status, text),) = stage.results()
+    assert status == "denied"
+    assert text.startswith("Denied: this command reads what lies below ")
+    assert text.endswith(
+        f"and the user's rule Read(.env) forbids {stage.project}/deep/.env there. "
+        "Use Grep or Glob, which leave it out, or name the files to read"
+    )
+
+
+def test_commands_that_do_not_come_by_it_are_free(stage: Stage) -> None:
+    (stage.project / ".env").write_text("KEY=hunter2\n")
+    (stage.project / "src").mkdir()
+    (stage.project / "src" / "a.py").write_text("KEY\n")
+    commands = ["grep -r KEY src", "cd src && grep -r KEY .", "rg KEY", "ls -a", "grep -r --include='*.py' KEY ."]
+    stage.plays(calls(*[bash(command) for command in commands]), says("I see."))
+    ran = stage.run("-p", "x", "--disallowedTools", "Read(.env)", "--dangerously-skip-permissions")
+    assert ran.text == "I see.\n"
+    assert [status for status, _ in stage.results()] == ["ok"] * 5
+    assert "hunter2" not in str(stage.results())
+
+
 def test_a_folder_that_is_a_link_hides_what_may_not_be_read_in_it(stage: Stage) -> None:
     (stage.project / ".env").write_text("KEY=hunter2\n")
     (stage.folder / "link").symlink_to(stage.project)

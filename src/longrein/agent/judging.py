@@ -4,9 +4,10 @@ from collections.abc import Callable
 
 from longrein.agent.moves import Judgement
 from longrein.agent.session import Session
+from longrein.agent.sweeping import is_hidden, swept
 from longrein.context import OpenCall
 from longrein.events import PermissionAsked
-from longrein.permissions import Call, Touched, hidden, judge
+from longrein.permissions import Call, Touched, Verdict, judge, shown_call
 from longrein.tools import Tool, fit_arguments, malformed_arguments, misfit_call, unknown_call
 
 CUT = "not run: the answer was cut by the output limit inside this call; send it again in smaller pieces"
@@ -45,6 +46,7 @@ def _permitted(session: Session, open_call: OpenCall, tool: Tool, arguments: dic
     above = session.crew.above
     for there in above.elsewhere(made, state.cwd) if above is not None else ():
         verdict = denied if (denied := judge(there[0], there[1], session.mode, there[2])).kind == "deny" else verdict
+    verdict = _narrowed(session, made, verdict)
     if verdict.kind == "allow":
         return Judgement("run", together=together)
     if verdict.kind == "deny":
@@ -53,21 +55,25 @@ def _permitted(session: Session, open_call: OpenCall, tool: Tool, arguments: dic
     return Judgement("ask", verdict.reason, together, question)
 
 
+def _narrowed(session: Session, made: Call, verdict: Verdict) -> Verdict:
+    """The verdict after a look at what a command goes through without naming it."""
+    command = made.arguments.get("command")
+    if made.access != "command" or verdict.kind == "deny" or not isinstance(command, str):
+        return verdict
+    kind, reason = swept(session, command)
+    if kind == "deny":
+        return Verdict("deny", reason)
+    if kind == "ask" and verdict.kind == "allow" and session.mode != "bypassPermissions":
+        return Verdict("ask", reason, shown=shown_call(made.arguments))
+    return verdict
+
+
 def hidden_files(session: Session) -> Callable[[str, str], bool] | None:
     """(path, real path) of a file -> whether a rule forbids to read it, here or where this place stands for another;
     None where no rule forbids anything."""
-    rules, cwd, above = session.rules, session.state.cwd, session.crew.above
-    if not rules.deny and above is None:
+    if not session.rules.deny and session.crew.above is None:
         return None
-
-    def is_hidden(path: str, real: str) -> bool:
-        if hidden(path, real, rules, cwd):
-            return True
-        made = Call("Read", {}, "read", (Touched(path, path, real, True, False),))
-        there = above.elsewhere(made, cwd) if above is not None else ()
-        return any(hidden(t.path, t.real, others, folder) for call, others, folder in there for t in call.touched)
-
-    return is_hidden
+    return lambda path, real: is_hidden(session, path, real)
 
 
 def _touched(session: Session, tool: Tool, arguments: dict[str, object]) -> tuple[Touched, ...]:

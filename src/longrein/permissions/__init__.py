@@ -3,6 +3,23 @@
 from longrein.permissions.judge import hidden, judge
 from longrein.permissions.port import Call, Mode, Rules, Touched, Verdict
 from longrein.permissions.rules import check_rule
-from longrein.permissions.shown import escaped, visible
+from longrein.permissions.shown import escaped, shown_call, visible
+from longrein.permissions.sweeping import Sweep, sweep_rule, sweeps, takes
 
-__all__ = ["Call", "Mode", "Rules", "Touched", "Verdict", "check_rule", "escaped", "hidden", "judge", "visible"]
+__all__ = [
+    "Call",
+    "Mode",
+    "Rules",
+    "Sweep",
+    "Touched",
+    "Verdict",
+    "check_rule",
+    "escaped",
+    "hidden",
+    "judge",
+    "shown_call",
+    "sweep_rule",
+    "sweeps",
+    "takes",
+    "visible",
+]

@@ -150,7 +150,7 @@ def _word_matches(word: str, spec: str, rules: Rules, cwd: str) -> bool:
     """Whether a word of a command may name a file that `spec` means."""
     glued = word[2:] if word.startswith("-") else ""
     for piece in dict.fromkeys((word, *(word.rpartition(sign)[2] for sign in "=@:"), glued)):
-        if piece and _matches(_absolute(piece, cwd, rules.home), spec, rules, cwd):
+        if piece and _matches(absolute(piece, cwd, rules.home), spec, rules, cwd):
             return True
     if any(c in word for c in "*?["):
         name = spec.rstrip("/").rpartition("/")[2]
@@ -159,7 +159,7 @@ def _word_matches(word: str, spec: str, rules: Rules, cwd: str) -> bool:
     return False
 
 
-def _absolute(word: str, cwd: str, home: str) -> str:
+def absolute(word: str, cwd: str, home: str) -> str:
     """A word as an absolute path, `~` and `$HOME` at its start and `.` and `..` taken away."""
     for sign in ("${HOME}", "$HOME", "~"):
         if word == sign or word.startswith(sign + "/"):

@@ -140,7 +140,7 @@ def lines(words: tuple[str, ...]) -> Iterator[Line]:
     if not words:
         return
     seen = []
-    for form in (words, tuple(map(_last_name, words)), _without_options(tuple(map(_last_name, words)))):
+    for form in (words, tuple(map(_last_name, words)), without_options(tuple(map(_last_name, words)))):
         if form and form not in seen:
             seen.append(form)
             yield _line(form)
@@ -165,7 +165,8 @@ def _program(word: str) -> str:
     return _last_name(word).lower()
 
 
-def _without_options(words: tuple[str, ...]) -> tuple[str, ...]:
+def without_options(words: tuple[str, ...]) -> tuple[str, ...]:
+    """A command without its options, and without the values of those that git takes before its subcommand."""
     kept, skip = list(words[:1]), False
     for word in words[1:]:
         if skip:

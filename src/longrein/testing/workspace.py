@@ -260,18 +260,25 @@ class MemoryWorkspace:
         if real in self.locked:
             raise PermissionError(errno.EACCES, "permission denied", path)
 
-    def walk(self, folder: str, visit: Callable[[str, bool], bool], limit_s: float = 10.0) -> bool:  # noqa: ARG002
+    def walk(
+        self,
+        folder: str,
+        visit: Callable[[str, bool], bool],
+        limit_s: float = 10.0,  # noqa: ARG002 - the port's signature
+        *,
+        ignored: bool = False,
+    ) -> bool:
         """See `workspace.Workspace.walk`. Takes no time, so it never runs out of it."""
-        self._walk(_tidy(folder), visit, [])
+        self._walk(_tidy(folder), visit, None if ignored else [])
         return True
 
-    def _walk(self, folder: str, visit: Callable[[str, bool], bool], ignores: list[Callable[[str], bool]]) -> None:
+    def _walk(self, folder: str, visit: Callable[[str, bool], bool], outer: list[Callable[[str], bool]] | None) -> None:
         prefix = folder.rstrip("/") + "/"
-        ignores = [*ignores, *self._ignores(prefix)]
+        ignores = None if outer is None else [*outer, *self._ignores(prefix)]
         for name in sorted(dict.fromkeys(self._names(prefix))):
             path = prefix + name
             is_folder = path not in self.links and self._kind(path) == "folder"
-            if any(ignored(path + "/" * is_folder) for ignored in ignores):
+            if any(ignored(path + "/" * is_folder) for ignored in ignores or ()):
                 continue
             if visit(path, is_folder) and is_folder:
                 self._walk(path, visit, ignores)

@@ -71,9 +71,11 @@ class PlainWorkspace:
                 take_in(late, self._merge)
         return stamp(path) if then is None else stamp_again(path, then)
 
-    def walk(self, folder: str, visit: Callable[[str, bool], bool], limit_s: float = 10.0) -> bool:
+    def walk(
+        self, folder: str, visit: Callable[[str, bool], bool], limit_s: float = 10.0, *, ignored: bool = False
+    ) -> bool:
         """See `Workspace.walk`."""
-        return walk(folder, visit, limit_s, time.monotonic)
+        return walk(folder, visit, limit_s, time.monotonic, ignored=ignored)
 
     def environment(self, session: str) -> dict[str, str]:
         """See `Workspace.environment`."""

@@ -298,10 +298,13 @@ class Workspace(Protocol):
         """The file now. The same as `then`, for no more than a look at its numbers, when it was not touched since."""
         ...
 
-    def walk(self, folder: str, visit: Callable[[str, bool], bool], limit_s: float = 10.0) -> bool:
+    def walk(
+        self, folder: str, visit: Callable[[str, bool], bool], limit_s: float = 10.0, *, ignored: bool = False
+    ) -> bool:
         """Visit entries below `folder` (path, is_folder) in name order, respecting `.gitignore`, never following links.
 
-        `visit` returns whether to go into a folder. False when time ran out (partial).
+        With `ignored` also what `.gitignore` excludes. `visit` returns whether to go into a folder. False when time
+        ran out (partial).
         """
         ...
 

@@ -58,12 +58,14 @@ def ignores_above(folder: str) -> Ignores | None:
     return found
 
 
-def entries(folder: str, enter: Callable[[str], bool]) -> Iterator[tuple[str, bool]]:
+def entries(folder: str, enter: Callable[[str], bool], *, ignored: bool = False) -> Iterator[tuple[str, bool]]:
     """(path, is_folder) of what lies below, in name order, a folder before its content; `enter` may keep out of one.
+
+    With `ignored` also what `.gitignore` excludes, and `.git`.
 
     A link is an entry, never a way. What cannot be listed is passed over.
     """
-    waiting = [_listed(folder, ignores_above(folder))]
+    waiting = [_listed(folder, None if ignored else ignores_above(folder), ignored)]
     while waiting:
         one = next(waiting[-1], None)
         if one is None:
@@ -72,20 +74,20 @@ def entries(folder: str, enter: Callable[[str], bool]) -> Iterator[tuple[str, bo
         path, is_folder, ignores = one
         yield path, is_folder
         if is_folder and enter(path):
-            waiting.append(_listed(path, ignores))
+            waiting.append(_listed(path, ignores, ignored))
 
 
-def _listed(folder: str, outer: Ignores | None) -> Iterator[tuple[str, bool, Ignores | None]]:
-    """One folder's entries that are not ignored; the folder is closed before the first is given."""
+def _listed(folder: str, outer: Ignores | None, ignored: bool) -> Iterator[tuple[str, bool, Ignores | None]]:
+    """One folder's entries; the ignored only with `ignored`. The folder is closed before the first is given."""
     try:
         with os.scandir(folder) as found:
             listed = sorted((one.name, one.is_dir(follow_symlinks=False)) for one in found)
     except OSError:
         return
-    ignores = ignores_of(folder, outer) if _names(listed, GITIGNORE) else outer
+    ignores = ignores_of(folder, outer) if not ignored and _names(listed, GITIGNORE) else outer
     for name, is_folder in listed:
         path = os.path.join(folder, name)
-        if name != ".git" and (ignores is None or not ignores.excludes(path, is_folder)):
+        if ignored or (name != ".git" and (ignores is None or not ignores.excludes(path, is_folder))):
             yield path, is_folder, ignores
 
 
@@ -93,7 +95,14 @@ def _names(listed: Sequence[tuple[str, bool]], name: str) -> bool:
     return (name, False) in listed
 
 
-def walk(folder: str, visit: Callable[[str, bool], bool], limit_s: float, monotonic: Callable[[], float]) -> bool:
+def walk(
+    folder: str,
+    visit: Callable[[str, bool], bool],
+    limit_s: float,
+    monotonic: Callable[[], float],
+    *,
+    ignored: bool = False,
+) -> bool:
     """See `Workspace.walk`."""
     wanted = False
 
@@ -101,7 +110,7 @@ def walk(folder: str, visit: Callable[[str, bool], bool], limit_s: float, monoto
         return wanted
 
     until = monotonic() + limit_s
-    for path, is_folder in entries(folder, enter):
+    for path, is_folder in entries(folder, enter, ignored=ignored):
         wanted = visit(path, is_folder)
         if monotonic() > until:
             return False
