@@ -11,8 +11,9 @@ import pytest
 from longrein.config import Settings, remember_rule, state_dir
 from longrein.config.keys import KEYS
 from longrein.config.settings import Figures
+from longrein.config.tool_names import OWN
 from longrein.events import SettingsError
-from longrein.tools import ToolOptions
+from longrein.tools import ToolOptions, builtin_tools, goal_tools
 from tests.config.conftest import House
 
 USER = "~/.config/longrein/config.toml"
@@ -270,6 +271,37 @@ def test_variables_and_flags(house: House) -> None:
     assert (settings.turns_max, settings.usd_max, settings.tools) == (7, 2.0, {"bash_timeout_s": 1.5})
     with pytest.raises(SettingsError, match=r'^--allowed-tools "Bash\(a;b\)": an allow rule covers plain words only'):
         house.load(allowed_tools=("Bash(a;b)",))
+
+
+RULES = [
+    ("Raed(.env)", "no tool is called Raed: did you mean Read? The rule has no effect."),
+    ("Bsh(ls)", "no tool is called Bsh: did you mean Bash? The rule has no effect."),
+    ("bash(ls)", "no tool is called bash: did you mean Bash? The rule has no effect."),
+    ("TaskOutptu", "no tool is called TaskOutptu: did you mean TaskOutput? The rule has no effect."),
+    ("Frobnicate(x)", "no tool is called Frobnicate. The rule has no effect."),
+    ("Frob*", "no tool is called Frob*. The rule has no effect."),
+    *((rule, "") for rule in ("Read(.env)", "*", "Task*", "WebFetch(domain:a.com)", "Skill(x)", "MultiEdit(a)")),
+    *((rule, "") for rule in ("mcp__mem", "mcp__mem__get(x:1)", "mcp__*", "NotebookEdit", "Agent(explore)")),
+]
+
+
+@pytest.mark.parametrize(("rule", "said"), RULES)
+def test_a_rule_for_a_tool_that_nobody_knows_is_told(house: House, rule: str, said: str) -> None:
+    settings = house.user(f'[permissions]\n# ours\ndeny = ["{rule}"]').load()
+    assert settings.deny == (rule,)
+    assert settings.notes == ((f"{USER}:3: permissions.deny {rule}: {said}",) if said else ())
+
+
+def test_a_rule_of_the_command_line_for_a_tool_that_nobody_knows_is_told(house: House) -> None:
+    assert house.load(allowed_tools=("Bsh(ls)",)).notes == (
+        "--allowed-tools: permissions.allow Bsh(ls): no tool is called Bsh: did you mean Bash? The rule has no effect.",
+    )
+
+
+def test_every_tool_of_ours_is_known_to_rules() -> None:
+    names = {tool.spec.name for tool in (*builtin_tools(), *goal_tools())}
+    assert names <= set(OWN)
+    assert set(OWN) - names <= {"Agent", "ToolSearch", "CallTool", "TaskList", "TaskOutput", "TaskStop", "TaskInput"}
 
 
 def test_an_unknown_variable_is_told(house: House) -> None:

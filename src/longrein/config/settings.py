@@ -24,6 +24,7 @@ from longrein.config.keys import (
 )
 from longrein.config.places import project_file, user_file
 from longrein.config.reading import Value, read_file, short
+from longrein.config.tool_names import unknown_tool
 from longrein.config.values import from_text, problem_with
 from longrein.events import SettingsError
 from longrein.permissions import Rules
@@ -49,6 +50,7 @@ BUILT_IN: Mapping[str, Any] = {
     "context.files": INSTRUCTION_FILES,
     "context.bytes_max": INSTRUCTION_BYTES_MAX,
 }
+_RULES = ("permissions.allow", "permissions.ask", "permissions.deny")
 SEED_PARALLEL_MAX = 10
 """Calls at once in the `seed` profile where nothing else is said."""
 
@@ -226,6 +228,9 @@ class _Merged:
 
     def _put(self, given: Value) -> None:
         key = dotted(given.path)
+        if key in _RULES:
+            told = [(rule, unknown_tool(rule)) for rule in given.value]
+            self.notes += [f"{given.place}: {key} {rule}: {problem}" for rule, problem in told if problem]
         if key in LISTS:
             before = self.values.get(given.path, ())
             self.values[given.path] = tuple(dict.fromkeys((*before, *given.value)))

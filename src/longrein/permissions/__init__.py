@@ -2,7 +2,7 @@
 
 from longrein.permissions.judge import hidden, judge
 from longrein.permissions.port import Call, Mode, Rules, Touched, Verdict
-from longrein.permissions.rules import check_rule
+from longrein.permissions.rules import check_rule, rule_tool
 from longrein.permissions.shown import escaped, shown_call, visible
 from longrein.permissions.sweeping import Sweep, sweep_rule, sweeps, takes
 
@@ -17,6 +17,7 @@ __all__ = [
     "escaped",
     "hidden",
     "judge",
+    "rule_tool",
     "shown_call",
     "sweep_rule",
     "sweeps",

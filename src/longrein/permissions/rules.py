@@ -52,6 +52,11 @@ def check_rule(text: str, kind: str = "") -> str | None:
     return None
 
 
+def rule_tool(text: str) -> str:
+    """The tool that a rule speaks of."""
+    return parse_rule(text).tool
+
+
 def _problem(name: str, bracket: str, rest: str, spec: str) -> str:
     web, paths = name == "WebFetch", name in READING + WRITING
     checks = (
