@@ -240,6 +240,26 @@ def test_the_tree_shows_who_works_at_what_and_what_each_did_last() -> None:
     ]
 
 
+def test_one_that_was_answered_is_seen_at_what_it_does_not_at_what_it_asked() -> None:
+    stage = Stage(
+        main=[says(agent("ALPHA")), says("done")], ALPHA=[says(call("Bash", command="sleep 9")), says("slept")]
+    )
+    stage.commands["sleep 9"] = Ran("", delay_s=9)
+    shown: list[tuple[str, str]] = []
+
+    async def look(session: OpenSession) -> None:
+        while not questions(stage):  # noqa: ASYNC110 - in virtual time
+            await asyncio.sleep(0.01)
+        shown.extend((view.state, view.last) for view in session.agents())
+        event = questions(stage)[0].heard.event  # type: ignore[union-attr]
+        await session.tell(Answer(event.call, "allow", session=questions(stage)[0].child))
+        await stage.clock.sleep(5)
+        shown.extend((view.state, view.last) for view in session.agents())
+
+    stage.play(mode="default", meanwhile=look)
+    assert shown == [("asking", "asks for Bash"), ("running", "Bash sleep 9")]
+
+
 def kind(name: str, **more: Any) -> Kind:
     return Kind(name, "for a test", **more)
 

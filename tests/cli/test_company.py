@@ -18,6 +18,7 @@ from longrein.events import (
     ChildEnded,
     ChildStarted,
     Entry,
+    PermissionAnswered,
     PermissionAsked,
     Replied,
     TaskEnded,
@@ -274,6 +275,8 @@ def test_the_tree_of_subagents_is_read_while_it_grows(here: Open, run: Run) -> N
         ("a3", "asking", 1),
         ("a3.a5", "queued", 2),
     ]
+    here.add(child, PermissionAnswered("c3.0", "allow", "user"), first=7)
+    assert run("agents")[1].splitlines()[1].endswith(f"find {SHOWN} · Read a{SHOWN}.py")
 
 
 def test_those_that_are_over_and_those_that_were_cut(here: Open, run: Run, tmp_path: Path) -> None:

@@ -90,9 +90,10 @@ def _working(entry: Entry, past: Past | None, now_us: int, *, open: bool) -> Age
     entries = [one for one in own_entries(past, *_KINDS) if one.at >= entry.at] if past else []
     steps = tokens = 0
     usd = 0.0
-    last, asking = "", set[str]()
+    last, asking = "", dict[str, str]()
     for one in entries:
-        last = act_of(one.event) or last
+        if not isinstance(one.event, PermissionAsked):
+            last = act_of(one.event) or last
         match one.event:
             case Asked(purpose="turn"):
                 steps += 1
@@ -101,11 +102,12 @@ def _working(entry: Entry, past: Past | None, now_us: int, *, open: bool) -> Age
             case AskFailed(assumed_usd=assumed):
                 usd += assumed
             case PermissionAsked(call=call):
-                asking.add(call)
+                asking[call] = act_of(one.event)
             case PermissionAnswered(call=call) | ToolEnded(call=call):
-                asking.discard(call)
+                asking.pop(call, None)
             case _:
                 pass
+    last = next(iter(asking.values()), last)
     state = LEFT if not open else "asking" if asking else "running" if steps else "queued"
     until = now_us if open else max((one.at for one in entries), default=entry.at)
     return msgspec.structs.replace(

@@ -65,7 +65,7 @@ class Bond:
 
     def _note(self, entry: Entry) -> None:
         match entry.event:
-            case Replied() | ToolEnded() | PermissionAsked():
+            case Replied() | ToolEnded():
                 self.last = entry
             case UserSpoke():
                 self.last, self.reason = entry, ""

@@ -11,7 +11,6 @@ from longrein.agent.session import Session
 from longrein.context import ChildNow, State
 from longrein.events import (
     Entry,
-    PermissionAsked,
     Replied,
     Text,
     ToolCall,
@@ -71,7 +70,7 @@ def _at_work(label: str, now: ChildNow, one: Working, now_us: int, depth: int) -
         state.asks - began.asks,
         used - before,
         max(0.0, state.spent_usd - began.usd),
-        _last(one),
+        _last(one, state),
         now.started.model,
         depth,
     )
@@ -86,7 +85,11 @@ def _state_of(one: Working, state: State) -> str:
     return "asking" if state.asking else "running"
 
 
-def _last(one: Working) -> str:
+def _last(one: Working, state: State) -> str:
+    """What it asks for while it asks, else what it did last."""
+    asked = next((call.asked for call in state.calls.values() if call.asked is not None and call.answer is None), None)
+    if asked is not None:
+        return f"asks for {asked.name}"
     above = one.session.crew.above
     last = above.last if isinstance(above, Bond) else None
     return _line(act_of(last)) if last is not None else ""
@@ -100,8 +103,6 @@ def act_of(entry: Entry) -> str:
             return call_line(calls[-1]) if calls else text_of(tuple(p for p in parts if isinstance(p, Text)))
         case ToolEnded(name=name, status=status):
             return f"{name}: {status}"
-        case PermissionAsked(name=name):
-            return f"asks for {name}"
         case UserSpoke(parts=parts):
             return text_of(parts)
         case _:
