@@ -243,6 +243,20 @@ def test_a_file_of_the_project_does_not_lead_out_of_it(house: House) -> None:
     assert notes == ("~/repo/.claude/agents/s.md leads out of the project: left out.",)
 
 
+def test_a_file_to_which_several_links_lead_is_read_and_told_of_once(house: House) -> None:
+    folder = house.cwd / ".claude/agents"
+    put(folder, "a.md", "---\nname: a\ndescription: d\n---\n")
+    put(folder, "bad.md", "no head")
+    (folder / "again").symlink_to(folder)
+    (folder / "z.md").symlink_to(folder / "a.md")
+    (house.cwd / ".agents").mkdir()
+    (house.cwd / ".agents/agents").symlink_to(folder)
+    kinds, notes = load(house)
+    assert tuple(kinds) == (*BUILT_IN, "a")
+    told = "bad.md: has no description, so nobody could know when to use it: left out."
+    assert notes == (f"~/repo/.agents/agents/{told}",)
+
+
 def test_a_built_in_type_can_be_replaced_and_keeps_its_place(house: House) -> None:
     kind, _ = one(house, "---\nname: explore\ndescription: mine\n---\nYou look my way.")
     assert kind is None

@@ -26,7 +26,8 @@ def kinds_of(
     """(types by name, lines for the user). `folders`: see `agents`; `given`: of `--agents`. Raises `UsageError`."""
     notes: list[str] = []
     scopes = [_given(given)] if given else []
-    scopes += [list(_files(folder, root, home, notes)) for folder, root in folders]
+    read: set[str] = set()
+    scopes += [list(_files(folder, root, home, notes, read)) for folder, root in folders]
     taking = Taking(known_tools)
     kinds: dict[str, Kind] = {}
     for scope in reversed(scopes):
@@ -34,21 +35,28 @@ def kinds_of(
     return kinds, [*notes, *taking.notes()]
 
 
-def _files(folder: str, root: str, home: str, notes: list[str]) -> Iterator[Found]:
-    """Markdown files at any depth, in the order of their names."""
+def _files(folder: str, root: str, home: str, notes: list[str], read: set[str]) -> Iterator[Found]:
+    """Markdown files at any depth, in the order of their names; each once, whatever links lead to it."""
     inside = f"{os.path.realpath(root).rstrip('/')}/" if root else ""
-    for number, path in enumerate(_walk(folder, DEPTH_MAX)):
-        shown = short(path, home)
+    for number, path in enumerate(_walk(folder, DEPTH_MAX, set())):
+        shown, real = short(path, home), os.path.realpath(path)
         if number == FILES_MAX:
             notes.append(f"{short(folder, home)} holds more than {FILES_MAX} files: the others were left out.")
             return
-        if inside and not os.path.realpath(path).startswith(inside):
+        if inside and not real.startswith(inside):
             notes.append(f"{shown} leads out of the project: left out.")
             continue
+        if real in read:
+            continue
+        read.add(real)
         yield _read(path, Found(shown, os.path.basename(path).removesuffix(".md")))
 
 
-def _walk(folder: str, depth: int) -> Iterator[str]:
+def _walk(folder: str, depth: int, walked: set[str]) -> Iterator[str]:
+    real = os.path.realpath(folder)
+    if real in walked:
+        return
+    walked.add(real)
     try:
         with os.scandir(folder) as listed:
             entries = sorted(listed, key=lambda entry: entry.name)
@@ -56,7 +64,7 @@ def _walk(folder: str, depth: int) -> Iterator[str]:
         return
     for entry in entries:
         if entry.is_dir():
-            yield from _walk(entry.path, depth - 1) if depth else ()
+            yield from _walk(entry.path, depth - 1, walked) if depth else ()
         elif entry.name.endswith(".md") and not entry.name.startswith("."):
             yield entry.path
 
