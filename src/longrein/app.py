@@ -14,7 +14,7 @@ from longrein.frontends.headless import Output, SessionFacts, Style, run_headles
 from longrein.frontends.options import Options
 from longrein.frontends.stderr import say
 from longrein.frontends.stdin import read_lines
-from longrein.place import survey
+from longrein.place import named_budget, survey
 
 
 def run_print(options: Options) -> int:
@@ -49,6 +49,11 @@ async def _print(options: Options) -> int:
 def facts_of(built: Built) -> SessionFacts:
     """What a headless run says of its session."""
     model = built.crew.model
+
+    def sizes(name: str) -> tuple[int, int]:
+        budget = named_budget(built.place, name)
+        return budget.window_tokens, budget.max_output_tokens
+
     return SessionFacts(
         session=built.session.id,
         cwd=built.session.state.cwd,
@@ -59,6 +64,7 @@ def facts_of(built: Built) -> SessionFacts:
         api_key_source=built.key_source,
         window_tokens=model.budget.window_tokens,
         max_output_tokens=model.budget.max_output_tokens,
+        sizes=sizes,
         notes=built.notes,
     )
 

@@ -95,11 +95,16 @@ def chosen_model(place: Place, name: str = "") -> ModelOptions:
 
 def budget_of(place: Place, state: State) -> Budget:
     """What the model of a stored session offers: as configured, else by the table."""
-    provider, model = (state.prefix.provider, state.prefix.model) if state.prefix else ("", "")
+    return named_budget(place, f"{state.prefix.provider}/{state.prefix.model}" if state.prefix else "/")
+
+
+def named_budget(place: Place, name: str) -> Budget:
+    """What the model `provider/model` offers: as configured, else by the table."""
     try:
-        configured = chosen_model(place, f"{provider}/{model}").budget
+        configured = chosen_model(place, name).budget
     except LongreinError:
         configured = None  # its provider is no longer in the settings
+    provider, _, model = name.partition("/")
     return configured or look_up(provider, model)
 
 

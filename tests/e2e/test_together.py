@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from .house import Ran, Stage, bash, call, calls, says
+from .house import Ran, Stage, bash, call, calls, fails, says
 
 BYPASS = "--dangerously-skip-permissions"
 KEY = "sk-proj-4fJ8mN2qXw7LtR9vBz6KhD3s"
@@ -171,3 +171,16 @@ def test_what_a_repository_brings_does_not_count_before_trust(stage: Stage) -> N
     assert ran.code == 3
     assert f"longrein: {stage.project}/.longrein/config.toml was not read: this folder is not trusted" in ran.err
     assert not (stage.project / "it").exists()
+
+
+def test_the_result_tells_the_window_of_a_fallback_too(stage: Stage) -> None:
+    stage.settings(
+        'fallback_model = "play/two"\n[models."play/one"]\nwindow = 70000\nmax_output = 4000\n'
+        '[models."play/two"]\nwindow = 50000\nmax_output = 2000'
+    )
+    stage.plays(calls(bash("echo a")), fails(529, "overloaded", times=3))
+    ran = stage.stream("x", "--dangerously-skip-permissions")
+    sizes = {
+        name: (used["contextWindow"], used["maxOutputTokens"]) for name, used in ran.lines[-1]["modelUsage"].items()
+    }
+    assert sizes == {"play/one": (70000, 4000), "play/two": (50000, 2000)}

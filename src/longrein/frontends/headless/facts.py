@@ -1,5 +1,6 @@
 """What a headless run is told about the session and about how to speak."""
 
+from collections.abc import Callable
 from typing import Literal
 
 import msgspec
@@ -26,6 +27,8 @@ class SessionFacts(msgspec.Struct, frozen=True):
     """Context window of the model."""
     max_output_tokens: int = 0
     """Largest output of the model."""
+    sizes: Callable[[str], tuple[int, int]] = lambda _: (0, 0)
+    """(context window, largest output) of another model that came to work: the fallback, a subagent's."""
     notes: tuple[str, ...] = ()
     """What happened before anybody listened (a repair at open, a degraded mode), a line each."""
 

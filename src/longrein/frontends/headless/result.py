@@ -114,7 +114,9 @@ def _denial(denial: Denial) -> Line:
 
 
 def _model_usage(facts: SessionFacts, tally: Tally) -> Line:
-    """By model. Window and output limit are known of the model the run began with."""
+    """By model."""
+    own = (facts.window_tokens, facts.max_output_tokens)
+    sizes = {model: own if model == facts.model else facts.sizes(model) for model in tally.spent}
     return {
         model: {
             "inputTokens": used.input_tokens,
@@ -123,8 +125,8 @@ def _model_usage(facts: SessionFacts, tally: Tally) -> Line:
             "cacheCreationInputTokens": used.cache_write_tokens,
             "webSearchRequests": 0,
             "costUSD": cost,
-            "contextWindow": facts.window_tokens if model == facts.model else 0,
-            "maxOutputTokens": facts.max_output_tokens if model == facts.model else 0,
+            "contextWindow": sizes[model][0],
+            "maxOutputTokens": sizes[model][1],
         }
         for model, (used, cost) in tally.spent.items()
     }
