@@ -10,7 +10,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from .house import Stage, bash, call, calls, says
+from longrein.testing.loopback import Call
+
+from .house import Loopback, Provider, Stage, bash, call, calls, says
 
 NOBODY = (
     "Nobody is here to approve this. Go on with what you may do without it; if it cannot be done without, stop and say "
@@ -415,3 +417,20 @@ def test_a_model_that_only_makes_mistakes_is_stopped(stage: Stage) -> None:
     ran = stage.run("-p", "x")
     assert ran.told() == (1, "", "longrein: 20 steps in a row without one successful call; say how to go on\n")
     assert len(stage.results()) == 20
+
+
+@pytest.mark.parametrize("wire", ["anthropic", "openai-chat", "openai-responses", "gemini"])
+def test_R061_a_NUL_that_the_model_wrote_goes_back_to_no_provider(wire: str, stage: Stage) -> None:
+    """In its text, in a call, in a subagent's task: each was in all later requests, and each of those was refused."""
+    turns = [
+        Loopback(when="go", text="a\0b", calls=(Call("Bash", {"command": "printf 'a\0\\0b'"}),)),
+        Loopback(when="go", calls=(Call("Agent", {"description": "x\0y", "prompt": "Task\0APPLE"}),)),
+        Loopback(when="go", text="done"),
+        Loopback(when="APPLE", text="found \0 it"),
+    ]
+    with Provider(*turns) as provider:
+        stage.settings(provider.settings(wire), "served/one")
+        assert stage.run("-p", "go", "--dangerously-skip-permissions").told() == (0, "done\n", "")
+        assert (provider.refused, provider.unused) == ([], [])
+    assert stage.results()[0][0] == "failed"
+    assert "found" in stage.results()[1][1]

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from longrein.context import Item
 from longrein.events import Document, Image, PrefixSet, Text, Thinking, ToolCall
+from longrein.models.content import encode_json
 from tests.models.served import BLOBS, READ, item, opened, request, result
 
 WIRES = ("anthropic", "openai-chat", "openai-responses", "gemini")
@@ -505,3 +506,8 @@ def test_one_model_serves_several_sessions_and_a_request_aside_without_mixing_th
     assert [b"two" in b for b in bodies] == [False, True, False, False, True]
     assert bodies[0] == bodies[3]
     assert BLOBS
+
+
+@given(st.text(st.sampled_from('\0\\u0a"\ufffd')))
+def test_a_NUL_is_the_only_thing_that_is_sent_as_another(text: str) -> None:
+    assert json.loads(encode_json([text])) == [text.replace("\0", "\ufffd")]

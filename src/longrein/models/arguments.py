@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from longrein.events import ToolCall
-from longrein.models.content import encode_json
+from longrein.models.content import encode_json, exact_json
 
 MALFORMED_KEY = "malformed_arguments"
 """Key under which text that is no JSON object is sent back to the model that wrote it."""
@@ -41,7 +41,7 @@ def _decoded(text: str) -> object:
 def make_call(name: str, received: str) -> ToolCall:
     """A call without an id, as the reply holds it."""
     arguments = read_arguments(received)
-    if arguments is not None and (not received.strip() or encode_json(arguments).decode() == received):
+    if arguments is not None and (not received.strip() or exact_json(arguments).decode() == received):
         return ToolCall("", name, arguments)
     return ToolCall("", name, arguments, received)
 

@@ -9,7 +9,7 @@ import msgspec
 
 from longrein.events import Usage
 from longrein.models.arguments import read_arguments
-from longrein.models.content import encode_json
+from longrein.models.content import encode_json, exact_json
 from longrein.models.draft import Draft, Slot
 from longrein.models.failures import error_text, kind_of_error_event, limit_tokens
 from longrein.models.port import CallDelta, Delta, Failure, Reply, TextDelta, ThinkingDelta
@@ -216,7 +216,7 @@ class ChatReading:
     def _call(self, call: _Call, out: list[Delta]) -> None:
         function = call.function or _Function()
         given = function.arguments
-        text = given if isinstance(given, str) else encode_json(given).decode() if given else ""
+        text = given if isinstance(given, str) else exact_json(given).decode() if given else ""
         slot = self._slot(call, function.name or "", text)
         fresh = not slot.name and bool(function.name)
         if fresh:

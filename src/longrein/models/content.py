@@ -4,7 +4,9 @@ What a provider would refuse (a picture too large, of a kind it does not know, o
 text that says so: one refused picture would otherwise make every later request fail.
 """
 
+import re
 from base64 import b64encode
+from typing import Any
 
 import msgspec
 
@@ -20,8 +22,16 @@ PDF_BYTES_MAX = 20_000_000
 PICTURES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 """Kinds that every provider with eyes takes."""
 
-encode_json = msgspec.json.Encoder().encode
-"""Compact JSON bytes."""
+exact_json = msgspec.json.Encoder().encode
+"""Compact JSON bytes: of what came in."""
+_NUL = rb"(?<!\\)((?:\\\\)*)\\u0000"
+"""The escape of a NUL, after pairs of backslashes that are none of it. Compiled when it is needed."""
+
+
+def encode_json(value: Any) -> bytes:
+    """The same of what goes out. NUL, which no provider takes, not even back from its own model, is sent as U+FFFD."""
+    data = exact_json(value)
+    return re.sub(_NUL, rb"\1\\ufffd", data) if b"\\u0000" in data else data
 
 
 class Plain(msgspec.Struct, frozen=True):

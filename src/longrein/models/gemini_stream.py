@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 
 from longrein.events import Usage
-from longrein.models.content import encode_json
+from longrein.models.content import encode_json, exact_json
 from longrein.models.draft import Draft
 from longrein.models.failures import kind_of_error_event, limit_tokens
 from longrein.models.port import CallDelta, Delta, Failure, Reply, TextDelta, ThinkingDelta
@@ -128,7 +128,7 @@ class GeminiReading:
             self.draft.last("text").raw = encode_json({"thoughtSignature": part.thought_signature}).decode()
 
     def _call(self, call: _Call, signature: str | None, out: list[Delta]) -> None:
-        received = encode_json(call.args or {}).decode()
+        received = exact_json(call.args or {}).decode()
         slot = self.draft.open("call", received, call.name or "")
         fields = {"id": call.id} if call.id else {}
         if signature:

@@ -11,7 +11,7 @@ import msgspec
 
 from longrein.context import Budget, Item, Request, estimate_text
 from longrein.events import Usage, text_of
-from longrein.models.content import encode_json
+from longrein.models.content import encode_json, exact_json
 from longrein.models.draft import Draft
 from longrein.models.failures import Headers, failure_of_status
 from longrein.models.port import CallDelta, Clock, Delta, Failure, ModelOptions, Reply, TextDelta, ThinkingDelta
@@ -168,7 +168,7 @@ def _pieces(turn: Turn) -> list[Delta]:
     pieces: list[Delta] = [ThinkingDelta(text) for text in _split(turn.thinking, size)]
     pieces += [TextDelta(text) for text in _split(turn.text, size)]
     for index, call in enumerate(turn.calls):
-        received = encode_json(call.arguments).decode() if call.raw is None else call.raw
+        received = exact_json(call.arguments).decode() if call.raw is None else call.raw
         pieces.append(CallDelta(index, call.name))
         pieces += [CallDelta(index, json=text) for text in _split(received, size * 4)]
     return pieces
@@ -185,7 +185,7 @@ def _reply(turn: Turn, number: int, request: Request, budget: Budget, model: str
     if turn.text:
         draft.open("text", turn.text)
     for call in turn.calls:
-        draft.open("call", encode_json(call.arguments).decode() if call.raw is None else call.raw, call.name)
+        draft.open("call", exact_json(call.arguments).decode() if call.raw is None else call.raw, call.name)
     for slot in draft.slots:
         slot.raw = str(number)
     draft.stop, draft.usage = turn.stop, usage_of(request, turn, budget)

@@ -10,7 +10,7 @@ import msgspec
 
 from longrein.context import Item, Request
 from longrein.events import AnyPart, PrefixSet, ProviderBlock, Text, Thinking, ToolCall, ToolResult, ToolSpec
-from longrein.models.content import Plain, encode_json, pieces_of
+from longrein.models.content import Plain, exact_json, pieces_of
 from longrein.models.port import CallDelta, Delta, Failure, Model, Reply, TextDelta
 from longrein.models.text_calls import LiveText, TextCall, split_calls
 
@@ -112,7 +112,7 @@ def _as_text(item: Item) -> Item:
 
 def call_text(call: ToolCall) -> str:
     """A call as the model would write it."""
-    arguments = call.received if call.arguments is None else encode_json(call.arguments).decode()
+    arguments = call.received if call.arguments is None else exact_json(call.arguments).decode()
     return f"tool: {call.name}({arguments})"
 
 
@@ -121,7 +121,7 @@ def result_text(result: ToolResult, handle: str = "") -> str:
     pieces = pieces_of(result, _no_blob, whole=False, pdf=False, handle=handle)
     output = "\n".join(piece.text for piece in pieces if isinstance(piece, Plain))
     fields = {"tool": result.name, "status": result.status, "output": output}
-    return f"tool_result({encode_json(fields).decode()})"
+    return f"tool_result({exact_json(fields).decode()})"
 
 
 def _no_blob(blob: str) -> bytes:
@@ -137,7 +137,7 @@ def with_tools_told(prefix: PrefixSet) -> PrefixSet:
 
 
 def _told(tool: ToolSpec) -> str:
-    schema = encode_json(tool.schema).decode()
+    schema = exact_json(tool.schema).decode()
     return f"TOOL\n===\nName: {tool.name}\nDescription: {tool.description}\nArguments: {schema}\n{'=' * 15}\n"
 
 
@@ -163,7 +163,7 @@ def with_calls(reply: Reply) -> Reply | Failure:
 def _part(found: str | TextCall) -> AnyPart:
     if isinstance(found, str):
         return Text(found)
-    exact = found.arguments is not None and encode_json(found.arguments).decode() == found.received
+    exact = found.arguments is not None and exact_json(found.arguments).decode() == found.received
     return ToolCall("", found.name, found.arguments, "" if exact else found.received)
 
 
@@ -178,5 +178,5 @@ def what_was_held(live: LiveText, reply: Reply | Failure) -> list[Delta]:
         out.append(TextDelta(text[len(shown) :]))
     calls = [part for part in reply.parts if isinstance(part, ToolCall)]
     for index, call in enumerate(calls):
-        out.append(CallDelta(index, call.name, call.received or encode_json(call.arguments).decode()))
+        out.append(CallDelta(index, call.name, call.received or exact_json(call.arguments).decode()))
     return out
