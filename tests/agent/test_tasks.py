@@ -8,7 +8,8 @@ import pytest
 
 from longrein.agent import OpenSession, StopTask
 from longrein.events import TaskEnded, TaskStarted
-from longrein.testing.house import results, said, story
+from longrein.permissions import Rules
+from longrein.testing.house import open_test_session, results, said, story
 from longrein.testing.model import ScriptedModel, call, says
 from longrein.testing.supervision import MemoryProcess, MemorySupervision
 from longrein.testing.workspace import Ran
@@ -175,3 +176,31 @@ def test_a_queued_task_that_is_stopped_while_it_begins_does_not_go_on(at_s: floa
     told = [e.event for e in stage.disk.entries() if isinstance(e.event, TaskStarted | TaskEnded)]
     assert [f"{one.task} {one.state}" for one in told] == lines
     assert [e.task for e in stage.of(TaskEnded)] == ["b2", "b1"]
+
+
+@pytest.mark.parametrize(
+    ("mode", "allow", "near"),
+    [
+        ("bypassPermissions", (), True),
+        ("default", ("Bash(make *)",), True),
+        ("default", ("Read", "Write"), False),  # somebody is asked first: there is time enough then
+        ("plan", ("Bash",), False),
+    ],
+)
+def test_what_starts_commands_is_started_beside_a_request_where_one_may_run_unasked(
+    mode: str, allow: tuple[str, ...], near: bool
+) -> None:
+    stage = Stage({})
+    stage.supervision.alive = False
+    model = ScriptedModel(says("nothing to do"))
+
+    async def work() -> None:
+        crew = stage.crew(model)
+        crew.rules = Rules(allow)
+        session = open_test_session(model, disk=stage.disk, crew=crew, mode=mode)
+        session.tell(words("go"))
+        await session.run(once=True)
+        await session.close()
+
+    stage.play(work)
+    assert stage.supervision.alive is near

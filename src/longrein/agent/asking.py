@@ -28,10 +28,12 @@ from longrein.events import (
     call_id,
 )
 from longrein.models import CallDelta, Delta, Failure, Model, Reply, TextDelta, ThinkingDelta, cost_usd
+from longrein.permissions import rule_tool
 
 
 async def ask(session: Session, usd_left: float | None, tokens_left: int | None = None) -> None:
     """The next request of purpose turn. On cancel what has come so far is kept (DESIGN: stopping in the middle)."""
+    _foresee_commands(session)
     await session.crew.pace.turn(session.crew.model.provider, session.crew.clock)
     state, model = session.state, session.crew.model
     budget = window_of(state, model.budget)
@@ -58,6 +60,14 @@ async def ask(session: Session, usd_left: float | None, tokens_left: int | None 
             f"the provider counts no more than {ceiling} tokens: it drops what is beyond, so that is the window"
         )
     session.rested = 0 if session.state.failures == 0 else session.rested
+
+
+def _foresee_commands(session: Session) -> None:
+    """Where a command may run without a question, what starts it is started beside the request that may bring one."""
+    if session.mode != "plan":
+        unasked = session.crew.tools if session.mode == "bypassPermissions" else map(rule_tool, session.rules.allow)
+        for name in unasked:
+            session.expect(name)
 
 
 async def answer(
