@@ -186,6 +186,10 @@ WRONG = [
         f'{USER}:2: models."a/b".windows is not a setting: did you mean models."a/b".window?',
     ),
     ("[models.a]\nb.window = 1", f'{USER}:2: models.a.b.window is not a setting: did you mean models."a/b".window?'),
+    (
+        '[models."a/b".price]\ninput = 3',
+        f'{USER}:2: models."a/b".price.input is not a setting: did you mean models."a/b".price_input?',
+    ),
     ("zzzzzzzzzzz = 1", f"{USER}:1: zzzzzzzzzzz is not a setting"),
     ("[wholly.unknown]\nx = 1", f"{USER}:2: wholly.unknown.x is not a setting"),
     ("permissions = 1", f"{USER}:1: permissions is not a setting"),
@@ -307,6 +311,13 @@ def test_every_tool_of_ours_is_known_to_rules() -> None:
 def test_an_unknown_variable_is_told(house: House) -> None:
     notes = house.load({"LONGREIN_MODLE": "a/b", "LONGREIN_STATE_DIR": "/x", "LONGREIN_SESSION": "y"}).notes
     assert notes == ("LONGREIN_MODLE is not a setting: did you mean LONGREIN_MODEL? It was ignored.",)
+    assert house.load({"LONGREIN_ZZZZZZZZZZZZ": "1"}).notes == (
+        "LONGREIN_ZZZZZZZZZZZZ is not a setting. It was ignored.",
+    )
+
+
+def test_what_longrein_hands_to_its_commands_is_no_unknown_variable(house: House) -> None:
+    assert house.load({"LONGREIN_COMMAND": "/1.2/", "LONGREIN_SESSION": "y", "LONGREIN_DEPTH": "2"}).notes == ()
 
 
 PLACES = [

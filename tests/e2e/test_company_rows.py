@@ -598,6 +598,7 @@ def test_E_R070_a_command_that_starts_longrein_again_and_again_comes_to_an_end(s
     )
     found = [text for session in stage.sessions for _, text in stage.results(session)]
     assert sum(text.startswith(deepest) and text.endswith("code 2") for text in found) == 1, found
+    assert not any("is not a setting" in text for text in found), "what longrein hands to commands it knows"
 
 
 @pytest.mark.parametrize("rule", ["Agent", "Agent(general)", "Bash(touch *)"])

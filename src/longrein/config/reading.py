@@ -103,7 +103,7 @@ def _is_table(path: tuple[str, ...]) -> bool:
 
 
 def _unknown(path: tuple[str, ...]) -> str:
-    if path[0] == "models" and len(path) == 4:  # the name's slash was written as a dot
+    if path[0] == "models" and len(path) == 4 and "/" not in path[1]:  # the name's slash was written as a dot
         path = (path[0], f"{path[1]}/{path[2]}", path[3])
         return f"models.{'.'.join(path[1].split('/'))}.{path[2]} is not a setting: did you mean {dotted(path)}?"
     known = [_like(path, key) for key in KEYS]

@@ -195,7 +195,7 @@ def _from_environment(environ: Mapping[str, str], notes: list[str]) -> list[Valu
         if key is None:
             close = nearest(name, (*VARIABLES, *OTHER_VARIABLES))
             notes.append(
-                f"{name} is not a setting" + (f": did you mean {close}?" if close else "") + " It was ignored."
+                f"{name} is not a setting" + (f": did you mean {close}?" if close else ".") + " It was ignored."
             )
             continue
         found.append(_checked(key, from_text(KEYS[key][0], environ[name]), name))
