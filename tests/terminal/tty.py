@@ -21,7 +21,7 @@ ROOT = Path(__file__).parent.parent.parent
 
 
 class Tty:
-    """`stage.py NAME`, or `longrein` for an empty name. Use as a context manager; it is killed at the end.
+    """`stage.py NAME`, `longrein` for an empty name, or `bash`. Use as a context manager; it is killed at the end.
 
     `ARGS` among `environ` are its arguments.
     """
@@ -38,8 +38,9 @@ class Tty:
         if self.pid == 0:
             os.chdir(folder)
             program = ["tests.terminal.stage", name, str(folder)] if name else ["longrein"]
-            argv = [sys.executable, "-m", *program, *environ.pop("ARGS", "").split()]
-            os.execve(sys.executable, argv, env | environ)
+            argv = ["bash"] if name == "bash" else [sys.executable, "-m", *program]
+            argv += environ.pop("ARGS", "").split()
+            os.execvpe(argv[0], argv, env | environ)
         self.size(columns, rows)
         self.before = termios.tcgetattr(self.fd)
 

@@ -13,6 +13,7 @@ from longrein.frontends.terminal import asking
 from longrein.frontends.terminal.commands import next_mode, parse
 from longrein.frontends.terminal.facts import Outcome
 from longrein.frontends.terminal.input import Pastes
+from longrein.frontends.terminal.jobs import suspend
 from longrein.frontends.terminal.obey import background, go, obey, take_back
 from longrein.frontends.terminal.talk import Talk
 
@@ -41,7 +42,7 @@ def bind_keys(talk: Talk) -> KeyBindings:
     add(_complete, "tab")
     add(_backspace, "backspace")
     add(take_back, "up", when=waiting)
-    keys.add("c-z")(lambda event: event.app.suspend_to_background())
+    add(suspend, "c-z")
     keys.add("c-l")(lambda event: event.app.renderer.clear())
     keys.add(Keys.BracketedPaste)(lambda event: buffer.insert_text(talk.pastes.fold(event.data)))
     return keys

@@ -17,6 +17,7 @@ from prompt_toolkit.output.vt100 import Vt100_Output
 from longrein.agent import SessionPort
 from longrein.events import Entry
 from longrein.frontends.terminal.facts import CompleteFiles, Outcome, TerminalFacts
+from longrein.frontends.terminal.jobs import job_control
 from longrein.frontends.terminal.keys import bind_keys, bind_panel_keys
 from longrein.frontends.terminal.obey import choose_session
 from longrein.frontends.terminal.plain import run_plain
@@ -85,7 +86,7 @@ def _size() -> Size:
 async def _run_screen(talk: Talk, prompt: str) -> Outcome:
     loop = asyncio.get_running_loop()
     talk.greet()
-    with _signals(loop, lambda number: talk.leave(Outcome("exit", code=128 + number))):
+    with _signals(loop, lambda number: talk.leave(Outcome("exit", code=128 + number))), job_control(loop, talk):
         tasks = [
             loop.create_task(
                 _while_there(talk, talk.screen.app.run_async(set_exception_handler=False, pre_run=talk.ready.set))
