@@ -22,7 +22,7 @@ from longrein.workspace import (
     spooled_tasks,
     stop_spooled,
 )
-from longrein.workspace.processes import process
+from longrein.workspace.processes import process, processes
 from longrein.workspace.supervisor.commands import Command, Kept
 from longrein.workspace.supervisor.holding import Holding
 from longrein.workspace.supervisor.loop import Loop
@@ -483,6 +483,23 @@ async def test_longrein_tasks_of_another_process_stops_one(yard: Yard) -> None:
     assert (stopped.state, stopped.cause) == ("killed", "the user, from elsewhere")
     await yard.over("b1")
     assert await stop_spooled(str(yard.folder), "b1") == stopped
+
+
+async def test_a_supervisor_that_hears_nothing_holds_nobody_back(yard: Yard, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stopped by a debugger, say: its tasks can be ended all the same, and longrein can be left."""
+    task = await yard.keep("b1", "sleep 99")
+    monkeypatch.setattr("longrein.workspace.supervised.HELLO_S", 0.2)
+    monkeypatch.setattr("longrein.workspace.supervised.DRAIN_S", 0.2)
+    monkeypatch.setattr("longrein.workspace.supervised.END_S", 0.2)
+    supervisor = int(yard.spawner._link.owner[1:].partition(".")[0])  # type: ignore[union-attr]
+    os.kill(supervisor, signal.SIGSTOP)
+    try:
+        await stop_spooled(str(yard.folder), "b1")
+        assert task.pid not in processes()
+        await yard.spawner.drain()
+    finally:
+        os.kill(supervisor, signal.SIGCONT)
+    await yard.until(lambda: spooled_tasks(str(yard.folder))[0].state != "running")
 
 
 async def test_a_supervisor_of_another_version_keeps_its_tasks(tmp_path: Path, tag: str) -> None:

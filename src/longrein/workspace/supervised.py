@@ -25,12 +25,14 @@ from longrein.workspace.spawner import PlainSpawner
 from longrein.workspace.spool import EARLY, SPOOL, has_end, usable_id
 from longrein.workspace.supervisor.holding import Holding
 from longrein.workspace.supervisor.spooling import Output
-from longrein.workspace.tree import GRACE_S
+from longrein.workspace.tree import GIVE_UP_S, GRACE_S
 
 HELLO_S = 3.0
 """For a supervisor that listens to answer; one that does not is taken for dead."""
 END_S = 2 * GRACE_S + 1
 """For a task to end that was told to."""
+DRAIN_S = END_S + GIVE_UP_S
+"""For all that may not stay to end; a supervisor that says nothing by then holds nobody back from leaving."""
 EXIT_S = 1.0
 """For one with nothing left to do to exit."""
 NO_LIMIT_S = 1e9
@@ -287,8 +289,8 @@ class SupervisedSpawner:
             await asyncio.wait([self._opening])
         link = self._link
         if link is not None:
-            with suppress(ConnectionError):  # what it left is being ended, then
-                await link.ask(do="drain")
+            with suppress(ConnectionError, TimeoutError):  # what it left is being ended, then, or it is deaf
+                await asyncio.wait_for(link.ask(do="drain"), DRAIN_S)
             stays = bool(self._kept.owned(link.owner))
             link.close()
             self._link = None
@@ -356,8 +358,9 @@ async def stop_spooled(session_folder: str, task: str, cause: str = "the user") 
     sock = connect(folder)
     link = Link(sock, None, lambda _: None, lambda _: None) if sock is not None else None
     try:
-        answer = await link.ask(do="stop", task=task, cause=cause) if link else {"known": False}
-    except ConnectionError:
+        asked = link.ask(do="stop", task=task, cause=cause) if link else None
+        answer = await asyncio.wait_for(asked, HELLO_S) if asked else {"known": False}
+    except (ConnectionError, TimeoutError):
         answer = {"known": False}
     if not answer["known"]:
         kept.stop(task)
