@@ -13,6 +13,7 @@ from longrein.events import (
     Interrupted,
     PermissionAsked,
     Replied,
+    Rewound,
     StoreFull,
     Text,
     ToolEnded,
@@ -258,6 +259,11 @@ async def test_D11_a_rewind_takes_the_conversation_back_and_files_if_asked(house
         await session.run(once=True)
     assert (house.tree / "a.txt").read_text() == "old\n"
     assert not (house.tree / "b.txt").exists()
+    [rewound] = [e.event for e in house.entries() if isinstance(e.event, Rewound)]
+    assert [(Path(put.path).name, put.done, put.removed) for put in rewound.files] == [
+        ("a.txt", True, False),
+        ("b.txt", True, True),
+    ]
     assert said(model.requests[-1])[1:] == ["hi", "hello", "other way"]
     assert fold(house.entries()).spent_usd == session.state.spent_usd
 

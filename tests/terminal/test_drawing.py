@@ -121,11 +121,14 @@ def test_an_edit_shows_what_changed_and_how_much() -> None:
             ["context: entries 2 to 90 summarised; every byte can be recalled"],
         ),
         (
-            drawing.rewound_lines(Rewound(4, (FilePut("a", True), FilePut("b", False, "changed since")))),
+            drawing.rewound_lines(
+                Rewound(4, (FilePut("a", True), FilePut("b", False, "changed since"), FilePut("c", True, removed=True)))
+            ),
             [
                 "rewound  the conversation is again as it was at entry 4",
                 "  put back  a",
                 "  left as it is (changed since)  b",
+                "  removed, it is new since then  c",
             ],
         ),
     ],

@@ -227,6 +227,16 @@ def test_a_file_that_memory_cannot_hold_is_refused(tmp_path: Path, monkeypatch: 
     assert len(read(str(path), 10)) == 10
 
 
+@pytest.mark.parametrize("expect", [None, sha(b"old")])
+def test_another_name_of_a_file_keeps_the_old_content(tmp_path: Path, expect: str | None) -> None:
+    """A write never changes a file in place: that is what keeps it whole under other writers."""
+    (tmp_path / "file").write_bytes(b"old")
+    os.link(tmp_path / "file", tmp_path / "other")
+    write(str(tmp_path / "file"), b"new", expect=expect)
+    assert (tmp_path / "file").read_bytes() == b"new"
+    assert (tmp_path / "other").read_bytes() == b"old"
+
+
 def test_removing_takes_a_file_or_a_link_and_nothing_else(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"x")
     (tmp_path / "link").symlink_to("file")

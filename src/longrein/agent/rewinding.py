@@ -120,4 +120,4 @@ def _put(session: Session, path: str, blob: str, ours: str) -> FilePut:
             workspace.remove(path)
     except (OSError, KeyError) as error:
         return FilePut(path, False, str(error))
-    return FilePut(path, True)
+    return FilePut(path, True, removed=not blob)

@@ -123,9 +123,11 @@ class FilePut(Record, frozen=True):
     path: str
     """Absolute path."""
     done: bool
-    """Whether it was put back."""
+    """Whether it is again as it was then."""
     why: str = ""
     """Why not."""
+    removed: bool = False
+    """It did not exist then, so that it was removed."""
 
 
 # --- the session -------------------------------------------------------------------------------------------------

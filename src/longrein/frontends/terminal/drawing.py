@@ -171,7 +171,8 @@ def rewound_lines(event: Rewound) -> list[Line]:
     """That the conversation went back, and what became of the files."""
     rows = [line(("warn", "rewound"), ("dim", f"  the conversation is again as it was at entry {event.to}"))]
     for put in event.files:
-        told = "put back" if put.done else f"left as it is ({escape_line(put.why)})"
+        back = "removed, it is new since then" if put.removed else "put back"
+        told = back if put.done else f"left as it is ({escape_line(put.why)})"
         rows.append(line(("dim", f"  {told}  {escape_line(put.path)}")))
     return rows
 
