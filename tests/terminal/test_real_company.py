@@ -117,6 +117,25 @@ def test_E17_two_subagents_one_asks_one_is_steered_and_both_report(stage: Stage)
     assert spoken[0] == "mind the gap"
 
 
+def test_who_leaves_a_subagent_at_work_is_told_so_and_it_goes_on_when_they_come_back(stage: Stage) -> None:
+    job = Call("Agent", {"description": "look", "prompt": "Task APPLE", "run_in_background": True})
+    turns = [
+        Turn(when="SPLIT", calls=(job,)),
+        Turn(when="SPLIT", text="It looks."),
+        *part("APPLE", Turn(calls=(bash("sleep 50"),)), Turn(text="Seen.")),
+        Turn(when="SPLIT", text="It has seen."),
+    ]
+    with Provider(*turns) as provider:
+        with open_it(stage, provider, "--permission-mode", "bypassPermissions") as tty:
+            tty.ask("SPLIT").until("It looks.").until("Bash sleep 50").until("idle · served")
+            tty.send("\x04")
+            assert tty.wait_exit() == 0
+            assert any("goes on with it, and with 1 subagent at work (a8)" in row for row in tty.lines())
+        assert stage.wait_survivors(4) == []
+        with open_it(stage, provider, "-c", "--permission-mode", "bypassPermissions") as tty:
+            tty.until("a8 general done").until("It has seen.").until("idle · served").leave_quietly()
+
+
 def test_E17_esc_interrupts_the_whole_tree_and_a_stop_ends_one(stage: Stage) -> None:
     jobs = [{"description": f"job {name}", "prompt": f"Task {name}"} for name in ("APPLE", "BEECH")]
     turns = [

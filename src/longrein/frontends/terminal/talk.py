@@ -317,8 +317,10 @@ class Talk:
         if self.outcome is None or self.outcome.kind != "exit":
             output.write("\n")
         elif self.scene.prompts:
-            waits = ", and with what still waits to be said" if self.session.pending else ""
-            output.write(f"session {self.session.id[:8]} is kept; `longrein -c` goes on with it{waits}\n")
+            cut = [f"a{one.seq}" for one in self.session.state.children.values() if one.ended is None]
+            more = f", and with {counted(len(cut), 'subagent')} at work ({', '.join(cut)})" if cut else ""
+            more += ", and with what still waits to be said" if self.session.pending else ""
+            output.write(f"session {self.session.id[:8]} is kept; `longrein -c` goes on with it{more}\n")
             if self.outcome.tasks == "keep":
                 output.write("its tasks go on; `longrein tasks` lists them\n")
         output.flush()
