@@ -1,5 +1,6 @@
 """Servers that nobody wrote for longrein: what they send is read, where it can be read at all."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -73,6 +74,32 @@ def test_items_that_are_not_numbered_and_begin_with_their_end_are_all_there() ->
     assert reply.parts == (Text("I look."), ToolCall("", "Read", {"n": 1}), ToolCall("", "Read", {"n": 2}))
 
 
+def pieces(*given: tuple[str, str], known: str = "x") -> list[dict[str, Any]]:
+    """(name, text) of each piece of a call; all have one id and no index."""
+    return [{"id": known, "function": {"name": name or None, "arguments": text}} for name, text in given]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        pieces(("A", '{"x"'), ("", ":1}"), ("A", '{"x"'), ("", ":2}")),
+        pieces(("A", ""), ("", '{"x"'), ("", ":1}"), ("A", ""), ("", '{"x":2}')),
+        pieces(("A", ""), ("A", '{"x"'), ("A", ":1}"), ("A", ""), ("A", '{"x":'), ("A", "2}"), ("A", "")),
+        [
+            *pieces(("A", "")),
+            *pieces(("", '{"x":1}'), known=""),
+            *pieces(("A", "")),
+            *pieces(("", '{"x":2}'), known=""),
+        ],
+    ],
+)
+def test_calls_that_share_an_id_and_have_no_index_are_as_many_as_they_are(given: list[dict[str, Any]]) -> None:
+    for deltas in ([{"tool_calls": given}], [{"tool_calls": [piece]} for piece in given]):
+        reply = chat(*deltas)
+        assert isinstance(reply, Reply)
+        assert reply.parts == (ToolCall("", "A", {"x": 1}), ToolCall("", "A", {"x": 2}))
+
+
 def test_a_name_in_each_piece_is_one_call() -> None:
     pieces = [{"index": 0, "function": {"name": "A", "arguments": text}} for text in ('{"x"', ":1}", "")]
     reply = chat({"tool_calls": pieces})
@@ -92,6 +119,27 @@ async def test_events_under_the_name_of_json_or_with_status_201_are_events(wire:
 @pytest.mark.parametrize("end", ["close", "reset", "silent"])
 async def test_an_answer_of_gemini_that_said_why_it_stopped_is_whole_however_its_connection_ends(end: str) -> None:
     assert text_of((await told("gemini", Answer(STREAMS["text"]["gemini"], end=end)))[0]) == "Hello 你好"
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("cut", [1, 2])
+async def test_a_reply_of_gemini_that_is_whole_ends_although_its_connection_does_not(
+    cut: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("longrein.models.http_model.LAST_WORDS_S", 0.1)
+    events = [
+        {"candidates": [{"content": {"parts": [{"text": "Hello"}]}, "finishReason": "STOP"}]},
+        {"usageMetadata": {"promptTokenCount": 10, "candidatesTokenCount": 5}},
+        {"candidates": [{"content": {"parts": [{"text": " there"}]}, "finishReason": "STOP"}]},
+    ]
+    chunks = [sse(*events[:cut]), sse(*events[cut:]), b"data: {half"]
+    async with served(Answer(chunks=chunks, end="silent")) as server:
+        model = opened("gemini", server.url, idle_timeout_s=60.0)
+        async with asyncio.timeout(5):
+            end = (await answer_of(model, ASKED))[-1]
+        await model.aclose()
+    assert isinstance(end, Reply)
+    assert (text_of(end), end.usage) == ("Hello there", Usage(10, 0, 0, 5))
 
 
 @pytest.mark.anyio

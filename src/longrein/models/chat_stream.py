@@ -118,6 +118,8 @@ class ChatReading:
         self._thinking: Slot | None = None
         self._calls: list[tuple[int | None, str, Slot]] = []
         self._details: list[dict[str, Any]] = []
+        self._again: tuple[str, str] | None = None
+        """(id, name) said once more after a whole call: its echo, or the next one if arguments follow."""
 
     @property
     def settled(self) -> bool:
@@ -217,16 +219,28 @@ class ChatReading:
         function = call.function or _Function()
         given = function.arguments
         text = given if isinstance(given, str) else exact_json(given).decode() if given else ""
-        slot = self._slot(call, function.name or "", text)
-        fresh = not slot.name and bool(function.name)
+        name = self._named(call, function.name or "", text)
+        slot = self._slot(call, name, text)
+        fresh = not slot.name and bool(name)
         if fresh:
-            slot.name = function.name or ""
+            slot.name = name
         if call.id or call.extra_content:
             self._keep(slot, call)
         if text:
             slot.grown.append(text)
         if fresh or text:
             out.append(CallDelta(slot.call, slot.name if fresh else "", text))
+
+    def _named(self, call: _Call, name: str, text: str) -> str:
+        """The name of a piece. One that stood alone, after a call that was whole, belongs to the arguments after it."""
+        if call.index is not None or not self._calls:
+            return name
+        id_, slot = self._calls[-1][1:]
+        if text and not name and self._again == (call.id or id_, slot.name):
+            name = slot.name
+        alone = name and not text and (call.id or id_, name) == (id_, slot.name) and slot.grown
+        self._again = (id_, name) if alone and read_arguments(slot.text) is not None else None
+        return name
 
     def _slot(self, call: _Call, name: str, text: str) -> Slot:
         """The call that a piece belongs to. Servers leave out the index, the id or both, or number all calls 0."""
