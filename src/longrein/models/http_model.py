@@ -5,10 +5,12 @@ The HTTP library is imported by the first use; `warm` does that, and builds the 
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
 
 import msgspec
 
 from longrein.context import Budget, Request
+from longrein.events import Usage
 from longrein.models.connection import AddressInvalid, Answer, Connections, broken
 from longrein.models.failures import Headers, failure_of_status
 from longrein.models.healing import eased, told
@@ -25,6 +27,8 @@ HEARTBEAT_IDLES = 5.0
 """A stream that sends only comments and pings is given up after this many idle limits."""
 DRAIN_S = 0.25
 """After the last event the stream's end is awaited this long, so that the connection can be used again."""
+LAST_WORDS_S = 1.0
+"""Where no event says that it is the last, more is awaited this long after a reply that said why and at what cost."""
 NOT_THERE = (404, 405)
 """What a server answers to an address that it does not have, and to a model that it does not have."""
 ERROR_BYTES_MAX = 64_000
@@ -165,7 +169,8 @@ class HttpModel:
         patience_s = self._options.idle_timeout_s * HEARTBEAT_IDLES
         last_event = now()
         page = response.headers.get("content-type", "").startswith(("text/html", "text/plain"))
-        async for chunk in response.chunks():
+        chunks = aiter(response.chunks())
+        async for chunk in chunks:
             payloads = splitter.feed(chunk)
             if payloads:
                 last_event, page, self._heard = now(), False, True
@@ -173,6 +178,9 @@ class HttpModel:
                 yield [stalled(reading, patience_s)]
                 return
             batch, final = take(reading, payloads)
+            if final is None and reading.settled and reading.draft.usage != Usage():
+                more, final = take_rest(reading, await _last_words(chunks, splitter))
+                batch += more
             if final is not None:
                 batch.append(final)
                 self._unsigned_ends = 0
@@ -235,6 +243,16 @@ def _foreign(reading: Reading, payload: bytes) -> bool:
     """Whether an event is of a type that the wire does not read: then its fields may be of any kind."""
     event = fields_of(payload.decode())
     return bool(reading.kinds) and isinstance(event.get("type"), str) and event["type"] not in reading.kinds
+
+
+async def _last_words(chunks: AsyncIterator[bytes], splitter: Splitter) -> list[bytes]:
+    """Events that follow a reply which is whole as far as anybody can tell: some servers never end their stream."""
+    payloads: list[bytes] = []
+    with suppress(TimeoutError, *broken()):
+        async with asyncio.timeout(LAST_WORDS_S):
+            async for chunk in chunks:
+                payloads += splitter.feed(chunk)
+    return payloads + splitter.flush()
 
 
 async def _drain(response: Answer) -> None:
