@@ -34,7 +34,9 @@ class Splitter:
 
 def _data(event: bytes) -> bytes:
     """The data of one event, its lines joined. The common shapes are one `data:` line, or `event:` and then `data:`."""
-    if event.startswith(b"data: ") and b"\n" not in event:
-        return event[6:]
+    first, found, data = event.partition(b"data: ")
+    plain = not first or (first.startswith(b"event: ") and first.find(b"\n") == len(first) - 1)
+    if found and plain and b"\n" not in data:
+        return data
     lines = [line[5:].removeprefix(b" ") for line in event.removeprefix(_BOM).split(b"\n") if line.startswith(b"data:")]
     return lines[0] if len(lines) == 1 else b"\n".join(lines)
