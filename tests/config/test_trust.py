@@ -54,3 +54,9 @@ def test_R049_a_damaged_list_trusts_nothing(tmp_path: Path, damage: str) -> None
     assert not is_trusted(str(tmp_path), str(tmp_path))
     trust(str(tmp_path), str(tmp_path), "/home/ann")
     assert is_trusted(str(tmp_path), str(tmp_path))
+
+
+def test_what_cannot_be_written_is_said_with_its_place(tmp_path: Path) -> None:
+    (tmp_path / "state").write_text("a file")
+    with pytest.raises(SettingsError, match=r"^/.*/state/trusted.json cannot be written \((File exists|Not a dir)"):
+        trust(str(tmp_path / "state"), str(tmp_path), "/home/ann")

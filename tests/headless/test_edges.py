@@ -3,7 +3,7 @@
 import asyncio
 import os
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -11,6 +11,7 @@ import pytest
 from longrein.context import OpenCall
 from longrein.events import PermissionAsked, StoreFull, Text, ToolCall
 from longrein.frontends.headless import Output, Style, run_headless
+from longrein.tools import TaskView
 
 from .play import DONE, FACTS, HANG, Played, Raise, Scene, answered, asked, call, ended, play
 
@@ -174,3 +175,13 @@ async def test_a_bug_in_the_loop_flies() -> None:
 
     with pytest.raises(ZeroDivisionError):
         await play([[asked(), Bug()]])
+
+
+async def test_a_session_that_cannot_write_what_goes_on_is_closed_all_the_same_and_says_so_once() -> None:
+    class Full(Played):
+        async def leave(self, policy: str) -> Sequence[TaskView]:
+            raise StoreFull(f"no room on the disk to {policy} anything")
+
+    ran = await play([], session=Full([[asked(), answered(1, "a"), DONE]]))
+    assert (ran.code, ran.err) == (1, ["no room on the disk to keep anything"])
+    assert ran.session.closed

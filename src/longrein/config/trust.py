@@ -19,21 +19,30 @@ def is_trusted(state_dir: str, folder: str) -> bool:
 
 
 def trust(state_dir: str, folder: str, home: str) -> None:
-    """Trust `folder` and all below it from now on. Raises SettingsError where that would trust everything."""
+    """Trust `folder` and all below it from now on. Raises SettingsError where that would trust everything, or cannot be
+    written."""
     real = os.path.realpath(folder)
     if real == "/" or os.path.realpath(home).startswith((real + "/", real + "//")) or real == os.path.realpath(home):
         raise SettingsError(f"{folder} holds your whole home: trust the folder of one project")
     known = _folders(state_dir)
     if real not in known:
-        os.makedirs(state_dir, mode=0o700, exist_ok=True)
-        replace_file(_file(state_dir), msgspec.json.format(msgspec.json.encode([*known, real])) + b"\n")
+        _keep(state_dir, [*known, real])
 
 
 def distrust(state_dir: str, folder: str) -> None:
-    """Take back the trust in `folder` itself."""
+    """Take back the trust in `folder` itself. Raises SettingsError where that cannot be written."""
     real, known = os.path.realpath(folder), _folders(state_dir)
     if real in known:
-        replace_file(_file(state_dir), msgspec.json.encode([name for name in known if name != real]))
+        _keep(state_dir, [name for name in known if name != real])
+
+
+def _keep(state_dir: str, folders: list[str]) -> None:
+    try:
+        os.makedirs(state_dir, mode=0o700, exist_ok=True)
+        replace_file(_file(state_dir), msgspec.json.format(msgspec.json.encode(folders)) + b"\n")
+    except OSError as error:
+        said = f"{_file(state_dir)} cannot be written ({error.strerror})"
+        raise SettingsError(f"{said}; name another place with LONGREIN_STATE_DIR") from None
 
 
 def _file(state_dir: str) -> str:

@@ -108,18 +108,22 @@ class _Run:
         """Close the session, so that who follows it has heard all and the next run may open it at once."""
         if self.waiting is not None:
             self.waiting.cancel()
-        try:
-            for agent in self.session.agents():
-                if agent.depth == 1 and agent.state in ("queued", "running", "asking"):
-                    self.err(f"subagent {agent.label} has not ended; it goes on with `longrein -c`")
-            for task in await self.session.leave("keep"):
-                how = "waits for `longrein -c` to begin" if task.state == "queued" else "goes on in the background"
-                self.err(f"{task.id} {how}: {escape_line(task.command)}")
-            await self.session.close()
-        except LongreinError as error:
-            self.error = self.error or error
-            listening.cancel()
+        for act in (self._leave_work, self.session.close):  # closed in any case, so that nobody else has to
+            try:
+                await act()
+            except LongreinError as error:
+                self.error = self.error or error
+                listening.cancel()
         await _wait_end(listening)
+
+    async def _leave_work(self) -> None:
+        """Say what goes on without us."""
+        for agent in self.session.agents():
+            if agent.depth == 1 and agent.state in ("queued", "running", "asking"):
+                self.err(f"subagent {agent.label} has not ended; it goes on with `longrein -c`")
+        for task in await self.session.leave("keep"):
+            how = "waits for `longrein -c` to begin" if task.state == "queued" else "goes on in the background"
+            self.err(f"{task.id} {how}: {escape_line(task.command)}")
 
     def stop(self, number: int) -> None:
         """A signal came."""
