@@ -19,6 +19,7 @@ from longrein.events import (
     Text,
     ToolCall,
     ToolEnded,
+    ToolStarted,
     Usage,
     UserSpoke,
 )
@@ -181,6 +182,30 @@ def test_all_tasks_are_one_line() -> None:
     assert texts(beside_rows.live_tasks(tasks, 185_000_000, 60))[0].endswith("b2 yyyyyyy… 15 s · b3 z queued")
     assert beside_rows.live_tasks({}, 0, 80) == []
     assert beside_rows.counts(2, 1) == "2 tasks, 1 agent"
+
+
+@pytest.mark.parametrize("of_child", [False, True])
+def test_a_command_that_goes_on_in_the_background_began_when_it_began(of_child: bool) -> None:
+    scene = Scene()
+    entries = [
+        Entry(1, 1_000_000, ToolStarted("c1.0", "Bash")),
+        Entry(2, 121_000_000, TaskStarted("b1", "make", "c1.0", promoted="timeout")),
+        Entry(3, 121_000_000, TaskStarted("b2", "make", "c1.1")),
+    ]
+    for entry in entries:
+        scene.hear(OfChild("one", "a3", "explore", entry) if of_child else entry, 0.0)
+    assert [running.at for running in scene.beside.tasks.values()] == [1_000_000, 121_000_000]
+
+
+def test_what_was_cut_does_not_run_while_nothing_goes_on() -> None:
+    scene = Scene()
+    call = ToolCall("c1.0", "Agent", {"description": "look"})
+    for n, event in enumerate([UserSpoke((Text("go"),)), Replied(1, (call,), "calls"), ToolStarted("c1.0", "Agent")]):
+        scene.hear(Entry(n + 1, 0, event), 0.0)
+    now = live.Now(1.0, 0, 80, 24)
+    assert any("Agent running" in row for row in texts(live.live_rows(scene, (), now)))
+    scene.catch_up(busy=False, now_s=0.0)
+    assert not any(texts(live.live_rows(scene, (), now)))
 
 
 @pytest.mark.parametrize(

@@ -47,6 +47,8 @@ class Beside:
         self.questions: dict[tuple[str, str], Question] = {}
         """Calls of subagents that wait for the user's word, in order."""
         self._calls: dict[tuple[str, str], dict[str, Any] | None] = {}
+        self._began: dict[tuple[str, str], int] = {}
+        """When calls that run began, microseconds UTC, by session ('' for this one) and call."""
 
     # --- of this session -------------------------------------------------------------------------------------
 
@@ -55,7 +57,7 @@ class Beside:
         match entry.event:
             case TaskStarted() as task:
                 waited = task.task in self.tasks
-                self.tasks[task.task] = Running(task, entry.at)
+                self._runs(task, "", entry.at)
                 return [beside_rows.started_task(task, waited=waited)]
             case TaskEnded() as task:
                 was = self.tasks.pop(task.task, None)
@@ -65,7 +67,23 @@ class Beside:
             case ChildEnded() as child:
                 return beside_rows.ended_child(child, self._leave(child.child))
             case _:
+                self._clock(entry, "")
                 return []
+
+    def _clock(self, entry: Entry, session: str) -> None:
+        """Keep when a call began as long as it runs."""
+        match entry.event:
+            case ToolStarted(call=call):
+                self._began[session, call] = entry.at
+            case ToolEnded(call=call):
+                self._began.pop((session, call), None)
+            case _:
+                pass
+
+    def _runs(self, task: TaskStarted, session: str, at: int) -> None:
+        """A task began: one that was a command before it went on in the background began as that."""
+        began = self._began.get((session, task.call), at) if task.promoted else at
+        self.tasks[task.task] = Running(task, began)
 
     def _join(self, event: ChildStarted, seq: int, above: str = "") -> Worker:
         """A subagent began in the log of the one labelled `above` ('' for this session)."""
@@ -101,7 +119,7 @@ class Beside:
             case ToolStarted(call=call, name=name):
                 self._did(of.child, f"{escape_line(name)} {key_argument(self._calls.get((of.child, call)))}".rstrip())
             case TaskStarted() as task:
-                self.tasks[task.task] = Running(task, entry.at)
+                self._runs(task, of.child, entry.at)
             case TaskEnded(task=task_id):
                 self.tasks.pop(task_id, None)
             case ChildStarted() as child:
@@ -110,6 +128,7 @@ class Beside:
                 self._leave(session)
             case _:
                 pass
+        self._clock(entry, of.child)
         self._did(of.child, act_of(entry.event))
 
     def _did(self, child: str, act: str) -> None:

@@ -37,7 +37,7 @@ class Running(msgspec.Struct, frozen=True):
     started: TaskStarted
     """As it is now: `running` or `queued`."""
     at: int
-    """When that was written, microseconds UTC."""
+    """Since when, microseconds UTC."""
 
 
 # --- when they begin and end -------------------------------------------------------------------------------------

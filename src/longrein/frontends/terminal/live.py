@@ -29,7 +29,7 @@ class Now(msgspec.Struct, frozen=True):
 
 def live_rows(scene: Scene, agents: Sequence[AgentView], now: Now) -> list[Line]:
     """What is being written, what runs, what works beside, and what goes on at all."""
-    calls, state = _calls(scene, now.mono_s), state_line(scene, now.mono_s)
+    calls, state = _calls(scene, now.mono_s) if scene.busy else [], state_line(scene, now.mono_s)
     most = max(min(AGENTS_SHOWN_MAX, now.rows // 4), 1)
     company = [
         *beside_rows.live_agents(agents, most),

@@ -195,6 +195,7 @@ class Scene:
             case Asked() | Replied() | AskFailed():
                 return self._request(entry, now_s)
             case PermissionAsked() | PermissionAnswered() | ToolStarted() | ToolEnded():
+                self.beside.heard(entry)
                 return self._call(entry, now_s)
             case TurnEnded() | Interrupted():
                 return [*self.rest(), *self._put("note", self._end_turn(entry.event, now_s))]
