@@ -9,7 +9,7 @@ from longrein.frontends import agents_page, tasks_page
 from longrein.frontends.stderr import say
 from longrein.frontends.stdout import show
 from longrein.frontends.tasks_page import TaskRow
-from longrein.place import CLOCK, Place
+from longrein.place import CLOCK, Place, sweep_orphans
 from longrein.store import Past, SessionInfo, find_session, list_sessions, session_info
 from longrein.workspace import SPOOL, Spooled, is_supervised, spooled_tasks, stop_spooled
 
@@ -23,6 +23,8 @@ def tasks(place: Place, words: Sequence[str], tail: int, *, json: bool) -> int:
     """`longrein tasks WORDS`; gives the exit code."""
     if len(words) == 2 and words[0] != "stop":
         raise UsageError(f"what is to be done with {words[1]!r}? {USAGE}")
+    if ended := sweep_orphans(place):  # nothing runs that is not listed
+        say(f"ended what a crash had left running: {', '.join(ended)}")
     if words[:1] == ["stop"]:
         return _stop(place, words[1] if len(words) == 2 else "")
     if words and _is_session(words[0]):

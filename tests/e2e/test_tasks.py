@@ -316,6 +316,22 @@ def test_B14_when_both_are_killed_it_is_lost_and_no_exit_code_is_invented(stage:
     assert not alive("sleep\x0040.5")
 
 
+def test_B14_what_both_left_running_is_ended_by_a_look_at_the_tasks_and_told(stage: Stage) -> None:
+    stage.plays(calls(background("sleep 40.6")), calls(bash("sleep 48.36")))
+    going = stage.start("-p", "go", BYPASS)
+    wait_until(lambda: alive("sleep\x0048.36"))
+    (supervisor,) = supervisors(stage)
+    os.kill(supervisor, signal.SIGKILL)
+    kill(going)
+    ran = stage.run("tasks")
+    assert ran.code == 0
+    assert ran.err.startswith("longrein: ended what a crash had left running: sleep (")
+    assert "lost (its supervisor ended" in ran.text
+    assert not alive("sleep\x0040.6")
+    assert not alive("sleep\x0048.36")
+    assert stage.run("tasks").err == ""
+
+
 def test_the_supervisor_dies_while_longrein_lives(stage: Stage) -> None:
     stage.plays(
         calls(background("sleep 41.5")), calls(bash("sleep 0.5")), calls(bash("echo on")), says("I see"), says("so")
