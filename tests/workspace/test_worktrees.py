@@ -286,6 +286,20 @@ async def test_s18_what_holds_work_is_not_removed(desk: Desk, repo: Path, state:
     assert not os.listdir(state)
 
 
+async def test_what_was_merged_as_changes_and_committed_is_merged(desk: Desk, repo: Path, state: str) -> None:
+    tree = await made(desk, state)
+    edit(tree.path, "a.txt", 1, "changed")
+    assert (await merge_worktree(desk.workspace, tree)).done
+    told = "longrein/a398-1f3e holds commits that were not merged"
+    assert await remove_worktree(desk.workspace, tree) == told, "no commit of the user's holds them yet"
+    git(repo, "commit", "-qam", "taken over")
+    git(repo, "revert", "--no-edit", "HEAD")
+    assert await remove_worktree(desk.workspace, tree) == told
+    git(repo, "revert", "--no-edit", "HEAD")
+    assert await remove_worktree(desk.workspace, tree) == ""
+    assert not os.listdir(state)
+
+
 async def test_a_branch_that_somebody_put_other_work_on_stays(desk: Desk, repo: Path, state: str) -> None:
     tree = await made(desk, state)
     git(tree.path, "checkout", "-q", "--detach")

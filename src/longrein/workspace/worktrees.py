@@ -288,8 +288,13 @@ async def changed_files(workspace: Workspace, tree: Worktree, session: str = "")
 
 
 async def _is_within(workspace: Workspace, root: str, commit: str, session: str) -> bool:
+    """Whether the user's last commit has it: in its history or, of a squashed merge, in what its files hold."""
     code, _ = await run_git(workspace, ["merge-base", "--is-ancestor", commit, "HEAD"], root, session)
-    return bool(commit) and code == 0
+    if not commit or code == 0:
+        return bool(commit)
+    code, merged = await run_git(workspace, ["merge-tree", "--write-tree", "HEAD", commit], root, session)
+    held, own = await run_git(workspace, ["rev-parse", "HEAD^{tree}"], root, session)
+    return not code and not held and merged.strip() == own.strip()
 
 
 async def _commit_rest(workspace: Workspace, tree: Worktree, session: str) -> str:
