@@ -24,11 +24,12 @@ from longrein.context.worth.codes import (
     WORD_CODES,
     item_codes,
     line_codes,
-    sheet_of,
     word_codes,
 )
 from longrein.context.worth.features import call_content, features
-from longrein.context.worth.memory import USER, Piece, Worth
+from longrein.context.worth.held import USER, Piece
+from longrein.context.worth.memory import Worth
+from longrein.context.worth.sheets import rows_of
 from longrein.replay import Item, Recording
 
 LINE_TERMS = (
@@ -120,12 +121,12 @@ def _sample_now(worth: Worth, needs: dict[tuple[int, str], int], lines: list[Any
         share = 1 if idle < 16 else ITEMS_OLD_SHARE
         if held.cls == USER or (held.n + worth.now) % share:
             continue
-        codes, sheet = item_codes(worth, held), sheet_of(held)
-        for row, code in line_codes(worth, held, sheet, held.rows):
+        codes, sheet = item_codes(worth, held), worth.sheets.of(held)
+        for row, code in line_codes(worth, held, sheet, rows_of(held, sheet)):
             key = sheet.keys[row]
             if key and worth.newest.get(key) == held.n:
                 lines.append((*codes, *code, needs.get((held.n, key), -1) >= worth.now, share))
-        for name, code in word_codes(worth, held, sheet, held.names):
+        for name, code in word_codes(worth, held, sheet, sheet.places):
             if worth.newest.get(name) == held.n:
                 words.append((*codes, *code, needs.get((held.n, name), -1) >= worth.now, share))
 

@@ -1,6 +1,8 @@
 """What counts as an identifier, a path and an exact line; what a call does."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from longrein.context.worth.features import (
     arguments_of,
@@ -10,6 +12,8 @@ from longrein.context.worth.features import (
     identifiers,
     is_part,
     line_key,
+    line_keys,
+    names_by_line,
     tool_class,
     touched,
 )
@@ -47,6 +51,17 @@ def test_two_equal_lines_have_one_key(line: str, key: str) -> None:
 
 def test_features_are_identifiers_and_lines() -> None:
     assert list(features("def load_orders(path: str):\nok")) == ["load_orders", "\ndef load_orders(path: str):"]
+
+
+LINE = st.text(st.sampled_from("abXY_019./-→|:\t\r ,é\x1c中\ud800"), max_size=60)
+
+
+@given(st.lists(LINE, min_size=1, max_size=6))
+def test_many_lines_are_read_as_each_of_them_is(lines: list[str]) -> None:
+    text = "\n".join(lines)
+    assert line_keys("\n" + text) == [line_key(line) for line in lines]
+    assert names_by_line(text) == [identifiers(line) for line in lines]
+    assert identifiers(text) == tuple(dict.fromkeys(name for line in lines for name in identifiers(line)))
 
 
 @pytest.mark.parametrize(

@@ -4,10 +4,12 @@ import json
 
 import pytest
 
-from longrein.context.worth.bodies import Measure, Values, why
-from longrein.context.worth.codes import sheet_of
-from longrein.context.worth.memory import EDIT_CALL, PART_READ, READ, Piece, Worth
+from longrein.context.worth import sheets
+from longrein.context.worth.bodies import Measure, Values, body, why
+from longrein.context.worth.held import EDIT_CALL, PART_READ, READ, Piece
+from longrein.context.worth.memory import Worth
 from longrein.context.worth.rental import Rental, Tolerates, decide, squeeze, view_tokens
+from longrein.context.worth.shaping import is_small, saved
 from longrein.context.worth.tables import TABLES
 
 RENTAL = Rental(Values(TABLES), nonce="a1b2c3")
@@ -130,6 +132,32 @@ def test_a_plan_changes_nothing_until_it_is_taken() -> None:
     assert size - view_tokens(story.worth) == pytest.approx(plan.gain)
 
 
+def test_lines_that_are_read_again_are_valued_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = []
+    for rows in (sheets.ROWS_KEPT, 1):
+        monkeypatch.setattr(sheets, "ROWS_KEPT", rows)
+        story = Story()
+        story.wander(45)
+        shown.append([(h.form, h.tokens, h.rows, h.words, h.body, h.gain) for h in story.worth.items])
+        assert story.breaks
+    assert shown[0] == shown[1]
+
+
+def test_what_is_too_small_to_be_looked_at_would_save_nothing() -> None:
+    story = Story()
+    story.step("Read", {"file_path": "src/ledger_book.py"}, lines("open", "close", "audit", "merge"), "I look at it")
+    story.step("Write", {"file_path": "src/new_book.py", "content": lines("open", "split", "merge")}, "done")
+    story.step("Bash", {"command": "make check"}, "boom\n" * 300, status="failed")
+    story.wander(20)
+    desk, small = RENTAL.desk(story.worth), 0
+    for held in story.worth.items:
+        for least in (1.0, 20.0, 60.0):
+            if is_small(desk, held, least):
+                small += 1
+                assert saved(desk, held) <= least
+    assert small > 40
+
+
 def test_calls_and_results_go_together() -> None:
     story = Story()
     story.wander(40)
@@ -163,9 +191,14 @@ def test_numbered_lines_show_the_first_number_of_a_run() -> None:
     story.step("Edit", {**edit, "new_string": "    pass"}, "done")
     story.step("Bash", {"command": "echo call_number_41 call_number_42 call_number_43"}, "ok")
     story.wander(10)
-    sheet = sheet_of(story.held(read))
+    sheet = story.worth.sheets.of(story.held(read))
     assert sheet.numbered
-    assert sheet.bare[40] == "    call_number_41(ledger_state)"
+    assert body(story.held(read), sheet, [40, 41, 60], ()).split("\n") == [
+        "41→    call_number_41(ledger_state)",
+        "    call_number_42(ledger_state)",
+        "…",
+        "61→    call_number_61(ledger_state)",
+    ]
 
 
 def test_why_says_what_it_is_that_keeps_a_line() -> None:

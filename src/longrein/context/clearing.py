@@ -16,7 +16,8 @@ from longrein.context.request import Budget, Item
 from longrein.context.state import State
 from longrein.context.tokens import CHARS_PER_TOKEN_CODE, ITEM_TOKENS, arguments_text, estimate_part
 from longrein.context.worth.bodies import Measure, Reason, Values, why
-from longrein.context.worth.memory import Piece, Worth
+from longrein.context.worth.held import Piece
+from longrein.context.worth.memory import Worth
 from longrein.context.worth.rental import Rates, Rental, Tolerates
 from longrein.context.worth.rental import decide as rent
 from longrein.context.worth.rental import squeeze as press

@@ -6,7 +6,7 @@ what was needed of it and how near to this line, how lately its names were on th
 Identifiers of the lines that go are weighed in the same way and stand alone when they stay.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import pairwise
 from math import exp, log
 
@@ -16,19 +16,23 @@ from longrein.context.worth.codes import (
     ITEM_CODES,
     LINE_CODES,
     WORD_CODES,
-    Sheet,
+    changing_codes,
     item_codes,
     line_codes,
-    sheet_of,
+    shared_rows,
     word_codes,
 )
 from longrein.context.worth.features import parts_of
-from longrein.context.worth.memory import EDIT_CALL, TEXT, WRITE_CALL, Held, Worth
+from longrein.context.worth.held import EDIT_CALL, TEXT, WRITE_CALL, Held
+from longrein.context.worth.memory import Worth
+from longrein.context.worth.sheets import Sheet, bare_line, rows_of, texts_of
 
 REGRET_STEP, REGRET_MAX = 0.1, 2.0
 """Each clearing of a class that was regretted makes losses of that class dearer, up to twice."""
-BOUND_MAX = 4000
-"""Kinds of items for which a model's sums are kept."""
+SUMS_MAX = 20_000
+"""Sums of weights that are kept: of kinds of items, and of kinds of lines of one class."""
+SHARES_MAX = 32
+"""Prices for which thresholds are kept."""
 WORDS_TOKENS_MAX = 600
 """Identifiers that stand alone take at most this."""
 
@@ -62,6 +66,7 @@ class Model:
 
     def __init__(self, tables: Mapping[str, Sequence[float]], codes: Mapping[str, int]) -> None:
         self.bias = tables["bias"][0]
+        self._bases: dict[tuple[int, ...], float] = {}
         self._bound: dict[tuple[int, ...], Bound] = {}
         item, inner = list(ITEM_CODES), list(codes)
         self._outer: list[tuple[tuple[tuple[int, int], ...], Sequence[float]]] = []
@@ -83,32 +88,39 @@ class Model:
             else:
                 self._outer.append((tuple(outside), table))
 
-    def bind(self, item: tuple[int, ...]) -> "Bound":
-        """The model for the lines of an item with these codes."""
-        found = self._bound.get(item)
-        if found is None:
-            if len(self._bound) > BOUND_MAX:
-                self._bound.clear()
-            found = self._bound[item] = self._made(item)
-        return found
+        self._crossed = sorted({at for outside, _, _ in self._inner for at, _ in outside})
 
-    def _made(self, item: tuple[int, ...]) -> "Bound":
-        base = self.bias + sum(table[sum(item[at] * stride for at, stride in where)] for where, table in self._outer)
-        return Bound(
-            base,
-            [(sum(item[at] * stride for at, stride in where), inside, table) for where, inside, table in self._inner],
-        )
+    def bind(self, item: tuple[int, ...]) -> "tuple[float, Bound]":
+        """The model for the lines of an item with these codes: log-odds are the first plus what the second says."""
+        base = self._bases.get(item)
+        if base is None:
+            if len(self._bases) > SUMS_MAX:
+                self._bases.clear()
+            base = self._bases[item] = self.bias + sum(table[_place(item, where)] for where, table in self._outer)
+        crossed = tuple(item[at] for at in self._crossed)
+        found = self._bound.get(crossed)
+        if found is None:
+            found = self._bound[crossed] = Bound(
+                [(_place(item, outside), inside, table) for outside, inside, table in self._inner]
+            )
+        return base, found
+
+
+def _place(codes: tuple[int, ...], strides: tuple[tuple[int, int], ...]) -> int:
+    return sum(codes[at] * stride for at, stride in strides)
 
 
 class Bound(dict[tuple[int, ...], float]):
-    """Codes of a line -> log-odds that it is needed. Each combination is computed once."""
+    """Codes of a line -> what they add to the log-odds that it is needed. Each combination is computed once."""
 
-    def __init__(self, base: float, terms: Sequence[tuple[int, tuple[tuple[int, int], ...], Sequence[float]]]) -> None:
+    def __init__(self, terms: Sequence[tuple[int, tuple[tuple[int, int], ...], Sequence[float]]]) -> None:
         super().__init__()
-        self.base, self.terms = base, terms
+        self.terms = terms
 
     def __missing__(self, codes: tuple[int, ...]) -> float:
-        odds = self.base
+        if len(self) > SUMS_MAX:
+            self.clear()
+        odds = 0.0
         for start, inside, table in self.terms:
             place = start
             for at, stride in inside:
@@ -141,7 +153,7 @@ class Price(msgspec.Struct, frozen=True):
 class Shape(msgspec.Struct):
     """What would be shown of an item."""
 
-    rows: list[int]
+    rows: Sequence[int]
     words: list[str]
     chars: int
     """Of the body, with line ends and gaps."""
@@ -150,9 +162,9 @@ class Shape(msgspec.Struct):
 class Thresholds(dict[int, float]):
     """Characters -> log-odds above which they are worth their rent."""
 
-    def __init__(self, rent: float, loss: float) -> None:
+    def __init__(self, share: float) -> None:
         super().__init__()
-        self.share = rent / loss if loss > 0 else 1e9
+        self.share = share
 
     def __missing__(self, chars: int) -> float:
         chance = self.share * chars
@@ -167,6 +179,17 @@ class Values:
     def __init__(self, tables: Mapping[str, Mapping[str, Sequence[float]]]) -> None:
         self.lines = Model(tables["line"], LINE_CODES)
         self.words = Model(tables["word"], WORD_CODES)
+        self._enough: dict[float, Thresholds] = {}
+
+    def enough(self, rent: float, loss: float) -> Thresholds:
+        """What is worth its rent, when losing it costs `loss`."""
+        share = rent / loss if loss > 0 else 1e9
+        found = self._enough.get(share)
+        if found is None:
+            if len(self._enough) > SHARES_MAX:
+                self._enough.clear()
+            found = self._enough[share] = Thresholds(share)
+        return found
 
 
 def dearer(cls: int) -> float:
@@ -176,16 +199,18 @@ def dearer(cls: int) -> float:
 
 def ideal(worth: Worth, held: Held, values: Values, price: Price, measure: Measure, *, folded: bool = False) -> Shape:
     """What is worth showing of an item now. Only ever less than what it shows."""
-    sheet = sheet_of(held)
+    if held.rows is not None and not held.rows and not held.words:
+        return Shape([], [], 0)
+    sheet = worth.sheets.of(held)
     per_token = measure.per_token("result" if folded else held.piece.kind)
     rent = price.rent * price.horizon / per_token
     weight = dearer(held.cls) * min(REGRET_MAX, 1 + REGRET_STEP * worth.regret.get(held.cls, 0.0))
-    rows = _rows_worth(worth, held, values.lines, Thresholds(rent, price.line * weight), folded)
-    rows = fill_gaps(rows, held.rows)
-    kept: dict[str, None] = {}
-    for row in rows:
-        kept.update(dict.fromkeys(sheet.names[row]))
-    words = _words_worth(worth, held, values.words, Thresholds(rent, price.word * weight), kept, per_token)
+    rows = _rows_worth(worth, held, values.lines, values.enough(rent, price.line * weight), folded)
+    rows = fill_gaps(rows, rows_of(held, sheet))
+    words: list[str] = []
+    if sheet.places:
+        kept = {name: None for row in rows for name in sheet.names[row]}
+        words = _words_worth(worth, held, values.words, values.enough(rent, price.word * weight), kept, per_token)
     return Shape(rows, words, body_chars(sheet, rows, words))
 
 
@@ -201,15 +226,15 @@ class Reason(msgspec.Struct, frozen=True):
 
 def why(worth: Worth, held: Held, values: Values, price: Price, measure: Measure) -> list[Reason]:
     """What the policy thinks of each line of an item that is shown now."""
-    sheet = sheet_of(held)
+    sheet, texts = worth.sheets.of(held), texts_of(held)
     stay = set(ideal(worth, held, values, price, measure).rows)
-    odds = values.lines.bind(item_codes(worth, held))
+    base, odds = values.lines.bind(item_codes(worth, held))
     found = []
-    for row, codes in line_codes(worth, held, sheet, held.rows):
+    for row, codes in line_codes(worth, held, sheet, rows_of(held, sheet)):
         key = sheet.keys[row]
-        chance = 1 / (1 + exp(-odds[codes])) if key else 0.0
+        chance = 1 / (1 + exp(-base - odds[codes])) if key else 0.0
         found.append(
-            Reason(sheet.bare[row], round(chance, 4), row in stay, _because(worth, sheet.fixed[row], key, codes))
+            Reason(bare_line(texts[row]), round(chance, 4), row in stay, _because(worth, sheet.fixed[row], key, codes))
         )
     return found
 
@@ -231,41 +256,51 @@ def _because(worth: Worth, fixed: int, key: str, codes: Sequence[int]) -> str:
 
 
 def _rows_worth(worth: Worth, held: Held, model: Model, enough: Thresholds, folded: bool) -> list[int]:
-    sheet, newest = sheet_of(held), worth.newest
-    visible, keys, texts, fixed = worth.visible, sheet.keys, sheet.bare, sheet.fixed
-    seen: set[str] = set()
-    rows, asked = [], []
-    for row in held.rows:
-        key = keys[row]
-        if fixed[row] > folded:
-            rows.append(row)
-        elif key and key not in seen and visible.get(key, 0) < 2:
-            seen.add(key)
-            asked.append(row)
-    own = [row for row in asked if newest.get(keys[row], held.n) == held.n]
-    odds = model.bind(item_codes(worth, held))
-    rows += [row for row, codes in line_codes(worth, held, sheet, own) if odds[codes] > enough[len(texts[row]) + 1]]
-    if len(own) < len(asked):
-        others = (row for row in asked if newest.get(keys[row], held.n) != held.n)
-        rows += [row for row in others if _newer_odds(worth, keys[row], model) > enough[len(texts[row]) + 1]]
-    return sorted(rows)
+    sheet, visible, newest, n = worth.sheets.of(held), worth.visible, worth.newest, held.n
+    keys, sizes, rows = sheet.keys, sheet.sizes, []
+    asked = sheet.asked if held.rows is None else []
+    if not asked:
+        shown = rows_of(held, sheet)
+        rows = [row for row in shown if sheet.fixed[row] > folded]
+        first = {keys[row]: row for row in reversed(shown) if keys[row] and sheet.fixed[row] <= folded}
+        asked = sorted(first.values())
+    base, odds = model.bind(item_codes(worth, held))
+    added = _added(worth, held, sheet, asked, odds)
+    worthy = [row for row, more in zip(asked, added, strict=True) if base + more > enough[sizes[row]]]
+    elsewhere = asked if held.piece.kind == "call" else shared_rows(worth, sheet, asked)
+    elsewhere = [row for row in elsewhere if newest.get(keys[row], n) != n and visible.get(keys[row], 0) < 2]
+    if elsewhere:
+        worthy = [row for row in worthy if newest.get(keys[row], n) == n]
+        worthy += [row for row in elsewhere if _newer_odds(worth, keys[row], model) > enough[sizes[row]]]
+    return sorted(rows + [row for row in worthy if visible.get(keys[row], 0) < 2])
+
+
+def _added(worth: Worth, held: Held, sheet: Sheet, rows: Sequence[int], odds: Bound) -> list[float]:
+    """What each of the rows adds to the log-odds. Of an item that is still whole, the same as last while it may be."""
+    if rows is not sheet.asked:
+        return [odds[codes] for _, codes in line_codes(worth, held, sheet, rows)]
+    changing = changing_codes(worth, held, sheet, rows)
+    if sheet.added is None or sheet.added[0] is not odds or sheet.added[1] != changing:
+        sheet.added = odds, changing, [odds[codes] for _, codes in line_codes(worth, held, sheet, rows)]
+    return sheet.added[2]
 
 
 def _newer_odds(worth: Worth, key: str, model: Model) -> float:
     """The log-odds of a line whose newest copy stood elsewhere: it is worth what it was worth there."""
     holder = worth.items[worth.newest[key]]
-    sheet = sheet_of(holder)
-    row = sheet.row_of.get(key)
-    if row is None:
+    sheet = worth.sheets.of(holder)
+    if key not in sheet.keys:
         return -99.0
-    return max(model.bind(item_codes(worth, holder))[codes] for _, codes in line_codes(worth, holder, sheet, (row,)))
+    row = len(sheet.keys) - 1 - sheet.keys[::-1].index(key)
+    base, odds = model.bind(item_codes(worth, holder))
+    return base + max(odds[codes] for _, codes in line_codes(worth, holder, sheet, (row,)))
 
 
-def fill_gaps(rows: list[int], alive: list[int]) -> list[int]:
+def fill_gaps(rows: list[int], alive: Collection[int]) -> list[int]:
     """A gap of one line is shown as the line it is."""
-    if len(rows) < 2:
+    if len(rows) < 2 or rows[-1] - rows[0] < len(rows):
         return rows
-    have, filled = set(alive), rows[:1]
+    have, filled = alive if isinstance(alive, range) else set(alive), rows[:1]
     for row in rows[1:]:
         if row - filled[-1] == 2 and row - 1 in have:
             filled.append(row - 1)
@@ -281,15 +316,16 @@ def _words_worth(
     kept: Mapping[str, None],
     per_token: float,
 ) -> list[str]:
-    visible, newest, sheet = worth.visible, worth.newest, sheet_of(held)
-    names = [name for name in held.names if name not in kept and visible.get(name, 0) < 2]
-    odds = model.bind(item_codes(worth, held))
+    visible, newest, sheet = worth.visible, worth.newest, worth.sheets.of(held)
+    own = sheet.places if held.rows is None else _names_left(held, sheet)
+    names = [name for name in own if name not in kept and visible.get(name, 0) < 2]
+    base, odds = model.bind(item_codes(worth, held))
     found: list[tuple[float, str]] = []
     for name, codes in word_codes(worth, held, sheet, names):
-        chance = odds[codes] if newest.get(name, held.n) == held.n else _newer_word_odds(worth, name, model)
+        chance = base + odds[codes] if newest.get(name, held.n) == held.n else _newer_word_odds(worth, name, model)
         surplus = chance - enough[len(name) + 1]
         if surplus > 0:
-            found.append((-surplus, name))
+            found.append((-round(surplus, 9), name))  # equal values in the order of their names
     left, chosen = WORDS_TOKENS_MAX * per_token, []
     covered: set[str] = set()
     for _, name in sorted(found):
@@ -300,37 +336,43 @@ def _words_worth(
             break
         chosen.append(name)
         covered.update(parts_of(name))
-    return [name for name in chosen if not _inside(name, chosen)]
+    inside = {part for name in chosen for part in parts_of(name) if part != name}
+    return [name for name in chosen if name not in inside]
+
+
+def _names_left(held: Held, sheet: Sheet) -> dict[str, None]:
+    found = dict.fromkeys(held.words)
+    for row in rows_of(held, sheet):
+        found.update(dict.fromkeys(sheet.names[row]))
+    return found
 
 
 def _newer_word_odds(worth: Worth, name: str, model: Model) -> float:
     holder = worth.items[worth.newest[name]]
-    sheet = sheet_of(holder)
+    sheet = worth.sheets.of(holder)
     if name not in sheet.word_static:
         return -99.0
-    return max(model.bind(item_codes(worth, holder))[codes] for _, codes in word_codes(worth, holder, sheet, (name,)))
-
-
-def _inside(name: str, chosen: list[str]) -> bool:
-    return any(other != name and name in parts_of(other) for other in chosen if len(other) > len(name))
+    base, odds = model.bind(item_codes(worth, holder))
+    return base + max(odds[codes] for _, codes in word_codes(worth, holder, sheet, (name,)))
 
 
 def body_chars(sheet: Sheet, rows: list[int], words: list[str]) -> int:
     """Characters of the body that these rows and words make."""
-    chars = sum(len(sheet.bare[row]) + 1 for row in rows)
-    gaps = sum(1 for a, b in pairwise(rows) if b - a > 1)
+    chars = sum(map(sheet.sizes.__getitem__, rows))
+    gaps = sum(b - a > 1 for a, b in pairwise(rows)) if rows and rows[-1] - rows[0] >= len(rows) else 0
     return chars + (6 if sheet.numbered else 2) * gaps + sum(len(word) + 1 for word in words)
 
 
-def body(sheet: Sheet, rows: list[int], words: list[str]) -> str:
+def body(held: Held, sheet: Sheet, rows: Sequence[int], words: Sequence[str]) -> str:
     """Kept lines in order, `…` where something between them is gone, then the identifiers that stand alone."""
     lines: list[str] = []
+    texts = texts_of(held) if rows else []
     before = -2
     for row in rows:
         runs_on = row - before == 1
         if before >= 0 and not runs_on:
             lines.append("…")
-        lines.append(sheet.bare[row] if runs_on else sheet.texts[row].lstrip() if sheet.numbered else sheet.texts[row])
+        lines.append(bare_line(texts[row]) if runs_on else texts[row].lstrip() if sheet.numbered else texts[row])
         before = row
     if words:
         lines.append(" ".join(words))

@@ -4,23 +4,12 @@ A `Sheet` holds the lines of an item with all that never changes about them; the
 by, how lately a name was on the mind) is looked up in the memory. Every code is a small number, so models are tables.
 """
 
-import re
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Iterable, Iterator, Sequence
 
-import msgspec
-
-from longrein.context.worth.features import declares, identifiers, line_key
-from longrein.context.worth.memory import CLEARED, Held, Worth
-
-LABEL = re.compile(r"r\d+\S* \w.*, \d+ lines$")
-"""A line of a ledger that names a folded call."""
-LINES_KEPT = 4_096
-"""Lines whose reading is kept; longer ones than `LINE_KEPT_CHARS_MAX` are not."""
-LINE_KEPT_CHARS_MAX = 400
-LONG_CHARS = 120
-"""A longer value of a call's argument may be shortened."""
+from longrein.context.worth.held import Held
+from longrein.context.worth.memory import Worth
+from longrein.context.worth.sheets import Sheet
 
 ITEM_CODES = {"cls": 13, "idle": 8, "state": 3, "activity": 8, "refs": 4, "size": 6}
 LINE_CODES = {
@@ -51,166 +40,12 @@ _IDLE = (2, 3, 5, 9, 17, 33, 65)
 _ACTIVITY = (2, 4, 8, 16, 32, 64)
 _REFS = (1, 2, 4)
 _SIZE = (60, 150, 400, 1000, 3000)
-_DISTANCE = (1, 3, 6, 16)
 _MENTION = (2, 4, 8, 16, 40)
-_LENGTH = (30, 45, 70, 110)
-_WORD_LENGTH = (9, 13, 20, 35)
-_COUNT = (2, 3, 6)
 _SPREAD = (2, 3, 5)
 _TIMES = (1, 2, 3, 6)
-_NUMBERED = re.compile(r"\s*\d+[→\t]")
 _NEVER = 6
-
-
-class Sheet:
-    """The lines of one item, with what never changes about them."""
-
-    __slots__ = (
-        *("_near", "bare", "fixed", "heads", "keys", "names"),
-        *("numbered", "row_of", "static", "texts", "word_static"),
-    )
-
-    def __init__(self, held: Held) -> None:
-        self.texts, self.fixed, origins = _rows(held)
-        read = [_known(text) if len(text) <= LINE_KEPT_CHARS_MAX else read_line(text) for text in self.texts]
-        self.bare = [line[0] for line in read]
-        """The lines without their numbers; a run of kept lines shows the first number only."""
-        self.keys = [line[1] for line in read]
-        self.names = [line[2] for line in read]
-        declaring, indents = [line[3] for line in read], [line[4] for line in read]
-        self.numbered = sum(map(len, self.bare)) < sum(map(len, self.texts)) and _most_numbered(self.bare, self.texts)
-        self.row_of = {key: row for row, key in enumerate(self.keys) if key}
-        self.heads = _heads(indents, self.names, declaring)
-        """For each row the declaration that it stands under, or -1."""
-        self.static = _static_lines(self, origins, indents)
-        """For each row the last five codes of `LINE_CODES`."""
-        self.word_static = _static_words(self.names, declaring)
-        """For each identifier the last three codes of `WORD_CODES`."""
-        self._near: tuple[int, list[int], list[int]] | None = None
-
-    def near(self, held: Held) -> tuple[list[int], list[int]]:
-        """For each row, coded: how far the nearest line is that was needed exactly, and that was needed in any way."""
-        mark = len(held.referred)
-        if self._near is None or self._near[0] != mark:
-            referred = held.referred
-            exact = [key in referred for key in self.keys] if referred else []
-            anyhow = [
-                hit or any(name in referred for name in names)
-                for hit, names in zip(exact, self.names, strict=True)
-            ] if referred else []  # fmt: skip
-            self._near = mark, _distances(exact, len(self.keys)), _distances(anyhow, len(self.keys))
-        return self._near[1], self._near[2]
-
-
-def sheet_of(held: Held) -> Sheet:
-    """The sheet of an item, made when first asked for."""
-    if held.sheet is None:
-        held.sheet = sheet = Sheet(held)
-        held.rows, held.names = list(range(len(sheet.texts))), dict.fromkeys(sheet.word_static)
-    assert isinstance(held.sheet, Sheet)
-    return held.sheet
-
-
-def _rows(held: Held) -> tuple[list[str], list[int], dict[str, int]]:
-    """Lines; which stay with the item (1: a short argument, 2: a marker or label); where lines of an edit come from."""
-    if held.piece.kind != "call":
-        texts = held.piece.content.split("\n")
-        if texts[0].startswith(CLEARED) and held.form != "full":
-            held.header = texts.pop(0)
-        return texts, [2 * (text.startswith(CLEARED) or bool(held.header and LABEL.match(text))) for text in texts], {}
-    texts, fixed = [], []
-    for value in long_and_short(held.arguments or {}):
-        lines = value[1].split("\n")
-        if held.form != "full" and value[2] and lines[0].startswith(CLEARED):
-            del lines[0]
-        texts += lines
-        fixed += [0 if value[2] else 1] * len(lines)
-    return texts, fixed, _origins(held.arguments or {})
-
-
-def long_and_short(arguments: Mapping[str, object]) -> list[tuple[str, str, bool]]:
-    """(key, text, whether it is long) of each argument that holds text."""
-    found = []
-    for key, value in arguments.items():
-        if isinstance(value, str):
-            found.append((key, value, len(value) > LONG_CHARS))
-        elif isinstance(value, list | dict):
-            text = msgspec.json.format(msgspec.json.encode(value), indent=0).decode() if value else ""
-            found.append((key, text, False))
-    return found
-
-
-def _origins(arguments: Mapping[str, object]) -> dict[str, int]:
-    old, new = arguments.get("old_string"), arguments.get("new_string")
-    if not isinstance(old, str) or not isinstance(new, str):
-        return {}
-    before = {line_key(line) for line in old.split("\n")}
-    after = {line_key(line) for line in new.split("\n")}
-    return {key: (1 if key not in after else 2 if key not in before else 3) for key in before | after if key}
-
-
-def _most_numbered(bare: list[str], texts: list[str]) -> bool:
-    return sum(len(a) < len(b) for a, b in zip(bare, texts, strict=True)) * 2 > len(texts)
-
-
-def _heads(indents: list[int], names: list[tuple[str, ...]], declaring: list[bool]) -> list[int]:
-    head, heads = -1, []
-    for row, indent in enumerate(indents):
-        if declaring[row] and names[row] and indent < 2:
-            head = row
-        heads.append(head)
-    return heads
-
-
-_shared: dict[tuple[int, int, int, int, int], tuple[int, int, int, int, int]] = {}
-"""Static codes of lines: a few hundred differ, however many lines there are."""
-
-
-def _static_lines(sheet: Sheet, origins: Mapping[str, int], indents: list[int]) -> list[tuple[int, int, int, int, int]]:
-    copies: dict[str, int] = {}
-    for key in sheet.keys:
-        copies[key] = copies.get(key, 0) + 1
-    last = max(1, len(sheet.keys) - 1)
-    found = []
-    for row, key in enumerate(sheet.keys):
-        place = 0 if row / last < 0.1 else 2 if row / last > 0.9 else 1
-        length = bisect_right(_LENGTH, len(sheet.texts[row]))
-        origin = origins.get(key, 0)
-        codes = (origin, length, place, bisect_right(_COUNT, copies[key]), indents[row])
-        found.append(_shared.setdefault(codes, codes))
-    return found
-
-
-def _static_words(names: list[tuple[str, ...]], declaring: list[bool]) -> dict[str, tuple[int, int, int]]:
-    times: dict[str, int] = {}
-    declared: dict[str, None] = {}
-    for row, found in enumerate(names):
-        for name in found:
-            times[name] = times.get(name, 0) + 1
-            if declaring[row]:
-                declared[name] = None
-    return {
-        name: (bisect_right(_COUNT, count), int(name in declared), bisect_right(_WORD_LENGTH, len(name)))
-        for name, count in times.items()
-    }
-
-
-def _distances(hits: list[bool], count: int) -> list[int]:
-    """Coded distance of each row to the nearest hit: 0 is a hit, 4 far, 5 when there is none at all."""
-    if True not in hits:
-        return [5] * count
-    last, found = -count * 2, []
-    for row, hit in enumerate(hits):
-        last = row if hit else last
-        found.append(row - last)
-    last = count * 3
-    for row in range(count - 1, -1, -1):
-        last = row if hits[row] else last
-        found[row] = bisect_right(_DISTANCE, min(found[row], last - row))
-    return found
-
-
-# --- codes ---------------------------------------------------------------------------
+FEW_ROWS = 4
+"""Where fewer than this part of the lines is asked for, the codes of the others are not put together."""
 
 
 def item_codes(worth: Worth, held: Held) -> tuple[int, ...]:
@@ -229,65 +64,56 @@ def item_codes(worth: Worth, held: Held) -> tuple[int, ...]:
 
 def line_codes(worth: Worth, held: Held, sheet: Sheet, rows: Sequence[int]) -> Iterator[tuple[int, tuple[int, ...]]]:
     """(row, its codes in the order of `LINE_CODES`)."""
-    near, around = sheet.near(held)
-    dropped, spread = worth.dropped, worth.spread
-    static, keys, heads = sheet.static, sheet.keys, sheet.heads
-    mention = _mentions(worth, sheet, rows)
-    for row in rows:
-        origin, length, place, copies, indent = static[row]
-        key = keys[row]
-        if not origin and key in dropped:
-            origin = 1
-        # fmt: off
-        yield row, (
-            near[row], around[row], mention[row + 2],
-            min(mention[row], mention[row + 1], mention[row + 3], mention[row + 4]), mention[heads[row] + 2],
-            bisect_right(_SPREAD, spread[key]) if key in spread else 0, origin, length, place, copies, indent,
-        )
-        # fmt: on
+    columns = (*changing_codes(worth, held, sheet, rows), *sheet.static[1:])
+    if len(rows) * FEW_ROWS < len(sheet.keys):
+        return zip(rows, zip(*(map(column.__getitem__, rows) for column in columns), strict=True), strict=True)
+    codes = list(zip(*columns, strict=True))
+    return zip(rows, map(codes.__getitem__, rows), strict=True)
 
 
-def _mentions(worth: Worth, sheet: Sheet, rows: Sequence[int]) -> Sequence[int]:
-    """For each row of the sheet, two before the first and two after the last, how lately a name in it was named.
+def changing_codes(worth: Worth, held: Held, sheet: Sheet, rows: Sequence[int]) -> tuple[bytes, ...]:
+    """The first seven codes of all rows; the last two of these are looked up for `rows` only."""
+    return (*sheet.near(held.referred), *_mentions(worth, sheet), *_shared(worth, sheet, rows))
 
-    Where only a few rows are wanted the others are not looked at.
-    """
-    count, mentioned, now = len(sheet.keys), worth.mentioned, worth.now
-    named = {name: bisect_right(_MENTION, now - mentioned[name]) for name in sheet.word_static if name in mentioned}
-    found = [_NEVER] * (count + 4)
+
+def shared_rows(worth: Worth, sheet: Sheet, rows: Sequence[int]) -> Sequence[int]:
+    """Those of the rows that other items had, too."""
+    spread, keys = worth.spread, sheet.keys
+    return () if spread.keys().isdisjoint(keys) else [row for row in rows if keys[row] in spread]
+
+
+def _shared(worth: Worth, sheet: Sheet, rows: Sequence[int]) -> tuple[bytes, bytes]:
+    """For each of the rows how many items ever had the line, and where it comes from."""
+    spread, dropped, keys = worth.spread, worth.dropped, sheet.keys
+    spreads, origins = bytearray(len(keys)), bytearray(sheet.static[0])
+    for row in shared_rows(worth, sheet, rows):
+        spreads[row] = bisect_right(_SPREAD, spread[keys[row]])
+    for row in [row for row in rows if keys[row] in dropped] if dropped else ():
+        origins[row] = origins[row] or 1
+    return bytes(spreads), bytes(origins)
+
+
+def _mentions(worth: Worth, sheet: Sheet) -> tuple[bytes, bytes, bytes]:
+    """For each row how lately a name in it was named, one in its neighbours, and one in the declaration above."""
+    mark = (worth.now, len(worth.items))
+    if sheet.mentions is None or sheet.mentions[0] != mark:
+        sheet.mentions = mark, _mentions_now(worth, sheet)
+    return sheet.mentions[1]
+
+
+def _mentions_now(worth: Worth, sheet: Sheet) -> tuple[bytes, bytes, bytes]:
+    mentioned, now, count = worth.mentioned, worth.now, len(sheet.keys)
+    named = [name for name in sheet.places if name in mentioned]
     if not named:
-        return found
-    wanted: Iterable[int] = range(count)
-    if len(rows) * 6 < count:
-        near = (at for row in rows for at in (row - 2, row - 1, row, row + 1, row + 2, sheet.heads[row]))
-        wanted = dict.fromkeys(at for at in near if 0 <= at < count)
-    for row in wanted:
-        codes = [named[name] for name in sheet.names[row] if name in named]
-        if codes:
-            found[row + 2] = min(codes)
-    return found
-
-
-def read_line(text: str) -> tuple[str, str, tuple[str, ...], bool, int]:
-    """(without its number, key, identifiers, whether it declares something, indentation) of one line."""
-    bare = bare_line(text)
-    return bare, line_key(text), identifiers(text), declares(text), indent_of(bare)
-
-
-_known = lru_cache(maxsize=LINES_KEPT)(read_line)
-"""What is read is mostly read again, whole or in part."""
-
-
-def bare_line(text: str) -> str:
-    """A numbered line of a file without its number, any other line as it is."""
-    match = _NUMBERED.match(text)
-    return text[match.end() :] if match else text
-
-
-def indent_of(text: str) -> int:
-    """How deep a line is indented, in steps up to three."""
-    blank = text[: len(text) - len(text.lstrip())]
-    return min(3, (len(blank) + 3 * blank.count("\t") + 2) // 4)
+        never = bytes([_NEVER]) * count
+        return never, never, never
+    found = bytearray([_NEVER]) * (count + 4)  # two before the first row, two after the last
+    for name in sorted(named, key=mentioned.__getitem__):  # what was named last is told last, and stands
+        code = bisect_right(_MENTION, now - mentioned[name])
+        for row in sheet.places[name]:
+            found[row + 2] = code
+    nearby = bytes(map(min, found, found[1:], found[3:], found[4:]))
+    return bytes(found[2:-2]), nearby, bytes(map(found[1:].__getitem__, sheet.heads))
 
 
 def word_codes(worth: Worth, held: Held, sheet: Sheet, names: Iterable[str]) -> Iterator[tuple[str, tuple[int, ...]]]:

@@ -6,6 +6,7 @@ compared without its line number and a trailing comma. Pure functions of text; t
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 from sys import intern
 from typing import Any
 
@@ -15,16 +16,20 @@ WORD_CHARS_MIN, WORD_CHARS_MAX = 6, 120
 """A shorter word says too little to be looked for, a longer one is data."""
 LINE_CHARS_MIN, LINE_CHARS_MAX = 20, 300
 """A shorter line stands everywhere, a longer one is never repeated exactly."""
-WORDS_CACHED_MAX = 40_000
-"""Entries of the word table; at most about 8 MB."""
+WORDS_CACHED_MAX = 30_000
+"""Entries of the word table; at most about 6 MB."""
+WORD_CACHED_CHARS_MAX = 200
+"""A longer run of word characters is data, and does not come again."""
 
 WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:[./-][A-Za-z0-9_]+)*")
 _MIXED = re.compile(r"[a-z][A-Z]|[A-Za-z]\d|\d[A-Za-z]")
 _SUFFIX = re.compile(r"\.[A-Za-z]{1,5}$")
 NUMBER = re.compile(r"\s*\d+\s*(?:→|\t|\||:|- )\s?")
+_NUMBERS = re.compile(r"\n[^\S\n]*\d+[^\S\n]*(?:→|\t|\||:|- )[^\S\n]?")
+_WORD_CHARS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_./-\n"
+_OTHERS_BLANK = bytes(byte if byte in _WORD_CHARS else 32 for byte in range(256))
 POINTER = "[unchanged since "
 """How the result of a reading begins that only points at an earlier one (`tools.read`), its handle next."""
-_known: dict[str, tuple[str, ...]] = {}
 
 
 def code_like(word: str) -> bool:
@@ -36,29 +41,55 @@ def code_like(word: str) -> bool:
     return _MIXED.search(word) is not None or _SUFFIX.search(word) is not None
 
 
+@lru_cache(maxsize=8_192)
 def parts_of(word: str) -> tuple[str, ...]:
     """The identifiers in one word: itself and, of a path or dotted name, its parts."""
-    found = _known.get(word)
-    if found is None:
-        if len(word) > WORD_CHARS_MAX:
-            found = ()
-        else:
-            parts = re.split(r"[./]", word) if "." in word or "/" in word else []
-            found = tuple(intern(w) for w in dict.fromkeys((word, *parts)) if code_like(w))
-        if len(_known) > WORDS_CACHED_MAX:
-            _known.clear()
-        _known[word] = found
-    return found
+    if len(word) > WORD_CHARS_MAX:
+        return ()
+    parts = re.split(r"[./]", word) if "." in word or "/" in word else []
+    return tuple(intern(w) for w in dict.fromkeys((word, *parts)) if code_like(w))
+
+
+class _Named(dict[bytes, tuple[str, ...]]):
+    """Run of word characters -> the identifiers in it. Only a cache."""
+
+    def __missing__(self, run: bytes) -> tuple[str, ...]:
+        words = WORD.findall(run.decode())
+        found = tuple(dict.fromkeys(part for word in words for part in parts_of(word)))
+        if len(run) <= WORD_CACHED_CHARS_MAX:
+            if len(self) > WORDS_CACHED_MAX:
+                self.clear()
+            self[run] = found
+        return found
+
+
+_named = _Named()
+
+
+def _runs(text: str) -> bytes:
+    """A text with a blank in place of whatever no word holds; its lines stay."""
+    return text.encode("utf-8", "surrogatepass").translate(_OTHERS_BLANK)
 
 
 def identifiers(text: str) -> tuple[str, ...]:
     """The identifiers of a text, each once, in the order in which they come."""
-    known = _known
     found: dict[str, None] = {}
-    for word in dict.fromkeys(WORD.findall(text)):
-        for part in known[word] if word in known else parts_of(word):
-            found[part] = None
+    for run in dict.fromkeys(_runs(text).split()):
+        for name in _named[run]:
+            found[name] = None
     return tuple(found)
+
+
+def names_by_line(text: str) -> list[tuple[str, ...]]:
+    """The `identifiers` of each line, read in one pass."""
+    found = []
+    for line in _runs(text).split(b"\n"):
+        here: tuple[str, ...] = ()
+        for run in line.split():
+            if names := _named[run]:
+                here += names
+        found.append(here if len(here) < 2 else tuple(dict.fromkeys(here)))
+    return found
 
 
 def line_key(line: str) -> str:
@@ -67,14 +98,24 @@ def line_key(line: str) -> str:
         return ""
     match = NUMBER.match(line)
     line = (line[match.end() :] if match else line).strip().rstrip(",")
-    return intern("\n" + line) if LINE_CHARS_MIN <= len(line) <= LINE_CHARS_MAX else ""
+    return "\n" + line if LINE_CHARS_MIN <= len(line) <= LINE_CHARS_MAX else ""
+
+
+def line_keys(text: str) -> list[str]:
+    """The `line_key` of each line, read in one pass. Each line begins with a newline, also the first."""
+    return [
+        "\n" + key
+        if len(line) >= LINE_CHARS_MIN and LINE_CHARS_MIN <= len(key := line.strip().rstrip(",")) <= LINE_CHARS_MAX
+        else ""
+        for line in _NUMBERS.sub("\n", text).split("\n")[1:]
+    ]
 
 
 def features(text: str) -> dict[str, None]:
     """Identifiers and line keys (these begin with a newline) of a text; an ordered set."""
     found = dict.fromkeys(identifiers(text))
-    for line in text.split("\n"):
-        if len(line) >= LINE_CHARS_MIN and (key := line_key(line)):
+    for key in line_keys("\n" + text):
+        if key:
             found[key] = None
     return found
 

@@ -5,124 +5,32 @@ many items it is shown now. For every item: when it was last needed, what of it 
 newer has taken its place. Nothing here decides; `bodies` values lines from it and `rental` chooses the moment.
 """
 
-import msgspec
-
 from longrein.context.worth.features import (
     POINTER,
     RESULT_CLASSES,
     arguments_of,
-    call_content,
     features,
     is_part,
     line_key,
     tool_class,
     touched,
 )
+from longrein.context.worth.held import (
+    CLEARED,
+    EDIT_CALL,
+    PART_READ,
+    Held,
+    Piece,
+    Stand,
+    class_of,
+    header_of,
+)
+from longrein.context.worth.sheets import Sheets
 
-CLASSES = (*RESULT_CLASSES, "edit call", "write call", "call", "text", "thinking", "part read", "user")
-"""Every item is of one of these; the first six are results, a `part read` too."""
-READ, SHELL, SEARCH, EDIT, AGENT, OTHER, EDIT_CALL, WRITE_CALL, CALL, TEXT, THINKING, PART_READ, USER = range(13)
 IDLE_STEPS = (1, 2, 3, 5, 8, 13, 21, 34, 55, 90, 150)
 """Requests without need after which an item is looked at again."""
-CLEARED = "[longrein:"
-"""How a marker begins; what it is followed by only the harness can write."""
 REGRET_REQUESTS = 20
 """A re-read or re-run within so many requests of a clearing counts as a clearing regretted."""
-
-
-class Piece(msgspec.Struct, frozen=True):
-    """One item of the conversation, neutral: all that the policy knows of it."""
-
-    handle: str
-    """Brings it back; unique."""
-    kind: str
-    """`user`, `text`, `thinking`, `call` or `result`."""
-    content: str
-    """Text of it; empty for a call."""
-    tokens: float
-    """Its size in a request."""
-    request: int
-    """Outputs: the request that produced it; inputs: the first request that can carry it. From 0."""
-    tool: str = ""
-    """Tool name of a call or result."""
-    arguments: str = ""
-    """Arguments of a call as JSON text."""
-    call: str = ""
-    """Joins a call and its result."""
-    status: str = "ok"
-    """Of a result: `ok failed denied interrupted not_run`."""
-    images: bool = False
-    """Whether a result holds pictures."""
-
-    @property
-    def output(self) -> bool:
-        """Whether the model wrote it."""
-        return self.kind in ("text", "thinking", "call")
-
-
-class Held(msgspec.Struct):
-    """One item as the policy holds it; changes as the session goes on."""
-
-    n: int
-    """Its place in the conversation."""
-    piece: Piece
-    cls: int
-    """Index into `CLASSES`."""
-    tokens: float
-    """Size of what is shown of it now."""
-    last: int
-    """Last request that needed something of it, or its birth."""
-    shown: tuple[str, ...] = ()
-    """Features shown of it now."""
-    arguments: dict[str, object] | None = None
-    """Of a call, parsed."""
-    paths: tuple[str, ...] = ()
-    """Files it touches."""
-    refs: int = 0
-    """Requests that needed it."""
-    referred: dict[str, int] = {}
-    """What was needed of it, with the last request that did."""
-    superseded: bool = False
-    edited: bool = False
-    """Whether its file was changed after it was read."""
-    partner: int = -1
-    """Place of the call of a result, or of the result of a call."""
-    host: int = -1
-    """Place of the result whose ledger it stands in; -1 when it stands for itself."""
-    members: tuple[int, ...] = ()
-    """Places of the calls and results that stand in its ledger."""
-    form: str = "full"
-    """`full`, `trimmed`, `folded` (in a ledger) or `gone`."""
-    cleared_at: int = -1
-    """Request before which it was last made shorter."""
-    gain: float = 0.0
-    """Tokens that its ideal form would save; kept by `rental`."""
-    sheet: "object | None" = None
-    """Its lines, once they were looked at; kept by `bodies`."""
-    rows: list[int] = []
-    """Which lines of the sheet are still shown."""
-    names: dict[str, None] = {}
-    """Identifiers that are still shown or may still be."""
-    header: str = ""
-    """The marker it arrived with, when it had been cleared before."""
-
-    @property
-    def born(self) -> int:
-        """First request that can carry it."""
-        return self.piece.request + self.piece.output
-
-
-class Stand(msgspec.Struct, frozen=True):
-    """How an item stands in the view, so that it can be put so again."""
-
-    shown: tuple[str, ...]
-    tokens: float
-    form: str
-    host: int
-    members: tuple[int, ...]
-    cleared_at: int
-    rows: list[int]
-    names: dict[str, None]
 
 
 class Worth:
@@ -144,11 +52,12 @@ class Worth:
         self.times: dict[str, int] = {}
         """Identifier -> number of items of the model or the user that name it."""
         self.spread: dict[str, int] = {}
-        """Feature -> number of items that ever had it."""
+        """Feature -> number of items that ever had it, where there were several."""
         self.touched_at: dict[str, int] = {}
         """Path -> last request in which a call touched it."""
         self.dropped: dict[str, int] = {}
         """Line that an edit took out of its file -> the request that did."""
+        self.sheets = Sheets()
         self.results: list[int] = []
         self.dirty: dict[int, None] = {}
         """Items to be looked at again."""
@@ -178,22 +87,21 @@ class Worth:
         if self._fresh and (not piece.output or self.items[self._fresh[0]].piece.request != piece.request):
             self._settle()
         arguments = arguments_of(piece.arguments) if piece.kind == "call" else None
-        held = Held(n, piece, _class_of(piece, arguments), piece.tokens, piece.request + piece.output)
+        held = Held(n, piece, class_of(piece, arguments), piece.tokens, piece.request + piece.output)
         held.arguments = arguments
         if CLEARED in piece.content[:40] or CLEARED in piece.arguments:
-            held.form = "trimmed"  # a view that was taken up again
-        found = features(call_content(piece.arguments) if piece.kind == "call" else piece.content)
-        held.shown = tuple(found)
+            held.form, held.again, held.header = "trimmed", True, header_of(piece)
+        held.shown = self.sheets.features(held)
         self.items.append(held)
         self.by_handle[piece.handle] = n
+        visible = self.visible
         for feature in held.shown:
-            self.visible[feature] = self.visible.get(feature, 0) + 1
-            self.spread[feature] = self.spread.get(feature, 0) + 1
+            visible[feature] = visible.get(feature, 0) + 1
         self._heard(held)
         if piece.output:
             self._fresh.append(n)
         else:
-            self.newest.update(dict.fromkeys(held.shown, n))
+            self._had(held)
         if piece.kind == "call":
             self._called(held)
         elif piece.kind == "result":
@@ -206,8 +114,10 @@ class Worth:
     def reborn(self, n: int, piece: Piece) -> None:
         """An item that was never sent has got another form."""
         held = self.items[n]
-        held.piece, held.tokens, held.sheet = piece, piece.tokens, None
-        self._seen(held, tuple(features(call_content(piece.arguments) if piece.kind == "call" else piece.content)))
+        held.piece, held.tokens, held.rows = piece, piece.tokens, None
+        held.header = header_of(piece) if held.again else ""
+        self.sheets.forget(n)
+        self._seen(held, self.sheets.features(held))
         self.dirty[n] = None
 
     def _heard(self, held: Held) -> None:
@@ -238,8 +148,15 @@ class Worth:
     def _settle(self) -> None:
         """A reply is complete: from now on it is the newest source of what it says."""
         for n in self._fresh:
-            self.newest.update(dict.fromkeys(self.items[n].shown, n))
+            self._had(self.items[n])
         self._fresh.clear()
+
+    def _had(self, held: Held) -> None:
+        newest, spread, n = self.newest, self.spread, held.n
+        for feature in held.shown:
+            if feature in newest:
+                spread[feature] = spread.get(feature, 1) + 1
+            newest[feature] = n
 
     def _sleep(self, held: Held) -> None:
         for step in IDLE_STEPS:
@@ -371,26 +288,5 @@ class Worth:
         """Let item `n` stand as it stood, or will stand."""
         held = self.items[n]
         self._seen(held, stand.shown)
-        held.tokens, held.form, held.cleared_at = stand.tokens, stand.form, stand.cleared_at
-        held.host, held.members, held.rows, held.names = stand.host, stand.members, stand.rows, stand.names
-
-
-def stand_of(held: Held) -> Stand:
-    """How an item stands now."""
-    return Stand(held.shown, held.tokens, held.form, held.host, held.members, held.cleared_at, held.rows, held.names)
-
-
-def _class_of(piece: Piece, arguments: dict[str, object] | None) -> int:
-    match piece.kind:
-        case "text":
-            return TEXT
-        case "thinking":
-            return THINKING
-        case "user":
-            return USER
-        case "call":
-            if tool_class(piece.tool, arguments) != "edit":
-                return CALL
-            return WRITE_CALL if piece.tool.lower() in ("write", "write_file", "create") else EDIT_CALL
-        case _:
-            return RESULT_CLASSES.index(tool_class(piece.tool, None))
+        for name in Stand.__struct_fields__:
+            setattr(held, name, getattr(stand, name))

@@ -7,8 +7,9 @@ what the break costs; the prefix stays byte for byte until then. When the cache 
 import msgspec
 
 from longrein.context.worth.bodies import Measure, Price, Values
-from longrein.context.worth.memory import THINKING, USER, Held, Worth
-from longrein.context.worth.shaping import Desk, Plan, best, fold_runs, tokens_in, trim
+from longrein.context.worth.held import THINKING, USER, Held
+from longrein.context.worth.memory import Worth
+from longrein.context.worth.shaping import Desk, Plan, fold_runs, is_small, saved, trim
 
 IMAGE_IDLE = 8
 """Requests without need after which a picture counts as dead: nobody can see in the log what is needed of it."""
@@ -109,9 +110,8 @@ def refresh(worth: Worth, rental: Rental, guard: int) -> None:
         if n >= guard:
             later[n] = None
         elif may_clear(worth, rental, held):
-            gain = held.tokens - tokens_in(desk, held, best(desk, held))
-            held.gain = gain
-            if gain > rental.knobs.gain_min:
+            held.gain = 0.0 if is_small(desk, held, rental.knobs.gain_min) else saved(desk, held)
+            if held.gain > rental.knobs.gain_min:
                 worth.paying[n] = None
             else:
                 worth.paying.pop(n, None)

@@ -6,6 +6,7 @@ the first result of the run; call and result go together. Thinking is whole, gon
 """
 
 from collections.abc import Iterable, Mapping
+from math import inf
 
 import msgspec
 
@@ -17,9 +18,10 @@ from longrein.context.worth.bodies import (
     body,
     ideal,
 )
-from longrein.context.worth.codes import Sheet, long_and_short, sheet_of
 from longrein.context.worth.features import call_content
-from longrein.context.worth.memory import TEXT, THINKING, USER, Held, Stand, Worth, stand_of
+from longrein.context.worth.held import TEXT, THINKING, USER, Held, Stand, stand_of
+from longrein.context.worth.memory import Worth
+from longrein.context.worth.sheets import bare_text, long_and_short, rows_of
 from longrein.events import marker
 
 LEDGER_PAIR_TOKENS_MAX = 1500
@@ -106,19 +108,26 @@ def header(desk: Desk, held: Held) -> str:
             return marker(desk.nonce, "cut", piece.handle)
 
 
-def trimmed_text(desk: Desk, held: Held, shape: Shape) -> str:
-    """What would be shown of an item in this shape; nothing for a text of which nothing is kept."""
-    sheet = sheet_of(held)
+def kept_text(desk: Desk, held: Held, shape: Shape) -> str:
+    """What is left of an item's own text in this shape."""
+    if not shape.rows and not shape.words:
+        return ""
+    sheet, rows = desk.worth.sheets.of(held), shape.rows
+    if held.piece.kind == "call" and not is_folded(held):
+        rows = [row for row in rows if not sheet.fixed[row]]
+    return body(held, sheet, rows, shape.words)
+
+
+def trimmed_text(desk: Desk, held: Held, kept: str) -> str:
+    """What is shown of an item of which `kept` is left; nothing for a text of which nothing is."""
     if held.piece.kind == "call":
-        return _trimmed_call(desk, held, sheet, shape)
-    kept = body(sheet, shape.rows, shape.words)
+        return _trimmed_call(desk, held, kept)
     if held.cls in (TEXT, THINKING) and not kept:
         return ""
     return header(desk, held) + ("\n" + kept if kept else "")
 
 
-def _trimmed_call(desk: Desk, held: Held, sheet: Sheet, shape: Shape) -> str:
-    kept = body(sheet, [row for row in shape.rows if not sheet.fixed[row]], shape.words)
+def _trimmed_call(desk: Desk, held: Held, kept: str) -> str:
     shown: dict[str, object] = dict(held.arguments or {})
     first = True
     for key, _, is_long in long_and_short(shown):
@@ -130,10 +139,15 @@ def _trimmed_call(desk: Desk, held: Held, sheet: Sheet, shape: Shape) -> str:
     return msgspec.json.encode(shown).decode()
 
 
+def is_folded(held: Held) -> bool:
+    """Whether it stands in the ledger of another."""
+    return held.host >= 0 and held.host != held.n
+
+
 def tokens_in(desk: Desk, held: Held, shape: Shape) -> float:
     """Size of an item in this shape, without making its text."""
     measure, kind = desk.measure, held.piece.kind
-    if held.host >= 0 and held.host != held.n:
+    if is_folded(held):
         return (
             (len(label(desk.worth, held)) + 1 + shape.chars) / measure.result
             if kind == "result"
@@ -147,61 +161,62 @@ def tokens_in(desk: Desk, held: Held, shape: Shape) -> float:
     return measure.of(kind, len(header(desk, held)) + 1 + shape.chars)
 
 
+def is_small(desk: Desk, held: Held, gain_min: float) -> bool:
+    """Whether not even its smallest shape would save more than `gain_min` tokens: found without reading its lines."""
+    folded, kind = is_folded(held), held.piece.kind
+    if held.tokens - (desk.measure.block if kind in ("call", "result") and not folded else 0.0) <= gain_min:
+        return True
+    chars = 0
+    if kind == "call" and not folded:
+        chars = sum(len(bare_text(text)) for _, text, is_long in long_and_short(held.arguments or {}) if not is_long)
+    return held.tokens - tokens_in(desk, held, Shape((), [], chars)) <= gain_min
+
+
+def saved(desk: Desk, held: Held) -> float:
+    """Tokens that its ideal form would save."""
+    return held.tokens - tokens_in(desk, held, best(desk, held))
+
+
 def best(desk: Desk, held: Held) -> Shape:
     """The shape that an item should have now."""
-    folded = held.host >= 0 and held.host != held.n
-    return ideal(desk.worth, held, desk.values, desk.price, desk.measure, folded=folded)
+    return ideal(desk.worth, held, desk.values, desk.price, desk.measure, folded=is_folded(held))
 
 
-def trim(desk: Desk, held: Held, gain_min: float) -> bool:
+def trim(desk: Desk, held: Held, gain_min: float) -> None:
     """Give an item its ideal form, if that saves at least `gain_min` tokens."""
     shape = best(desk, held)
-    if held.host >= 0 and held.host != held.n:
-        return _trim_member(desk, held, shape, gain_min)
-    text = trimmed_text(desk, held, shape)
+    if is_folded(held):
+        _trim_member(desk, held, shape, gain_min)
+    else:
+        _take(desk, held, shape, gain_min)
+
+
+def _take(desk: Desk, held: Held, shape: Shape, gain_min: float) -> None:
+    kept = kept_text(desk, held, shape)
+    text = trimmed_text(desk, held, kept)
     tokens = desk.measure.of(held.piece.kind, len(text)) if text else 0.0
     if held.tokens - tokens < gain_min:
-        return False
-    _take(desk, held, shape)
-    return True
-
-
-def _take(desk: Desk, held: Held, shape: Shape) -> None:
-    text = trimmed_text(desk, held, shape)
-    tokens = desk.measure.of(held.piece.kind, len(text)) if text else 0.0
+        return
     desk.touch(held)
-    _narrow(held, shape)
+    held.rows, held.words, held.body = shape.rows, shape.words, kept
     plain = call_content(text) if held.piece.kind == "call" else text
     desk.worth.show(held, plain, tokens, "trimmed" if text else "gone")
     desk.changed[held.n] = None
 
 
-def _trim_member(desk: Desk, held: Held, shape: Shape, gain_min: float) -> bool:
+def _trim_member(desk: Desk, held: Held, shape: Shape, gain_min: float) -> None:
     tokens = tokens_in(desk, held, shape)
     if held.tokens - tokens < gain_min:
-        return False
+        return
     desk.touch(held)
     desk.touch(desk.worth.items[held.host])
-    _narrow(held, shape)
-    desk.worth.show(held, _member_text(desk, held), tokens, "folded")
+    _fold(desk, held, shape, tokens)
     desk.changed[held.host] = None
-    return True
 
 
-def _narrow(held: Held, shape: Shape) -> None:
-    """From now on only these rows and identifiers of the item are left to choose from."""
-    sheet = sheet_of(held)
-    names = dict.fromkeys(shape.words)
-    for row in shape.rows:
-        names.update(dict.fromkeys(sheet.names[row]))
-    held.rows, held.names = shape.rows, {name: None for name in names if name in sheet.word_static}
-
-
-def _standing(held: Held) -> Shape:
-    """The shape in which an item stands."""
-    sheet = sheet_of(held)
-    inside = {name for row in held.rows for name in sheet.names[row]}
-    return Shape(held.rows, [name for name in held.names if name not in inside], 0)
+def _fold(desk: Desk, held: Held, shape: Shape, tokens: float) -> None:
+    held.rows, held.words, held.body = shape.rows, shape.words, kept_text(desk, held, shape)
+    desk.worth.show(held, _member_text(desk, held), tokens, "folded")
 
 
 # --- ledgers -------------------------------------------------------------------------------------------------------
@@ -225,17 +240,17 @@ def _about(arguments: Mapping[str, object], paths: tuple[str, ...]) -> str:
 
 
 def _member_text(desk: Desk, held: Held) -> str:
-    shape = _standing(held)
-    text = body(sheet_of(held), shape.rows, shape.words)
     if held.piece.kind != "result":
-        return text
-    return label(desk.worth, held) + ("\n" + text if text else "")
+        return held.body
+    return label(desk.worth, held) + ("\n" + held.body if held.body else "")
 
 
 def ledger_text(desk: Desk, host: Held) -> str:
     """What stands in the result of a run's first pair: its own form, then a line and body for each other pair."""
-    shape = _standing(host)
-    own = body(sheet_of(host), shape.rows, shape.words)
+    own = host.body
+    if host.rows is None:  # it arrived in the form that it has
+        sheet = desk.worth.sheets.of(host)
+        own = body(host, sheet, rows_of(host, sheet), ())
     parts = [header(desk, host), own, *(_member_text(desk, desk.worth.items[n]) for n in host.members)]
     return "\n".join(part for part in parts if part)
 
@@ -283,7 +298,7 @@ def _join(desk: Desk, host: Held, held: Held) -> float:
     """Move a pair (with its own ledger, if it has one) into the ledger of `host`; the tokens it takes there."""
     worth = desk.worth
     if host.form == "full":
-        _take(desk, host, best(desk, host))
+        _take(desk, host, best(desk, host), -inf)
     call = worth.items[held.partner]
     moved = [call, held, *(worth.items[n] for n in held.members)]
     desk.touch(host)
@@ -294,8 +309,7 @@ def _join(desk: Desk, host: Held, held: Held) -> float:
     for one in moved:
         one.host = host.n
         shape = ideal(worth, one, desk.values, desk.price, desk.measure, folded=True)
-        _narrow(one, shape)
-        worth.show(one, _member_text(desk, one), tokens_in(desk, one, shape), "folded")
+        _fold(desk, one, shape, tokens_in(desk, one, shape))
         host.members = (*host.members, one.n)
         desk.changed[one.n] = None
         added += one.tokens
@@ -309,7 +323,6 @@ def _change(desk: Desk, held: Held) -> Iterable[Change]:
         if desk.before[held.n].form not in ("folded", "gone"):
             yield Change(piece.handle, "folded")
         return
-    shape = _standing(held)
-    text = ledger_text(desk, held) if piece.kind == "result" else trimmed_text(desk, held, shape)
-    bare = not shape.rows and not shape.words and not held.members
+    text = ledger_text(desk, held) if piece.kind == "result" else trimmed_text(desk, held, held.body)
+    bare = held.rows is not None and not held.rows and not held.words and not held.members
     yield Change(piece.handle, "placeholder" if bare or piece.images else "trimmed", text)
