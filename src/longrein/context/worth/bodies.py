@@ -16,6 +16,7 @@ from longrein.context.worth.codes import (
     ITEM_CODES,
     LINE_CODES,
     WORD_CODES,
+    all_codes,
     changing_codes,
     item_codes,
     line_codes,
@@ -281,7 +282,7 @@ def _added(worth: Worth, held: Held, sheet: Sheet, rows: Sequence[int], odds: Bo
         return [odds[codes] for _, codes in line_codes(worth, held, sheet, rows)]
     changing = changing_codes(worth, held, sheet, rows)
     if sheet.added is None or sheet.added[0] is not odds or sheet.added[1] != changing:
-        sheet.added = odds, changing, [odds[codes] for _, codes in line_codes(worth, held, sheet, rows)]
+        sheet.added = odds, changing, [odds[codes] for _, codes in all_codes(sheet, changing, rows)]
     return sheet.added[2]
 
 

@@ -64,7 +64,12 @@ def item_codes(worth: Worth, held: Held) -> tuple[int, ...]:
 
 def line_codes(worth: Worth, held: Held, sheet: Sheet, rows: Sequence[int]) -> Iterator[tuple[int, tuple[int, ...]]]:
     """(row, its codes in the order of `LINE_CODES`)."""
-    columns = (*changing_codes(worth, held, sheet, rows), *sheet.static[1:])
+    return all_codes(sheet, changing_codes(worth, held, sheet, rows), rows)
+
+
+def all_codes(sheet: Sheet, changing: tuple[bytes, ...], rows: Sequence[int]) -> Iterator[tuple[int, tuple[int, ...]]]:
+    """The same, where the `changing_codes` of the rows are known."""
+    columns = (*changing, *sheet.static[1:])
     if len(rows) * FEW_ROWS < len(sheet.keys):
         return zip(rows, zip(*(map(column.__getitem__, rows) for column in columns), strict=True), strict=True)
     codes = list(zip(*columns, strict=True))
