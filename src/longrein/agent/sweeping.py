@@ -28,19 +28,18 @@ def is_hidden(session: Session, path: str, real: str) -> bool:
 def swept(session: Session, command: str) -> tuple[str, str]:
     """("deny", why) of a command that goes through a folder with a file that may not be read in it; ("ask", why) where
     there was too much to look at; else ("", "")."""
-    if session.crew.above is None and not any(rule.lstrip().startswith("Read") for rule in session.rules.deny):
+    cwd = session.state.cwd
+    if not any(rule.lstrip().startswith("Read") for _, _, rules, _ in places(session, cwd, cwd) for rule in rules.deny):
         return "", ""
     kind, reason = "", ""
-    for sweep in sweeps(command, session.state.cwd, session.rules.home):
+    for sweep in sweeps(command, cwd, session.rules.home):
         for start in _starts(session, sweep):
             path, rule, whole = _first(session, sweep, start)
             if rule:
                 return "deny", _denial(start.path, path, rule)
             if not whole:
-                kind, reason = (
-                    "ask",
-                    f"it reads what lies below {visible(start.path)}: too much to look for what no rule lets it read",
-                )
+                below = visible(start.path)
+                kind, reason = "ask", f"it reads what lies below {below}, too much to see whether a rule forbids some"
     return kind, reason
 
 
