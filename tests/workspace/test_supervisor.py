@@ -22,7 +22,8 @@ from longrein.workspace import (
     spooled_tasks,
     stop_spooled,
 )
-from longrein.workspace.processes import process, processes
+from longrein.workspace.processes import marked, process, processes
+from longrein.workspace.supervisor.channel import VERSION
 from longrein.workspace.supervisor.commands import Command, Kept
 from longrein.workspace.supervisor.holding import Holding
 from longrein.workspace.supervisor.loop import Loop
@@ -152,7 +153,7 @@ async def test_B1_B7_a_kept_command_ends_as_it_ended(
     assert (Path(whole).read_bytes() if whole else b"") == printed
     yard.spawner.settle("b1")
     assert yard.spawner.spooled("b1") is None
-    assert yard.files() == ["v2.json", "v2.log", "v2.sock"]
+    assert yard.files() == [f"v{VERSION}.{kind}" for kind in ("json", "log", "sock")]
 
 
 async def test_B1_what_was_printed_before_it_was_kept_is_there_from_the_first_byte(yard: Yard) -> None:
@@ -379,7 +380,7 @@ async def test_many_commands_leave_no_descriptor_open(yard: Yard) -> None:
         yard.news.clear()
 
     await each()
-    record = json.loads((yard.folder / "tasks" / "v2.json").read_bytes())
+    record = json.loads((yard.folder / "tasks" / f"v{VERSION}.json").read_bytes())
     before = descriptors()
     for _ in range(10):
         await each()
@@ -447,7 +448,7 @@ async def test_nobody_comes_back_within_task_keep(tmp_path: Path, tag: str) -> N
     await yard.until(lambda: not tagged(tag))
     (left,) = spooled_tasks(str(tmp_path))
     assert (left.state, left.cause) == ("killed", f"nobody came back within {0.2 / 3600:g} h")
-    assert yard.files() == ["b1.end", "b1.json", "v2.log"]
+    assert yard.files() == ["b1.end", "b1.json", f"v{VERSION}.log"]
 
 
 async def test_who_comes_back_in_time_stops_that_clock(tmp_path: Path, tag: str) -> None:
@@ -485,29 +486,114 @@ async def test_longrein_tasks_of_another_process_stops_one(yard: Yard) -> None:
     assert await stop_spooled(str(yard.folder), "b1") == stopped
 
 
-async def test_a_supervisor_that_hears_nothing_holds_nobody_back(yard: Yard, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def frozen(yard: Yard, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None]]:
+    """Stops the supervisor, as a debugger does; nobody waits long for it."""
+    for name, limit_s in (("HELLO_S", 0.2), ("DRAIN_S", 0.2), ("END_S", 0.2), ("START_S", 0.4), ("LATE_S", 0.05)):
+        monkeypatch.setattr(f"longrein.workspace.supervised.{name}", limit_s)
+    monkeypatch.setattr(link.Link.ask, "__kwdefaults__", {"limit_s": 0.2})
+    stopped: list[int] = []
+
+    def freeze() -> None:
+        stopped.append(int(yard.spawner._link.owner[1:].partition(".")[0]))  # type: ignore[union-attr]
+        os.kill(stopped[0], signal.SIGSTOP)
+
+    yield freeze
+    for supervisor in stopped:
+        os.kill(supervisor, signal.SIGCONT)
+
+
+def wake(yard: Yard) -> None:
+    os.kill(int(yard.spawner._link.owner[1:].partition(".")[0]), signal.SIGCONT)  # type: ignore[union-attr]
+
+
+async def test_a_supervisor_that_hears_nothing_holds_nobody_back(yard: Yard, frozen: Callable[[], None]) -> None:
     """Stopped by a debugger, say: its tasks can be ended all the same, and longrein can be left."""
     task = await yard.keep("b1", "sleep 99")
-    monkeypatch.setattr("longrein.workspace.supervised.HELLO_S", 0.2)
-    monkeypatch.setattr("longrein.workspace.supervised.DRAIN_S", 0.2)
-    monkeypatch.setattr("longrein.workspace.supervised.END_S", 0.2)
-    supervisor = int(yard.spawner._link.owner[1:].partition(".")[0])  # type: ignore[union-attr]
-    os.kill(supervisor, signal.SIGSTOP)
-    try:
-        await stop_spooled(str(yard.folder), "b1")
-        assert task.pid not in processes()
-        await yard.spawner.drain()
-    finally:
-        os.kill(supervisor, signal.SIGCONT)
+    supervisor = yard.spawner._link.owner  # type: ignore[union-attr]
+    frozen()
+    await stop_spooled(str(yard.folder), "b1")
+    assert task.pid not in processes()
+    await yard.spawner.drain()
+    os.kill(int(supervisor[1:].partition(".")[0]), signal.SIGCONT)
     await yard.until(lambda: spooled_tasks(str(yard.folder))[0].state != "running")
+
+
+@pytest.mark.parametrize("command", ["sleep 99; echo never", "trap '' TERM; setsid sleep 99 & sleep 99", "sleep 0.1"])
+async def test_a_time_limit_holds_also_while_the_supervisor_is_stopped(
+    yard: Yard, frozen: Callable[[], None], command: str
+) -> None:
+    await yard.keep("b1", "sleep 98")
+    run = asyncio.ensure_future(
+        yard.spawner.run(
+            command, cwd=str(yard.folder), env=yard.env, sink=Paper(yard.printed), timeout_s=0.3, output_bytes_max=99
+        )
+    )
+    await yard.until(lambda: any(one.pid for one in yard.spawner._commands.values()))
+    frozen()
+    ended = await run
+    assert (ended.cause, ended.code) == ("lost", None)
+    assert ended.message == "the supervisor of processes did not answer, so longrein ended it itself (timeout)"
+    others = [pid for pid, _ in marked("LONGREIN_SESSION") if pid in tagged(yard.tag, "LONGREIN_SESSION")]
+    kept = yard.spawner.spooled("b1")
+    assert kept is not None
+    assert others == [kept.pid], "what it was not about goes on"
+    wake(yard)
+    await yard.until(lambda: not yard.spawner._link.deaf)  # type: ignore[union-attr]
+    assert (await yard.start("true")).pid > 0, "and it serves again when it wakes up"
+
+
+async def test_a_command_cannot_be_kept_by_a_supervisor_that_is_stopped(yard: Yard, frozen: Callable[[], None]) -> None:
+    started = await yard.start("sleep 99")
+    frozen()
+    with pytest.raises(OSError, match="does not answer"):
+        await started.keep(Keeping("b1", "sleep 99"))
+    started.end("lost")
+    await yard.until(lambda: started.pid not in processes())
+    wake(yard)
+
+
+async def test_what_a_stopped_supervisor_did_not_start_is_run_once_without_it(
+    yard: Yard, frozen: Callable[[], None]
+) -> None:
+    told: list[str] = []
+    yard.spawner.notice = told.append
+    await yard.start("true")
+    frozen()
+    for _ in range(2):
+        ended = await yard.spawner.run(
+            "echo ran >> runs",
+            cwd=str(yard.folder),
+            env=yard.env,
+            sink=Paper(yard.printed),
+            timeout_s=5,
+            output_bytes_max=99,
+        )
+        assert ended.code == 0
+    assert len(told) == 1
+    assert told[0].startswith("the supervisor of processes does not answer: commands run without it, and cannot go on")
+    wake(yard)
+    await yard.until(lambda: not yard.spawner._link.deaf)  # type: ignore[union-attr]
+    assert (await yard.keep("b1", "sleep 99")).state == "running"
+    assert (yard.folder / "runs").read_text() == "ran\nran\n"
+
+
+async def test_a_task_of_a_stopped_supervisor_is_ended_and_told(yard: Yard, frozen: Callable[[], None]) -> None:
+    task = await yard.keep("b1", "sleep 99")
+    frozen()
+    await yard.spawner.stop("b1", "stopped by the user")
+    over = await yard.over("b1")
+    assert (over.state, over.cause) == ("lost", "stopped by the user; its supervisor did not answer")
+    assert task.pid not in processes()
+    wake(yard)
 
 
 async def test_a_supervisor_of_another_version_keeps_its_tasks(tmp_path: Path, tag: str) -> None:
     yard = Yard(tmp_path, tag, alone_s=9.0)
     await yard.keep("b1", "echo old; sleep 0.2; exit 5")
     await yard.keep("b2", "sleep 99")
-    (tmp_path / "tasks" / "v2.sock").rename(tmp_path / "tasks" / "v0.sock")  # as an older one would have called it
-    (tmp_path / "tasks" / "v2.json").rename(tmp_path / "tasks" / "v0.json")
+    for kind in ("sock", "json"):  # as an older one would have called them
+        (tmp_path / "tasks" / f"v{VERSION}.{kind}").rename(tmp_path / "tasks" / f"v0.{kind}")
     older = yard.spawner
     newer = yard.opens()
     yard.news.clear()
@@ -559,7 +645,7 @@ def test_a_task_whose_folder_was_deleted_does_not_go_on_for_ever(
 
 async def test_where_no_socket_can_lie_tasks_are_kept_told_of_and_stopped(tmp_path: Path, tag: str) -> None:
     yard = Yard(tmp_path, tag)
-    (tmp_path / "tasks" / "v2.sock").mkdir(parents=True)
+    (tmp_path / "tasks" / f"v{VERSION}.sock").mkdir(parents=True)
     await yard.keep("b1", "echo one; sleep 0.2; exit 4")
     await yard.keep("b2", "sleep 99")
     await yard.spawner.drain()
@@ -615,7 +701,7 @@ async def test_one_that_fails_at_once_is_done_without(
     run = yard.spawner.run("exit 3", cwd="/", env=yard.env, sink=Paper(yard.printed), timeout_s=5, output_bytes_max=9)
     assert (await run).code == 3, "nothing was started, so it is started here"
     assert len(told) == 1
-    assert (tmp_path / "tasks" / "v2.log").read_text() == "broken\n"
+    assert (tmp_path / "tasks" / f"v{VERSION}.log").read_text() == "broken\n"
     await yard.spawner.drain()
 
 

@@ -20,6 +20,7 @@ import pytest
 
 from longrein.workspace import Spooled, is_supervised, spooled_tasks, sweep
 from longrein.workspace.processes import process
+from longrein.workspace.supervisor.channel import VERSION
 from tests.workspace.conftest import supervised, tagged
 
 pytestmark = pytest.mark.anyio
@@ -257,7 +258,7 @@ async def test_R055_a_live_supervisor_spares_its_tasks_from_every_sweep(play: Ca
 async def test_a_stale_socket_and_record_of_a_dead_supervisor_are_replaced(play: Callable[..., Scene]) -> None:
     scene = play({"plain": ""})
     scene.kill(scene.harness.pid, scene.supervisor)
-    assert (scene.folder / "tasks" / "v2.sock").exists()
+    assert (scene.folder / "tasks" / f"v{VERSION}.sock").exists()
     assert not is_supervised(str(scene.folder))
     spawner, found = await adopt(scene, [])
     assert [one.state for one in found] == ["lost"]

@@ -19,6 +19,7 @@ from longrein.workspace.words import close, last_folder, report_pipe
 KEEPING_FIELDS = ("task", "policy", "timeout_s", "quota_bytes", "memory_bytes", "cpu_s")
 """Those of `Keeping` that the supervisor obeys."""
 LOST = Ended(None, "", "lost", "the supervisor of processes ended, and what it had started was ended with it")
+SILENT = "the supervisor of processes did not answer, so longrein ended it itself ({})"
 _numbers = count(1)
 
 
@@ -68,11 +69,11 @@ class Foreground:
     ) -> None:
         """`pipes`: our ends of the output and of the report (-1 for none). Without a sink nothing is read."""
         self._loop = asyncio.get_running_loop()
-        self.pid = 0
+        self.pid, self._mark = 0, ""
         self.number = next(_numbers)
         """By which the supervisor knows it."""
         self.started: asyncio.Future[OSError | ValueError | None] = self._loop.create_future()
-        """None once it runs, else why it does not."""
+        """See `wait_started`."""
         self._link, self._running, self._kept, self._cwd = link, running, kept, cwd
         running[self.number] = self
         self._began = self._loop.time()
@@ -83,15 +84,23 @@ class Foreground:
         """It can be kept."""
         self._over: Mapping[str, Any] | None = None
         self._told_to_end = self._is_kept = self._done = False
+        self._why_lost = LOST.message
         self._end: asyncio.Future[Ended] = self._loop.create_future()
 
     # --- what the supervisor says -------------------------------------------------------------------------------
 
-    def runs(self, pid: int) -> None:
-        """It was started."""
-        self.pid = pid
+    def runs(self, pid: int, mark: str) -> None:
+        """It was started; its processes carry this mark."""
+        self.pid, self._mark = pid, mark
         if not self.started.done():
             self.started.set_result(None)
+
+    async def wait_started(self, limit_s: float) -> OSError | ValueError | None:
+        """None once it runs, else why it does not. Raises `TimeoutError` when neither was heard by then."""
+        await asyncio.wait([self.started], timeout=limit_s)
+        if not self.started.done():
+            raise TimeoutError
+        return self.started.result()
 
     def did_not_start(self, error: OSError | ValueError) -> None:
         """It could not be started."""
@@ -120,7 +129,7 @@ class Foreground:
         how, elapsed_s = self._over, self._loop.time() - self._began
         left_in = last_folder(self._report)
         if not how:
-            ended = msgspec.structs.replace(LOST, elapsed_s=elapsed_s)
+            ended = msgspec.structs.replace(LOST, message=self._why_lost, elapsed_s=elapsed_s)
         elif how["returncode"] is None:
             ended = Ended(None, "", how["cause"], "it could not be ended", elapsed_s)
         else:
@@ -142,8 +151,19 @@ class Foreground:
         if self._over is None and not self._told_to_end:
             self._told_to_end = True
             self._link.send(do="end", number=self.number, cause=cause)
+            self._kept.see_to(self._end_unheard(cause))
             if cause == "interrupt":
                 self._output.mute()
+
+    async def _end_unheard(self, cause: str) -> None:
+        """Who hears nothing ends nothing: then it is ended from here, by its mark."""
+        try:
+            await self._link.ask(do="ping")
+        except ConnectionError:
+            if not self._link.gone and self._over is None and self._mark:
+                await self._kept.end_marked(self._mark, self.pid)
+                self._why_lost = SILENT.format(cause)
+                self.is_lost()
 
     def abandon(self) -> None:
         """Nobody wants the rest of its output, nor to keep it."""

@@ -1,7 +1,7 @@
 """The kept tasks of a session as longrein sees them: what the spool says, what the supervisor told, what was lost."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any
 
 from longrein.workspace import spool
@@ -114,10 +114,18 @@ class KeptTasks:
         for pid in leaders:
             if owner and f"{owner}.".encode() in environment_of(pid):
                 self._trees.end(f"{owner}.", pid)
-        closing = asyncio.get_running_loop().create_task(self._close_lost(owner))
+        self.see_to(self._close_lost(owner))
+        self.tell("")
+
+    def see_to(self, ending: Coroutine[Any, Any, None]) -> None:
+        """Something is being ended, beside whatever goes on; `wait` waits for it."""
+        closing = asyncio.get_running_loop().create_task(ending)
         self._closing.add(closing)
         closing.add_done_callback(self._closing.discard)
-        self.tell("")
+
+    async def end_marked(self, mark: str, pid: int) -> None:
+        """End the tree of a command that its supervisor does not end; `pid` led it and may be another's by now."""
+        await self._trees.end(mark, pid if mark.encode() in environment_of(pid) else 0)
 
     async def _close_lost(self, owner: str) -> None:
         lost = self.owned(owner) if owner else []
@@ -142,6 +150,12 @@ class KeptTasks:
         leader = process(record["pid"])
         alive = leader is not None and leader.start == record["start"]
         return self._trees.end(record["mark"], record["pid"] if alive else 0)
+
+    async def stop_unheard(self, task: str, cause: str) -> None:
+        """End a task whose supervisor does not answer, and tell so: who writes no end now may do so never."""
+        if self._open(task):
+            await self._end_and_write([task], f"{cause}; its supervisor did not answer")
+            self.tell(task)
 
     # --- what another version looks after -----------------------------------------------------------------------
 

@@ -20,6 +20,9 @@ FLAGS = ("-S", "-E", "-s") if LINUX else ("-E", "-s")
 """Of the Python it runs in: without installed packages, but where psutil must tell of processes."""
 EXIT_POLL_S = 0.002
 GONE = "the supervisor of processes is gone"
+DEAF = "the supervisor of processes does not answer"
+ANSWER_S = 5.0
+"""For an answer that takes a moment: one that does not come by then is not waited for any more."""
 PATH_BYTES_MAX = 100
 """Of a socket's path, on every system."""
 BEGIN = (
@@ -112,6 +115,8 @@ class Link:
         """The conversation is over."""
         self.heard = False
         """The supervisor has said something: it is up."""
+        self.deaf = False
+        """It did not answer in time, and has said nothing since: stopped from outside, or stuck in the kernel."""
         self.owner = ""
         """`/<pid>.<start>`, with which the marks of its processes begin; '' until it is known."""
         if popen is not None:
@@ -134,8 +139,8 @@ class Link:
         if not self._channel.send(message, descriptors):
             self._loop.add_writer(self._channel.socket.fileno(), self._flush)
 
-    async def ask(self, **message: Any) -> dict[str, Any]:
-        """Say something and wait for the answer. Raises `ConnectionError` when the supervisor is gone."""
+    async def ask(self, *, limit_s: float = ANSWER_S, **message: Any) -> dict[str, Any]:
+        """Say something and wait for the answer. Raises `ConnectionError` when the supervisor is gone or silent."""
         if self.gone:
             raise ConnectionError(GONE)
         ref = next(self._numbers)
@@ -143,7 +148,11 @@ class Link:
         self._answers[ref] = answer
         self.send(ref=ref, **message)
         try:
-            return await answer
+            await asyncio.wait([answer], timeout=limit_s)
+            if not answer.done():
+                self.deaf = True
+                raise ConnectionError(DEAF)
+            return answer.result()
         finally:
             self._answers.pop(ref, None)
 
@@ -153,7 +162,7 @@ class Link:
 
     def _read(self) -> None:
         for message in self._channel.receive():
-            self.heard = True
+            self.heard, self.deaf = True, False
             if message.get("do") != "answer":
                 self._hear(message)
                 continue

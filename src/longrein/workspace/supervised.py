@@ -6,6 +6,7 @@ started, commands are children of longrein as before, and nothing can be kept.
 
 import asyncio
 import os
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from itertools import count
@@ -18,7 +19,7 @@ from longrein.workspace.child import not_started
 from longrein.workspace.environment import DEFAULT_PATH
 from longrein.workspace.foreground import LOST, Early, Foreground, Unkept, open_pipes
 from longrein.workspace.kept import KeptTasks
-from longrein.workspace.link import Link, connect, start_supervisor
+from longrein.workspace.link import DEAF, Link, connect, start_supervisor
 from longrein.workspace.port import Ended, Printout, Sink, Spooled, Started
 from longrein.workspace.running import Nobody
 from longrein.workspace.spawner import PlainSpawner
@@ -27,6 +28,10 @@ from longrein.workspace.supervisor.holding import Holding
 from longrein.workspace.supervisor.spooling import Output
 from longrein.workspace.tree import GIVE_UP_S, GRACE_S
 
+START_S = 10.0
+"""For a command to be started; then a supervisor that hears nothing is done without."""
+LATE_S = 1.0
+"""For the word that it was started at the last moment."""
 HELLO_S = 3.0
 """For a supervisor that listens to answer; one that does not is taken for dead."""
 END_S = 2 * GRACE_S + 1
@@ -133,8 +138,8 @@ class SupervisedSpawner:
     async def _join(self, link: Link) -> Link | None:
         """Attach to a supervisor that was there before."""
         try:
-            answer = await asyncio.wait_for(link.ask(do="hello", **self._hello()), HELLO_S)
-        except (ConnectionError, TimeoutError):
+            answer = await link.ask(limit_s=HELLO_S, do="hello", **self._hello())
+        except ConnectionError:
             link.close()
             return None
         if answer["error"]:
@@ -160,7 +165,7 @@ class SupervisedSpawner:
                 self._kept.tell(message["task"], message["end"])
             case "started":
                 if command := self._commands.get(message["number"]):
-                    command.runs(message["pid"])
+                    command.runs(message["pid"], message["mark"])
             case "not_started":
                 if command := self._commands.get(message["number"]):
                     errno, text = message["errno"], message["text"]
@@ -222,7 +227,7 @@ class SupervisedSpawner:
     ) -> Foreground | Ended | None:
         """The command runs, or why it does not; None when there is no supervisor to start it."""
         link = await self._linked()
-        if link is None:
+        if link is None or link.deaf:
             return None
         try:
             ours, theirs = open_pipes(command, self.shell)
@@ -232,10 +237,14 @@ class SupervisedSpawner:
             link, self._commands, self._kept, pipes=ours, sink=sink, output_bytes_max=output_bytes_max, cwd=cwd
         )
         words = command if isinstance(command, str) else list(command)
+        until_s = time.monotonic() + START_S
         what = {"command": words, "shell": self.shell, "cwd": cwd, "env": dict(env), "stdin": stdin}
-        link.send(theirs, do="start", number=begun.number, **what)
+        link.send(theirs, do="start", number=begun.number, until_s=until_s, **what)
         try:
-            failure = await asyncio.shield(begun.started)
+            failure = await begun.wait_started(START_S + LATE_S)
+        except TimeoutError:
+            self._not_heard(link, begun)
+            return None
         except asyncio.CancelledError:
             begun.end("interrupt")
             begun.abandon()
@@ -245,6 +254,14 @@ class SupervisedSpawner:
         if not link.heard:
             return None  # it never came up, so nothing was started
         return LOST if isinstance(failure, ConnectionError) else not_started(failure, command, cwd)
+
+    def _not_heard(self, link: Link, begun: Foreground) -> None:
+        """It was not started, nor will it be: the supervisor may wake up, but that is told until when to start it."""
+        if not link.deaf:
+            self.notice(f"{DEAF}: commands run without it, and cannot go on in the background until it does")
+        link.deaf = True
+        begun.abandon()
+        self._commands.pop(begun.number, None)
 
     def _early_output(self) -> Output:
         name = f"{EARLY}-{os.getpid()}-{next(_early_numbers)}"
@@ -289,8 +306,8 @@ class SupervisedSpawner:
             await asyncio.wait([self._opening])
         link = self._link
         if link is not None:
-            with suppress(ConnectionError, TimeoutError):  # what it left is being ended, then, or it is deaf
-                await asyncio.wait_for(link.ask(do="drain"), DRAIN_S)
+            with suppress(ConnectionError):  # what it left is being ended, then, or it is deaf
+                await link.ask(limit_s=DRAIN_S, do="drain")
             stays = bool(self._kept.owned(link.owner))
             link.close()
             self._link = None
@@ -330,7 +347,12 @@ class SupervisedSpawner:
         """See `Supervision.stop`."""
         link = self._link
         if link is not None and self._kept.record(task).get("owner") == link.owner:
-            await link.ask(do="stop", task=task, cause=cause)
+            try:
+                await link.ask(do="stop", task=task, cause=cause)
+            except ConnectionError:
+                if link.gone:
+                    raise
+                await self._kept.stop_unheard(task, cause)
         else:
             self._kept.stop(task)
 
@@ -358,9 +380,9 @@ async def stop_spooled(session_folder: str, task: str, cause: str = "the user") 
     sock = connect(folder)
     link = Link(sock, None, lambda _: None, lambda _: None) if sock is not None else None
     try:
-        asked = link.ask(do="stop", task=task, cause=cause) if link else None
-        answer = await asyncio.wait_for(asked, HELLO_S) if asked else {"known": False}
-    except (ConnectionError, TimeoutError):
+        asked = link.ask(limit_s=HELLO_S, do="stop", task=task, cause=cause) if link else None
+        answer = await asked if asked else {"known": False}
+    except ConnectionError:
         answer = {"known": False}
     if not answer["known"]:
         kept.stop(task)

@@ -12,14 +12,14 @@ import os
 from collections import deque
 from collections.abc import Sequence
 
-VERSION = 2
+VERSION = 3
 """Of what is said and of what lies in the spool."""
 MARSHAL_VERSION = 2
 """Which every Python reads that may sit at the other end."""
 SOCKET = f"v{VERSION}.sock"
 """In the spool: where a supervisor is found."""
 RECORD = f"v{VERSION}"
-"""Its record there, as `v2.json`: who it is."""
+"""Its record there, as `v3.json`: who it is."""
 LENGTH_BYTES = 4
 READ_BYTES = 1 << 16
 MESSAGE_BYTES_MAX = 64 << 20

@@ -3,7 +3,7 @@
 import _socket as socket
 import os
 from collections.abc import Callable, Iterable, Sequence
-from errno import EMFILE
+from errno import EMFILE, ETIMEDOUT
 from itertools import count
 
 from longrein.workspace.processes import process
@@ -167,6 +167,10 @@ class Supervisor:
 
     # --- what it is told --------------------------------------------------------------------------------------
 
+    def do_ping(self, peer: Peer, _: Sequence[int], *, ref: int) -> None:
+        """Longrein wants to know whether anybody listens."""
+        self.tell(peer, do="answer", ref=ref, error="")
+
     def do_hello(  # secrets come this way and no other
         self,
         peer: Peer,
@@ -195,25 +199,29 @@ class Supervisor:
         descriptors: Sequence[int],
         *,
         number: int,
-        command: str | list[str],
-        shell: str,
-        cwd: str,
         env: dict[str, str],
         stdin: bool,
+        until_s: float,
+        **what: str | list[str],
     ) -> None:
-        """Start a command. The descriptors: both ends of the output pipe, the shell's end of the report pipe."""
+        """Start a command; `what` is it, its shell and its folder. The descriptors: both ends of the output pipe, the
+        shell's end of the report pipe. After `until_s` (monotonic) who wanted it has done without.
+        """
         output, theirs, report = (*descriptors, -1, -1, -1)[:3]
         mark = f"{self.owner}.{next(self._numbers)}/"
         their_input, own_input = os.dup(self._nothing), -1
         try:
             if output < 0:
                 raise OSError(EMFILE, os.strerror(EMFILE))
+            if self.loop.clock() > until_s:
+                raise OSError(ETIMEDOUT, os.strerror(ETIMEDOUT))
             if stdin:
                 close(their_input)
                 their_input, own_input = os.pipe()
                 os.set_blocking(own_input, False)
             marked = {**env, COMMAND_MARK: env.get(COMMAND_MARK, "") + mark}
-            pid = spawn(command, shell, cwd, marked, output=theirs, report=report, stdin=their_input, home=self._home)
+            pipes = {"output": theirs, "report": report, "stdin": their_input}
+            pid = spawn(**what, env=marked, **pipes, home=self._home)  # type: ignore[arg-type]  # messages are not typed
         except (OSError, ValueError) as error:
             close(output, own_input)
             errno = error.errno if isinstance(error, OSError) else None
@@ -223,7 +231,7 @@ class Supervisor:
         started = Command(pid, mark, output, own_input, self.loop.clock())
         started.tell_end = lambda: self._tell_end(peer, number, started)
         peer.commands[number] = self.commands[pid] = started
-        return self.tell(peer, do="started", number=number, pid=pid)
+        return self.tell(peer, do="started", number=number, pid=pid, mark=mark)
 
     def _tell_end(self, peer: Peer, number: int, command: Command) -> None:
         what = {"returncode": command.returncode, "cause": command.cause, "elapsed_s": command.elapsed_s}
