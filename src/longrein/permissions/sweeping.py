@@ -60,9 +60,7 @@ _VALUED_LONG = word_set(
     "--before-context --color --replace --max-depth --max-filesize --sort --threads --regexp --file --ignore"
 )
 _ONLY = ("--include=", "--glob=", "--iglob=")
-_FEEDS = re.compile(
-    r"\$\(|`|\b(?:xargs|parallel|cpio|read|mapfile|readarray|exec(?:dir)?|ok(?:dir)?|exec-batch)\b|-[xXT]\b"
-)
+_FEEDS = r"\$\(|`|\b(?:xargs|parallel|cpio|read|mapfile|readarray|exec(?:dir)?|ok(?:dir)?|exec-batch)\b|-[xXT]\b"
 """Signs that what is listed is also opened."""
 _OPENERS = READERS - word_set("find fd stat readlink git docker .") | word_set("sh bash zsh dash cpio pax")
 
@@ -73,7 +71,7 @@ def sweeps(command: str, cwd: str, home: str) -> tuple[Sweep, ...]:
     if not found:
         return ()
     bases = _bases(found, cwd, home)
-    opens = bool(_FEEDS.search(command)) and any(_name(word) in _OPENERS for r in found for word in r.words)
+    opens = bool(re.search(_FEEDS, command)) and any(_name(word) in _OPENERS for r in found for word in r.words)
     made: dict[Sweep, None] = {}
     for reading in found:
         for words in _programs(reading.words):
