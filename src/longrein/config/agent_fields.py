@@ -141,7 +141,7 @@ class Taking:
             self._mode(one, fields),
             self._turns(one, fields),
             () if unspawned else spawns,
-            background=fields.get("background") is True,
+            background=self._flag(one, fields, "background"),
             worktree=self._worktree(one, fields),
             source=one.shown,
         )
@@ -160,8 +160,8 @@ class Taking:
         named = [*_names(fields.get("subagents"))]
         written = fields.get("tools")
         if isinstance(written, dict):
-            allowed = [key for key, on in written.items() if on is True]
-            written = allowed if written.get("*") is False else None
+            allowed = [key for key, on in written.items() if _truth(on) is True]
+            written = allowed if _truth(written.get("*")) is False else None
         if written is None or written == "" or "*" in _names(written):
             return None, tuple(named) or ("*",)
         tools: dict[str, None] = {}
@@ -182,7 +182,7 @@ class Taking:
         taken = [_split(text)[0] for text in _names(fields.get("disallowedTools") or fields.get("disallowed_tools"))]
         written = fields.get("tools")
         if isinstance(written, dict):
-            taken += [_split(key)[0] for key, on in written.items() if on is False and key != "*"]
+            taken += [_split(key)[0] for key, on in written.items() if _truth(on) is False and key != "*"]
         taken += _denied(fields.get("permission"))
         for tool in taken:
             self._know(tool, name)
@@ -203,10 +203,17 @@ class Taking:
 
     def _turns(self, one: Found, fields: Mapping[str, Any]) -> int:
         value = next((fields[k] for k in ("maxTurns", "max_turns", "steps", "maxSteps") if fields.get(k)), 0)
-        if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= TURNS_MAX:
-            return value
+        number = _number(value)
+        if number is not None and 0 <= number <= TURNS_MAX:
+            return number
         self._lines.append(f"{one.shown}: maxTurns {value!r} is no number from 1 to {TURNS_MAX}: the default holds.")
         return 0
+
+    def _flag(self, one: Found, fields: Mapping[str, Any], name: str) -> bool:
+        value = fields.get(name)
+        if value not in (None, "") and _truth(value) is None:
+            self._lines.append(f"{one.shown}: {name} {value!r} is neither true nor false: it counts as false.")
+        return _truth(value) is True
 
     def _worktree(self, one: Found, fields: Mapping[str, Any]) -> bool:
         value = _text(fields.get("isolation"))
@@ -237,7 +244,7 @@ def _description(fields: Mapping[str, Any]) -> str:
 
 def _refuse_others(fields: Mapping[str, Any]) -> None:
     """What other agents keep in such files beside subagents."""
-    if fields.get("disable") is True:
+    if _truth(fields.get("disable")) is True:
         raise Refused("")
     if fields.get("mode") == "primary":
         raise Refused("is of mode primary, not a subagent")
@@ -252,6 +259,19 @@ def _model(value: Any) -> str:
 
 def _text(value: Any) -> str:
     return str(value).strip() if isinstance(value, str | int | float) and not isinstance(value, bool) else ""
+
+
+def _truth(value: Any) -> bool | None:
+    """Also of `"true"` in quotes; None for what says neither."""
+    if isinstance(value, str):
+        return {"true": True, "false": False}.get(value.strip().lower())
+    return value if isinstance(value, bool) else None
+
+
+def _number(value: Any) -> int | None:
+    """A whole number, also in quotes; None for anything else."""
+    text = _text(value)
+    return int(text) if re.fullmatch(r"-?[0-9]{1,9}", text) else None
 
 
 def _names(value: Any) -> list[str]:
