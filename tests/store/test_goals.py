@@ -70,6 +70,19 @@ async def test_s12_goals_survive_and_a_completed_one_unblocks(tmp_path: Path) ->
     await refused(again.update(2, claim=True), "[blocked]", "Goal 2 waits for 1 (design)")
 
 
+async def test_s12_what_waits_for_others_is_not_completed_before_them(tmp_path: Path) -> None:
+    mine = goals_of(tmp_path)
+    for title, waits in (("design", ()), ("build", (1,)), ("test", (1, 2))):
+        await mine.add(title, "", waits)
+    await refused(mine.update(3, status="completed"), "[blocked] Goal 3 waits for 1 (design), 2 (build). Reach those")
+    await refused(mine.update(2, status="completed"), "[blocked] Goal 2 waits for 1 (design).", "Nothing was changed.")
+    assert [goal.status for goal in await mine.goals()] == ["pending"] * 3
+    done, _ = await mine.update(2, status="completed", blocked_by=[])  # it does not wait any more
+    assert done.status == "completed"
+    gone, _ = await mine.update(3, status="deleted")  # given up, not reached
+    assert gone.status == "deleted"
+
+
 async def test_deleting_a_blocker_unblocks_and_ids_are_never_used_again(tmp_path: Path) -> None:
     mine = goals_of(tmp_path)
     for title, waits in (("one", ()), ("two", (1,)), ("three", (2,))):
@@ -89,7 +102,7 @@ async def test_a_cycle_is_refused_and_shown(tmp_path: Path) -> None:
         await mine.add(title, "", waits)
     await refused(mine.update(1, blocked_by=(3,)), "[cycle] Goal 1 cannot wait for 3: 3 waits for 2, 2 waits for 1.")
     await refused(mine.update(1, blocked_by=(1,)), "cannot wait for itself")
-    await mine.update(2, status="completed")
+    await mine.update(2, status="deleted")
     await refused(mine.update(1, blocked_by=(3,)), "[cycle]")  # it may be opened again
     now, _ = await mine.update(2, blocked_by=())
     assert now.blocked_by == ()
@@ -332,9 +345,10 @@ class Model(RuleBasedStateMachine):
         try:
             _, freed = asyncio.run(self.agents[agent].update(number, status=status))
         except ToolError:
-            assert holder not in ("", f"s{agent}")
+            assert holder not in ("", f"s{agent}") or (status == "completed" and self.blocked(number))
             return
         if self.status[number] != status:
+            assert status != "completed" or not self.blocked(number)
             assert holder in ("", f"s{agent}")
             self.held.pop(number, None)
         self.status[number] = status

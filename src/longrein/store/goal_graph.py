@@ -234,6 +234,8 @@ def _claimed(graph: Graph, goal: Goal, change: Change) -> Goal:
     _check_claim(graph, goal)
     if claim:
         return _taken(graph, goal, status)
+    if status == "completed" != goal.status:
+        _check_free(graph, goal)
     status = "pending" if status == "in_progress" else status
     return replace(goal, status=status, owner="", lease_until=0)
 
@@ -243,13 +245,18 @@ def _taken(graph: Graph, goal: Goal, status: str) -> Goal:
         raise ToolError(
             f"[over] Goal {goal.id} is {status}; set it to pending before you claim it. Nothing was changed."
         )
+    _check_free(graph, goal)
+    return replace(goal, status="in_progress", owner=graph.owner, lease_until=graph.now_us + LEASE_US)
+
+
+def _check_free(graph: Graph, goal: Goal) -> None:
+    """What waits for others is neither begun nor reached."""
     if open_ones := graph.blocking(goal):
         named = ", ".join(f"{one} ({_cut(graph.goals[one].title, 60)})" for one in open_ones)
         raise ToolError(
             f"[blocked] Goal {goal.id} waits for {named}. Reach those first, or change its blocked_by. "
             "Nothing was changed."
         )
-    return replace(goal, status="in_progress", owner=graph.owner, lease_until=graph.now_us + LEASE_US)
 
 
 def _check_claim(graph: Graph, goal: Goal) -> None:
