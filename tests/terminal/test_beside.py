@@ -274,6 +274,9 @@ def test_the_question_at_the_end_names_what_runs() -> None:
     running = [Running(TaskStarted(f"b{n}", f"cmd {n} {'x' * 60}"), 0) for n in range(5)]
     assert leaving.question(running[:1]).startswith("1 task still runs (b0 cmd 0 xxx")
     assert leaving.question(running).endswith("…, …): what becomes of them?")
+    assert leaving.question(running[:1]).endswith("…): what becomes of it?")
+    assert [choice.label for choice in leaving.choices(1)] == ["stop it and leave", "leave it running", "stay"]
+    assert [choice.label for choice in leaving.choices(2)] == ["stop them and leave", "leave them running", "stay"]
 
 
 def test_a_goal_that_changed_is_a_line() -> None:

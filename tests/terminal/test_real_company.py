@@ -51,7 +51,7 @@ def test_B1_B10_B14_a_task_from_its_start_through_its_wake_to_the_end(stage: Sta
         tty.until("task b2 failed  exit code 3").until("woken  a background task has ended").until("It failed.")
         tty.until("1 task  b1 sleep 60").until("idle · served")
         tty.send("\x04")
-        tty.until("1 task still runs (b1 sleep 60): what becomes of them?")
+        tty.until("1 task still runs (b1 sleep 60): what becomes of it?")
         tty.send("\r")
         assert tty.wait_exit() == 0
     assert stage.wait_survivors(4) == []
@@ -67,7 +67,7 @@ def test_B14_in_the_middle_of_a_turn_tasks_are_ended_and_the_turn_is_kept(stage:
         with open_it(stage, provider, "--permission-mode", "bypassPermissions") as tty:
             tty.ask("go").until("task b1 started  sleep 60").until("word word")
             tty.send("\x04")
-            tty.until("what becomes of them?").send("\r")
+            tty.until("what becomes of it?").send("\r")
             assert tty.wait_exit() == 0
             assert any("ending b1" in row for row in tty.lines())
         assert [one.state for one in spooled_tasks(str(stage.session_folder()))] == ["killed"]

@@ -15,18 +15,23 @@ from longrein.frontends.terminal.facts import Outcome
 COMMAND_CHARS_MAX = 40
 SHOWN_MAX = 3
 
-CHOICES = (
-    Row("stop", "stop them and leave"),
-    Row("keep", "leave them running", "`longrein tasks` lists and stops them; `longrein -c` takes them up again"),
-    Row("stay", "stay"),
-)
-
 
 def question(running: Sequence[Running]) -> str:
     """The title of the question."""
     told = ", ".join(_name(one) for one in running[:SHOWN_MAX]) + (", …" if len(running) > SHOWN_MAX else "")
-    verb = "runs" if len(running) == 1 else "run"
-    return f"{amounts.many(len(running), 'task')} still {verb} ({told}): what becomes of them?"
+    verb, them = ("runs", "it") if len(running) == 1 else ("run", "them")
+    return f"{amounts.many(len(running), 'task')} still {verb} ({told}): what becomes of {them}?"
+
+
+def choices(count: int) -> tuple[Row, ...]:
+    """What may become of so many."""
+    them, takes = ("it", "takes it up") if count == 1 else ("them", "takes them up")
+    how = f"`longrein tasks` lists and stops {them}; `longrein -c` {takes} again"
+    return (
+        Row("stop", f"stop {them} and leave"),
+        Row("keep", f"leave {them} running", how),
+        Row("stay", "stay"),
+    )
 
 
 async def settle(session: SessionPort, outcome: Outcome, choice: str) -> Outcome:

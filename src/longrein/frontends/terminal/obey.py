@@ -203,7 +203,7 @@ def go(talk: Talk, outcome: Outcome) -> None:
         return
     talk.leaving = outcome
     if talk.facts.leave_policy == "ask":
-        talk.choose(leaving.question(running), leaving.CHOICES, lambda choice: _go(talk, outcome, choice))
+        talk.choose(leaving.question(running), leaving.choices(len(running)), lambda choice: _go(talk, outcome, choice))
     else:
         _go(talk, outcome, talk.facts.leave_policy)
 

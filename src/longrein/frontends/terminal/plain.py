@@ -135,7 +135,7 @@ class _PlainTalk:
                 await self._ask()
 
     def _opened(self) -> None:
-        if self.session.state.turn_open:
+        if self.session.state.turn_open and not self.session.busy:
             self.show([line("the last turn was cut off; say something to go on with it")])
         self._invite()
 
@@ -225,7 +225,8 @@ class _PlainTalk:
         if policy != "ask":
             await self._leave_with(policy)
             return
-        self.show([line(leaving.question(running)), *(line(f"  {c.value}  {c.label}") for c in leaving.CHOICES)])
+        choices = leaving.choices(len(running))
+        self.show([line(leaving.question(running)), *(line(f"  {c.value}  {c.label}") for c in choices)])
         self.out.put("answer> ")
 
     async def _leave_with(self, choice: str) -> None:
