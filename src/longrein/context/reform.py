@@ -111,6 +111,8 @@ def summarized_into(state: State, seq: int, event: Summarized) -> None:
 def prefix_set(state: State, seq: int, event: PrefixSet) -> None:
     """Another system text, tool list or static context. The first one is no break."""
     first = state.prefix is None
+    if state.prefix is not None and (state.prefix.provider, state.prefix.model) != (event.provider, event.model):
+        _other_model(state)
     weigh_prefix(state, -1)
     state.prefix, state.prefix_seq = event, seq
     fresh = [
@@ -123,6 +125,12 @@ def prefix_set(state: State, seq: int, event: PrefixSet) -> None:
     if not first:
         broke(state)
         state.failures = 0
+
+
+def _other_model(state: State) -> None:
+    """What was learned of a window was that of the model before."""
+    state.window_learned = 0
+    state.gauge.ceiling, state.gauge.flat = 0, (0, 0, 0)
 
 
 def broke(state: State) -> None:

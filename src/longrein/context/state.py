@@ -309,6 +309,7 @@ def rejoin(then: State, now: State) -> State:
     joined.context_items = now.context_items
     joined.index = {item.handle: at for at, item in enumerate(joined.items) if item.handle}
     joined.gauge.ratio, joined.gauge.learned = now.gauge.ratio, now.gauge.learned
+    joined.gauge.ceiling, joined.gauge.flat = now.gauge.ceiling, (0, 0, 0)
     joined.ledger = rejoined(then.ledger, now.ledger)
     joined.turn_open = joined.owes_reply = joined.interrupted = False
     joined.compact_wanted = None
