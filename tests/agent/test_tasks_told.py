@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from longrein.agent import Rewind, StopTask
+from longrein.agent import OpenSession, Rewind, StopTask, TaskOver
 from longrein.events import Reminded, TaskEnded, TurnEnded, UserSpoke
 from longrein.testing.house import results, said, story
 from longrein.testing.model import ScriptedModel, call, says
@@ -193,6 +193,38 @@ def test_the_users_stop_is_told_by_a_notice() -> None:
 
     stage.play(work)
     assert "* b1 (server): killed (stopped by the user)" in notices(model)[0]
+
+
+def test_the_end_of_a_task_is_heard_and_listed_at_once_in_the_middle_of_a_long_step() -> None:
+    stage = Stage({"server": Ran("up\n", hang=True), "make": Ran("built\n", delay_s=20), "long": Ran("", delay_s=90)})
+    model = ScriptedModel(
+        says(background("server"), background("make")), says(call("Bash", command="long")), says("done")
+    )
+    heard: list[tuple[str, str, str, float]] = []
+
+    async def listen(session: OpenSession) -> None:
+        async for one in session.follow():
+            if isinstance(one, TaskOver):
+                heard.append((one.ended.task, one.ended.state, one.ended.tail, round(stage.clock.elapsed_s)))
+
+    async def work() -> None:
+        session = stage.open(model)
+        listening = asyncio.ensure_future(listen(session))
+        session.tell(words("go"))
+        walk = asyncio.ensure_future(session.run(once=True))
+        await stage.clock.sleep(10)
+        session.tell(StopTask("b1"))
+        await stage.clock.sleep(15)
+        assert session.state.calls, "the step goes on"
+        assert {view.id: view.state for view in session.tasks()} == {"b1": "killed", "b2": "done"}
+        assert not stage.of(TaskEnded), "what is written down waits for the end of the step"
+        await walk
+        await session.close()
+        await listening
+
+    stage.play(work)
+    assert heard == [("b1", "killed", "up", 10), ("b2", "done", "built", 20)]
+    assert sorted(ended.task for ended in stage.of(TaskEnded)) == ["b1", "b2"]
 
 
 # --- what is told ------------------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from longrein.agent import AgentView, Noticed, OfChild, Pending, Streaming
+from longrein.agent import AgentView, Noticed, OfChild, Pending, Streaming, TaskOver
 from longrein.events import (
     ChildEnded,
     ChildStarted,
@@ -268,6 +268,23 @@ def test_waiting_messages_say_when_they_go_and_to_whom() -> None:
         "  1 after this turn: later",
         f"  3 to a7, with its next request: you {SHOWN}",
     ]
+
+
+def test_the_end_of_a_task_is_shown_once_when_it_is_heard() -> None:
+    scene, ended = Scene(), TaskEnded("b1", "killed", cause="stopped by the user", elapsed_ms=12_000, tail="up")
+    scene.hear(Entry(1, 0, TaskStarted("b1", "server")), 0.0)
+    rows = scene.hear(TaskOver(ended), 0.0)
+    assert [plain(row).rstrip() for row in rows if isinstance(row, tuple)] == [
+        "task b1 killed  stopped by the user, 12 s  server",
+        "  up",
+    ]
+    assert not scene.beside.tasks, "nor does the footer count it"
+    assert scene.hear(Entry(2, 0, ended), 0.0) == []
+    scene.hear(Entry(3, 0, TaskStarted("b2", "make")), 0.0)
+    scene.hear(OfChild("child", "a3", "explore", TaskOver(TaskEnded("b2", "done"))), 0.0)
+    assert not scene.beside.tasks
+    assert scene.hear(TaskOver(TaskEnded("b9", "done")), 0.0) == [], "of one that was not heard of its entry tells"
+    assert scene.hear(Entry(4, 0, TaskEnded("b9", "done")), 0.0)
 
 
 def test_the_question_at_the_end_names_what_runs() -> None:

@@ -6,7 +6,7 @@ from typing import Literal, Protocol
 import msgspec
 
 from longrein.context import State
-from longrein.events import AnyPart, Entry
+from longrein.events import AnyPart, Entry, TaskEnded
 from longrein.models import CallDelta, TextDelta, ThinkingDelta
 from longrein.tools import TaskView
 
@@ -167,6 +167,12 @@ class Noticed(msgspec.Struct, frozen=True):
     text: str
 
 
+class TaskOver(msgspec.Struct, frozen=True):
+    """Provisional: a task has ended in the middle of an act. Its entry follows between two acts, with its output."""
+
+    ended: TaskEnded
+
+
 class OfChild(msgspec.Struct, frozen=True):
     """Something that a subagent below this session made heard; its entries are in its own log."""
 
@@ -176,10 +182,10 @@ class OfChild(msgspec.Struct, frozen=True):
     """How it is called, such as `a398`; of one further down `a398.a12`."""
     kind: str
     """Its type."""
-    heard: "Entry | Streaming | Output | Pausing | Noticed"
+    heard: "Entry | Streaming | Output | Pausing | Noticed | TaskOver"
 
 
-Heard = Entry | Streaming | Output | Pausing | Noticed | OfChild
+Heard = Entry | Streaming | Output | Pausing | Noticed | TaskOver | OfChild
 
 
 class Pending(msgspec.Struct, frozen=True):

@@ -8,7 +8,7 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable
 
-from longrein.agent.port import Heard, OfChild, Output, Streaming
+from longrein.agent.port import Heard, OfChild, Output, Streaming, TaskOver
 from longrein.agent.ports import Above
 from longrein.events import Entry
 
@@ -43,8 +43,8 @@ class Readers:
         if self._above is not None:
             self._above.hear(heard)
 
-    def stream(self, heard: Streaming | Output | OfChild) -> None:
-        """Hand `heard` to those who want to hear it while it grows."""
+    def stream(self, heard: Streaming | Output | TaskOver | OfChild) -> None:
+        """Hand `heard` to those who want to hear what goes on before it is an entry."""
         for queue, wake, streaming in self._queues:
             if streaming:
                 queue.append(heard)

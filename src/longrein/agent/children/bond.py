@@ -10,7 +10,7 @@ import msgspec
 from longrein.agent.children.tree import Tree
 from longrein.agent.children.worktrees import home, pictured
 from longrein.agent.company import narrower
-from longrein.agent.port import Heard, OfChild, Output, Streaming
+from longrein.agent.port import Heard, OfChild, Output, Streaming, TaskOver
 from longrein.agent.session import Session
 from longrein.events import Entry, PermissionAnswered, PermissionAsked, Replied, ToolEnded, TurnEnded, UserSpoke
 from longrein.permissions import Call, Rules
@@ -79,7 +79,7 @@ class Bond:
         if isinstance(heard, OfChild):
             return
         told = OfChild(self.child, self.label, self.kind, heard)
-        if isinstance(heard, Streaming | Output):
+        if isinstance(heard, Streaming | Output | TaskOver):
             self.root.readers.stream(told)
             return
         event = heard.event if isinstance(heard, Entry) else None

@@ -10,6 +10,7 @@ import asyncio
 import msgspec
 
 from longrein.agent.company import below
+from longrein.agent.port import TaskOver
 from longrein.agent.session import Session
 from longrein.agent.tasks import ending
 from longrein.agent.tasks.pool import TaskPool
@@ -56,6 +57,8 @@ class Tasks:
         """By call: ends that its result tells, so they go into the log with it."""
         self.settling: list[str] = []
         """Tasks whose end was appended and whose files are still there."""
+        self._shown: dict[str, None] = {}
+        """Tasks whose end was shown to who watches."""
         self._waiting: dict[str, list[asyncio.Future[None]]] = {}
         self._preparing = asyncio.Lock()
         pool.join(self.label, self, host.id)
@@ -125,7 +128,15 @@ class Tasks:
             self.found_over[task] = None
             self.unseat(task)
             self._wake(task)
+            if self.host.readers.streaming and (found := self.pool.supervision.spooled(task)) is not None:
+                self._show(ending.ended(found, "", self._tail(found)))
         self.host.poke()
+
+    def _show(self, ended: TaskEnded) -> None:
+        """Whoever watches sees it now, also in the middle of a long act; once."""
+        if ended.task not in self._shown:
+            self._shown[ended.task] = None
+            self.host.readers.stream(TaskOver(ended))
 
     def _wake(self, task: str) -> None:
         for waiter in self._waiting.pop(task, []):
@@ -155,6 +166,7 @@ class Tasks:
         now = self.host.state.tasks.get(event.task)
         if now is None or now.ended is None:  # else two have found that it is lost
             self._ends[event.task] = event
+            self._show(event)
         self.unseat(event.task)
         self._wake(event.task)
         self.host.poke()
@@ -189,8 +201,7 @@ class Tasks:
                 self.end(await self._prepared(found))
 
     async def _prepared(self, found: Spooled) -> TaskEnded:
-        supervision, crew = self.pool.supervision, self.host.crew
-        tail = crew.redact(ending.tail_of(supervision, found, crew.task_options.tail_bytes))
+        supervision, tail = self.pool.supervision, self._tail(found)
         path, blob, note = found.path, "", ""
         try:
             path = supervision.whole(found.task)
@@ -198,6 +209,10 @@ class Tasks:
         except OSError as error:
             note = f"output could not be put away ({error.strerror or error}) and lies in {path}"
         return ending.ended(found, blob, tail, note)
+
+    def _tail(self, found: Spooled) -> str:
+        crew = self.host.crew
+        return crew.redact(ending.tail_of(self.pool.supervision, found, crew.task_options.tail_bytes))
 
     def owe(self, call: str, task: str) -> None:
         """The result of `call` will tell the end of `task`: it goes into the log with it."""

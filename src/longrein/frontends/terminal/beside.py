@@ -7,7 +7,7 @@ painted, its own log has them; its questions are, and what it was told, and its 
 from collections import deque
 from typing import Any
 
-from longrein.agent import Noticed, OfChild
+from longrein.agent import Noticed, OfChild, TaskOver
 from longrein.events import (
     ChildEnded,
     ChildStarted,
@@ -42,6 +42,8 @@ class Beside:
         """Those that are not over, of this session and its subagents, in the order in which they began."""
         self.workers: dict[str, Worker] = {}
         """Subagents by their session, also those that are over."""
+        self._shown: set[str] = set()
+        """Tasks whose end was shown before its entry came."""
         self.acts: dict[str, deque[str]] = {}
         """What each subagent did last, newest last, escaped lines."""
         self.questions: dict[tuple[str, str], Question] = {}
@@ -60,8 +62,7 @@ class Beside:
                 self._runs(task, "", entry.at)
                 return [beside_rows.started_task(task, waited=waited)]
             case TaskEnded() as task:
-                was = self.tasks.pop(task.task, None)
-                return beside_rows.ended_task(task, was.started if was else None)
+                return self._ends(task)
             case ChildStarted() as child:
                 return beside_rows.started_child(child, self._join(child, entry.seq).label)
             case ChildEnded() as child:
@@ -79,6 +80,20 @@ class Beside:
                 self._began.pop((session, call), None)
             case _:
                 pass
+
+    def over(self, ended: TaskEnded) -> list[Line]:
+        """Lines for a task that has ended and whose entry is yet to come."""
+        if ended.task not in self.tasks:
+            return []
+        self._shown.add(ended.task)
+        return beside_rows.ended_task(ended, self.tasks.pop(ended.task).started)
+
+    def _ends(self, ended: TaskEnded) -> list[Line]:
+        if ended.task in self._shown:
+            self._shown.remove(ended.task)
+            return []
+        was = self.tasks.pop(ended.task, None)
+        return beside_rows.ended_task(ended, was.started if was else None)
 
     def _runs(self, task: TaskStarted, session: str, at: int) -> None:
         """A task began: one that was a command before it went on in the background began as that."""
@@ -106,6 +121,8 @@ class Beside:
         """Lines for what a subagent made heard; none for most of it."""
         if isinstance(of.heard, Noticed):
             return [drawing.notice_line(f"{of.label}: {of.heard.text}")]
+        if isinstance(of.heard, TaskOver):
+            self.tasks.pop(of.heard.ended.task, None)
         if not isinstance(of.heard, Entry):
             return []
         self._fold(of, of.heard)

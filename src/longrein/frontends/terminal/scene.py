@@ -8,7 +8,7 @@ from typing import Literal
 
 import msgspec
 
-from longrein.agent import Heard, Noticed, OfChild, Output, Pausing, Streaming
+from longrein.agent import Heard, Noticed, OfChild, Output, Pausing, Streaming, TaskOver
 from longrein.events import (
     Asked,
     AskFailed,
@@ -163,6 +163,8 @@ class Scene:
                 return []
             case Noticed(text=text):
                 return self._put("note", [drawing.notice_line(text)])
+            case TaskOver(ended=ended):
+                return self._put("call", self.beside.over(ended))
             case OfChild():
                 entry = heard.heard
                 told = isinstance(entry, Entry) and isinstance(entry.event, UserSpoke)
