@@ -17,7 +17,9 @@ from longrein.agent import (
     TaskOptions,
     TaskPool,
     builtin_kinds,
+    company_of,
     compose_system,
+    desk_of,
     open_session,
 )
 from longrein.config import (
@@ -145,6 +147,8 @@ def _around(place: Place, log: SessionLog, ended: list[str], given: Model | None
         worktrees=f"{place.state_dir}/worktrees",
         pool=TaskPool(spawner, settings.tasks_max),
         task_options=_task_options(settings),
+        desk=desk_of,
+        company=company_of,
     )
     crew.ease = lambda: _ease(crew, log)
     _check_money(crew)

@@ -1,5 +1,6 @@
 """The loop, the inbox and the only writer of events."""
 
+from longrein.agent.behind import company_of, desk_of
 from longrein.agent.loop import run
 from longrein.agent.moves import Judgement, Move, next_move
 from longrein.agent.opening import OpenSession, open_session
@@ -72,7 +73,9 @@ __all__ = [
     "Word",
     "builtin_kinds",
     "child_system",
+    "company_of",
     "compose_system",
+    "desk_of",
     "fork_task",
     "next_move",
     "open_session",

@@ -1,7 +1,6 @@
 """Opening: new, resumed, forked or a subagent's, a session begins the same way: fold the log, go on from there."""
 
 import asyncio
-import importlib
 from collections.abc import Sequence
 
 from longrein.agent.company import Company
@@ -22,7 +21,7 @@ class OpenSession(Session):
         """See `loop.run`."""
         self.walk = asyncio.current_task()
         unfinished = any(child.ended is None for child in self.state.children.values())
-        if self.company is None and (unfinished or self.crew.above is not None):
+        if self.company is None and self.crew.company is not None and (unfinished or self.crew.above is not None):
             self.open_company().resume()  # also of one below others: it counts what is left to all of them
         try:
             await run(self, once=once)
@@ -32,14 +31,15 @@ class OpenSession(Session):
     @property
     def agent_port(self) -> AgentPort | None:
         """See `Session.agent_port`."""
-        if not self.crew.kinds:
+        if not self.crew.kinds or self.crew.company is None:
             return None
         return _Agents(self) if self.company is None else self.company
 
     def open_company(self) -> Company:
+        """Its subagents, from here on. Only where the crew has any."""
         if self.company is None:
-            children = importlib.import_module("longrein.agent.children.running")  # most sessions start no subagent
-            company: Company = children.Children(self)
+            assert self.crew.company is not None
+            company: Company = self.crew.company(self)
             self.company = company
             self.readers.asking = lambda: company.questions
         return self.company

@@ -1,13 +1,14 @@
 """All that a session needs from outside, handed in by `app` (or by a test, or by a simulation)."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 
 from longrein.agent.locks import PathLocks
 from longrein.agent.pace import Pace
 from longrein.agent.port import Heard
+from longrein.agent.tasks.desk import TaskDesk
 from longrein.agent.tasks.options import TaskOptions
 from longrein.agent.tasks.pool import TaskPool
 from longrein.agent.writers import Writers
@@ -166,6 +167,10 @@ class Crew(msgspec.Struct):
     pool: TaskPool | None = None
     """Places and news of background tasks, shared by all agents of a tree; None where there is no supervisor."""
     task_options: TaskOptions = TaskOptions()
+    desk: Callable[..., TaskDesk] | None = None
+    """See `behind.desk_of`; None where commands are run as any tool."""
+    company: Callable[..., Any] | None = None
+    """See `behind.company_of`; None where there are no subagents."""
     goals: GoalPort | None = None
     """The project's goals, shared by all agents of a tree; None where they cannot be kept."""
     workspace_in: Callable[[tuple[str, ...]], Workspace] | None = None

@@ -5,7 +5,6 @@ act on the world comes after a commit that flushes, so what an act relies on is 
 """
 
 import asyncio
-import importlib
 from collections.abc import AsyncIterator, Awaitable, Coroutine, Sequence
 from concurrent.futures import Future
 from typing import Any
@@ -267,10 +266,8 @@ class Session:
 
     def open_commands(self) -> TaskDesk | None:
         """Its commands; None where there is no supervisor."""
-        if self.commands is None and self.crew.pool is not None:
-            behind = importlib.import_module("longrein.agent.tasks.commands")  # most prompts run no command
-            desk: TaskDesk = behind.Commands(self, self.crew.pool)
-            self.commands = desk
+        if self.commands is None and self.crew.pool is not None and self.crew.desk is not None:
+            self.commands = self.crew.desk(self, self.crew.pool)
         return self.commands
 
     @property

@@ -13,7 +13,7 @@ To resume, give the same disk again: what is on it decides whether the session i
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
 
-from longrein.agent import Clock, Crew, OpenSession, open_session
+from longrein.agent import Clock, Crew, OpenSession, company_of, desk_of, open_session
 from longrein.context import Request
 from longrein.events import SCHEMA_VERSION, Entry, ModelUnknown, Opened, PrefixSet, Text, ToolResult, text_of
 from longrein.models import Model
@@ -62,6 +62,8 @@ def memory_crew(
         prefix=_prefix_of(every, space),
         history=disk.history,
         rules=Rules(base=space.roots[0]) if rules is None else rules,
+        desk=desk_of,
+        company=company_of,
     )
 
 
