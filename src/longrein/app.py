@@ -145,6 +145,6 @@ def run_trust(options: Options, undo: bool) -> int:
     return 0
 
 
-def run_demo(argv: Sequence[str]) -> int:
+def run_demo(*, keep: bool) -> int:
     """A real small job, offline."""
-    return int(importlib.import_module("longrein.demo").demo(argv))
+    return int(importlib.import_module("longrein.demo").demo(keep=keep))

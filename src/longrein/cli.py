@@ -28,8 +28,8 @@ class App(Protocol):
         """The terminal."""
         ...
 
-    def run_demo(self, argv: Sequence[str], /) -> int:
-        """The demo."""
+    def run_demo(self, *, keep: bool) -> int:
+        """The demo; with `keep` its folder stays."""
         ...
 
     def run_sessions(self, options: Options, /, json: bool) -> int:
@@ -113,7 +113,7 @@ def _subcommand(parsed: Parsed, app: App) -> int:
         "worktrees": lambda: app.run_worktrees(options, words=words, unmerged=values.get("unmerged", False), json=json),
         "doctor": lambda: app.run_doctor(options),
         "trust": lambda: app.run_trust(options, undo=values.get("undo", False)),
-        "demo": lambda: app.run_demo(words),
+        "demo": lambda: app.run_demo(keep=values.get("keep", False)),
     }
     return does[parsed.command.name]()
 

@@ -18,7 +18,6 @@ import msgspec
 
 from longrein import demo_beside
 from longrein.demo_script import FILES, notes, script
-from longrein.events import UsageError
 from longrein.frontends.stdout import show
 
 PROMPT = "The tests of this project fail. Find out why, mend it, and follow what NOTES.md says about amounts."
@@ -57,16 +56,13 @@ class _Message(msgspec.Struct):
     content: list[_Block] | str = []
 
 
-def demo(argv: Sequence[str]) -> int:
-    """Play the demo; 0 only if the mended test really passes. `--keep` leaves the folder. Raises `UsageError`."""
-    wrong = [word for word in argv if word != "--keep"]
-    if wrong:
-        raise UsageError(f"demo knows no {wrong[0]!r}; it takes --keep and nothing else")
+def demo(*, keep: bool) -> int:
+    """Play the demo; 0 only if the mended test really passes. With `keep` its folder stays."""
     folder = tempfile.mkdtemp(prefix="longrein-demo-")
     try:
         return _Demo(folder).play()
     finally:
-        if not argv:
+        if not keep:
             shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -6,6 +6,7 @@ import shutil
 import sys
 
 from longrein.events import LongreinError
+from longrein.frontends.amounts import counted
 from longrein.frontends.stdout import show
 from longrein.place import Place, chosen_model
 from longrein.store import list_sessions
@@ -41,7 +42,7 @@ def _state(place: Place) -> list[Finding]:
     writable = os.path.isdir(folder) and os.access(folder, os.W_OK)
     count = len(list_sessions(place.state_dir)) if writable else 0
     told = (
-        f"{place.state_dir}, {count} sessions"
+        f"{place.state_dir}, {counted(count, 'session')}"
         if writable
         else f"{folder} is no folder to write in: set LONGREIN_STATE_DIR"
     )

@@ -27,8 +27,8 @@ class FakeApp:
     def run_interactive(self, options: Options) -> int:
         return self._called("interactive", options)
 
-    def run_demo(self, argv: Sequence[str]) -> int:
-        return self._called("demo", list(argv))
+    def run_demo(self, *, keep: bool) -> int:
+        return self._called("demo", keep)
 
     def run_sessions(self, options: Options, json: bool) -> int:
         return self._called("sessions", options, json)

@@ -97,7 +97,7 @@ def test_the_main_command(line: str, command: str, fields: dict[str, Any], no_st
         ("export 0192", ("export", Options(), "0192", "jsonl", "")),
         ("export --format transcript 0192 -o out.jsonl", ("export", Options(), "0192", "transcript", "out.jsonl")),
         ("doctor", ("doctor", Options())),
-        ("demo --keep 3", ("demo", ["--keep", "3"])),
+        ("demo --keep", ("demo", True)),
     ],
 )
 def test_the_other_commands(line: str, call: tuple[Any, ...]) -> None:

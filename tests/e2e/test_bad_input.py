@@ -151,7 +151,7 @@ TABLE = [
         TURN,
         a_session,
     ),
-    Row("demo with words", ("demo", "fast"), "demo knows no 'fast'; it takes --keep and nothing else", 2),
+    Row("demo with words", ("demo", "fast"), "longrein demo does not know what to do with 'fast'", 2),
     Row(
         "nothing to go on with",
         ("-p", "-c"),

@@ -26,6 +26,12 @@ def test_c_takes_the_newest_of_this_folder(stage: Stage) -> None:
     assert stage.left_of(UUID).count("UserSpoke") == 2
 
 
+def test_the_first_words_of_a_new_session_are_no_turn_that_was_cut(stage: Stage) -> None:
+    stage.plays(says("one"))
+    ran = stage.run("hello you", env={"TERM": "dumb"}, stdin=b"")
+    assert (ran.code, "one" in ran.text, "was cut off" in ran.text) == (0, True, False)
+
+
 def test_r_takes_the_beginning_of_an_id(stage: Stage) -> None:
     stage.plays(says("one"), says("two"))
     stage.run("-p", "first", "--session-id", UUID)

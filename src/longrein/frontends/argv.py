@@ -42,9 +42,6 @@ def parse(argv: Sequence[str]) -> Parsed:
             _read_flag(parsed, token, rest)
         elif _is_command(parsed, token):
             parsed.command = COMMANDS[token]
-            if parsed.command.words_max < 0:
-                parsed.words += reversed(rest)
-                break
         else:
             parsed.words.append(token)
     _check(parsed, sure="--" in argv)
@@ -182,7 +179,7 @@ def _check(parsed: Parsed, *, sure: bool) -> None:
     for flag in MAIN.flags:
         if flag.field in parsed.values and flag.field not in fields:
             raise UsageError(f"longrein {command.name} has no flag {flag.name}; see longrein {command.name} --help")
-    if parsed.values.get("help") or parsed.values.get("version") or command.words_max < 0:
+    if parsed.values.get("help") or parsed.values.get("version"):
         return
     if len(words) > command.words_max:
         raise UsageError(_too_many(command, words))

@@ -45,7 +45,7 @@ class Command(msgspec.Struct, frozen=True):
     flags: tuple[Flag, ...]
     """Its flags."""
     words_max: int
-    """Words it takes beside flags; -1 for whatever follows, untouched."""
+    """Words it takes beside flags."""
     words_min: int = 0
     """Words it needs."""
 
@@ -205,7 +205,7 @@ COMMANDS: Mapping[str, Command] = {
                     ("--policy",),
                     "policy",
                     "word",
-                    "default, seed (the founding documents) or keep-all; without it all three",
+                    "default, seed (the plainest one) or keep-all; without it all three",
                     STATE,
                     "NAME",
                     ("default", "seed", "keep-all"),
@@ -308,7 +308,16 @@ COMMANDS: Mapping[str, Command] = {
             (Flag(("--undo",), "undo", "switch", "take the trust back", STATE), STATE_DIR, HELP),
             0,
         ),
-        Command("demo", "", "Watch a real small job, offline and without a key.", (HELP,), -1),
+        Command(
+            "demo",
+            "[FLAGS]",
+            "Watch a real small job, offline and without a key.",
+            (
+                Flag(("--keep",), "keep", "switch", "leave the project, the log and the state where they are", STATE),
+                HELP,
+            ),
+            0,
+        ),
     )
 }
 
