@@ -15,6 +15,7 @@ from longrein.frontends.options import Options
 from longrein.frontends.stderr import say
 from longrein.frontends.stdin import read_lines
 from longrein.place import named_budget, survey
+from longrein.workspace import depth_of
 
 
 def run_print(options: Options) -> int:
@@ -66,6 +67,7 @@ def facts_of(built: Built) -> SessionFacts:
         max_output_tokens=model.budget.max_output_tokens,
         sizes=sizes,
         notes=built.notes,
+        nested=depth_of(built.place.environ) > 0,
     )
 
 

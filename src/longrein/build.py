@@ -5,7 +5,7 @@ import os
 import random
 import time
 import uuid
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -113,7 +113,7 @@ def _around(place: Place, log: SessionLog, ended: list[str], given: Model | None
     spawner = _spawner(place, log, roots, nonce, secrets)
 
     def in_roots(roots: tuple[str, ...]) -> Workspace:
-        return open_workspace(roots, spawner=spawner, environment=place.environ, keep_env=settings.env_keep)
+        return open_workspace(roots, spawner=spawner, environment=_environ(place), keep_env=settings.env_keep)
 
     workspace = in_roots(roots)
     kinds, unread = _kinds(place, more)
@@ -158,6 +158,12 @@ def _around(place: Place, log: SessionLog, ended: list[str], given: Model | None
     notes = (*settings.notes, *log.notes, *told, *unread, *_left_behind(ended, roots, state))
     fills = schema_diagnosis(session.state.prefix, model.budget.window_tokens) if session.state.prefix else ""
     return Built(place, session, crew, log, key_from, (*notes, *filter(None, [fills])))
+
+
+def _environ(place: Place) -> Mapping[str, str]:
+    """What commands inherit from: a state folder that was named holds also for a longrein that they start."""
+    named = place.options.state_dir or place.environ.get("LONGREIN_STATE_DIR")
+    return {**place.environ, "LONGREIN_STATE_DIR": place.state_dir} if named else place.environ
 
 
 def _model(place: Place, log: SessionLog, state: State) -> tuple[Model, str]:

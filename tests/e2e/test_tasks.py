@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import time
 from collections.abc import Sequence
@@ -436,3 +437,28 @@ def test_B5_the_seed_profile_tells_results_as_its_documents_do(stage: Stage) -> 
     )
     (block,) = told(stage)
     assert block == "<background-results>\n[bg:b1] </background results> built\n</background-results>"
+
+
+# --- a longrein in a command -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("flag", [False, True])
+def test_B14_what_a_longrein_in_a_command_leaves_is_listed_and_ends_with_the_one_above(
+    stage: Stage, flag: bool
+) -> None:
+    inner = stage.folder / "inner.json"
+    inner.write_text(json.dumps({"turns": [calls(background("sleep 97")), says("it sleeps")]}))
+    stage.settings(f'[providers.inner]\nwire = "scripted"\nbase_url = "{inner}"')
+    nested = f"{stage.command[0]} -p go {BYPASS} --background exit --model inner/one"
+    stage.plays(calls(bash(f"mkdir -p below; cd below; {nested}; {stage.command[0]} tasks")), says("it has ended"))
+    words, env = [], {}
+    if flag:  # named on the command line, and not absolute: it holds below all the same
+        words, env = ["--state-dir", "../state"], {"LONGREIN_STATE_DIR": ""}
+    ran = stage.run("-p", "go", BYPASS, *words, env=env)
+    assert ran.told() == (0, "it has ended\n", "")
+    (text,) = [text for _, text in stage.results()]
+    assert "b1 goes on in the background, at most until the longrein above this one is left: sleep 97" in text
+    assert re.search(r"/b1 +running ", text), f"`longrein tasks` of the same command lists it: {text}"
+    assert len(stage.sessions) == 2
+    assert stage.wait_survivors() == []
+    assert "lost" not in stage.run("tasks").text

@@ -28,6 +28,7 @@ PARENT = {
     "MY_FLAG": "1",
     "MY_API_KEY": "canary",
     "LONGREIN_MODEL": "mock/small",
+    "LONGREIN_STATE_DIR": "/state",
 }
 
 
@@ -43,7 +44,16 @@ PARENT = {
     ],
 )
 def test_S069_only_what_is_listed_passes(keep: tuple[str, ...], more: set[str]) -> None:
-    passed = {"PATH", "HOME", "LANG", "LC_TIME", "VIRTUAL_ENV", "HTTPS_PROXY", "LONGREIN_TEST_TAG"}
+    passed = {
+        "PATH",
+        "HOME",
+        "LANG",
+        "LC_TIME",
+        "VIRTUAL_ENV",
+        "HTTPS_PROXY",
+        "LONGREIN_TEST_TAG",
+        "LONGREIN_STATE_DIR",
+    }
     got = children_environment(PARENT, keep)
     always = set(children_environment({}, ()))
     assert set(got) - always == (passed | more) - {"PATH"}

@@ -26,10 +26,12 @@ _KEPT_WORDS = """
     NIX_PATH NIX_PROFILES LOCALE_ARCHIVE CC CXX CFLAGS CXXFLAGS CPPFLAGS LDFLAGS MAKEFLAGS CMAKE_PREFIX_PATH
     PKG_CONFIG_PATH LD_LIBRARY_PATH LIBRARY_PATH CPATH SDKROOT DEVELOPER_DIR CUDA_HOME CUDA_PATH CUDA_VISIBLE_DEVICES
     KUBECONFIG DOCKER_HOST DOCKER_CONTEXT WSL_DISTRO_NAME WSL_INTEROP WSLENV
-    LONGREIN_TEST_TAG LONGREIN_COMMAND
+    LONGREIN_TEST_TAG LONGREIN_COMMAND LONGREIN_STATE_DIR
 """
 KEPT = frozenset(_KEPT_WORDS.split())
-"""Names that pass: who and where the user is, how the network is reached, where tool chains live. Nothing secret."""
+"""Names that pass: who and where the user is, how the network is reached, where tool chains live. Nothing secret.
+
+A longrein that a command starts keeps its sessions beside ours, so that what it leaves running is listed."""
 
 KEPT_BEGINNINGS = ("LC_",)
 

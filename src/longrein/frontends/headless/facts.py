@@ -31,6 +31,8 @@ class SessionFacts(msgspec.Struct, frozen=True):
     """(context window, largest output) of another model that came to work: the fallback, a subagent's."""
     notes: tuple[str, ...] = ()
     """What happened before anybody listened (a repair at open, a degraded mode), a line each."""
+    nested: bool = False
+    """Whether a command of another longrein started this one: what it leaves running ends with that one."""
 
 
 class Style(msgspec.Struct, frozen=True):

@@ -122,8 +122,13 @@ class _Run:
             if agent.depth == 1 and agent.state in ("queued", "running", "asking"):
                 self.err(f"subagent {agent.label} has not ended; it goes on with `longrein -c`")
         for task in await self.session.leave("keep"):
-            how = "waits for `longrein -c` to begin" if task.state == "queued" else "goes on in the background"
+            how = "waits for `longrein -c` to begin" if task.state == "queued" else self._goes_on
             self.err(f"{task.id} {how}: {escape_line(task.command)}")
+
+    @property
+    def _goes_on(self) -> str:
+        most = ", at most until the longrein above this one is left" if self.facts.nested else ""
+        return f"goes on in the background{most}"
 
     def stop(self, number: int) -> None:
         """A signal came."""
