@@ -32,6 +32,7 @@ from longrein.events import (
     Entry,
     Interrupted,
     Reminded,
+    Replied,
     Summarized,
     Text,
     ToolCall,
@@ -154,6 +155,25 @@ def test_A15_an_unknown_window_is_learned_or_felt(tells: bool) -> None:
     else:
         assert provider.overflows >= 2
         assert not provider.broken
+
+
+@pytest.mark.parametrize("tells", [True, False])
+def test_A15_a_first_message_that_no_window_could_hold_is_answered(tells: bool) -> None:
+    provider = Smaller(Budget(40_000, 4_000, TALK.price), lambda _: reply("done"))
+    provider.tells = tells
+    disk = play(provider, f"the first word, {'lorem ipsum dolor ' * 10_000} the last word", "and on")
+    check(disk, provider, overflows_max=1 if tells else 3)
+    shown = "\n".join(text_of((item.part,)) for item in provider.last)
+    assert [word in shown for word in ("the first word", "the last word", "and on")] == [True] * 3
+
+
+def test_law_6_a_call_that_is_larger_than_the_window_ends_no_session() -> None:
+    much = "".join(f"x{n} = {n * 7919}\n" for n in range(8_000))
+    answers = [reply(ToolCall("", "Feed", {"kind": much, "chars": 10})), reply("done")]
+    provider = Provider(Budget(8_000, 2_000, TALK.price), lambda _: answers.pop(0) if answers else reply("done"))
+    disk = play(provider, "write it all", "\u4e2d\u6587" * 20_000, "and on")
+    check(disk, provider)
+    assert much in [c.arguments["kind"] for r in events(disk, Replied) for c in r.parts if isinstance(c, ToolCall)]
 
 
 def test_a_provider_that_silently_truncates_is_noticed() -> None:

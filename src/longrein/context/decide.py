@@ -33,6 +33,8 @@ RENT_FROM = 0.20
 """The same as a share of the usable window, for small ones."""
 ANSWER_MIN = 0.10
 """Share of the window that an answer must be left at the very least."""
+FLOOR_GAIN = 0.90
+"""What is left of the view, at most, for the last resort to be worth it."""
 MILD = 0.03
 """Clearing grants what may be needed at least this share of its value before a summary is the better loss."""
 PRESSED_TOKENS_MIN = 16_000
@@ -112,7 +114,10 @@ def decide(state: State, budget: Budget, now_us: int = 0, *, pressed: bool = Fal
     budget = window_of(state, budget)
     if state.compact_wanted is not None:
         return _on_request(state, budget, state.compact_wanted)
-    usable, overflow, view = budget.usable_tokens, overflowed(state), _tokens_when_sent(state, budget)
+    overflow, view = overflowed(state), _tokens_when_sent(state, budget)
+    if overflow and view < budget.window_tokens:  # nobody said how large the window is, only that it is smaller
+        budget = msgspec.structs.replace(budget, window_tokens=view)
+    usable = budget.usable_tokens
     must = overflow or view > usable
     if pressed and not must and view > PRESSED_TOKENS_MIN and _armed(state, view):
         tight = msgspec.structs.replace(budget, window_tokens=view, max_output_tokens=0)  # half of what there is
@@ -178,9 +183,18 @@ def unpaid(state: State, budget: Budget, wish: Summarise) -> Digest | Nothing:
 
 
 def _floor(state: State, budget: Budget, view: int, reason: str) -> Decision:
-    """Nothing can be taken away: a view that leaves room for some answer is sent as it is."""
-    if reason != "overflow" and view + budget.window_tokens * ANSWER_MIN <= budget.window_tokens:
+    """All that was answered to is gone: a view that leaves room for some answer is sent as it is, else what the model
+    has not answered to goes too, as far as that helps."""
+    most = budget.window_tokens * (1 - ANSWER_MIN)
+    if reason != "overflow" and state.view_tokens - born_gain(state, births(state, budget)) <= most:
         return Nothing("this is as small as it gets")
+    first, last = _unseen_span(state)
+    if last >= first:
+        made = digest(state, budget, first, last, reason)
+        gone = sum(item.tokens for item in state.items[state.context_items :] if first <= item.seqs[0] <= last)
+        left = view - state.gauge.scale(gone) + state.gauge.tokens_of_text(made.text)
+        if left <= min(most, view * FLOOR_GAIN):
+            return Digest(made)
     return Full(floor_diagnosis(state, budget))
 
 
@@ -243,7 +257,7 @@ def _tokens_when_sent(state: State, budget: Budget) -> int:
     view = state.view_tokens
     if view < PREPARE * budget.usable_tokens:
         return view
-    return view - born_gain(state, births(state, budget))
+    return view - born_gain(state, births(state, budget, roomy=True))
 
 
 def clear(state: State, budget: Budget, *, cold: bool) -> Cleared | None:
@@ -302,6 +316,19 @@ def span(state: State) -> tuple[int, int]:
     if not covered or (len(covered) <= 2 and covered[0].kind == "summary"):
         return 1, 0
     return min(item.seqs[0] for item in covered), max(item.seqs[1] for item in covered)
+
+
+def _unseen_span(state: State) -> tuple[int, int]:
+    """Entries that a digest may stand for when nothing else fits: all but words that are not sent yet, which have birth
+    forms. One call, or its result, may be larger than the window; a summary, than the one a provider turns out to
+    have. Empty when there is nothing."""
+    items = state.items[state.context_items :]
+    going = [
+        n for n, item in enumerate(items) if item.kind == "result" or item.mine or item.seqs[1] <= state.sent_reach
+    ]
+    if not going:
+        return 1, 0
+    return items[0].seqs[0], max(item.seqs[1] for item in items[: going[-1] + 1])
 
 
 def _unseen(state: State, kind: str, seq: int) -> bool:

@@ -26,21 +26,27 @@ HEAD_SHARE = 0.4
 """Of a trimmed text; errors stand at the end, so the tail gets more."""
 
 
-def births(state: State, budget: Budget) -> tuple[Form, ...]:
+def births(state: State, budget: Budget, *, roomy: bool = False) -> tuple[Form, ...]:
     """Birth forms of what the next request is the first to carry. What is not named goes whole.
 
-    All results together take at most `min(30 % of usable, 50k)` tokens, less when what stands there already leaves
-    less, the user's words at most 40 % of usable; the smallest are kept whole first.
+    All results together take at most `min(30 % of usable, 50k)` tokens, the user's words at most 40 % of usable; both
+    less where what stands there already leaves less, the words only when they must (not if `roomy`: for them room is
+    made first). The smallest are kept whole first.
     """
     fresh = [item for item in _fresh(state) if item.form == "full"]
     results = [item for item in fresh if item.kind == "result"]
-    usable = budget.usable_tokens
-    limit = min(usable * BIRTH_SHARE_MAX, BIRTH_TOKENS_MAX)
-    if usable - state.view_tokens < limit:  # the results are in the view already: only then can what they leave bind
-        room = usable - state.view_tokens + sum(state.gauge.tokens_of(item.part) for item in results)
-        limit = min(limit, max(room, usable * BIRTH_SHARE_MIN))
     words = [item for item in fresh if item.kind == "user" and isinstance(item.part, Text)]
-    forms = [*_born(state, results, limit), *_born(state, words, budget.usable_tokens * WORDS_SHARE_MAX)]
+    usable = budget.usable_tokens
+    most = min(usable * BIRTH_SHARE_MAX, BIRTH_TOKENS_MAX)
+    most_words = usable * WORDS_SHARE_MAX
+    if usable - state.view_tokens < most:  # the fresh are in the view already: only then can what they leave bind
+        least = usable * BIRTH_SHARE_MIN
+        said = sum(state.gauge.tokens_of(item.part) for item in words)
+        came = sum(state.gauge.tokens_of(item.part) for item in results)
+        left = usable - (state.view_tokens - said - came)
+        most = min(most, max(left - min(said, most_words), least))
+        most_words = most_words if roomy else min(most_words, max(left - min(came, most), least))
+    forms = [*_born(state, results, most), *_born(state, words, most_words)]
     return tuple(sorted(forms, key=lambda form: state.index[form.handle]))
 
 
