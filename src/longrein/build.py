@@ -42,7 +42,7 @@ from longrein.events import (
     PrefixSet,
     redactor,
 )
-from longrein.models import Model, open_model
+from longrein.models import Model, ModelOptions, open_model
 from longrein.place import CLOCK, Place, check_depth, chosen_model, key_source, session_of, stored_model, sweep_orphans
 from longrein.store import (
     Archive,
@@ -93,18 +93,23 @@ async def build(
         wanted, create = str(uuid.uuid4()), True
     else:
         wanted, create = (session, False) if session else await session_of(place)
+    given: Model | ModelOptions | None = model
+    if create and model is None:
+        given = chosen_model(place)  # before anything is made: a start without a model leaves no session behind
     ended = sweep_orphans(place)
     log = await open_log(place.state_dir, wanted, create=create, wall_us=CLOCK.wall_us)
     try:
-        return _around(place, log, ended, model, tools)
+        return _around(place, log, ended, given, tools)
     except BaseException:
         await log.close()
         raise
 
 
-def _around(place: Place, log: SessionLog, ended: list[str], given: Model | None, more: Sequence[Tool]) -> Built:
+def _around(
+    place: Place, log: SessionLog, ended: list[str], given: Model | ModelOptions | None, more: Sequence[Tool]
+) -> Built:
     state, settings = fold(log.entries), place.settings
-    model, key_from = (given, "none") if given is not None else _model(place, log, state)
+    model, key_from = _model(place, log, state, given)
     roots = tuple(state.roots or place.roots)
     opened = None if state.seq else _opened(place, log.session)
     nonce = opened.nonce if opened else state.nonce
@@ -166,9 +171,11 @@ def _environ(place: Place) -> Mapping[str, str]:
     return {**place.environ, "LONGREIN_STATE_DIR": place.state_dir} if named else place.environ
 
 
-def _model(place: Place, log: SessionLog, state: State) -> tuple[Model, str]:
-    """The model that was asked for, or the one the session had; and where its key came from."""
-    chosen = chosen_model(place, stored_model(place, state))
+def _model(place: Place, log: SessionLog, state: State, given: Model | ModelOptions | None) -> tuple[Model, str]:
+    """The model that was given or asked for, or the one the session had; and where its key came from."""
+    if given is not None and not isinstance(given, ModelOptions):
+        return given, "none"
+    chosen = given or chosen_model(place, stored_model(place, state))
     return open_model(chosen, log.read_blob, CLOCK), key_source(place, chosen)
 
 

@@ -32,7 +32,6 @@ class _Line(msgspec.Struct):
     subtype: str = ""
     message: msgspec.Raw = msgspec.Raw(b"null")
     result: str = ""
-    num_turns: int = 0
     usage: dict[str, object] = {}
     content: str = ""
     session_id: str = ""

@@ -134,13 +134,10 @@ def test_nothing_found_says_which_keys_and_servers_were_looked_for_and_where(hou
         found(house, {})
     line = str(caught.value)
     assert line.startswith(
-        "No model found: looked in the environment for ANTHROPIC_API_KEY, OPENAI_API_KEY, GEMINI_API_KEY, "
-        "OPENROUTER_API_KEY, "
+        "No model found: set one of ANTHROPIC_API_KEY, OPENAI_API_KEY, GEMINI_API_KEY, OPENROUTER_API_KEY, "
     )
-    assert (
-        "then for a local server: ollama at http://127.0.0.1:11434/v1, lmstudio at http://127.0.0.1:1234/v1, " in line
-    )
-    assert line.endswith("Set one of the keys, start a server, or name a model with --model PROVIDER/MODEL.")
+    assert "start a local server (ollama at http://127.0.0.1:11434/v1, lmstudio at http://127.0.0.1:1234/v1, " in line
+    assert line.endswith("), or name a model with --model PROVIDER/MODEL.")
     assert "\n" not in line
 
 

@@ -187,10 +187,9 @@ TABLE = [
     Row(
         "no model at all",
         ("-p", "x"),
-        f"No model found: looked in the environment for {KEYS}, then for a local server: "
+        f"No model found: set one of {KEYS}, start a local server ("
         "ollama at http://127.0.0.1:9/v1, lmstudio at http://127.0.0.1:9/v1, llamacpp at http://127.0.0.1:9/v1, "
-        "vllm at http://127.0.0.1:9/v1. Set one of the keys, start a server, or name a model with "
-        "--model PROVIDER/MODEL.",
+        "vllm at http://127.0.0.1:9/v1), or name a model with --model PROVIDER/MODEL.",
         1,
         arrange=nobody_serves,
     ),

@@ -26,6 +26,11 @@ def test_c_takes_the_newest_of_this_folder(stage: Stage) -> None:
     assert stage.left_of(UUID).count("UserSpoke") == 2
 
 
+def test_a_start_without_a_model_leaves_no_session(stage: Stage) -> None:
+    stage.settings(model="nobody/one")
+    assert (stage.run("-p", "x").code, stage.sessions) == (1, [])
+
+
 def test_the_first_words_of_a_new_session_are_no_turn_that_was_cut(stage: Stage) -> None:
     stage.plays(says("one"))
     ran = stage.run("hello you", env={"TERM": "dumb"}, stdin=b"")

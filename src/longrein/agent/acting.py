@@ -206,7 +206,6 @@ def _hands(session: Session, call: str, tool: Tool) -> Hands:
         agents=session.agent_port,
         goals=_goals(session),
         wrote=lambda path, digest: writer_words(session, path, digest),
-        author=state.label,
         hidden=hidden_files(session),
         page_bytes=_page_bytes(window_of(state, crew.model.budget).usable_tokens),
     )

@@ -50,8 +50,8 @@ def _nothing_found(settings: Settings, environ: Mapping[str, str]) -> str:
     keys = [known.keys[0] for known in known_providers() if known.keys and known.model]
     servers = [f"{k.name} at {_address(k.name, settings, environ)}" for k in known_providers() if k.local]
     return (
-        f"No model found: looked in the environment for {', '.join(keys)}, then for a local server: "
-        f"{', '.join(servers)}. Set one of the keys, start a server, or name a model with --model PROVIDER/MODEL."
+        f"No model found: set one of {', '.join(keys)}, start a local server ({', '.join(servers)}), "
+        "or name a model with --model PROVIDER/MODEL."
     )
 
 

@@ -2,8 +2,6 @@
 
 import re
 
-CALL_ID_SHORT_CHARS = 9
-"""Mistral's models take call ids of exactly nine letters and digits."""
 TOOL_NAME_CHARS_MAX = 64
 """The shortest limit among providers."""
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
@@ -17,7 +15,10 @@ def wire_call_id(call: str) -> str:
 
 
 def short_call_id(call: str) -> str:
-    """Our call id `c5.0` as nine letters and digits: six for the seq and three for the index, to the base of 36."""
+    """Our call id `c5.0` as the nine letters and digits that Mistral's models demand.
+
+    Six for the seq and three for the index, to the base of 36.
+    """
     seq, _, index = call.removeprefix("c").partition(".")
     return _based(seq, 6) + _based(index, 3)
 

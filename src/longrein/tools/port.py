@@ -118,8 +118,6 @@ class Hands(msgspec.Struct, frozen=True):
     """(real path, hash) -> who wrote that content, where it was an agent of this tree or a command of one; else ''."""
     hidden: Callable[[str, str], bool] | None = None
     """(path, real path) of a file -> whether the rules forbid to read it: searches leave it out. None: no rule does."""
-    author: str = ""
-    """Label of the subagent that calls; '' for the session of the user."""
 
 
 class ToolOptions(msgspec.Struct, frozen=True):
