@@ -1,7 +1,11 @@
 # The verbs of this project. Each makes its own .venv on a machine that has only Python 3.11+, git and make.
 PY := .venv/bin/python
 
-.PHONY: test check format demo bench load measures clean library
+.PHONY: help test check format demo bench load measures clean library
+
+help:  ## this list
+	@sed -n 's/^\([a-z]*\):.*  ## /\1\t/p' Makefile | expand -t 10
+
 .venv/ready: pyproject.toml requirements.lock
 	@if command -v uv >/dev/null 2>&1; then \
 	    uv venv --quiet --allow-existing .venv && uv pip install --quiet -r requirements.lock && uv pip install --quiet --no-deps -e .; \
@@ -44,5 +48,5 @@ load: .venv/ready  ## campaigns: a thousand kills, storms of subagents and tasks
 measures: .venv/ready  ## the measures of the context engine, with what is to be reached
 	$(PY) -m benchmarks.context
 
-clean:
+clean:  ## remove what these verbs have made
 	rm -rf .venv dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -7,11 +7,16 @@ import sys
 import tomllib
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from longrein.agent import TaskOptions
 from longrein.config import load_settings
+from longrein.config.keys import KEYS, TASK_OPTIONS
+from longrein.config.settings import BUILT_IN, Provider
 from longrein.frontends.flags import MAIN
 from longrein.frontends.help import help_page
+from longrein.tools import ToolOptions
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -64,6 +69,27 @@ def test_the_settings_of_the_readme_are_settings(tmp_path: Path) -> None:
         settings = load_settings(cwd=str(tmp_path), home=str(tmp_path), environ={}, flags={}, trusted=False)
         assert not settings.notes
         assert settings.model == "anthropic/claude-sonnet-4-5"
+
+
+def defaults() -> dict[str, object]:
+    """What each key has where nothing is set; without those that have nothing then."""
+    unlimited = ("limits.max_turns", "limits.max_budget_usd", "limits.memory_mb", "tasks.memory_mb", "tasks.cpu_s")
+    return {
+        **dict.fromkeys(unlimited, 0),
+        **{f"tools.{name}": value for name, value in msgspec.structs.asdict(ToolOptions()).items()},
+        **{f"tasks.{name}": getattr(TaskOptions(), name) for name in TASK_OPTIONS},
+        **{key: list(value) if isinstance(value, tuple) else value for key, value in BUILT_IN.items()},
+        "providers.*.text_tools": Provider().text_tools,
+    }
+
+
+def test__every_setting_stands_once_in_the_page_with_its_default_and_what_a_project_may() -> None:
+    page = (ROOT / "docs/settings.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `([a-z_.*]+)` \| (?:`(.+?)`)? ?\| .+ \| (\w+) \|$", page, re.MULTILINE)
+    may = {"free": "set", "narrow": "narrow", "add": "add", "no": "nothing"}
+    assert len(rows) == len({key for key, *_ in rows})
+    assert {key: project for key, _, project in rows} == {key: may[policy] for key, (_, policy) in KEYS.items()}
+    assert {key: tomllib.loads(f"it = {text}")["it"] for key, text, _ in rows if text} == defaults()
 
 
 def test__the_demo_of_the_readme_is_what_the_demo_shows(tmp_path: Path) -> None:

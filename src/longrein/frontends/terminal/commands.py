@@ -65,6 +65,7 @@ KEYS = (
     ("Shift-Tab", "next permission mode"),
     ("@", "complete a file name"),
     ("Ctrl-L", "redraw"),
+    ("Ctrl-Z", "stop longrein until `fg`, while commands go on"),
     ("Ctrl-D", "leave"),
 )
 
