@@ -311,3 +311,17 @@ async def test_a_script_that_cannot_be_read_is_one_line(tmp_path: Path) -> None:
     _, err = await process.communicate()
     assert process.returncode == 2
     assert err.decode().count("\n") == 1
+
+
+def test_nobody_left_to_read_the_report_is_no_error(tmp_path: Path) -> None:
+    script = tmp_path / "script.json"
+    script.write_text('{"turns": []}')
+    command = [sys.executable, "-m", "longrein.testing.loopback", "--script", str(script), "--until-eof"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.readline()
+        process.stdout.close()
+        process.stdin.close()
+        assert (process.stderr.read(), process.wait()) == (b"", 0)

@@ -58,8 +58,11 @@ async def _run(play: Play, given: argparse.Namespace) -> int:
 
 
 def _say(line: dict[str, object]) -> None:
-    sys.stdout.write(msgspec.json.encode(line).decode() + "\n")
-    sys.stdout.flush()
+    try:
+        sys.stdout.write(msgspec.json.encode(line).decode() + "\n")
+        sys.stdout.flush()
+    except BrokenPipeError:  # who started it is gone; so is the one who would read more, at the exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 if __name__ == "__main__":
