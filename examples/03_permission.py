@@ -16,9 +16,11 @@ async def main() -> None:
     async for entry in session.follow():
         match entry.event:
             case PermissionAsked(call=asked, shown=shown):
-                verdict = "deny" if "rm" in shown else "allow"
-                print(verdict, repr(shown))
-                await session.answer(asked, verdict, "that is precious" if verdict == "deny" else "")
+                print("may this run?", repr(shown))
+                if "rm" in shown:
+                    await session.answer(asked, "deny", "that is precious")
+                else:
+                    await session.answer(asked, "allow")
             case ToolEnded() as ended:
                 print(ended.status, text_of(ended.parts))
     await session.close()

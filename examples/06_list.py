@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from typing import Any
 
 import httpx2
 
@@ -21,13 +22,13 @@ def read_file(path: str) -> str:
     return "\n".join(f"def line_{n}_of(text='{path}'): return {n}" for n in range(100))
 
 
-async def ask(client: httpx2.AsyncClient, chat: list) -> tuple[dict, dict]:
+async def ask(client: httpx2.AsyncClient, chat: list[dict[str, Any]]) -> tuple[dict[str, Any], dict[str, Any]]:
     """One request; the answer's message and usage, put together from the stream."""
     wish = {"model": "loopback", "messages": chat, "stream": True, "stream_options": {"include_usage": True}}
     answer = await client.post("/v1/chat/completions", json=wish)
     answer.raise_for_status()
-    message: dict = {"role": "assistant", "content": ""}
-    usage: dict = {}
+    message: dict[str, Any] = {"role": "assistant", "content": ""}
+    usage: dict[str, Any] = {}
     for line in answer.text.splitlines():
         if not line.startswith("data: {"):
             continue

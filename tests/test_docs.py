@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+import longrein
 from longrein.agent import TaskOptions
 from longrein.config import load_settings
 from longrein.config.keys import KEYS, TASK_OPTIONS
@@ -100,6 +101,11 @@ def test__the_demo_of_the_readme_is_what_the_demo_shows(tmp_path: Path) -> None:
     shown = iter(done.stdout.splitlines())
     for line in filter(str.strip, excerpt[1].splitlines()):
         assert line.strip() in (found.strip() for found in shown), f"the demo does not show, in this order: {line}"
+
+
+def test__what_the_package_offers_has_a_type() -> None:
+    typed = (ROOT / "src/longrein/__init__.pyi").read_text(encoding="utf-8")
+    assert sorted(re.findall(r" as (\w+)$", typed, re.MULTILINE)) == sorted(longrein.__all__)
 
 
 def test__flags_and_commands_named_in_the_readme_exist() -> None:
