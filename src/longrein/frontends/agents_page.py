@@ -135,7 +135,7 @@ def _session(one: OfSession) -> str:
 def _line(view: AgentView) -> str:
     facts = [
         amounts.elapsed(view.elapsed_s),
-        amounts.many(view.steps, "step") if view.steps else "",
+        amounts.counted(view.steps, "step") if view.steps else "",
         f"{amounts.tokens(view.tokens)} tokens" if view.tokens else "",
         amounts.money(view.cost_usd) if view.cost_usd else "",
     ]

@@ -48,8 +48,3 @@ def size(count: int) -> str:
             return f"{count_in:.1f} {unit}"
         count = int(count_in)
     return f"{count / KB:.1f} GB"
-
-
-def many(count: int, noun: str) -> str:
-    """`1 task`, `3 tasks`."""
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

@@ -90,10 +90,10 @@ def ended_child(event: ChildEnded, worker: Worker | None) -> list[Line]:
     used = event.usage.context_tokens + event.usage.output_tokens
     facts = [
         amounts.elapsed(event.elapsed_ms / 1000),
-        amounts.many(event.steps, "step") if event.steps else "",
+        amounts.counted(event.steps, "step") if event.steps else "",
         f"{amounts.tokens(used)} tokens" if used else "",
         amounts.money(event.cost_usd) if event.cost_usd else "",
-        f"{amounts.many(len(event.files), 'file')} changed" if event.files else "",
+        f"{amounts.counted(len(event.files), 'file')} changed" if event.files else "",
     ]
     who, doing = "subagent", ""
     if worker:
@@ -117,7 +117,7 @@ def live_agents(agents: Sequence[AgentView], most: int) -> list[Line]:
     rest = [view for view in here if view not in shown]
     counts = [(state, sum(view.state == state for view in rest)) for state in ("asking", "running", "queued")]
     told = ", ".join(f"{count} {status_word(state)[0]}" for state, count in counts if count)
-    more = line(ONE, ("dim", f"… {amounts.many(len(rest), 'more subagent')}: {told}; /agents lists them"))
+    more = line(ONE, ("dim", f"… {amounts.counted(len(rest), 'more subagent')}: {told}; /agents lists them"))
     return [*(agent_line(view) for view in here if view in shown), more]
 
 
@@ -137,7 +137,7 @@ def agent_line(view: AgentView, mark: str = "○") -> Line:
 
 def _used(view: AgentView) -> str:
     facts = [
-        amounts.many(view.steps, "step") if view.steps else "",
+        amounts.counted(view.steps, "step") if view.steps else "",
         f"{amounts.tokens(view.tokens)} tokens" if view.tokens else "",
         amounts.money(view.cost_usd) if view.cost_usd else "",
     ]
@@ -150,7 +150,7 @@ def live_tasks(tasks: Mapping[str, Running], now_us: int, width: int) -> list[Li
         return []
     room = min(max(width // len(tasks) - TASK_CELLS, COMMAND_CHARS_MIN), COMMAND_CHARS_MAX)
     told = " · ".join(_task(running, now_us, room) for running in tasks.values())
-    return [line(ONE, ("run", amounts.many(len(tasks), "task")), f"  {told}")]
+    return [line(ONE, ("run", amounts.counted(len(tasks), "task")), f"  {told}")]
 
 
 def _task(running: Running, now_us: int, room: int) -> str:
@@ -163,7 +163,7 @@ def _task(running: Running, now_us: int, room: int) -> str:
 
 def counts(tasks: int, agents: int) -> str:
     """`2 tasks, 3 agents` for the footer; '' when nothing works beside."""
-    told = (amounts.many(tasks, "task") if tasks else "", amounts.many(agents, "agent") if agents else "")
+    told = (amounts.counted(tasks, "task") if tasks else "", amounts.counted(agents, "agent") if agents else "")
     return ", ".join(filter(None, told))
 
 

@@ -20,7 +20,7 @@ def question(running: Sequence[Running]) -> str:
     """The title of the question."""
     told = ", ".join(_name(one) for one in running[:SHOWN_MAX]) + (", …" if len(running) > SHOWN_MAX else "")
     verb, them = ("runs", "it") if len(running) == 1 else ("run", "them")
-    return f"{amounts.many(len(running), 'task')} still {verb} ({told}): what becomes of {them}?"
+    return f"{amounts.counted(len(running), 'task')} still {verb} ({told}): what becomes of {them}?"
 
 
 def choices(count: int) -> tuple[Row, ...]:
@@ -45,7 +45,7 @@ async def settle(session: SessionPort, outcome: Outcome, choice: str) -> Outcome
 
 def settling(count: int, choice: str) -> str:
     """The line while the answer is carried out."""
-    tasks = amounts.many(count, "task")
+    tasks = amounts.counted(count, "task")
     return f"{tasks} kept running" if choice == "keep" else f"ending {tasks}; Ctrl-C leaves at once"
 
 
