@@ -15,11 +15,15 @@ from longrein.store import list_sessions
 def doctor(place: Place) -> int:
     """Print the findings; 0 when longrein can work, 1 when it cannot."""
     findings = [*_machine(), *_state(place), *_model(place), *_settings(place)]
-    show("".join(f"{'ok     ' if well else 'MISSING'}  {what:<14} {told}\n" for well, what, told in findings))
+    show("".join(f"{_mark(well, what)}  {what:<14} {told}\n" for well, what, told in findings))
     return 0 if all(well for well, what, _ in findings if what in ("python", "state folder", "model")) else 1
 
 
 Finding = tuple[bool, str, str]
+
+
+def _mark(well: bool, what: str) -> str:
+    return "ok     " if well else "note   " if what == "settings" else "MISSING"
 
 
 def _machine() -> list[Finding]:

@@ -36,10 +36,12 @@ class Session:
         allow: Sequence[str] = (),
         deny: Sequence[str] = (),
     ) -> "Session":
-        """A new session in `folder` (by default the present one).
+        """A new session in `folder` (by default the present one), kept in `state_dir` (by default where all others are).
 
-        `model` is `provider/model` or anything that keeps the contract of `longrein.models.Model`. `allow` and `deny`
-        are permission rules such as `Bash(make test)`. Raises `ModelUnknown`, `SettingsError`.
+        `model` is `provider/model` or anything that keeps the contract of `longrein.models.Model`; '' for what settings
+        and environment offer. `tools` come after the built-in ones. `permission_mode` is `plan`, `default`,
+        `acceptEdits` or `bypassPermissions`; `allow` and `deny` are permission rules such as `Bash(make test)`; what
+        they do not say comes from the settings. Raises `ModelUnknown`, `SettingsError`, `SessionError`.
         """
         options = Options(
             model=model if isinstance(model, str) else "",
@@ -55,7 +57,10 @@ class Session:
     async def resume(
         cls, session: str, model: str | Model = "", *, state_dir: str = "", tools: Sequence[Tool] = ()
     ) -> "Session":
-        """The stored session of that id. Raises `SessionUnknown`, `SessionBusy`, `SessionReadOnly`, `StoreDamaged`."""
+        """The stored session of that id, with the model it had unless another is named.
+
+        Raises `SessionUnknown`, `SessionBusy`, `SessionReadOnly`, `StoreDamaged`, `ModelUnknown`, `SettingsError`.
+        """
         options = Options(model=model if isinstance(model, str) else "", state_dir=state_dir)
         given = None if isinstance(model, str) else model
         return cls(await build(survey(options), session, model=given, tools=tools))
@@ -91,12 +96,12 @@ class Session:
         self._go()
 
     async def compact(self, focus: str = "") -> None:
-        """Make room now."""
+        """Make room before the next request; `focus` is what a summary should keep above all."""
         await self._session.tell(Compact(focus))
         self._go()
 
     async def rewind(self, to: int, *, files: bool = False) -> None:
-        """Go back to entry `to`; with `files`, put files back too."""
+        """Go back to entry `to`; with `files`, put files back too. What came after stays in the log."""
         await self._session.tell(Rewind(to, files))
         self._go()
 
