@@ -14,7 +14,7 @@ from longrein.frontends.headless import Output, SessionFacts, Style, run_headles
 from longrein.frontends.options import Options
 from longrein.frontends.stderr import say
 from longrein.frontends.stdin import read_lines
-from longrein.place import named_budget, survey
+from longrein.place import discard_unused, named_budget, survey
 from longrein.workspace import depth_of
 
 
@@ -45,6 +45,7 @@ async def _print(options: Options) -> int:
         )
     finally:
         await session.close()
+        await discard_unused(built.place, session.id, said=bool(session.state.words or session.pending))
 
 
 def facts_of(built: Built) -> SessionFacts:

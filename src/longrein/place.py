@@ -13,7 +13,7 @@ from longrein.context import Budget, State
 from longrein.events import Entry, LongreinError, Opened, Parent, SessionUnknown, UsageError
 from longrein.frontends.options import Options
 from longrein.models import ModelOptions, known_provider, look_up, offered_models
-from longrein.store import Reader, find_session, fork_log, is_open, latest_session
+from longrein.store import Reader, discard_empty, find_session, fork_log, is_open, latest_session
 from longrein.workspace import depth_of, sweep
 
 
@@ -150,6 +150,13 @@ async def fork(place: Place, source: str, session: str = "") -> str:
     opened = msgspec.structs.replace(first.event, session=target, parent=Parent(source, last))
     await fork_log(place.state_dir, source, last, Entry(1, first.at, opened))
     return target
+
+
+async def discard_unused(place: Place, session: str, *, said: bool) -> None:
+    """What was opened and left without a word is not kept. One whose id was chosen may be waited for, and what
+    was `said` may not have come to be written down."""
+    if not said and session != place.options.session_id:
+        await discard_empty(place.state_dir, session, wall_us=CLOCK.wall_us)
 
 
 def sweep_orphans(place: Place) -> list[str]:

@@ -14,7 +14,7 @@ from longrein.frontends.stderr import say
 from longrein.frontends.tasks_page import tail_of
 from longrein.frontends.terminal import Outcome, SessionRow, TerminalFacts, run_terminal
 from longrein.models import known_models, known_providers, look_up
-from longrein.place import CLOCK, Place, fork, survey
+from longrein.place import CLOCK, Place, discard_unused, fork, survey
 from longrein.store import USER, Archive, Goals, SessionInfo, list_sessions, project_key
 from longrein.workspace import run_git, spooled_tasks, stop_spooled
 
@@ -31,12 +31,15 @@ async def talk(options: Options) -> int:
     prompt, choosing = options.prompt, options.resume == ""
     while True:
         outcome = await _one(place, built, prompt, choosing=choosing)
+        left = built.session
         if outcome.kind == "exit":
+            await discard_unused(place, left.id, said=bool(left.state.words or left.pending))
             return outcome.code
         try:
             copied = choosing and options.fork_session and outcome.kind == "switch"
             session = await fork(place, outcome.session) if copied else outcome.session
             built, prompt, choosing = await build(place, session, fresh=outcome.kind == "new"), "", False
+            await discard_unused(place, left.id, said=bool(left.state.words or left.pending))
         except LongreinError as error:
             say(str(error))
             built, prompt = await build(place, built.session.id), ""

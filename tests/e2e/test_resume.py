@@ -224,6 +224,7 @@ def test_bad_lines_of_stream_json(line: bytes, told: str, stage: Stage) -> None:
     assert ran.code == 2
     assert ran.err.count(told) == 1
     assert ran.kinds == ["system/init", *["system/informational"] * bool(line), "result"]
+    assert stage.sessions == [], "where nobody said anything nothing stays"
 
 
 def test_a_denial_is_exit_3_and_listed(stage: Stage) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from longrein.events import Entry, SessionError, SessionUnknown
+from longrein.events import Entry, Image, SessionError, SessionUnknown, Text, UserSpoke
 from longrein.store import (
     database,
     find_session,
@@ -115,6 +115,17 @@ async def test_one_in_which_nothing_was_said_is_not_gone_on_with_while_there_is_
     spoke = await spoken(tmp_path, 1, "/a", "mend the parser")
     os.utime(tmp_path / "sessions" / ID / "log.sqlite", ns=(time.time_ns() + 10**10,) * 2)
     assert latest_session(str(tmp_path), "/a") == spoke
+
+
+async def test_who_says_an_image_alone_has_said_something(tmp_path: Path) -> None:
+    seen = await make(tmp_path)
+    await add(
+        seen, [Entry(1, wall_us(), opened(ID, "/a")), Entry(2, wall_us(), UserSpoke((Image("b1", "image/png", 3),)))]
+    )
+    assert [info.title for info in list_sessions(str(tmp_path))] == ["(no words)"]
+    await add(seen, [Entry(3, wall_us(), UserSpoke((Text("what is this?"),)))])
+    await seen.close()
+    assert [info.title for info in list_sessions(str(tmp_path))] == ["what is this?"]
 
 
 async def test_one_that_is_made_between_two_looks_is_not_called_damaged(

@@ -130,6 +130,8 @@ def test_r_without_an_id_lets_the_user_choose_and_c_passes_over_what_is_empty(tm
     with open_it(project, "-r --fork-session") as tty:
         tty.until("which session?").send("\r")
         tty.until("2 prompts").ask("in a copy").until("Third.").until("idle").leave_quietly()
-    stored = [one.entries for one in list_sessions(str(tmp_path / "state")) if one.title == "tell me of parsers"]
+    found = list_sessions(str(tmp_path / "state"))
+    assert {one.title for one in found} == {"tell me of parsers"}, "nothing is left of those that were only opened"
+    stored = [one.entries for one in found]
     assert len(stored) == 2
     assert stored[0] > stored[1]

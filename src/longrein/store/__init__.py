@@ -27,6 +27,7 @@ __all__ = [
     "SessionInfo",
     "SessionLog",
     "contents_of",
+    "discard_empty",
     "encoding_of",
     "export_jsonl",
     "find_session",
@@ -50,6 +51,7 @@ __all__ = [
 _LATER = {
     "Content": "contents",
     "contents_of": "contents",
+    "discard_empty": "empty",
     "encoding_of": "contents",
     "export_jsonl": "export",
     "import_jsonl": "export",

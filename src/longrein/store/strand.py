@@ -9,6 +9,8 @@ from longrein.store.database import Write, entry_key
 
 TITLE_CHARS_MAX = 80
 """Of a session's title."""
+WORDLESS = "(no words)"
+"""Title of a session whose first message has none."""
 
 
 class Strand:
@@ -27,7 +29,7 @@ class Strand:
         for entry in entries:
             body = encode_event(entry.event)
             write.rows.append((entry_key(self.number, entry.seq), entry.at, SCHEMA_VERSION, crc32(body), body))
-            if not self.about[2]:
+            if self.about[2] in ("", WORDLESS):
                 self._learn(entry)
         if take:
             write.take = (*write.take, *take)
@@ -63,6 +65,6 @@ class Strand:
 
 
 def title_of(event: UserSpoke) -> str:
-    """First words of the user, on one line."""
-    words = " ".join(text_of(event.parts)[: 4 * TITLE_CHARS_MAX].split())
+    """First words of the user, on one line; who sent an image alone has said something, too."""
+    words = " ".join(text_of(event.parts)[: 4 * TITLE_CHARS_MAX].split()) or WORDLESS
     return words if len(words) <= TITLE_CHARS_MAX else words[: TITLE_CHARS_MAX - 1] + "…"
