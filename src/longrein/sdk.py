@@ -36,7 +36,7 @@ class Session:
         allow: Sequence[str] = (),
         deny: Sequence[str] = (),
     ) -> "Session":
-        """A new session in `folder` (by default the present one), kept in `state_dir` (by default where all others are).
+        """A new session in `folder` (by default the present one), kept in `state_dir` (by default with all others).
 
         `model` is `provider/model` or anything that keeps the contract of `longrein.models.Model`; '' for what settings
         and environment offer. `tools` come after the built-in ones. `permission_mode` is `plan`, `default`,
