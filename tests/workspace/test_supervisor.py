@@ -489,8 +489,10 @@ async def test_longrein_tasks_of_another_process_stops_one(yard: Yard) -> None:
 @pytest.fixture
 def frozen(yard: Yard, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None]]:
     """Stops the supervisor, as a debugger does; nobody waits long for it."""
-    for name, limit_s in (("HELLO_S", 0.2), ("DRAIN_S", 0.2), ("END_S", 0.2), ("START_S", 0.4), ("LATE_S", 0.05)):
+    for name, limit_s in (("HELLO_S", 0.2), ("DRAIN_S", 0.2), ("START_S", 0.4), ("LATE_S", 0.05)):
         monkeypatch.setattr(f"longrein.workspace.supervised.{name}", limit_s)
+    for name in ("HELLO_S", "END_S"):
+        monkeypatch.setattr(f"longrein.workspace.stopping.{name}", 0.2)
     monkeypatch.setattr(link.Link.ask, "__kwdefaults__", {"limit_s": 0.2})
     stopped: list[int] = []
 

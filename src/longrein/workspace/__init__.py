@@ -29,7 +29,7 @@ from longrein.workspace.search import Found, Line, Query, glob, grep
 from longrein.workspace.spawner import PlainSpawner
 from longrein.workspace.spool import SPOOL, is_supervised, read_output, spooled_tasks
 from longrein.workspace.stamps import differs, stamp
-from longrein.workspace.supervised import SupervisedSpawner, SupervisionOptions, stop_spooled
+from longrein.workspace.supervised import SupervisedSpawner, SupervisionOptions
 
 __all__ = [
     "SPOOL",
@@ -89,6 +89,7 @@ _LATER = {
     "merge_worktree": "worktree_merge",
     "read_worktree": "worktrees",
     "remove_worktree": "worktrees",
+    "stop_spooled": "stopping",
     "worktree_changes": "worktrees",
 }
 """Public name -> where it stands, for what most sessions never need."""

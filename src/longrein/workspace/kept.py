@@ -12,6 +12,8 @@ from longrein.workspace.trees import Trees
 
 FOREIGN_POLL_S = 0.5
 """Between looks for the ends of tasks that another supervisor looks after: one that speaks another version."""
+END_S = 2 * GRACE_S + 1
+"""For a task to end that was told to."""
 POLL_S = 0.02
 GAP = "\n[{sign} elided: {{}} bytes of the output were not kept]\n"
 

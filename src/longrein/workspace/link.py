@@ -21,6 +21,8 @@ FLAGS = ("-S", "-E", "-s") if LINUX else ("-E", "-s")
 EXIT_POLL_S = 0.002
 GONE = "the supervisor of processes is gone"
 DEAF = "the supervisor of processes does not answer"
+HELLO_S = 3.0
+"""For one that listens to answer; one that does not is taken for dead."""
 ANSWER_S = 5.0
 """For an answer that takes a moment: one that does not come by then is not waited for any more."""
 PATH_BYTES_MAX = 100

@@ -18,12 +18,12 @@ from longrein.events import redactor
 from longrein.workspace.child import not_started
 from longrein.workspace.environment import DEFAULT_PATH
 from longrein.workspace.foreground import LOST, Early, Foreground, Unkept, open_pipes
-from longrein.workspace.kept import KeptTasks
-from longrein.workspace.link import DEAF, Link, connect, start_supervisor
+from longrein.workspace.kept import END_S, KeptTasks
+from longrein.workspace.link import DEAF, HELLO_S, Link, connect, start_supervisor
 from longrein.workspace.port import Ended, Printout, Sink, Spooled, Started
 from longrein.workspace.running import Nobody
 from longrein.workspace.spawner import PlainSpawner
-from longrein.workspace.spool import EARLY, SPOOL, has_end, usable_id
+from longrein.workspace.spool import EARLY
 from longrein.workspace.supervisor.holding import Holding
 from longrein.workspace.supervisor.spooling import Output
 from longrein.workspace.tree import GIVE_UP_S, GRACE_S
@@ -32,10 +32,6 @@ START_S = 10.0
 """For a command to be started; then a supervisor that hears nothing is done without."""
 LATE_S = 1.0
 """For the word that it was started at the last moment."""
-HELLO_S = 3.0
-"""For a supervisor that listens to answer; one that does not is taken for dead."""
-END_S = 2 * GRACE_S + 1
-"""For a task to end that was told to."""
 DRAIN_S = END_S + GIVE_UP_S
 """For all that may not stay to end; a supervisor that says nothing by then holds nobody back from leaving."""
 EXIT_S = 1.0
@@ -364,29 +360,3 @@ class SupervisedSpawner:
         answer = await link.ask(do="give", task=task, data=data, eof=eof)
         if answer["error"]:
             raise (BrokenPipeError if answer["broken"] else OSError)(answer["error"])
-
-
-async def stop_spooled(session_folder: str, task: str, cause: str = "the user") -> Spooled | None:
-    """End a kept task of a session that another process may have open, and wait for it to be over.
-
-    Its supervisor is asked; one that speaks another version, or is dead, is done without: by mark and start time. Gives
-    the task as it is then; None for one that the spool does not know.
-    """
-    folder = os.path.join(session_folder, SPOOL)
-    kept = KeptTasks(folder, "longrein")
-    spooled = kept.spooled(task) if usable_id(task) else None
-    if spooled is None or spooled.state not in ("running", "lost") or has_end(folder, task):
-        return spooled
-    sock = connect(folder)
-    link = Link(sock, None, lambda _: None, lambda _: None) if sock is not None else None
-    try:
-        asked = link.ask(limit_s=HELLO_S, do="stop", task=task, cause=cause) if link else None
-        answer = await asked if asked else {"known": False}
-    except ConnectionError:
-        answer = {"known": False}
-    if not answer["known"]:
-        kept.stop(task)
-    await kept.wait_over(task, END_S)
-    if link is not None:
-        link.close()
-    return kept.spooled(task)
