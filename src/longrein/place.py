@@ -54,11 +54,12 @@ def survey(options: Options, environ: Mapping[str, str] | None = None, *, folder
     """Look around in `folder` (by default the present one). Raises `SettingsError` and `UsageError`."""
     environ = environment() if environ is None else environ
     home = home_folder(environ)
-    cwd = os.path.abspath(folder) if folder else _present_folder()
+    cwd = _folder(folder, "folder") if folder else _present_folder()
+    roots = (cwd, *(_folder(written, "--add-dir") for written in options.add_dirs))
     state = os.path.abspath(options.state_dir) if options.state_dir else state_dir(environ, home)
     flags = {name: getattr(options, name) for name in options.__struct_fields__}
     settings = load_settings(cwd=cwd, home=home, environ=environ, flags=flags, trusted=is_trusted(state, cwd))
-    return Place(options, settings, environ, home, cwd, state, (cwd, *map(_further_folder, options.add_dirs)))
+    return Place(options, settings, environ, home, cwd, state, roots)
 
 
 def check_depth(place: Place) -> None:
@@ -78,10 +79,11 @@ def _present_folder() -> str:
         raise UsageError("the folder that this shell is in has been removed: cd to one that is there") from None
 
 
-def _further_folder(written: str) -> str:
+def _folder(written: str, said: str) -> str:
+    """Absolute path of a folder that was named under `said`."""
     folder = os.path.abspath(os.path.expanduser(written))
     if not os.path.isdir(folder):
-        raise UsageError(f"--add-dir: {folder} is not a folder")
+        raise UsageError(f"{said}: {folder} is not a folder")
     return folder
 
 

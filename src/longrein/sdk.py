@@ -41,7 +41,8 @@ class Session:
         `model` is `provider/model` or anything that keeps the contract of `longrein.models.Model`; '' for what settings
         and environment offer. `tools` come after the built-in ones. `permission_mode` is `plan`, `default`,
         `acceptEdits` or `bypassPermissions`; `allow` and `deny` are permission rules such as `Bash(make test)`; what
-        they do not say comes from the settings. Raises `ModelUnknown`, `SettingsError`, `SessionError`.
+        they do not say comes from the settings. Raises `ModelUnknown`, `SettingsError`, `SessionError`,
+        `UsageError` where there is no such folder.
         """
         options = Options(
             model=model if isinstance(model, str) else "",

@@ -8,7 +8,7 @@ import pytest
 from longrein import Session
 from longrein.agent import OfChild
 from longrein.context import Request
-from longrein.events import Entry, PermissionAsked, TaskStarted, TurnEnded, UserSpoke
+from longrein.events import Entry, PermissionAsked, TaskStarted, TurnEnded, UsageError, UserSpoke
 from longrein.models import Failure, Reply
 from longrein.testing.house import said
 from longrein.testing.model import ScriptedModel, call, says
@@ -79,3 +79,12 @@ async def test_words_for_a_subagent_reach_it(tmp_path: Path, monkeypatch: pytest
             told.append(event.origin)
     assert told == ["prompt", "steer"]
     await session.close()
+
+
+async def test_a_folder_that_is_not_there_is_refused_before_anything_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    with pytest.raises(UsageError, match=r"^folder: .*/nowhere is not a folder$"):
+        await Session.open(Two(), folder=str(tmp_path / "nowhere"), state_dir=str(tmp_path / "state"))
+    assert list(tmp_path.iterdir()) == []
