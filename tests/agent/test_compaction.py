@@ -134,6 +134,14 @@ def said_by(items: Sequence[object]) -> list[str]:
     return [repr(getattr(item, "part", item)) for item in items]
 
 
+async def test_A10_a_model_that_asks_for_room_at_each_step_gets_it_once(house: House) -> None:
+    steps = [says(call("Compact"), call("Bash", command=f"echo {n}")) for n in range(6)]
+    model = Script(steps[0], says(PROSE), *steps[1:], says("done"))
+    await house.play(model, "go on and on")
+    assert purposes(house.entries()).count("summary") == 1
+    assert not model.steps
+
+
 async def test_uncompact_brings_back_the_very_items(house: House) -> None:
     model = Talker(4, words=30)
     model.gate.set()

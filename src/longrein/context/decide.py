@@ -41,6 +41,10 @@ PRESSED_TOKENS_MIN = 16_000
 """A smaller view holds no memory worth the loss; a larger one is halved when the process is short of it."""
 REARM = 0.10
 """Share that must be new before the next crossing counts (law 6)."""
+AGAIN_MIN = 0.02
+"""Share that must be new before the model's wish for room is another summary."""
+THE_MODEL = "Compact"
+"""Source of that wish: the tool."""
 SUMMARY_ATTEMPTS_MAX = 2
 """Requests for one summary, a retry included (law 6)."""
 FAILED_CROSSINGS_MAX = 3
@@ -246,10 +250,19 @@ def _on_request(state: State, budget: Budget, focus: str) -> Decision:
     first, last = span(state)
     if last < first:
         return Nothing("there is nothing yet that could be compacted")
+    if state.compact_by == THE_MODEL and _again(state, budget, first, last):
+        return Nothing("too little is new since the last compaction")
     fits = _tokens_when_sent(state, budget) <= budget.window_tokens - budget.max_output_tokens // 2
     if state.summary_attempts < SUMMARY_ATTEMPTS_MAX and fits and state.seen_reach > 0:
         return Summarise(first, last, "request", focus)
     return Digest(digest(state, budget, first, last, "request"))
+
+
+def _again(state: State, budget: Budget, first: int, last: int) -> bool:
+    """Whether entries `first` to `last` are a summary and next to nothing else: who asks at each step gets it once."""
+    items = [item for item in state.items[state.context_items :] if first <= item.seqs[0] <= last]
+    new = [item for item in items if item.kind not in ("summary", "ack")]
+    return len(new) < len(items) and state.gauge.scale(sum(i.tokens for i in new)) < AGAIN_MIN * budget.usable_tokens
 
 
 def _tokens_when_sent(state: State, budget: Budget) -> int:

@@ -203,7 +203,7 @@ def _turn(state: State, *, task: bool) -> None:
 
 def _reminded(state: State, seq: int, event: Reminded) -> None:
     if event.kind == "compact":
-        state.compact_wanted = event.state
+        state.compact_wanted, state.compact_by = event.state, event.source
     if event.kind == "compact_refused":
         state.compact_wanted = None
     if event.kind == "wake":

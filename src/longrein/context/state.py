@@ -170,6 +170,8 @@ class Talk(msgspec.Struct):
     """Last entry that the model has answered to."""
     compact_wanted: str | None = None
     """Focus of a compaction that was asked for; None when none was."""
+    compact_by: str = ""
+    """Who asked for the last one: the source of its `Reminded`."""
     settled: tuple[Settled, ...] = ()
     """The last three compactions."""
     settled_seq: int = 0
