@@ -4,10 +4,11 @@ import pytest
 
 from longrein.agent import Limits, OpenSession, Pin
 from longrein.context import Request
-from longrein.events import ChildEnded, ChildStarted, Opened, PrefixSet, ToolEnded, UserSpoke
+from longrein.events import ChildEnded, ChildStarted, Opened, PrefixSet, Reminded, ToolEnded, UserSpoke
 from longrein.models import Failure, Reply
 from longrein.testing.house import said, story
 from longrein.testing.model import call, says
+from longrein.testing.workspace import Ran
 from tests.agent.troupe import Stage, agent, tasks
 
 
@@ -91,6 +92,27 @@ def test_E20_R073_one_that_fails_is_a_report_and_the_others_are_delivered() -> N
         assert words in told, told
     ends = stage.events(ChildEnded)
     assert [e.status for e in ends] == ["done", "failed", "failed", "done"]
+
+
+@pytest.mark.parametrize("hours", [5, -5])
+def test_a_clock_that_is_set_ends_no_subagent_and_makes_nothing_longer(hours: int) -> None:
+    """Two hours are the limit of a task, an hour that of a quiet call."""
+    make = call("Bash", command="make", timeout=600_000)
+    stage = Stage(main=[says(agent("ALPHA")), says("done")], ALPHA=[says(make), says("made")])
+    stage.commands["make"] = Ran("ok", delay_s=300)
+
+    async def jump(session: OpenSession) -> None:
+        await stage.clock.sleep(100)
+        stage.clock.start_us += hours * 3_600_000_000
+        await stage.clock.sleep(100)
+        (view,) = session.agents()
+        assert 195 < view.elapsed_s < 205
+
+    stage.play(meanwhile=jump)
+    (end,) = stage.events(ChildEnded)
+    assert (end.status, end.message) == ("done", "")
+    assert 300_000 <= end.elapsed_ms < 310_000
+    assert not [told for told in stage.events(Reminded) if told.kind == "stuck"]
 
 
 def test_what_subagents_do_is_heard_by_who_follows_the_root() -> None:

@@ -46,11 +46,11 @@ def state_of(*events: AnyEvent) -> State:
     return fold([Entry(seq, seq * SECOND, event) for seq, event in enumerate(events, 1)])
 
 
-def check(events: tuple[AnyEvent, ...], expect: str, limits: Limits | None = None, at_s: int = 0) -> None:
+def check(events: tuple[AnyEvent, ...], expect: str, limits: Limits | None = None, task_s: float = 0) -> None:
     """The next move after `events`, shown, holds `expect`."""
     state = state_of(*events)
     judged = dict.fromkeys(state.calls, Judgement("run", together=True))
-    shown = repr(next_move(state, judged, Outlook(BUDGET, limits or Limits(), now_us=at_s * SECOND)))
+    shown = repr(next_move(state, judged, Outlook(BUDGET, limits or Limits(), task_s=task_s)))
     assert expect in shown, f"{expect!r} is not in {shown}"
 
 
@@ -82,8 +82,8 @@ def test_R071_a_token_limit_refuses_before_the_request_and_counts_what_subagents
 
 
 def test_a_time_limit_counts_from_the_start_of_the_turn() -> None:
-    check(START, "AskModel", Limits(seconds_max=60), at_s=62)
-    check(START, "Stop(reason='limit', message='the time limit of 60 s", Limits(seconds_max=60), at_s=64)
+    check(START, "AskModel", Limits(seconds_max=60), task_s=59)
+    check(START, "Stop(reason='limit', message='the time limit of 60 s", Limits(seconds_max=60), task_s=61)
 
 
 def test_a_grant_is_held_back_until_the_subagent_ends() -> None:

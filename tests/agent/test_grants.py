@@ -79,7 +79,7 @@ def cost(usd: float, tokens: int, asked: int) -> list[AnyEvent]:
 def test_what_is_left_is_the_limit_without_what_was_spent_and_what_subagents_hold() -> None:
     state = log(speak(), *cost(0.5, 1_000, 4), ChildStarted("k", "explore", "c4.0", Grant(0.3, 700, spawns=2)))
     limits = Limits(usd_max=2.0, tokens_max=10_000, seconds_max=60, spawns_max=10, depth_max=1)
-    room = left(state, limits, now_us=13_000_000, tree={})
+    room = left(state, limits, task_s=10, tree={})
     assert room == Room(near(1.2), 8_300, near(50), 7, 1)
 
 
@@ -95,9 +95,9 @@ def test_what_is_left_above_binds_too() -> None:
     """What was granted is already taken from it; a call up there that cost more than was guessed shortens it here."""
     limits = Limits(usd_max=5, spawns_max=4)
     above = Room(usd=0.1, tokens=50, seconds=3, spawns=2)
-    assert left(log(speak()), limits, 3_000_000, {}, above) == Room(5, 50, 3, 4, 1)
+    assert left(log(speak()), limits, 0, {}, above) == Room(5, 50, 3, 4, 1)
     over = Room(usd=-0.1, tokens=-50, seconds=3, spawns=0)
-    assert left(log(speak()), limits, 3_000_000, {}, over) == Room(4.9, -50, 3, 4, 1)
+    assert left(log(speak()), limits, 0, {}, over) == Room(4.9, -50, 3, 4, 1)
 
 
 def test_a_subagent_counts_its_task_from_where_that_began() -> None:
@@ -108,7 +108,7 @@ def test_a_subagent_counts_its_task_from_where_that_began() -> None:
     assert (limits.usd_max, limits.tokens_max, limits.turns_max) == (1.5, 6_000, 7)
     assert (limits.spawns_max, limits.seconds_max, limits.depth_max) == (3, 9, 1)
     assert spent_on_task(state, {}) == Spent(0.25, 100, 0)
-    assert left(state, limits, state.began_at, {}) == Room(0.75, 4_900, 9, 3, 1)
+    assert left(state, limits, 0, {}) == Room(0.75, 4_900, 9, 3, 1)
 
 
 def test_words_to_a_subagent_between_two_turns_begin_no_task() -> None:
@@ -298,7 +298,7 @@ class Node:
         """What is left here for all together, those above included, without what each of them keeps back."""
         above = UNBOUND if self.parent is None else self.parent.room()
         limits = limits_under(self.tree.limits, self.grant, self.state)
-        return less(left(self.state, limits, self.state.began_at, self.states, above), kept_back(self.state, BUDGET))
+        return less(left(self.state, limits, 0, self.states, above), kept_back(self.state, BUDGET))
 
     def ask(self, reserve: float, real: float) -> None:
         """A request that may cost `reserve`, when that is left, and then costs `real`."""

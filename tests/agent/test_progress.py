@@ -199,7 +199,7 @@ def test_parallel_equal_calls_are_one_step() -> None:
 def quiet(agent: Agent, minutes: float) -> str:
     """What the watchdog says after `minutes` of silence."""
     now = agent.state.at + round(minutes * MINUTE)
-    verdict = idle(agent.state, now)
+    verdict = idle(agent.state, minutes * 60)
     if isinstance(verdict, Tell):
         agent.append(verdict.reminded, at=now)
         return "told"
@@ -249,7 +249,7 @@ def test_patience_is_an_option() -> None:
     agent.step(READ)
     agent.step(READ)
     assert isinstance(circling(agent.state, Patience(same_max=2)), Tell)
-    assert isinstance(idle(agent.state, agent.state.at + 5_000_000, Patience(idle_s=5)), Tell)
+    assert isinstance(idle(agent.state, 5, Patience(idle_s=5)), Tell)
 
 
 def test_the_watchdog_costs_the_same_however_long_the_session_is() -> None:

@@ -115,6 +115,28 @@ def test_a_clock_that_is_set_forward_is_no_silence() -> None:
     assert told(stage, "bg_stalled") == []
 
 
+@pytest.mark.parametrize("hours", [5, -5])
+def test_a_task_has_run_as_long_as_it_has_run_whatever_the_clock_says(hours: int) -> None:
+    stage = Stage({"run": Ran("", hang=True)})
+    model = ScriptedModel(says(background("run")), says("it runs"))
+
+    async def work() -> None:
+        session = stage.open(model)
+        session.tell(words("go"))
+        await session.run(once=True)
+        await stage.clock.sleep(30)
+        stage.clock.start_us += hours * 3_600_000_000
+        await stage.clock.sleep(30)
+        (view,) = session.tasks()
+        assert (round(view.elapsed_s), view.silent_s <= view.elapsed_s) == (60, True)
+        await session.leave("stop")
+        await session.close()
+
+    stage.play(work)
+    (end,) = stage.of(TaskEnded)
+    assert round(end.elapsed_ms / 1000) == 60
+
+
 @pytest.mark.parametrize(
     ("arguments", "refused"),
     [

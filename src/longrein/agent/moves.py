@@ -241,7 +241,7 @@ def _before_request(state: State, outlook: Outlook) -> Move:
         return Stop(
             "limit", f"the limit of {limits.turns_max} turns is reached; go on with -c and a higher --max-turns"
         )
-    if limits.seconds_max and outlook.now_us - state.began_at > limits.seconds_max * 1e6:
+    if limits.seconds_max and outlook.task_s > limits.seconds_max:
         return Stop("limit", f"the time limit of {limits.seconds_max:g} s has passed")
     if state.barren_steps >= limits.barren_steps_max:
         return Stop("error", f"{state.barren_steps} steps in a row without one successful call; say how to go on")

@@ -193,6 +193,8 @@ class Outlook(msgspec.Struct, frozen=True):
     """Failures in a row after which a pause was already made."""
     now_us: int = 0
     """The time, microseconds UTC, for the age of the provider's cache; 0 when it is not known."""
+    task_s: float = 0.0
+    """Seconds since the present task began."""
     summarising: bool = False
     """Whether a summary is being written beside the work."""
     pressed: bool = False

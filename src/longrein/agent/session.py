@@ -15,6 +15,7 @@ from longrein.agent.beside import Beside
 from longrein.agent.blobs import CleanBlobs
 from longrein.agent.company import Company, narrower
 from longrein.agent.inbox import Inbox
+from longrein.agent.lasting import Lasting
 from longrein.agent.memory import Pressure
 from longrein.agent.port import AgentView, Heard, Noticed, Pending, StopTask, Word, for_child
 from longrein.agent.ports import Crew, Limits, Outlook
@@ -50,6 +51,7 @@ class Session:
         self.beside = Beside()
         self.paused = self.state.turn_open
         """Whether a turn that a crash cut waits for the user to say go on."""
+        self.lasting = Lasting(crew.clock.mono_s, state)
         self.watch = Watch(state.at)
         """What is remembered of the files on disk; only spares reading them again."""
         self.rested = 0
@@ -91,6 +93,7 @@ class Session:
             entry = Entry(self.state.seq + 1, self.crew.clock.wall_us(), redacted(event, self.crew.redact))
             self.state = advance(self.state, entry, self._entries_to)
             self._held.append(entry)
+        self.lasting.note(self.state)
         return self.state.seq
 
     def _entries_to(self, seq: int) -> list[Entry]:
@@ -317,6 +320,7 @@ class Session:
             rested=self.rested,
             seed=self.state.profile.startswith("seed"),
             now_us=crew.clock.wall_us(),
+            task_s=self.lasting.task_s,
             summarising=self.beside.running,
             pressed=self.memory.pressed,
         )

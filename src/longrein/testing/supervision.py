@@ -113,7 +113,9 @@ class MemorySupervision:
     def spooled(self, task: str) -> Spooled | None:
         """See `Supervision.spooled`."""
         kept = self.spool.get(task)
-        return None if kept is None else kept.now
+        if kept is None or kept.now.state != "running":
+            return None if kept is None else kept.now
+        return msgspec.structs.replace(kept.now, elapsed_s=kept.process.elapsed_s)
 
     def read(self, task: str, start: int, size_bytes: int) -> tuple[int, bytes]:
         """See `Supervision.read`."""
@@ -218,7 +220,7 @@ class MemoryProcess:
         """See `Started.end`: it obeys at once."""
         if self in self.home.running:
             self._life.cancel()
-            self._finish(Ended(None, "SIGTERM", cause, elapsed_s=self._elapsed_s))
+            self._finish(Ended(None, "SIGTERM", cause, elapsed_s=self.elapsed_s))
 
     def vanish(self) -> None:
         """It is gone without an end that anybody saw."""
@@ -239,12 +241,13 @@ class MemoryProcess:
         if self._over.done():  # it had ended meanwhile
             self._settled(self._over.result(), keeping)
         elif keeping.timeout_s:
-            rest_s = max(0.0, keeping.timeout_s - self._elapsed_s)
+            rest_s = max(0.0, keeping.timeout_s - self.elapsed_s)
             asyncio.get_running_loop().call_later(rest_s, self.end, "timeout")
         return self.home.spool[keeping.task].now
 
     @property
-    def _elapsed_s(self) -> float:
+    def elapsed_s(self) -> float:
+        """Since it began, by the clock that nobody sets."""
         return self.home.clock.mono_s() - self._begun_s
 
     def _now(self, keeping: Keeping) -> Spooled:
@@ -282,7 +285,7 @@ class MemoryProcess:
         if not data:
             await self._pass(ran.delay_s)
         code = None if ran.signal else ran.code
-        self._finish(Ended(code, ran.signal, elapsed_s=self._elapsed_s, cwd=ran.cwd or self.cwd))
+        self._finish(Ended(code, ran.signal, elapsed_s=self.elapsed_s, cwd=ran.cwd or self.cwd))
 
     def _ask(self, waits: bool) -> None:
         self.waits = waits
@@ -305,7 +308,7 @@ class MemoryProcess:
             kept.now = msgspec.structs.replace(kept.now, size_bytes=len(self.output), written_at=told)
         if len(self.output) < self.most:
             return True
-        self._finish(Ended(None, "SIGTERM", "flood", elapsed_s=self._elapsed_s))
+        self._finish(Ended(None, "SIGTERM", "flood", elapsed_s=self.elapsed_s))
         return False
 
     def _finish(self, ended: Ended) -> None:

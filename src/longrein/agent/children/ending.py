@@ -72,7 +72,7 @@ class Last:
                 pass
 
 
-def ended_of(one: Working, tree: Mapping[str, State], now_us: int) -> tuple[ChildEnded, str]:
+def ended_of(one: Working, tree: Mapping[str, State]) -> tuple[ChildEnded, str]:
     """The end of one that works no more, and the handle of its last words."""
     session, started = one.session, one.started
     state = session.state
@@ -96,7 +96,7 @@ def ended_of(one: Working, tree: Mapping[str, State], now_us: int) -> tuple[Chil
         message=outside(message, state.nonce),
         files=_files(one, last),
         worktree=one.finished.text if one.finished is not None else "",
-        elapsed_ms=max(0, now_us - state.began_at) // 1000,
+        elapsed_ms=int(session.lasting.task_s * 1000),
         spawned=used.spawned,
     )
     return ended, whole

@@ -117,14 +117,15 @@ def spent_on_task(state: State, tree: Mapping[str, State]) -> Spent:
     return spent(state, tree) - Spent(began.usd, began.usage.context_tokens + began.usage.output_tokens, began.spawned)
 
 
-def left(state: State, limits: Limits, now_us: int, tree: Mapping[str, State], above: Room = UNBOUND) -> Room:
+def left(state: State, limits: Limits, task_s: float, tree: Mapping[str, State], above: Room = UNBOUND) -> Room:
     """What this session and those below it may still use together. Negative when a request cost more than was guessed.
 
-    `limits` as `limits_under` gives them; `above`: what is left to those above it. What this session was granted is not
-    in that; but when it is negative, because a call up there or beside cost more than was guessed, less is left here.
+    `limits` as `limits_under` gives them; `task_s` since its task began; `above`: what is left to those above it.
+    What this session was granted is not in that; but when it is negative, because a call up there or beside cost more
+    than was guessed, less is left here.
     """
     used = spent(state, tree)
-    seconds = limits.seconds_max - (now_us - state.began_at) / 1e6 if limits.seconds_max else UNBOUND.seconds
+    seconds = limits.seconds_max - task_s if limits.seconds_max else UNBOUND.seconds
     return Room(
         _left(limits.usd_max, used.usd, above.usd),
         _left(limits.tokens_max, used.tokens, above.tokens),

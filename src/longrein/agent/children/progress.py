@@ -62,8 +62,8 @@ def circling(state: State, patience: Patience = DEFAULT) -> Verdict:
     return None
 
 
-def idle(state: State, now_us: int, patience: Patience = DEFAULT) -> Verdict:
-    """Whether nothing has happened for too long. To be asked by a timer, of subagents.
+def idle(state: State, silent_s: float, patience: Patience = DEFAULT) -> Verdict:
+    """Whether nothing has happened for too long; `silent_s` since the last entry. To be asked by a timer, of subagents.
 
     What waits for the user, for a subagent of its own (which is watched itself) or is not in a turn is never idle.
     """
@@ -72,7 +72,6 @@ def idle(state: State, now_us: int, patience: Patience = DEFAULT) -> Verdict:
     acts = state.asked is not None or any(call.started for call in state.calls.values())
     told = state.trail.told_seq == state.seq
     most = patience.act_s if acts and not told else patience.idle_s
-    silent_s = (now_us - state.at) / 1e6
     if silent_s < most:
         return None
     what = f"nothing has happened for {silent_s / 60:.0f} minutes"

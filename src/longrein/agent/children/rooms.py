@@ -14,5 +14,5 @@ def room_of(session: Session, tree: Tree, more: int = 0) -> Room:
     """
     crew, above = session.crew, session.crew.above
     room = room_of(above.parent, tree) if isinstance(above, Bond) else UNBOUND
-    rest = left(session.state, crew.limits, crew.clock.wall_us(), tree.states, room)
+    rest = left(session.state, crew.limits, session.lasting.task_s, tree.states, room)
     return less(rest, kept_back(session.state, crew.model.budget, more))

@@ -267,7 +267,7 @@ class Children:
         if error is not None and not isinstance(error, LongreinError):
             text = f"longrein failed inside: {type(error).__name__}: {error}"
             one.session.append(*closing(state, text, "error", text))
-        ended, whole = ended_of(one, self.tree.states, self.session.crew.clock.wall_us())
+        ended, whole = ended_of(one, self.tree.states)
         child = one.started.child
         for known in (self._mine, self._aside, self.tree.working):
             known.pop(child, None)
@@ -358,7 +358,7 @@ class Children:
 
     def views(self) -> Sequence[AgentView]:
         """See `Company.views`."""
-        return views(self.session, self.tree.working, self.session.crew.clock.wall_us())
+        return views(self.session, self.tree.working)
 
     async def close(self) -> None:
         """See `Company.close`."""

@@ -24,15 +24,15 @@ LINE_CHARS_MAX = 120
 """Of the line that says what it did last."""
 
 
-def views(session: Session, working: Mapping[str, Working], now_us: int, depth: int = 1) -> list[AgentView]:
+def views(session: Session, working: Mapping[str, Working], depth: int = 1) -> list[AgentView]:
     """Subagents of `session` in the order in which they were started, each followed by its own."""
     found: list[AgentView] = []
     for child, now in session.state.children.items():
         one = working.get(child)
         label = below(session.state.label, f"a{now.seq}")
-        found.append(_over(label, now, depth) if one is None else _at_work(label, now, one, now_us, depth))
+        found.append(_over(label, now, depth) if one is None else _at_work(label, now, one, depth))
         if one is not None:
-            found += views(one.session, working, now_us, depth + 1)
+            found += views(one.session, working, depth + 1)
     return found
 
 
@@ -56,7 +56,7 @@ def _over(label: str, now: ChildNow, depth: int) -> AgentView:
     )
 
 
-def _at_work(label: str, now: ChildNow, one: Working, now_us: int, depth: int) -> AgentView:
+def _at_work(label: str, now: ChildNow, one: Working, depth: int) -> AgentView:
     state, began = one.session.state, one.session.state.began
     used = state.usage.context_tokens + state.usage.output_tokens
     before = began.usage.context_tokens + began.usage.output_tokens
@@ -66,7 +66,7 @@ def _at_work(label: str, now: ChildNow, one: Working, now_us: int, depth: int) -
         now.started.kind,
         now.started.description,
         _state_of(one, state),
-        max(0, now_us - now.at) / 1e6,
+        one.session.lasting.task_s,
         state.asks - began.asks,
         used - before,
         max(0.0, state.spent_usd - began.usd),

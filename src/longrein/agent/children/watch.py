@@ -15,8 +15,7 @@ async def watch(parent: Session, one: Working) -> None:
     clock, session = parent.crew.clock, one.session
     while True:
         await clock.sleep(LOOK_EVERY_S)
-        now_us = clock.wall_us()
-        verdict = idle(session.state, now_us) or _late(one, now_us)
+        verdict = idle(session.state, session.lasting.quiet_s) or _late(one)
         match verdict:
             case Tell(reminded):
                 session.append(reminded)
@@ -29,9 +28,9 @@ async def watch(parent: Session, one: Working) -> None:
                 pass
 
 
-def _late(one: Working, now_us: int) -> End | None:
+def _late(one: Working) -> End | None:
     """Whether a call keeps it beyond the time of its task. What waits for the user may take its time."""
     state, limit_s = one.session.state, one.session.crew.limits.seconds_max
-    if not limit_s or state.asking or (now_us - state.began_at) / 1e6 < limit_s + GRACE_S:
+    if not limit_s or state.asking or one.session.lasting.task_s < limit_s + GRACE_S:
         return None
     return End(f"the time limit of {limit_s:g} s has passed")
