@@ -18,14 +18,14 @@ from longrein.agent.children.rooms import room_of
 from longrein.agent.children.starting import begin, rejoin
 from longrein.agent.children.tree import Tree, Working
 from longrein.agent.children.viewing import views
-from longrein.agent.children.watch import watch
-from longrein.agent.children.worktrees import dropped, finished, made
+from longrein.agent.children.walking import walk
+from longrein.agent.children.worktrees import dropped, made
 from longrein.agent.port import AgentView, Answer, OfChild, Pending, Said, StopChild, Word
 from longrein.agent.ports import Limits
 from longrein.agent.session import Session
 from longrein.agent.synthesis import synthesis_job
 from longrein.context import ChildNow
-from longrein.events import AnyEvent, ChildEnded, Entry, LongreinError
+from longrein.events import AnyEvent, ChildEnded, LongreinError
 from longrein.tools import Job, Kind, Report
 from longrein.workspace import Worktree, read_worktree
 
@@ -190,39 +190,8 @@ class Children:
     def _walk(self, one: Working) -> None:
         """Let it go."""
         if one.walk is None:
-            one.walk = asyncio.ensure_future(self._work(one))
+            one.walk = asyncio.ensure_future(walk(self.session, one, self.tree.gate))
             one.walk.add_done_callback(lambda _walk: self.session.poke())
-
-    async def _work(self, one: Working) -> None:
-        """Its whole walk, when it has a place."""
-        gate = self.tree.gate
-        if not await gate.enter_or(one.halt, self.session.id):
-            gate.force()  # it was told to end: it has only to write that down, and to end those below it
-        one.begun = True
-        _ask_again(one.session)
-        watching = asyncio.ensure_future(watch(self.session, one))
-        try:
-            await self._through(one)
-        finally:
-            watching.cancel()
-            gate.leave()
-
-    async def _through(self, one: Working) -> None:
-        """Its turns: the one of its task, and those for which its own subagents in the background wake it."""
-        session = one.session
-        if one.problem:
-            return
-        await session.run(once=True)
-        while (company := session.company) is not None and company.running and not session.closed:
-            if one.stopped:
-                company.stop()
-            await company.settled()
-            await session.run(once=True)
-        if not session.closed:
-            await session.beside.stop(session)
-            await session.leave("stop")  # nobody is left to whom its tasks could be of use
-            if one.worktree is not None:
-                one.finished = await finished(self.session, one.worktree)
 
     async def _wait(self, those: Sequence[Working], call: str) -> None:
         """Until they are over. Interrupted, they end with what they have; closed, they are left for another day."""
@@ -377,13 +346,6 @@ class Children:
         for error in ends:
             if error is not None:
                 raise error
-
-
-def _ask_again(child: Session) -> None:
-    """Let its question be heard that waited when it was left. Not before it works: nobody else asks meanwhile."""
-    for call in child.state.calls.values():
-        if call.asked is not None and call.answer is None:
-            child.readers.publish(Entry(child.state.seq, child.state.at, call.asked))
 
 
 def _nothing_to_wait_for() -> Awaitable[None]:
