@@ -124,6 +124,19 @@ def test__links_of_the_documents_lead_somewhere() -> None:
             assert (document.parent / link).exists(), f"{document.name}: {link}"
 
 
+def test__every_room_stands_in_the_architecture_and_nothing_else_does() -> None:
+    page = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    named = {name for row in re.findall(r"^\| (`.+?) \|", page, re.MULTILINE) for name in re.findall(r"`([^`]+)`", row)}
+    house = ROOT / "src/longrein"
+    there = {path.name for path in house.iterdir() if not path.name.startswith(("_", "demo_", "py."))}
+    assert there - named == {"cli.py"}  # in the picture, with `app`
+    assert not [name for name in named if not (house / name).exists()]
+    begins = re.findall(r"^\| `([a-z/]+)` \| .+ \| (`.+`) \|$", page, re.MULTILINE)
+    files = [house / room / file for room, begin in begins for file in re.findall(r"`([^`]+)`", begin)]
+    assert len(files) > 15
+    assert not [file for file in files if not file.exists()]
+
+
 def test__every_make_verb_of_the_documents_exists() -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     for document in ROOT.glob("*.md"):
