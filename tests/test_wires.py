@@ -82,3 +82,24 @@ async def test_a_multi_turn_edit_over_each_wire(wire: str, tmp_path: Path) -> No
     assert (lines[0]["subtype"], lines[-1]["type"]) == ("init", "result")
     assert lines[-1]["result"] == "Done: `a.py` says 2. 好。"
     assert any(line.get("subtype") == "api_retry" for line in lines)
+
+
+@pytest.mark.parametrize("wire", WIRES)
+async def test_R024_a_refusal_is_shown_and_the_next_prompt_works(wire: str, tmp_path: Path) -> None:
+    """In words, in the middle of a call's turn, and without a word: the wire takes each request that follows."""
+    (tmp_path / "tree").mkdir()
+    refusals = [{"text": "I cannot help with that.", "stop": "refusal"}, {"stop": "refusal"}]
+    look = {"calls": [{"name": "Glob", "arguments": {"pattern": "*"}}]}
+    play = {"turns": [refusals[0], refusals[1], look, *refusals, {"text": "Gladly."}]}
+    async with LoopbackProvider(read_play(json.dumps(play).encode())) as server:
+        settings(tmp_path, wire, server.url)
+        first, *more = [await run(tmp_path, "do this", *["-c"] * (n > 0)) for n in range(5)]
+        assert not server.refused
+        assert not server.unused()
+    told = "the model declined to answer; say it in another way or use another model"
+    assert first[0] == 1
+    assert told in json.dumps(first[1][-1])
+    assert "I cannot help with that." in json.dumps(first[1]), "its words are shown"
+    for code, lines in more[:-1]:
+        assert (code, told in json.dumps(lines[-1])) == (1, True)
+    assert (more[-1][0], more[-1][1][-1]["result"]) == (0, "Gladly.")

@@ -6,10 +6,22 @@ from pathlib import Path
 
 import pytest
 
-from longrein.agent import Compact, Pin, Said, Uncompact, Unpin
-from longrein.context import Budget, Price, Request
-from longrein.events import Asked, AskFailed, Cleared, Entry, Restored, Summarized, Text, ToolCall, TurnEnded
+from longrein.agent import Compact, GoOn, Pin, Said, Uncompact, Unpin
+from longrein.context import Budget, Price, Request, fold
+from longrein.events import (
+    Asked,
+    AskFailed,
+    Cleared,
+    Entry,
+    Restored,
+    Summarized,
+    Text,
+    ToolCall,
+    TurnEnded,
+    encode_entry,
+)
 from longrein.models import Delta
+from longrein.store import import_jsonl
 from tests.agent.house import House, Script, call, said, says
 
 pytestmark = pytest.mark.anyio
@@ -262,3 +274,44 @@ async def test_a_summariser_with_a_smaller_window_gets_the_view_in_parts_and_the
     assert not other.requests[0].prefix.tools
     assert "the tests" in said(other.requests[-1])[-1]
     assert [e for e in of(house.entries(), Summarized) if e.event.prose]
+
+
+def view(entries: list[Entry]) -> list[str]:
+    return said_by(fold(entries).items)
+
+
+async def test_R098_killed_at_each_write_of_a_compaction_the_old_or_the_new_view_stands_never_half(
+    tmp_path: Path,
+) -> None:
+    """And whatever it shows, every entry is there to be fetched, and the next request goes on from that very view."""
+    (tmp_path / "whole").mkdir()
+    house = House(tmp_path / "whole")
+    model = Talker(14, words=400)
+    model.gate.set()
+    await house.play(model, "go on and on")
+    entries = house.entries()
+    swap = next(e.seq for e in entries if isinstance(e.event, Summarized) and e.event.prose)
+    old, new = view(entries[: swap - 1]), view(entries[:swap])
+    made, gone = set(new) - set(old), set(old) - set(new)
+    assert made
+    assert gone
+    asked = max(e.seq for e in entries if isinstance(e.event, Asked) and e.event.purpose == "summary" and e.seq < swap)
+    for last in range(asked - 1, swap + 3):
+        folder = tmp_path / f"cut{last}"
+        folder.mkdir()
+        cut = House(folder)
+        await import_jsonl(str(cut.state), [encode_entry(e) for e in entries[:last]], wall_us=cut.clock.wall_us)
+        shown = view(cut.entries())
+        assert shown[: len(new)] == new if last >= swap else not made & set(shown), f"cut after {last}"
+        assert bool(gone & set(shown)) == (last < swap), f"cut after {last}: {[row[:60] for row in shown]}"
+        again = Talker(1)
+        again.gate.set()
+        async with cut.session(again, create=False) as session:
+            session.tell(GoOn())
+            await session.run(once=True)
+        assert [encode_entry(e) for e in cut.entries()[:last]] == [encode_entry(e) for e in entries[:last]]
+        first = next(request for request in again.requests if request.purpose == "turn")
+        anew = any(isinstance(e.event, Summarized) for e in cut.entries()[last:])
+        settled = [row for row in shown if "not_run" not in row]  # a call that was cut off runs now
+        assert anew or settled == [row for row in said_by(first.items) if row in settled]
+        assert last < swap or not anew, "what was swapped in is not made again"

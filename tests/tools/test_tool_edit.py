@@ -42,7 +42,7 @@ async def edited(desk: Any, content: bytes, old: str, new: str, **more: Any) -> 
 # --- E22: nine checks, nine code words ---------------------------------------------------------------------------
 
 
-async def test_E22_same(desk: Any) -> None:
+async def test_E22_R085_same(desk: Any) -> None:
     desk.file("a.py", CODE)
     await refused(desk, "a.py", "x", "x", "[same] old_string and new_string are equal; nothing to do.")
 
@@ -53,7 +53,7 @@ async def test_E22_ignored_path(desk: Any) -> None:
     await refused(desk, ".git/config", "[core]", "[x]", expected)
 
 
-async def test_E22_create_over_non_empty(desk: Any) -> None:
+async def test_E22_R085_create_over_non_empty(desk: Any) -> None:
     desk.file("a.py", CODE)
     await desk.call("Read", file_path="a.py")
     expected = "[exists] ROOT/a.py exists and is not empty; give the text to replace as old_string."
@@ -178,7 +178,7 @@ async def test_E22_no_match(desk: Any) -> None:
         await refused(desk, "a.py", old, "x", f"[no-match] old_string is not in ROOT/a.py. {hint}")
 
 
-async def test_E22_not_unique(desk: Any) -> None:
+async def test_E22_R085_not_unique(desk: Any) -> None:
     desk.file("a.py", CODE)
     await desk.call("Read", file_path="a.py")
     advice = "nothing was changed. Take in more of the lines around it, or set replace_all."
