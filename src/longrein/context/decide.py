@@ -119,6 +119,7 @@ def decide(state: State, budget: Budget, now_us: int = 0, *, pressed: bool = Fal
     if state.compact_wanted is not None:
         return _on_request(state, budget, state.compact_wanted)
     overflow, view = overflowed(state), _tokens_when_sent(state, budget)
+    known = budget
     if overflow and view < budget.window_tokens:  # nobody said how large the window is, only that it is smaller
         budget = msgspec.structs.replace(budget, window_tokens=view)
     usable = budget.usable_tokens
@@ -143,7 +144,8 @@ def decide(state: State, budget: Budget, now_us: int = 0, *, pressed: bool = Fal
         return Nothing("too little is new since the last compaction")
     if not (must or cold) and view < WATERMARK * usable:
         return _prepare(state, budget, view)
-    return _shrink(state, budget, view, must=must, reason="overflow" if overflow else "watermark")
+    decision = _shrink(state, budget, view, must=must, reason="overflow" if overflow else "watermark")
+    return Full(floor_diagnosis(state, known)) if isinstance(decision, Full) else decision
 
 
 def is_cold(state: State, budget: Budget, now_us: int) -> bool:
@@ -193,7 +195,7 @@ def _floor(state: State, budget: Budget, view: int, reason: str) -> Decision:
     if reason != "overflow" and state.view_tokens - born_gain(state, births(state, budget)) <= most:
         return Nothing("this is as small as it gets")
     first, last = _unseen_span(state)
-    if last >= first:
+    if last >= first and reason != "memory":  # being short of memory is no reason to hide what nobody has answered to
         made = digest(state, budget, first, last, reason)
         gone = sum(item.tokens for item in state.items[state.context_items :] if first <= item.seqs[0] <= last)
         left = view - state.gauge.scale(gone) + state.gauge.tokens_of_text(made.text)
@@ -307,8 +309,11 @@ def floor_diagnosis(state: State, budget: Budget) -> str:
     largest = max(state.items, key=lambda item: item.tokens, default=None)
     biggest = f", largest block {state.gauge.scale(largest.tokens)} ({largest.handle})" if largest else ""
     servers = schema_diagnosis(state.prefix, budget.window_tokens) if state.prefix else ""
+    window = f"window {budget.window_tokens}"
+    if state.view_tokens < budget.window_tokens:
+        window = f"refused although the window is known as {budget.window_tokens}"
     return (
-        f"the request does not fit: {state.view_tokens} tokens, window {budget.window_tokens} "
+        f"the request does not fit: {state.view_tokens} tokens, {window} "
         f"(system text and tools {fixed}, conversation {state.gauge.scale(conversation)}{biggest}); "
         + (f"{servers}; " if servers else "")
         + "use a model with a larger window or start a new session"
