@@ -143,7 +143,7 @@ def fields_of(body: bytes, limits: Limits, rules: Rules) -> dict[str, msgspec.Ra
         if not rules.lenient:
             check_depth(msgspec.json.decode(body), limits.depth_max)
     except RecursionError:
-        raise Refused("The request body is not valid JSON: too deeply nested") from None
+        raise Refused(_too_deep(limits.depth_max)) from None  # how deep Python itself goes differs by version
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise Refused(f"The request body is not valid JSON: {error}") from None
     return fields
@@ -165,8 +165,12 @@ def check_depth(value: Any, limit: int) -> None:
     while level := [box for box in level if isinstance(box, dict | list)]:
         depth += 1
         if depth > limit:
-            raise Refused(f"The request body is not valid JSON: nested deeper than {limit} levels")
+            raise Refused(_too_deep(limit))
         level = [inner for box in level for inner in (box.values() if isinstance(box, dict) else box)]
+
+
+def _too_deep(limit: int) -> str:
+    return f"The request body is not valid JSON: nested deeper than {limit} levels"
 
 
 def convert(raw: msgspec.Raw, kind: type[T], where: str) -> T:
