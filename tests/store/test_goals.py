@@ -144,6 +144,26 @@ async def test_a_claim_is_a_lease_that_a_sign_of_life_renews(tmp_path: Path) -> 
     assert (now.owner, now.status) == ("", "pending")
 
 
+@pytest.mark.parametrize("hours", [5, -5])
+async def test_a_clock_that_is_set_takes_no_claim_away_and_makes_none_last(tmp_path: Path, hours: int) -> None:
+    time = Time()
+    mine, theirs = goals_of(tmp_path, ME, time), goals_of(tmp_path, OTHER, time)
+    await mine.add("design", "", ())
+    await mine.update(1, claim=True)
+    time.us += hours * 3_600_000_000
+    (seen,) = await mine.goals()
+    assert (seen.owner, seen.lease_until) == (ME, time.us + LEASE_US), "whoever lives goes on with it"
+    await refused(
+        theirs.update(1, claim=True), "[claimed] Session 6f1c3a52 works on goal 1 and holds it for 15 more min"
+    )
+    time.us += hours * 3_600_000_000
+    await theirs.goals()
+    time.us += LEASE_US
+    now, _ = await theirs.update(1, claim=True)
+    assert now.owner == OTHER, "of one that is silent it runs out all the same"
+    await refused(mine.update(1, claim=True), "[claimed]")
+
+
 async def test_who_leaves_holds_nothing_and_loses_nothing(tmp_path: Path) -> None:
     mine, theirs = goals_of(tmp_path), goals_of(tmp_path, owner_of(OTHER))
     await mine.leave()  # nothing there: nothing made
@@ -349,6 +369,7 @@ class Model(RuleBasedStateMachine):
             return
         if self.status[number] != status:
             assert status != "completed" or not self.blocked(number)
+            self.renew(agent, but=number)
             assert holder in ("", f"s{agent}")
             self.held.pop(number, None)
         self.status[number] = status
@@ -395,9 +416,9 @@ class Model(RuleBasedStateMachine):
     def wait(self, minutes: int) -> None:
         self.time.us += minutes * 60_000_000
 
-    def renew(self, agent: int) -> None:
-        for number in self.held:
-            if self.holder(number) == f"s{agent}":
+    def renew(self, agent: int, but: int = 0) -> None:
+        for number, (owner, _) in self.held.items():
+            if owner == f"s{agent}" and number != but:
                 self.held[number] = (f"s{agent}", self.time.us + LEASE_US)
 
     @invariant()

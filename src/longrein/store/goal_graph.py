@@ -51,15 +51,18 @@ class Graph:
         self.owner = owner
         """Who asks."""
         self.now_us = now_us
+        latest = now_us + LEASE_US  # a later end is from before the clock was set back
+        connection.execute("UPDATE goals SET lease_until = ? WHERE lease_until > ?", (latest, latest))
         blockers: dict[int, list[int]] = {}
         for goal, blocker in connection.execute("SELECT goal, blocker FROM blocks ORDER BY goal, blocker"):
             blockers.setdefault(goal, []).append(blocker)
         self.goals: dict[int, Goal] = {}
-        """By id, in order. A claim that has run out is none."""
+        """By id, in order. A claim that has run out is none, but to its holder while nobody else has taken it: that one
+        lives, and it was the clock that went on."""
         self.changed_by: dict[int, str] = {}
         for row in connection.execute(f"SELECT {COLUMNS} FROM goals ORDER BY id"):
             number, title, status, body, holder, lease, revision, changer = row
-            holder, lease = (holder, lease) if lease > now_us else ("", 0)
+            holder, lease = (holder, lease) if lease > now_us or holder == owner else ("", 0)
             waits_for = tuple(blockers.get(number, ()))
             self.goals[number] = Goal(number, title, status, waits_for, body, holder, lease, revision)
             self.changed_by[number] = changer
@@ -164,10 +167,7 @@ def beaten(graph: Graph) -> None:
 
 def left(graph: Graph) -> None:
     """End the claims of whoever asks; nothing else of the goals changes."""
-    graph.connection.execute(
-        "UPDATE goals SET lease_until = ? WHERE owner = ? AND lease_until > ?",
-        (graph.now_us, graph.owner, graph.now_us),
-    )
+    graph.connection.execute("UPDATE goals SET lease_until = 0, owner = '' WHERE owner = ?", (graph.owner,))
 
 
 # --- what may be ------------------------------------------------------------------------------------------------
