@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 
 from longrein.events import (
     Cleared,
+    Document,
+    FileSeen,
     Form,
     Image,
     ModeSet,
@@ -148,6 +150,22 @@ def test_pages_join_to_the_whole(text: str, size: int, piece: int) -> None:
             break
         lines = one.following
     assert got.rstrip("\n") == text.rstrip("\n")
+
+
+PNG = b"\x89PNG\r\n\x1a\n" + b"\0\0\0\rIHDR\0\0\0\4\0\0\0\3"
+PDF = b"%PDF-1.4\nall of it"
+
+
+@pytest.mark.parametrize(("name", "data"), [("a.png", PNG), ("a.pdf", PDF)])
+async def test_a_picture_that_was_read_comes_back_by_its_path(desk: Any, name: str, data: bytes) -> None:
+    blob = desk.blobs.put_blob(data)
+    path = str(desk.file(name, data))
+    desk.add(FileSeen(path, blob, blob))
+    for asked in ({"handle": "r1"}, {"path": name}):
+        assert f"[r1: {path} as it was read]" in await desk.call("Recall", **asked)
+        shown = desk.last.parts[-1]
+        image = Image(blob, "image/png", len(data), 4, 3)
+        assert shown == (image if name == "a.png" else Document(blob, "application/pdf", len(data)))
 
 
 async def test_images_come_back_as_images(desk: Any) -> None:

@@ -6,6 +6,7 @@ import msgspec
 
 from longrein.events import AnyPart, ChildStarted, Document, Entry, Handle, Image, ToolError, parse_handle
 from longrein.store import Content, contents_of, title_of
+from longrein.tools.media import is_pdf, picture
 from longrein.tools.port import Past
 from longrein.tools.text import counted
 
@@ -41,8 +42,9 @@ def named(past: Past, text: str) -> Named:
     contents = contents_of(entry)
     chosen = _chosen(handle, contents)
     title = title_of(entry) if not handle.part else _part_title(entry, chosen[0])
-    texts = [content for content in chosen if content.part is None]
-    media = [(content.part, _bytes(home, past, content.part)) for content in chosen if content.part is not None]
+    parts = [(content, content.part or _picture(home, content)) for content in chosen]
+    texts = [content for content, part in parts if part is None]
+    media = [(part, _bytes(home, past, part)) for _, part in parts if part is not None]
     return Named(str(handle), title, entry.at, texts, media, home)
 
 
@@ -95,6 +97,24 @@ def _meant(past: Past, text: str) -> str:
     if number and int(float(number[0])) and past.entry(int(number[0].partition(".")[0])) is not None:
         return f" Did you mean r{number[0]}?"
     return "" if number else f' To look for words: Recall(query="{text[:40].strip()}").'
+
+
+def _picture(past: Past, content: Content) -> AnyPart | None:
+    """A file's content as what can be looked at, when it is an image or a PDF."""
+    if content.title != "content" or not content.blob:
+        return None
+    try:
+        pieces = past.pieces(content.blob)
+        head = next(pieces, b"")
+        image = picture(head)
+        if image is None and not is_pdf(head):
+            return None
+        size = len(head) + sum(map(len, pieces))
+    except KeyError:
+        return None  # whoever reads it says so
+    if image is None:
+        return Document(content.blob, "application/pdf", size)
+    return Image(content.blob, image.media, size, image.width, image.height)
 
 
 def _bytes(home: Past, past: Past, part: AnyPart) -> bytes | None:

@@ -56,15 +56,15 @@ async def recall(hands: Hands, given: Mapping[str, str], lines: str) -> Outcome:
 
 def _by_handle(hands: Hands, past: Past, handle: str, wanted: Range) -> Brought:
     found = named(past, handle)
-    if not found.texts:
-        size = sum(getattr(part, "size_bytes", 0) for part, _ in found.media)
-        return Brought(
-            f"{found.handle}: {found.title}", None, Recalled(hands.call, found.handle, size_bytes=size), found.media
-        )
     return _paged(hands, found, wanted, f'handle="{found.handle}"', Recalled(hands.call, found.handle))
 
 
 def _paged(hands: Hands, found: Named, wanted: Range, again: str, fact: Recalled) -> Brought:
+    if not found.texts:
+        size = sum(getattr(part, "size_bytes", 0) for part, _ in found.media)
+        return Brought(
+            f"{found.handle}: {found.title}", None, msgspec.structs.replace(fact, size_bytes=size), found.media
+        )
     one = page(found.past, found.texts, wanted, found.handle, hands.page_bytes)
     way = f'; next: Recall({again}, lines="{one.following}")' if one.following else ""
     end = "" if way or one.whole.startswith("all") else "; this is the end"
