@@ -256,6 +256,22 @@ async def test_a_clock_time_is_the_last_one_and_needs_a_clock(story: Story) -> N
     )
 
 
+async def test_so_long_ago_is_so_long_ago_also_when_the_clock_was_set_back(story: Story) -> None:
+    """Ten entries, then the clock goes back three hours, then ten more: an entry a minute but for that minute."""
+    await story.write(*[bash(f"result {n}") for n in range(9)])
+    back = 180 * MINUTE_US
+    late = [Entry(n, story.at(n) - back, bash(f"result {n}")) for n in range(11, 21)]
+    await asyncio.wrap_future(story.log.append(late, flush=True))
+    story.desk.now_us = story.at(21) - back
+    rows = (await story.recall(time="5 minutes ago")).splitlines()
+    (middle,) = [n for n, row in enumerate(rows) if row.startswith("---")]
+    assert (rows[middle - 1].split()[0], rows[middle + 1].split()[0]) == ("r16", "r17")
+    rows = (await story.recall(time="15 minutes ago")).splitlines()
+    (middle,) = [n for n, row in enumerate(rows) if row.startswith("---")]
+    assert (rows[middle - 1].split()[0], rows[middle + 1].split()[0]) == ("r5", "r6")
+    assert (await story.recall(time="3h ago")).startswith("[nothing is as old as ")
+
+
 # --- subagents, forks, rewinds -----------------------------------------------------------------------------------
 
 

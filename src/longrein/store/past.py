@@ -51,6 +51,10 @@ class Past:
         """The last entry that was written up to time `at`, microseconds UTC; 0 when there is none."""
         return self._reader.seq_at(at)
 
+    def seq_ago(self, ago_us: int, now_us: int) -> int:
+        """See `Reader.seq_ago`."""
+        return self._reader.seq_ago(ago_us, now_us)
+
     def pieces(self, blob: str) -> Iterator[bytes]:
         """A blob piece by piece. `KeyError` when there is none; a large one is not checked against its hash."""
         path = self._reader.blob_path(blob)

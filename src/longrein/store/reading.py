@@ -204,6 +204,20 @@ class Reader:
                 return entry_seq(row[0])
         return 0
 
+    def seq_ago(self, ago_us: int, now_us: int) -> int:
+        """The last entry that is `ago_us` old or older; 0 when none is. The time between two entries counts where it
+        went forward: what came before the clock was set back is older than what came after, whatever they say."""
+        query = "SELECT key, at FROM entries WHERE key >= ? AND key < ? ORDER BY key DESC LIMIT ?"
+        newer, left = now_us, ago_us
+        for number, first, last in self.newest_spans():
+            key = entry_key(number, last) + 1
+            while rows := self._source.all(query, entry_key(number, first), key, 10 * BATCH_ROWS):
+                for key, at in rows:
+                    left, newer = left - max(0, newer - at), at
+                    if left <= 0:
+                        return entry_seq(key)
+        return 0
+
     def number_of(self, session: str) -> int:
         """Number of a session in this database; 0 when it is not there."""
         row = self._source.one("SELECT number FROM sessions WHERE session = ?", session)

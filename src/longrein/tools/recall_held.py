@@ -45,6 +45,15 @@ class HeldPast:
         """See `store.Past`."""
         return next((entry.seq for entry in reversed([*self.entries()]) if entry.at <= at), 0)
 
+    def seq_ago(self, ago_us: int, now_us: int) -> int:
+        """See `store.Past`."""
+        newer, left = now_us, ago_us
+        for entry in reversed([*self.entries()]):
+            left, newer = left - max(0, newer - entry.at), entry.at
+            if left <= 0:
+                return entry.seq
+        return 0
+
     def pieces(self, blob: str) -> Iterator[bytes]:
         """See `store.Past`: in one piece."""
         yield self._blobs.read_blob(blob)

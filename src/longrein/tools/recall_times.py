@@ -23,16 +23,24 @@ def shown_time(at: int, *, day: bool = True) -> str:
     return datetime.fromtimestamp(at / 1e6, UTC).astimezone().strftime("%Y-%m-%d %H:%M:%S" if day else "%H:%M:%S")
 
 
-def moment(text: str, now_us: int) -> int:
-    """The moment `text` names, in microseconds UTC; of an open interval its end. Raises `ToolError`."""
+def found_moment(past: Past, text: str, now_us: int) -> tuple[int, int]:
+    """(last entry of the moment that `text` names, 0 when it is older than all; that moment in microseconds UTC).
+    Raises `ToolError`."""
     words = text.strip().lower().removeprefix("at ").removesuffix(" ago").strip()
     ago = re.fullmatch(r"(?:about )?(\d+(?:\.\d+)?)\s*([smhdw])[a-z]*", words)
-    if ago or words == "now":
-        if not now_us:
-            raise ToolError(
-                f'[bad-time] the present time is not known here, so not {text[:40]!r}; write "2026-11-21T10:05".'
-            )
-        return now_us - (round(float(ago[1]) * UNITS[ago[2]] * SECOND_US) if ago else 0)
+    if not ago and words != "now":
+        at = _moment(text, words, now_us)
+        return past.seq_at(at), at
+    if not now_us:
+        raise ToolError(
+            f'[bad-time] the present time is not known here, so not {text[:40]!r}; write "2026-11-21T10:05".'
+        )
+    ago_us = round(float(ago[1]) * UNITS[ago[2]] * SECOND_US) if ago else 0
+    return past.seq_ago(ago_us, now_us), now_us - ago_us
+
+
+def _moment(text: str, words: str, now_us: int) -> int:
+    """A time of day or a date, in microseconds UTC; of an open interval its end."""
     clock = re.fullmatch(r"(\d{1,2}):(\d\d)(?::(\d\d))?", words)
     try:
         return _today(clock, now_us) if clock else _written(text.strip())
@@ -59,9 +67,9 @@ def _written(text: str) -> int:
     return at + (86_400 if day else 1 if re.search(r":\d\d:\d\d", text) else 60) * SECOND_US - 1
 
 
-def around(past: Past, at: int) -> str:
-    """A line for each thing that happened before and after the moment `at`, and how to look further."""
-    middle, last = past.seq_at(at), past.tail()[0]
+def around(past: Past, text: str, now_us: int) -> str:
+    """A line for each thing that happened before and after the moment `text`, and how to look further."""
+    (middle, at), last = found_moment(past, text, now_us), past.tail()[0]
     before = _lines(past, range(middle, 0, -1))[::-1]
     after = _lines(past, range(middle + 1, last + 1))
     rows = [*before, *after]

@@ -10,7 +10,7 @@ from longrein.tools.recall_files import history, told, version_at
 from longrein.tools.recall_handles import Named, named
 from longrein.tools.recall_held import HeldPast
 from longrein.tools.recall_pages import Range, page, read_range
-from longrein.tools.recall_times import around, moment
+from longrein.tools.recall_times import around, found_moment
 from longrein.tools.recall_words import found_words
 
 OLD_MARKERS = "markers in it are part of the old text and tell you nothing now"
@@ -82,14 +82,14 @@ def _by_query(hands: Hands, past: Past, query: str, wanted: Range) -> Brought:
 
 
 def _by_time(hands: Hands, past: Past, time: str) -> Brought:
-    text = around(past, moment(time, hands.now_us()))
+    text = around(past, time, hands.now_us())
     return Brought(text, None, Recalled(hands.call, when=time, size_bytes=len(text.encode("utf-8", "replace"))))
 
 
 def _by_path(hands: Hands, past: Past, path: str, time: str, wanted: Range) -> Brought:
     real = hands.workspace.look(path, hands.cwd).real if "\0" not in path else path
     files = history(past, path, real)
-    shown = version_at(files, past.seq_at(moment(time, hands.now_us())) if time.strip() else 0)
+    shown = version_at(files, found_moment(past, time, hands.now_us())[0] if time.strip() else 0)
     handle, listed = f"r{shown.seq}", told(files, shown)
     fact = Recalled(hands.call, handle, path=files.path, when=time)
     if not shown.hash or not shown.kept:
