@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from longrein.agent import Answer, Compact, Limits, OpenSession, Rewind, Said, SetMode
-from longrein.context import Budget, Price, fold
+from longrein.context import Budget, Price, Request, fold
 from longrein.events import (
     Entry,
     Interrupted,
@@ -21,7 +21,7 @@ from longrein.events import (
     Usage,
     UserSpoke,
 )
-from longrein.models import Failure
+from longrein.models import Failure, Reply
 from longrein.permissions import Rules
 from longrein.tools import Hands, make_tool
 from tests.agent.house import Flushes, House, Script, call, results, said, says, story
@@ -378,3 +378,23 @@ async def test_A1_instructions_of_a_folder_come_when_it_is_first_touched_and_onc
     assert "Tabs here." in said(model.requests[1])[-1]
     assert sum("Tabs here." in text for text in said(model.requests[2])) == 1
     assert asked == ["pkg"]
+
+
+async def test_a_change_of_a_folders_instructions_is_told_as_one(house: House) -> None:
+    rules = house.tree / "pkg" / "AGENTS.md"
+    rules.parent.mkdir()
+    rules.write_text("Tabs here.\n")
+    (house.tree / "pkg" / "a.py").write_text("x = 1\n")
+
+    def nested(_: str, told: Collection[str]) -> list[tuple[str, str]]:
+        return [] if str(rules) in told else [(str(rules), "Tabs here.")]
+
+    def changing(_: Request) -> Reply:
+        rules.write_text("Spaces here.\n")
+        return says(call("Bash", command="true"))
+
+    model = Script(says(call("Read", file_path="pkg/a.py")), changing, says("done"))
+    await house.play(model, "look", nested=nested)
+    last = said(model.requests[2])[-1]
+    assert "memory_changed" in last
+    assert "Spaces here." in last

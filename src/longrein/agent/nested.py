@@ -2,9 +2,10 @@
 
 import posixpath
 from collections.abc import Sequence
+from hashlib import sha256
 
 from longrein.agent.session import Session
-from longrein.events import Reminded, ToolCall, marker
+from longrein.events import FileSeen, Reminded, ToolCall, marker
 
 
 def tell_nested(session: Session, calls: Sequence[ToolCall]) -> None:
@@ -13,7 +14,16 @@ def tell_nested(session: Session, calls: Sequence[ToolCall]) -> None:
         told = [*(source.path for source in session.prefix_sources), *session.state.told]
         for path, text in session.crew.nested(folder, told):
             head = marker(session.state.nonce, "instructions", f"{path}, for the files of its folder and below")
-            session.append(Reminded("nested_memory", f"{head}\n{text}", folder, path))
+            session.append(Reminded("nested_memory", f"{head}\n{text}", folder, path), *_seen(session, path))
+
+
+def _seen(session: Session, path: str) -> tuple[FileSeen, ...]:
+    """So that a change of it is told like one of any file that the model knows."""
+    try:
+        data = session.crew.workspace.read(path)
+    except OSError:
+        return ()
+    return (FileSeen(path, sha256(data).hexdigest(), session.blobs.put_blob(data), whole=False),)
 
 
 def _folders(session: Session, calls: Sequence[ToolCall]) -> list[str]:

@@ -121,7 +121,8 @@ def _file_changed(state: State, seq: int, event: FileChanged) -> None:
     if event.by == "agent":
         return
     kind = "file_changed"
-    if state.prefix and any(source.path == event.path for source in state.prefix.sources):
+    instructions = [source.path for source in state.prefix.sources] if state.prefix else []
+    if event.path in instructions or event.path in state.told:
         kind = "memory_changed"
     words = ", ".join(filter(None, ("" if event.hash else "it is gone", _whose(state, event), event.note)))
     whole = bool(event.diff) or not event.hash
