@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import re
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -289,6 +290,13 @@ def test_those_that_are_over_and_those_that_were_cut(here: Open, run: Run, tmp_p
     rows = run("agents", ID[:8])[1].splitlines()[1:]
     assert rows[0] == "  a3 explore  done  1 m 05 s, 4 steps, 9.3k tokens, $0.50  find it · In src."
     assert rows[1] == "  a5 explore  cut off; goes on with `longrein -r`  write it"
+
+
+def test_an_entry_counts_by_its_place_also_when_the_clock_was_set_back(here: Open, run: Run) -> None:
+    child = start(here, here.log, 3, CHILD, description="find it")
+    past_us = time.time_ns() // 1000 - 3 * 3_600_000_000
+    here.do(done(child.append([Entry(3, past_us, Asked("turn", 2, 1)), Entry(4, past_us, READ)], flush=True)))
+    assert re.search(r"a3 explore  running  \d\.\d s, 1 step, 1\.0k tokens, \$0\.02  find it", run("agents")[1])
 
 
 def test_one_that_is_asked_again_is_counted_anew(here: Open, run: Run) -> None:

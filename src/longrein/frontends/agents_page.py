@@ -15,6 +15,7 @@ from longrein.events import (
     PermissionAsked,
     Replied,
     ToolEnded,
+    UserSpoke,
 )
 from longrein.frontends import amounts
 from longrein.frontends.acts import act_of
@@ -26,7 +27,7 @@ OVER = ("done", "failed", "limit", "interrupted")
 LEFT = "left"
 """State of one that was cut with its longrein: it goes on when the session is resumed."""
 _WORDS = {"limit": "limit reached", "asking": "asks the user", LEFT: "cut off; goes on with `longrein -r`"}
-_KINDS = ("Asked", "Replied", "AskFailed", "PermissionAsked", "PermissionAnswered", "ToolEnded")
+_KINDS = ("UserSpoke", "Asked", "Replied", "AskFailed", "PermissionAsked", "PermissionAnswered", "ToolEnded")
 
 
 class OfSession(msgspec.Struct, frozen=True):
@@ -87,7 +88,7 @@ def _over(entry: Entry, end: ChildEnded) -> AgentView:
 
 def _working(entry: Entry, past: Past | None, now_us: int, *, open: bool) -> AgentView:  # noqa: A002
     """One that is not over, from its own log; of one that was asked again what came since."""
-    entries = [one for one in own_entries(past, *_KINDS) if one.at >= entry.at] if past else []
+    entries = _of_task(own_entries(past, *_KINDS)) if past else []
     steps = tokens = 0
     usd = 0.0
     last, asking = "", dict[str, str]()
@@ -111,8 +112,19 @@ def _working(entry: Entry, past: Past | None, now_us: int, *, open: bool) -> Age
     state = LEFT if not open else "asking" if asking else "running" if steps else "queued"
     until = now_us if open else max((one.at for one in entries), default=entry.at)
     return msgspec.structs.replace(
-        _view(entry, state), elapsed_s=(until - entry.at) / 1e6, steps=steps, tokens=tokens, cost_usd=usd, last=last
+        _view(entry, state),
+        elapsed_s=max(0, until - entry.at) / 1e6,
+        steps=steps,
+        tokens=tokens,
+        cost_usd=usd,
+        last=last,
     )
+
+
+def _of_task(entries: list[Entry]) -> list[Entry]:
+    """Those since it was given its present task, by their order: clocks are set."""
+    given = [n for n, one in enumerate(entries) if isinstance(one.event, UserSpoke) and one.event.origin == "prompt"]
+    return entries[given[-1] :] if given else entries
 
 
 def as_json(every: Sequence[OfSession]) -> bytes:
