@@ -173,7 +173,9 @@ def test_law_6_a_call_that_is_larger_than_the_window_ends_no_session() -> None:
     provider = Provider(Budget(8_000, 2_000, TALK.price), lambda _: answers.pop(0) if answers else reply("done"))
     disk = play(provider, "write it all", "\u4e2d\u6587" * 20_000, "and on")
     check(disk, provider)
-    assert much in [c.arguments["kind"] for r in events(disk, Replied) for c in r.parts if isinstance(c, ToolCall)]
+    assert much in [
+        (c.arguments or {}).get("kind") for r in events(disk, Replied) for c in r.parts if isinstance(c, ToolCall)
+    ]
 
 
 def test_a_provider_that_silently_truncates_is_noticed() -> None:
