@@ -270,6 +270,17 @@ def test_waiting_messages_say_when_they_go_and_to_whom() -> None:
     ]
 
 
+def test_how_long_a_task_runs_is_told_by_the_clock_that_nobody_sets() -> None:
+    scene = Scene()
+    scene.hear(Entry(1, 0, TaskStarted("b1", "old")), 1.0)
+    scene.live = True
+    scene.hear(Entry(2, 3_600_000_000, ToolStarted("c1.0", "Bash")), 10.0)
+    scene.hear(Entry(3, 7_200_000_000, TaskStarted("b2", "new", "c1.0", promoted="user")), 25.0)
+    for wall_us in (60_000_000, 90_000_000):
+        (row,) = (row for row in texts(live.live_rows(scene, [], live.Now(40.0, wall_us, 80, 24))) if "tasks" in row)
+        assert row == f"2 tasks  b1 old {amounts.since(wall_us / 1e6)} · b2 new 30 s"
+
+
 def test_the_end_of_a_task_is_shown_once_when_it_is_heard() -> None:
     scene, ended = Scene(), TaskEnded("b1", "killed", cause="stopped by the user", elapsed_ms=12_000, tail="up")
     scene.hear(Entry(1, 0, TaskStarted("b1", "server")), 0.0)

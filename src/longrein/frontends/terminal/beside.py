@@ -49,8 +49,10 @@ class Beside:
         self.questions: dict[tuple[str, str], Question] = {}
         """Calls of subagents that wait for the user's word, in order."""
         self._calls: dict[tuple[str, str], dict[str, Any] | None] = {}
-        self._began: dict[tuple[str, str], int] = {}
-        """When calls that run began, microseconds UTC, by session ('' for this one) and call."""
+        self._began: dict[tuple[str, str], tuple[int, float | None]] = {}
+        """When calls that run began, as `Running` has it, by session ('' for this one) and call."""
+        self.now_s: float | None = None
+        """When what comes is heard, monotonic; None while an old log is read."""
 
     # --- of this session -------------------------------------------------------------------------------------
 
@@ -75,7 +77,7 @@ class Beside:
         """Keep when a call began as long as it runs."""
         match entry.event:
             case ToolStarted(call=call):
-                self._began[session, call] = entry.at
+                self._began[session, call] = entry.at, self.now_s
             case ToolEnded(call=call):
                 self._began.pop((session, call), None)
             case _:
@@ -97,8 +99,8 @@ class Beside:
 
     def _runs(self, task: TaskStarted, session: str, at: int) -> None:
         """A task began: one that was a command before it went on in the background began as that."""
-        began = self._began.get((session, task.call), at) if task.promoted else at
-        self.tasks[task.task] = Running(task, began)
+        now = at, self.now_s
+        self.tasks[task.task] = Running(task, *(self._began.get((session, task.call), now) if task.promoted else now))
 
     def _join(self, event: ChildStarted, seq: int, above: str = "") -> Worker:
         """A subagent began in the log of the one labelled `above` ('' for this session)."""

@@ -38,6 +38,12 @@ class Running(msgspec.Struct, frozen=True):
     """As it is now: `running` or `queued`."""
     at: int
     """Since when, microseconds UTC."""
+    since_s: float | None = None
+    """The same, monotonic; None for one that began before it was watched."""
+
+    def age_s(self, now_us: int, now_s: float) -> float:
+        """How long it has run."""
+        return (now_us - self.at) / 1e6 if self.since_s is None else now_s - self.since_s
 
 
 # --- when they begin and end -------------------------------------------------------------------------------------
@@ -144,18 +150,18 @@ def _used(view: AgentView) -> str:
     return ", ".join(filter(None, facts))
 
 
-def live_tasks(tasks: Mapping[str, Running], now_us: int, width: int) -> list[Line]:
+def live_tasks(tasks: Mapping[str, Running], now_us: int, width: int, now_s: float = 0.0) -> list[Line]:
     """One line for all background tasks, in which they share the width; none when there are none."""
     if not tasks:
         return []
     room = min(max(width // len(tasks) - TASK_CELLS, COMMAND_CHARS_MIN), COMMAND_CHARS_MAX)
-    told = " · ".join(_task(running, now_us, room) for running in tasks.values())
+    told = " · ".join(_task(running, running.age_s(now_us, now_s), room) for running in tasks.values())
     return [line(ONE, ("run", amounts.counted(len(tasks), "task")), f"  {told}")]
 
 
-def _task(running: Running, now_us: int, room: int) -> str:
+def _task(running: Running, age_s: float, room: int) -> str:
     started = running.started
-    time = "queued" if started.state == "queued" else amounts.since((now_us - running.at) / 1e6)
+    time = "queued" if started.state == "queued" else amounts.since(age_s)
     command = _first(started.command)
     shown = command if len(command) <= room else command[: room - 1] + "…"
     return f"{escape_line(started.task)} {shown} {time}"

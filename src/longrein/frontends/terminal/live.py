@@ -33,18 +33,18 @@ def live_rows(scene: Scene, agents: Sequence[AgentView], now: Now) -> list[Line]
     most = max(min(AGENTS_SHOWN_MAX, now.rows // 4), 1)
     company = [
         *beside_rows.live_agents(agents, most),
-        *beside_rows.live_tasks(scene.beside.tasks, now.wall_us, now.width),
+        *beside_rows.live_tasks(scene.beside.tasks, now.wall_us, now.width, now.mono_s),
     ]
     tail = _tail(scene, now.width, now.rows - len(calls) - len(company) - 10)
     rows = [crop(row, now.width) for row in [*tail, *calls, *company, *([state] if state else [])]]
     return [EMPTY, *rows] if scene.tail_gap or not rows else rows
 
 
-def tick_s(scene: Scene, agents: Sequence[AgentView], wall_us: int) -> float:
+def tick_s(scene: Scene, agents: Sequence[AgentView], wall_us: int, mono_s: float = 0.0) -> float:
     """How soon what works beside an idle conversation is drawn again; 0 for not before there is news."""
     if any(view.state in beside_rows.OPEN for view in agents):
         return 1.0
-    ages = [(wall_us - running.at) / 1e6 for running in scene.beside.tasks.values()]
+    ages = [running.age_s(wall_us, mono_s) for running in scene.beside.tasks.values()]
     return 0.0 if not ages else 1.0 if min(ages) < 60 else 15.0
 
 

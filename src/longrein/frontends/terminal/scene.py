@@ -148,6 +148,7 @@ class Scene:
 
     def hear(self, heard: Heard, now_s: float) -> list[Piece]:
         """What is finished by it, to be shown once."""
+        self.beside.now_s = now_s if self.live else None
         match heard:
             case Entry():
                 return self._entry(heard, now_s)

@@ -141,7 +141,7 @@ class Talk:
             moves = self.scene.busy and self.scene.phase != "waiting"
             if moves or self._panel_wanted != self._panel_has_keys:
                 loop.call_later(FRAME_S, self._news.set)
-            elif tick_s := live.tick_s(self.scene, self._agents(), self.facts.wall_us()):
+            elif tick_s := live.tick_s(self.scene, self._agents(), self.facts.wall_us(), self.mono_s()):
                 self._tick(tick_s)
 
     def _tick(self, after_s: float) -> None:
