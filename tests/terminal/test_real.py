@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import time
 from pathlib import Path
 from typing import Any
@@ -135,3 +136,15 @@ def test_r_without_an_id_lets_the_user_choose_and_c_passes_over_what_is_empty(tm
     stored = [one.entries for one in found]
     assert len(stored) == 2
     assert stored[0] > stored[1]
+
+
+def test_S067_what_the_model_links_to_is_never_fetched(tmp_path: Path) -> None:
+    """An image, a link, a bare address, HTML: nothing asks for them, neither while they stream nor when they stand."""
+    with socket.create_server(("127.0.0.1", 0)) as trap:
+        at = f"http://127.0.0.1:{trap.getsockname()[1]}"
+        text = f"![x]({at}/?k=SECRET)\n\n[y]({at}/y) <{at}/z> <img src='{at}/i'>\n\n![r][1]\n\n[1]: {at}/r\n\nDone.\n"
+        with open_it(home(tmp_path, {"text": text, "pace_s": 0.005})) as tty:
+            tty.ask("show me").until("Done.").until("idle").leave_quietly()
+        trap.settimeout(0.2)
+        with pytest.raises(TimeoutError):
+            trap.accept()
