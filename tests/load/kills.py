@@ -115,7 +115,7 @@ class Stage:
                 continue
             try:
                 environment = Path("/proc", name, "environ").read_bytes().split(b"\0")
-                line = Path("/proc", name, "cmdline").read_bytes().replace(b"\0", b" ").decode().strip()
+                line = Path("/proc", name, "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
                 state = Path("/proc", name, "stat").read_text().rpartition(")")[2].split()[0]
             except OSError:
                 continue
