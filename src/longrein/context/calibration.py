@@ -49,10 +49,11 @@ class Learned(msgspec.Struct, frozen=True):
 
 def learn(known: Learned, mix: Mix, counted: float) -> Learned:
     """`known` after the provider counted `counted` tokens for `mix`; both may be differences of two requests."""
-    drifted = [
-        [cell + (DRIFT if at == row else 0.0) for at, cell in enumerate(cells)] for row, cells in enumerate(known.doubt)
-    ]
-    toward = [sum([cell * tokens for cell, tokens in zip(cells, mix, strict=True)]) for cells in drifted]
+    held = [(at, tokens) for at, tokens in enumerate(mix) if tokens]
+    drifted = [list(cells) for cells in known.doubt]
+    for row, cells in enumerate(drifted):
+        cells[row] += DRIFT
+    toward = [sum([cells[at] * tokens for at, tokens in held]) for cells in drifted]
     noise = (NOISE_SHARE * sum(map(abs, mix)) + NOISE_TOKENS) ** 2
     spread = sum([tokens * pull for tokens, pull in zip(mix, toward, strict=True)]) + noise
     missed = counted - known.tokens(mix)
@@ -61,7 +62,7 @@ def learn(known: Learned, mix: Mix, counted: float) -> Learned:
         for factor, pull in zip(known.factors, toward, strict=True)
     )
     doubt = tuple(
-        tuple(cell - pull * toward[at] / spread for at, cell in enumerate(cells))
+        tuple([cell - pull * other / spread for cell, other in zip(cells, toward, strict=True)])
         for pull, cells in zip(toward, drifted, strict=True)
     )
     return Learned(factors, doubt, known.counts + 1)

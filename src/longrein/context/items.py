@@ -42,9 +42,10 @@ def put(state: State, at: int, item: Item) -> None:
 def reindex(state: State) -> None:
     """Find every item and every open slot again after positions have changed."""
     state.index = {item.handle: at for at, item in enumerate(state.items) if item.handle}
-    slots = {item.part.call: at for at, item in enumerate(state.items) if isinstance(item.part, ToolResult)}
-    for call, open_call in state.calls.items():
-        open_call.slot = slots[call]
+    if state.calls:
+        slots = {item.part.call: at for at, item in enumerate(state.items) if isinstance(item.part, ToolResult)}
+        for call, open_call in state.calls.items():
+            open_call.slot = slots[call]
 
 
 def weigh_prefix(state: State, sign: int) -> None:

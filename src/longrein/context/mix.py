@@ -7,6 +7,7 @@ all at the speed of the C library; of a long text evenly spaced pieces stand for
 
 from collections.abc import Sequence
 from functools import lru_cache
+from operator import add
 
 CLASSES = (
     "words",
@@ -92,6 +93,8 @@ def mix_of(text: str) -> Mix:
 def _mix_of_piece(text: str) -> Mix:
     """Long lines without a blank apart from the rest: base64 between two lines of prose is still base64."""
     lines = text.split("\n")
+    if max(map(len, lines)) < DENSE_CHARS_MIN:
+        return _mix_of_lines(text)
     runs = [line for line in lines if len(line) >= DENSE_CHARS_MIN and " " not in line]
     if not runs or len(runs) == len(lines):
         return _mix_of_lines(text)
@@ -129,6 +132,11 @@ def _mix_of_lines(text: str) -> Mix:
 def added(mixes: Sequence[Mix]) -> Mix:
     """The sum."""
     return tuple(map(sum, zip(*mixes, strict=True))) if mixes else NO_MIX
+
+
+def plus(one: Mix, other: Mix) -> Mix:
+    """The sum of two."""
+    return tuple(map(add, one, other))
 
 
 def scaled(mix: Mix, factor: float) -> Mix:

@@ -7,7 +7,7 @@ session has learned for it. A count that cannot be true (zero, a tenth, ten time
 import msgspec
 
 from longrein.context.calibration import FACTOR_MAX, FACTOR_MIN, Learned, learn
-from longrein.context.mix import BLOCKS, MEDIA, NO_MIX, Mix, added, mix_of, only, scaled
+from longrein.context.mix import BLOCKS, MEDIA, NO_MIX, Mix, added, mix_of, only, plus, scaled
 from longrein.events import AnyPart, Document, Image, Text, Thinking, ToolCall, ToolResult
 
 CHARS_PER_TOKEN_CODE = 3.0
@@ -113,8 +113,8 @@ class Gauge(msgspec.Struct):
         """`part`, whose guess is `tokens` with its brackets, came into the view or, with `sign` -1, left it."""
         self.raw += sign * tokens
         mix = mix_of_part(part)
-        change = added([scaled(mix, sign), only(BLOCKS, sign * (tokens - sum(mix)))])
-        self.fresh, self.whole = added([self.fresh, change]), added([self.whole, change])
+        change = plus(mix if sign == 1 else scaled(mix, sign), only(BLOCKS, sign * (tokens - sum(mix))))
+        self.fresh, self.whole = plus(self.fresh, change), plus(self.whole, change)
 
     def calibrate(self, counted: int, raw: int) -> None:
         """The provider counted `counted` tokens where the guess was `raw`: the view as it is now, reply not in it."""
