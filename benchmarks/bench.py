@@ -117,10 +117,11 @@ class Bench:
     def row(self, what: str, floor: float | None, ours: float, unit: str, reach: str, met: bool) -> None:
         ratio = f"{ours / floor:.2f} ×" if floor else ""
         shown = f"{floor:.3g} {unit}" if floor is not None else "–"
-        self.rows.append((what, shown, f"{ours:.3g} {unit}", ratio, f"{reach} {'met' if met else 'MISSED'}"))
+        verdict = reach if reach == "–" else f"{reach} {'met' if met else 'MISSED'}"
+        self.rows.append((what, shown, f"{ours:.3g} {unit}", ratio, verdict))
         self.figures[what] = {"floor": floor, "longrein": ours, "unit": unit, "reach": reach, "met": met}
         print(
-            f"{what:<58} {shown:>12} {ours:>9.3g} {unit:<7} {ratio:>7}  {reach} {'met' if met else 'MISSED'}",
+            f"{what:<58} {shown:>12} {ours:>9.3g} {unit:<7} {ratio:>7}  {verdict}",
             flush=True,
         )
 
