@@ -96,7 +96,7 @@ def test_no_import_hides_under_TYPE_CHECKING() -> None:
 
 
 PURE_STDLIB = {"collections", "typing", "re", "copy", "functools", "math", "uuid", "hashlib", "unicodedata", "bisect"}
-PURE_STDLIB |= {"itertools", "importlib"}  # the engine for other loops is no part of longrein's own start
+PURE_STDLIB |= {"itertools", "operator", "importlib"}  # the engine for other loops is no part of longrein's own start
 
 
 def only_interns(path: Path) -> bool:
