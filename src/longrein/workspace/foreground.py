@@ -143,7 +143,7 @@ class Foreground:
     async def ended(self) -> Ended:
         """See `Started.ended`."""
         ended = await asyncio.shield(self._end)
-        self._loop.call_soon(self.abandon)  # who waited comes first
+        self.abandon()
         return ended
 
     def end(self, cause: str) -> None:
