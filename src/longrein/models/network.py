@@ -21,7 +21,7 @@ NEXT_ADDRESS_S = 0.25
 
 
 class Network:
-    """An `AsyncNetworkBackend` of httpcore2."""
+    """What httpcore2 wants of an `AsyncNetworkBackend`, where a connection is not tried again by itself."""
 
     async def connect_tcp(self, host: str, port: int, timeout: float | None = None, **_options: object) -> "Stream":
         """A connection to `host`; `timeout` in seconds. Raises `ConnectTimeout` and `ConnectError` of httpcore2."""
@@ -38,10 +38,6 @@ class Network:
         except OSError as error:
             raise httpcore2.ConnectError(reason(error)) from None
         return made
-
-    async def sleep(self, seconds: float) -> None:
-        """Wait."""
-        await asyncio.sleep(seconds)
 
 
 class Stream(asyncio.BufferedProtocol):
