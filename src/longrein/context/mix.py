@@ -99,7 +99,7 @@ def _mix_of_piece(text: str) -> Mix:
     if not runs or len(runs) == len(lines):
         return _mix_of_lines(text)
     rest = [line for line in lines if len(line) < DENSE_CHARS_MIN or " " in line]
-    return added([_mix_of_lines("\n".join(runs)), _mix_of_lines("\n".join(rest))])
+    return plus(_mix_of_lines("\n".join(runs)), _mix_of_lines("\n".join(rest)))
 
 
 def _mix_of_lines(text: str) -> Mix:

@@ -103,7 +103,7 @@ class Gauge(msgspec.Struct):
 
     def tokens_of(self, part: AnyPart) -> int:
         """Calibrated tokens of one part and its brackets."""
-        return round(self.learned.tokens(added([mix_of_part(part), only(BLOCKS, ITEM_TOKENS)])))
+        return round(self.learned.tokens(plus(mix_of_part(part), only(BLOCKS, ITEM_TOKENS))))
 
     def tokens_of_text(self, text: str) -> int:
         """Calibrated tokens of a text without brackets."""
