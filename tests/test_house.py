@@ -45,7 +45,6 @@ def imports(tree: ast.AST) -> set[str]:
 # --- imports -----------------------------------------------------------------------------------------------------
 
 LAZY = {
-    "httpcore2",
     "httpx2",
     "rich",
     "prompt_toolkit",
@@ -120,7 +119,7 @@ def test_the_pure_rooms_import_nothing_that_touches_the_world() -> None:
 OWNERS = {
     "sqlite3": {"store"},
     "subprocess": {"workspace", "frontends", "app"},
-    "httpcore2": {"models"},
+    "h11": {"models"},
     "httpx2": {"models", "app"},
     "prompt_toolkit": {"frontends"},
     "rich": {"frontends"},
