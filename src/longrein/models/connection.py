@@ -249,7 +249,7 @@ def onward(address: str, answer: Answer) -> str:
 
 
 def tls() -> ssl.SSLContext:
-    """Certificates to trust: those of `SSL_CERT_FILE`, else the system's, which `httpx2` finds where Python does not."""
+    """Certificates to trust: `SSL_CERT_FILE`, else the system's, which `httpx2` finds where Python does not."""
     paths = ssl.get_default_verify_paths()
     if sys.platform != "linux" or not (paths.cafile or paths.capath):
         import httpx2

@@ -210,7 +210,8 @@ class HttpModel:
             if batch:
                 yield batch
             if final is not None:
-                await _drain(response)
+                if isinstance(final, Reply):
+                    await _drain(response)
                 return
         page = not heard and response.headers.get("content-type", "").startswith(("text/html", "text/plain"))
         yield self._ended(reading, splitter, page)

@@ -191,13 +191,15 @@ class Connection:
         except h11.LocalProtocolError as error:
             raise RequestInvalid(str(error)) from None
         self.stream.send(head or b"", *(piece for piece in rest if piece))
-        until_s = asyncio.get_running_loop().time() + timeout_s
-        while True:
-            event = await self.event(until_s - asyncio.get_running_loop().time())
-            if isinstance(event, h11.Response):
-                return event
-            if not isinstance(event, h11.InformationalResponse):
-                raise Cut("it was closed without an answer")
+        try:
+            async with asyncio.timeout(timeout_s):
+                while isinstance(event := await self.event(timeout_s), h11.InformationalResponse):
+                    pass
+        except TimeoutError:
+            raise ReadTimeout from None
+        if not isinstance(event, h11.Response):
+            raise Cut("it was closed without an answer")
+        return event
 
     async def event(self, timeout_s: float) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
         """What comes next of the answer. Raises `Broken`."""
