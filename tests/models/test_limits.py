@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from longrein.models import Delta, Failure, Reply
-from longrein.models.draft import PIECE_CHARS, REPLY_CHARS_MAX, Draft
+from longrein.models.draft import PART_CHARS, PIECE_CHARS, REPLY_CHARS_MAX, Draft
 from longrein.models.http_model import take
 from longrein.models.sse import EVENT_BYTES_MAX, EventTooLong, Splitter
 from tests.models.served import Answer, answer_of, opened, served, sse
@@ -78,7 +78,7 @@ def test_many_calls_and_many_signatures_count_too() -> None:
     draft = Draft()
     for _ in range(3):
         draft.open("call", name="Read")
-    assert draft.came == 3 * (PIECE_CHARS + 4)
+    assert draft.came == 3 * (PART_CHARS + 4)
     reader = reading("anthropic")
     delta = {"type": "content_block_delta", "index": 0, "delta": {"type": "signature_delta", "signature": "S" * 100}}
     for _ in range(2):

@@ -12,6 +12,8 @@ REPLY_CHARS_MAX = 32 << 20
 """Text, thinking and arguments of one reply, each piece with `PIECE_CHARS` on top: about the memory that they take."""
 PIECE_CHARS = 64
 """A piece is counted as this much longer than it is."""
+PART_CHARS = 1_024
+"""So is a part: text, thinking or a call."""
 
 
 class Slot(msgspec.Struct):
@@ -51,7 +53,7 @@ class Draft:
     def open(self, kind: str, text: str = "", name: str = "") -> Slot:
         """A new slot at the end."""
         slot = Slot(kind, [text] if text else [], name)
-        self.came += PIECE_CHARS + len(text) + len(name)
+        self.came += PART_CHARS + len(text) + len(name)
         if kind == "call":
             slot.call, self.calls = self.calls, self.calls + 1
         self.slots.append(slot)
