@@ -107,7 +107,11 @@ BIG = PIECE.encode()
     ("answer", "kind", "said"),
     [
         (Answer(chunks=[b"data: ", *[BIG] * ENDLESS]), "invalid", "was cut: one event is longer than 32 MB"),
-        (Answer(chunks=[b'{"a":"', *[BIG] * ENDLESS], headers=JSON), "invalid", "its answer is longer than 32 MB"),
+        (
+            Answer(chunks=[b'{"a":"', *[BIG] * ENDLESS], headers=JSON),
+            "invalid",
+            "the model's answer was cut: it is longer than 32 MB",
+        ),
         (Answer(headers={"x-long": "y" * 200_000}), "invalid", "a head in its answer is longer than 64 kB"),
         (Answer(chunks=[BIG] * ENDLESS, status=500), "server", "x" * 500 + " (HTTP 500)"),
     ],
@@ -132,7 +136,7 @@ async def test_all_of_an_answer_has_a_limit_whatever_it_holds(monkeypatch: pytes
     assert isinstance(failed, Failure)
     assert (failed.kind, failed.message) == (
         "invalid",
-        "the model's answer was cut: its answer is longer than 4 MB",
+        "the model's answer was cut: it is longer than 4 MB",
     )
 
 
@@ -215,7 +219,7 @@ async def test_events_that_bring_nothing_keep_no_answer_alive(wire: str, beat: b
     [
         (b"", b"HTTP/1.1 102 Processing\r\n\r\n", "timeout"),
         (b"HTTP/1.1 200 OK\r\n", b"x-a: b\r\n", "timeout"),
-        (head("application/json"), b" ", "timeout"),
+        (head("application/json"), b" ", "stalled"),
         (head("text/html", 502), b"<br>", "server"),
     ],
 )

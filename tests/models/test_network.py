@@ -6,9 +6,12 @@ import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from longrein.events import Text
+from longrein.models import Failure, Reply
 from longrein.models.network import (
     TOGETHER_BYTES_MAX,
     UNREAD_BYTES_MAX,
@@ -18,8 +21,11 @@ from longrein.models.network import (
     Stream,
     connect,
 )
+from tests.models.served import Answer, answer_of, item, opened, request, served
+from tests.models.streams import STREAMS
 
 pytestmark = pytest.mark.anyio
+ASKED = request(item(1, Text("q"), "user"))
 Play = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 CERTIFICATE = """\
@@ -200,6 +206,24 @@ async def test_encrypted_it_is_the_same(tmp_path: Path) -> None:
     async with connected(play, server, trusting) as stream:
         stream.send(b"a" * 300_000)
         assert await whole(stream) == b"A" * 300_000
+
+
+@pytest.mark.parametrize("before", ["", "u:p@"], ids=["our own connection", "the library's"])
+async def test_the_certificates_of_the_environment_are_trusted_and_no_others(
+    before: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server, _, _ = contexts(tmp_path)
+    ends = []
+    for trusted in (True, False):
+        monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "certificate") if trusted else "/etc/ssl/cert.pem")
+        async with served(Answer(STREAMS["text"]["anthropic"]), context=server) as address:
+            model: Any = opened("anthropic", address.url.replace("https://", f"https://{before}"), idle_timeout_s=9.0)
+            ends.append((await answer_of(model, ASKED))[-1])
+            await model.aclose()
+    assert isinstance(ends[0], Reply), ends[0]
+    assert isinstance(ends[1], Failure)
+    assert ends[1].kind == "network"
+    assert "certificate verify failed" in ends[1].message
 
 
 async def test_a_server_that_cannot_prove_who_it_is_gets_nothing(tmp_path: Path) -> None:

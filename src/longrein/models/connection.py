@@ -75,7 +75,7 @@ class Answer:
         async for chunk in self._decoded() if "content-encoding" in self.headers else self.body:
             self._came += len(chunk)
             if self._came > ANSWER_BYTES_MAX:
-                raise TooLong(f"its answer is longer than {ANSWER_BYTES_MAX >> 20} MB")
+                raise TooLong(f"it is longer than {ANSWER_BYTES_MAX >> 20} MB")
             yield chunk
 
     async def _decoded(self) -> AsyncIterator[bytes]:

@@ -105,10 +105,10 @@ class HttpModel:
                 yield [self._healed(await self._refusal(response))]
                 return
             reading = self._wire.reading()
-            if response.headers.get("content-type", "").startswith("application/json"):
-                yield [*await self._whole(response, reading)]
-                return
             try:
+                if response.headers.get("content-type", "").startswith("application/json"):
+                    yield [*await self._whole(response, reading)]
+                    return
                 async for batch in self._read(response, reading):
                     yield batch
             except (Broken, EventTooLong) as error:
@@ -148,7 +148,7 @@ class HttpModel:
                     pieces.append(chunk)
                     came += len(chunk)
                     if came > bytes_max:
-                        raise TooLong(f"its answer is longer than {bytes_max >> 20} MB")
+                        raise TooLong(f"it is longer than {bytes_max >> 20} MB")
         except TimeoutError:
             raise ReadTimeout from None
         return b"".join(pieces)
