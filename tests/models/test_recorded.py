@@ -60,6 +60,13 @@ def test_blocks_of_messages_that_are_no_answer_of_the_model_are_passed_over(fore
     assert [delta.text for delta in deltas if isinstance(delta, TextDelta)] == ["I look."]
 
 
+@pytest.mark.parametrize("start", [None, {}, {"text": ""}])
+def test_a_block_that_does_not_say_what_it_is_is_text(start: Any) -> None:
+    reply = read("anthropic", message(block(0, start, {"type": "text_delta", "text": "so"})))[1]
+    assert isinstance(reply, Reply)
+    assert reply.parts == (Text("so"),)
+
+
 def item(index: int, fields: dict[str, Any], *deltas: tuple[str, str]) -> list[dict[str, Any]]:
     """One output item of a response as it is streamed."""
     where = {"output_index": index}

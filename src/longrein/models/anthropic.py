@@ -230,7 +230,7 @@ _decode = msgspec.json.Decoder(_Event).decode
 _decode_kind = msgspec.json.Decoder(_Kind).decode
 _decode_block = msgspec.json.Decoder(_Block).decode
 _decode_whole = msgspec.json.Decoder(_Whole).decode
-_KINDS = {"text": "text", "thinking": "thinking", "redacted_thinking": "thinking", "tool_use": "call"}
+_KINDS = {"": "text", "text": "text", "thinking": "thinking", "redacted_thinking": "thinking", "tool_use": "call"}
 """Blocks that are read; others are the provider's own tools (`server_tool_use` and its result)."""
 
 
@@ -261,7 +261,7 @@ class AnthropicReading:
         event = _decode(payload)
         if event.type == "content_block_delta" and event.delta is not None:
             self._grow(event.index, event.delta, out)
-        elif event.type == "content_block_start" and event.content_block:
+        elif event.type == "content_block_start":
             self._open(event.index, bytes(event.content_block), out)
         elif event.type == "content_block_stop":
             self._shut(event.index)
@@ -332,6 +332,8 @@ class AnthropicReading:
         return slot
 
     def _open(self, index: int, raw: bytes, out: list[Delta]) -> None:
+        if raw in (b"", b"null"):
+            return  # the first delta will tell
         kind = _KINDS.get(_decode_kind(raw).type)
         if kind is None:
             self._slots[index] = None
