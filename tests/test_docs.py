@@ -72,6 +72,9 @@ def test_the_settings_of_the_readme_are_settings(tmp_path: Path) -> None:
         assert settings.model == "anthropic/claude-sonnet-4-5"
 
 
+PROVIDER_OPTIONS = ("text_tools", "idle_timeout_s", "content_timeout_s")
+
+
 def defaults() -> dict[str, object]:
     """What each key has where nothing is set; without those that have nothing then."""
     unlimited = ("limits.max_turns", "limits.max_budget_usd", "limits.memory_mb", "tasks.memory_mb", "tasks.cpu_s")
@@ -80,7 +83,7 @@ def defaults() -> dict[str, object]:
         **{f"tools.{name}": value for name, value in msgspec.structs.asdict(ToolOptions()).items()},
         **{f"tasks.{name}": getattr(TaskOptions(), name) for name in TASK_OPTIONS},
         **{key: list(value) if isinstance(value, tuple) else value for key, value in BUILT_IN.items()},
-        "providers.*.text_tools": Provider().text_tools,
+        **{f"providers.*.{name}": getattr(Provider(), name) for name in PROVIDER_OPTIONS},
     }
 
 

@@ -45,7 +45,6 @@ def imports(tree: ast.AST) -> set[str]:
 # --- imports -----------------------------------------------------------------------------------------------------
 
 LAZY = {
-    "httpcore2",
     "httpx2",
     "rich",
     "prompt_toolkit",
@@ -91,6 +90,22 @@ def test_imports_inside_functions_are_only_of_heavy_packages() -> None:
     assert not wrong, wrong
 
 
+PRIVATE = {f"workspace/supervisor/{part}.py" for part in ("main", "work", "channel", "spawning")}
+"""Who may import private modules of Python; the figure that they buy stands in `workspace/supervisor/__init__.py`."""
+
+
+def test_no_private_modules_of_python_and_no_hand_in_the_table_of_modules() -> None:
+    """`sys.modules` is shared by all threads of a process: a stand-in there breaks the others' imports."""
+    private = {name(path) for path, tree in TREES.items() if any(top.startswith("_") for top in _absolute(tree))}
+    assert private == PRIVATE
+    wrong = [name(path) for path, tree in TREES.items() if "sys.modules" in {used for _, used in attributes(tree)}]
+    assert not wrong, wrong
+
+
+def _absolute(tree: ast.AST) -> set[str]:
+    return imports(tree) - {"__future__"}
+
+
 def test_no_import_hides_under_TYPE_CHECKING() -> None:
     assert not [name(path) for path in FILES if "TYPE_CHECKING" in path.read_text(encoding="utf-8")]
 
@@ -120,7 +135,7 @@ def test_the_pure_rooms_import_nothing_that_touches_the_world() -> None:
 OWNERS = {
     "sqlite3": {"store"},
     "subprocess": {"workspace", "frontends", "app"},
-    "httpcore2": {"models"},
+    "h11": {"models"},
     "httpx2": {"models", "app"},
     "prompt_toolkit": {"frontends"},
     "rich": {"frontends"},

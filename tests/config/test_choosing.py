@@ -65,11 +65,17 @@ def test_a_named_model_asks_no_server_and_its_name_is_split_at_the_first_slash(h
 
 def test_a_provider_of_the_users_own(house: House) -> None:
     text = 'model = "mock/small"\n' + MOCK + 'api_key_env = "MOCK_KEY"\ntext_tools = true\nheaders = { A = "b" }'
+    text += "\nidle_timeout_s = 7\ncontent_timeout_s = 70"
     options = found(house, {"MOCK_KEY": KEY}, text)
     assert options == ModelOptions(
-        "mock", "small", "openai-chat", "http://127.0.0.1:9/v1", KEY, text_tools=True, headers=(("A", "b"),)
+        *("mock", "small", "openai-chat", "http://127.0.0.1:9/v1", KEY),
+        text_tools=True,
+        headers=(("A", "b"),),
+        idle_timeout_s=7.0,
+        content_timeout_s=70.0,
     )
-    assert found(house, {}, MOCK, "mock/small").api_key == ""
+    plain = found(house, {}, MOCK, "mock/small")
+    assert (plain.api_key, plain.idle_timeout_s, plain.content_timeout_s) == ("", 120.0, 900.0)
 
 
 def test_a_scripted_model_is_a_file(house: House) -> None:

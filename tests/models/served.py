@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import ssl
 import struct
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -92,10 +93,10 @@ class Server:
 
 
 @asynccontextmanager
-async def served(*answers: Answer) -> AsyncIterator[Server]:
+async def served(*answers: Answer, context: ssl.SSLContext | None = None) -> AsyncIterator[Server]:
     server = Server(answers)
-    listening = await asyncio.start_server(server.serve, "127.0.0.1", 0)
-    server.url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
+    listening = await asyncio.start_server(server.serve, "127.0.0.1", 0, ssl=context)
+    server.url = f"http{'s' if context else ''}://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
     try:
         yield server
     finally:

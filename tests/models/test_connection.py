@@ -1,5 +1,6 @@
 """Where a request goes, what stands in its head, and answers that come compressed although nobody asked."""
 
+import asyncio
 import gzip
 from typing import Any
 
@@ -40,7 +41,7 @@ async def test_an_address_is_sent_as_it_is_meant(before: str, after: str, line: 
         head = server.heads[0].split("\r\n")
         assert head[0] == line
         assert [one for one in head if one.lower().startswith("host:")] == [f"host: {host}"]
-        assert more in head
+        assert more in [one[:14].lower() + one[14:] for one in head]
         assert len({one.partition(":")[0].lower() for one in head[1:] if one}) == len([one for one in head[1:] if one])
 
 
@@ -95,3 +96,52 @@ async def test_a_compressed_answer_is_read_all_the_same() -> None:
         failed = await asked(f"{server.url}/v1")
     assert isinstance(failed, Failure)
     assert failed.kind == "network"
+
+
+@pytest.mark.parametrize("before", ["", "u:p@"], ids=["our own connection", "the library's"])
+@pytest.mark.parametrize(
+    ("end", "kind"),
+    [("clean", ""), ("silent", "stalled"), ("close", "truncated"), ("reset", "network"), ("nobody", "network")],
+)
+async def test_answers_are_the_same_over_both_kinds_of_connection(before: str, end: str, kind: str) -> None:
+    whole = STREAMS["text"]["openai-chat"]
+    part = whole if end == "clean" else whole[: whole.index("你好".encode())]
+    async with served(Answer(part, end=end)) as server:
+        url = server.url.replace("http://", f"http://{before}")
+        if end == "nobody":
+            url = url.rpartition(":")[0] + ":1"
+        last = await asked(f"{url}/v1", idle_timeout_s=0.1)
+    assert (last.kind if isinstance(last, Failure) else "") == kind
+
+
+@pytest.mark.parametrize("end", ["clean", "close"])
+async def test_a_connection_is_used_again_only_after_a_whole_answer(end: str) -> None:
+    async with served(Answer(STREAMS["text"]["openai-chat"], end=end)) as server:
+        model: Any = opened("openai-chat", server.url)
+        for _ in range(3):
+            assert isinstance((await answer_of(model, ASKED))[-1], Reply)
+        await model.aclose()
+        assert server.connections == (1 if end == "clean" else 3)
+
+
+async def test_requests_side_by_side_have_a_connection_each_and_keep_them() -> None:
+    async with served(Answer(STREAMS["text"]["openai-chat"])) as server:
+        model: Any = opened("openai-chat", server.url)
+        for _ in range(2):
+            ends = await asyncio.gather(*(answer_of(model, ASKED) for _ in range(5)))
+            assert all(isinstance(end[-1], Reply) for end in ends)
+        assert server.connections == 5
+        await model.aclose()
+
+
+async def test_an_answer_that_the_connections_end_ends_is_whole() -> None:
+    """HTTP/1.0 and servers that close: the body has no length."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.0 200 OK\r\nContent-Type: text/event-stream\r\n\r\n" + STREAMS["text"]["openai-chat"])
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with server:
+        assert isinstance(await asked(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"), Reply)

@@ -265,11 +265,18 @@ def test_s11_jitter_adds_up_to_a_quarter() -> None:
     assert pause_s(9, "server", jitter=1.0) == 40.0
 
 
-def test_R001_what_the_provider_asks_goes_first_up_to_five_minutes() -> None:
+def test_R001_what_the_provider_asks_goes_first_up_to_a_minute() -> None:
     assert pause_s(1, "rate", 2.0) == 2.0
     assert pause_s(1, "rate", 2.0, 1.0) == 2.5
     assert pause_s(5, "rate", 0.0) == 0.0
-    assert pause_s(1, "rate", 86_400.0) == 300.0
+    assert pause_s(1, "rate", 86_400.0) == pause_s(1, "rate", 86_400.0, 1.0) == 60.0
+
+
+@pytest.mark.parametrize("after", ["86400", "Sun, 22 Nov 2026 10:00:00 GMT"])
+def test_R001_a_longer_wait_than_a_minute_is_told(after: str) -> None:
+    said = "HTTP 429; it asks for a wait of 86,400 s, longrein waits 60 s at most"
+    assert failure(429, "", retry_after=after).message == said
+    assert failure(401, "no", retry_after=after).message.count("wait") == 0, "it is not asked again"
 
 
 @pytest.mark.parametrize("kind", ["auth", "billing", "invalid", "refused", "overflow", "cancelled", "lost"])

@@ -6,13 +6,26 @@ import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
-import httpcore2
 import pytest
 
-from longrein.models.network import TOGETHER_BYTES_MAX, UNREAD_BYTES_MAX, Network, Stream
+from longrein.events import Text
+from longrein.models import Failure, Reply
+from longrein.models.network import (
+    TOGETHER_BYTES_MAX,
+    UNREAD_BYTES_MAX,
+    ConnectFailed,
+    ReadFailed,
+    ReadTimeout,
+    Stream,
+    connect,
+)
+from tests.models.served import Answer, answer_of, item, opened, request, served
+from tests.models.streams import STREAMS
 
 pytestmark = pytest.mark.anyio
+ASKED = request(item(1, Text("q"), "user"))
 Play = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 CERTIFICATE = """\
@@ -39,8 +52,10 @@ WqOlgcyLSqApZp02aF7EH8TAl26/KyNyybplr6btF5MRcwTAjxO5GzCK
 
 
 @asynccontextmanager
-async def connected(play: Play, context: ssl.SSLContext | None = None) -> AsyncIterator[Stream]:
-    """A connection to a server that plays its part."""
+async def connected(
+    play: Play, context: ssl.SSLContext | None = None, trusting: ssl.SSLContext | None = None
+) -> AsyncIterator[Stream]:
+    """A connection to a server that plays its part; both have a context where it is encrypted."""
     done = asyncio.Event()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -51,28 +66,29 @@ async def connected(play: Play, context: ssl.SSLContext | None = None) -> AsyncI
             done.set()
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=context)
-    stream = await Network().connect_tcp("127.0.0.1", server.sockets[0].getsockname()[1], 5)
     try:
-        yield stream
+        stream = await connect("localhost", server.sockets[0].getsockname()[1], 5, trusting)
+        try:
+            yield stream
+        finally:
+            stream.close()
     finally:
-        await stream.aclose()
         server.close()
 
 
-async def whole(stream: Stream, max_bytes: int = 1 << 16) -> bytes:
+async def whole(stream: Stream) -> bytes:
     pieces = []
-    while piece := await stream.read(max_bytes, 5):
+    while piece := await stream.read(5):
         pieces.append(piece)
     return b"".join(pieces)
 
 
-async def test_what_is_written_leaves_when_an_answer_is_awaited_in_one_piece() -> None:
+async def test_head_and_body_leave_in_one_piece() -> None:
     async def play(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(await reader.read(100))
 
     async with connected(play) as stream:
-        for piece in (b"head ", b"", b"body"):
-            await stream.write(piece, timeout=1)
+        stream.send(b"head ", b"", b"body")
         assert await whole(stream) == b"head body"
 
 
@@ -83,9 +99,8 @@ async def test_much_goes_and_much_comes_back_in_order(size: int) -> None:
 
     body = bytes(range(256)) * (size // 256) + bytes(size % 256)
     async with connected(play) as stream:
-        await stream.write(b"head ")
-        await stream.write(body)
-        assert await whole(stream, 50_000) == b"head " + body
+        stream.send(b"head ", body)
+        assert await whole(stream) == b"head " + body
 
 
 async def test_a_server_that_is_not_read_is_held_back() -> None:
@@ -99,7 +114,7 @@ async def test_a_server_that_is_not_read_is_held_back() -> None:
             sent += 1
 
     async with connected(play) as stream:
-        first = await stream.read(10, 5)
+        first = await stream.read(5)
         for _ in range(200):
             await asyncio.sleep(0)
         assert sent < 64
@@ -114,10 +129,10 @@ async def test_silence_lasts_as_long_as_it_may() -> None:
         writer.write(b"late")
 
     async with connected(play) as stream:
-        with pytest.raises(httpcore2.ReadTimeout):
-            await stream.read(10, 0.01)
+        with pytest.raises(ReadTimeout):
+            await stream.read(0.01)
         quiet.set()
-        assert await stream.read(10, 5) == b"late"
+        assert await stream.read(5) == b"late"
 
 
 async def test_who_stops_waiting_may_wait_again() -> None:
@@ -128,13 +143,13 @@ async def test_who_stops_waiting_may_wait_again() -> None:
         writer.write(b"here")
 
     async with connected(play) as stream:
-        waiting = asyncio.ensure_future(stream.read(10))
+        waiting = asyncio.ensure_future(stream.read(5))
         await asyncio.sleep(0)
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await waiting
         ready.set()
-        assert await stream.read(10, 5) == b"here"
+        assert await stream.read(5) == b"here"
 
 
 async def test_a_reset_is_an_error_and_what_came_before_it_is_not_lost() -> None:
@@ -147,10 +162,10 @@ async def test_a_reset_is_an_error_and_what_came_before_it_is_not_lost() -> None
 
     read = asyncio.Event()
     async with connected(play) as stream:
-        assert await stream.read(10, 5) == b"half"
+        assert await stream.read(5) == b"half"
         read.set()
-        with pytest.raises(httpcore2.ReadError, match="Connection reset by peer"):
-            await stream.read(10, 5)
+        with pytest.raises(ReadFailed, match="Connection reset by peer"):
+            await stream.read(5)
 
 
 async def test_an_idle_connection_that_the_server_closed_is_seen() -> None:
@@ -160,18 +175,18 @@ async def test_an_idle_connection_that_the_server_closed_is_seen() -> None:
         await go.wait()
 
     async with connected(play) as stream:
-        assert not stream.get_extra_info("is_readable")
+        assert not stream.stale
         go.set()
         async with asyncio.timeout(5):
-            while not stream.get_extra_info("is_readable"):  # noqa: ASYNC110  # it is what is tested
+            while not stream.stale:  # noqa: ASYNC110  # it is what is tested
                 await asyncio.sleep(0)
 
 
 async def test_nobody_listens() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
-        with pytest.raises(httpcore2.ConnectError, match="Connection refused"):
-            await Network().connect_tcp("127.0.0.1", taken.getsockname()[1], 5)
+        with pytest.raises(ConnectFailed, match="Connection refused"):
+            await connect("127.0.0.1", taken.getsockname()[1], 5)
 
 
 def contexts(folder: Path) -> tuple[ssl.SSLContext, ssl.SSLContext, ssl.SSLContext]:
@@ -188,10 +203,27 @@ async def test_encrypted_it_is_the_same(tmp_path: Path) -> None:
         writer.write((await reader.readexactly(300_000)).upper())
 
     server, trusting, _ = contexts(tmp_path)
-    async with connected(play, server) as plain:
-        stream = await plain.start_tls(trusting, "localhost", 5)
-        await stream.write(b"a" * 300_000)
+    async with connected(play, server, trusting) as stream:
+        stream.send(b"a" * 300_000)
         assert await whole(stream) == b"A" * 300_000
+
+
+@pytest.mark.parametrize("before", ["", "u:p@"], ids=["our own connection", "the library's"])
+async def test_the_certificates_of_the_environment_are_trusted_and_no_others(
+    before: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server, _, _ = contexts(tmp_path)
+    ends = []
+    for trusted in (True, False):
+        monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "certificate") if trusted else "/etc/ssl/cert.pem")
+        async with served(Answer(STREAMS["text"]["anthropic"]), context=server) as address:
+            model: Any = opened("anthropic", address.url.replace("https://", f"https://{before}"), idle_timeout_s=9.0)
+            ends.append((await answer_of(model, ASKED))[-1])
+            await model.aclose()
+    assert isinstance(ends[0], Reply), ends[0]
+    assert isinstance(ends[1], Failure)
+    assert ends[1].kind == "network"
+    assert "certificate verify failed" in ends[1].message
 
 
 async def test_a_server_that_cannot_prove_who_it_is_gets_nothing(tmp_path: Path) -> None:
@@ -202,7 +234,7 @@ async def test_a_server_that_cannot_prove_who_it_is_gets_nothing(tmp_path: Path)
         heard = await reader.read(10)
 
     server, _, wary = contexts(tmp_path)
-    async with connected(play, server) as plain:
-        with pytest.raises(httpcore2.ConnectError, match="certificate verify failed"):
-            await plain.start_tls(wary, "localhost", 5)
+    with pytest.raises(ConnectFailed, match="certificate verify failed"):
+        async with connected(play, server, wary):
+            pass
     assert heard == b""

@@ -58,7 +58,7 @@ TABLE: dict[str, tuple[list[Item], dict[str, str]]] = {
 {"role":"user","content":"[longrein:n1 note: \"x\" changed]\n\ngo"}""",
             "openai-responses": r"""
 {"type":"message","role":"user","content":[{"type":"input_text","text":"AGENTS.md says: be kind"},{"type":"input_text","text":"hi"}]}
-{"type":"message","role":"assistant","content":[{"type":"output_text","text":"hello"}]}
+{"type":"message","id":"msg_4_0_0","status":"completed","role":"assistant","content":[{"type":"output_text","text":"hello","annotations":[]}]}
 {"type":"message","role":"user","content":[{"type":"input_text","text":"[longrein:n1 note: \"x\" changed]"},{"type":"input_text","text":"go"}]}""",
             "gemini": r"""
 {"role":"user","parts":[{"text":"AGENTS.md says: be kind"},{"text":"hi"}]}
@@ -89,7 +89,7 @@ TABLE: dict[str, tuple[list[Item], dict[str, str]]] = {
 {"role":"user","content":"faster"}""",
             "openai-responses": r"""
 {"type":"message","role":"user","content":[{"type":"input_text","text":"look"}]}
-{"type":"message","role":"assistant","content":[{"type":"output_text","text":"I look."}]}
+{"type":"message","id":"msg_2_0_0","status":"completed","role":"assistant","content":[{"type":"output_text","text":"I look.","annotations":[]}]}
 {"type":"function_call","call_id":"c2_0","name":"Read","arguments":"{\"path\":\"a\"}"}
 {"type":"function_call","call_id":"c2_1","name":"Read","arguments":"{}"}
 {"type":"function_call_output","call_id":"c2_0","output":"A"}
@@ -178,7 +178,7 @@ THOUGHT = {
 PLAIN = {
     "anthropic": '{"role":"assistant","content":[{"type":"text","text":"so"}]}',
     "openai-chat": '{"role":"assistant","content":"so"}',
-    "openai-responses": '{"type":"message","role":"assistant","content":[{"type":"output_text","text":"so"}]}',
+    "openai-responses": '{"type":"message","id":"msg_2_1_0","status":"completed","role":"assistant","content":[{"type":"output_text","text":"so","annotations":[]}]}',
 }
 
 

@@ -3,6 +3,7 @@
 # ruff: noqa: E501 - replies of a model are read as they were written
 
 import json
+import time
 from typing import Any
 
 import pytest
@@ -160,3 +161,13 @@ async def test_D3_ends_of_a_reply(text: str, stop: str, expected: str) -> None:
             assert isinstance(end, Reply)
             assert end.parts == (ToolCall("", "Write", None, '{"path":"a","text":"ha'),)
         await model.aclose()
+
+
+@pytest.mark.parametrize("piece", ["x", "tool: ", "x\n", "```\nx\n"])
+def test_text_is_shown_in_a_time_that_grows_as_it_does(piece: str) -> None:
+    """One long line, a call that never ends, many lines: each piece is looked at once."""
+    live = LiveText()
+    begun = time.process_time()
+    for _ in range(100_000):
+        live.feed(piece)
+    assert time.process_time() - begun < 10, "0.2 s; it took minutes when each piece cost the whole text"

@@ -13,7 +13,17 @@ pytestmark = pytest.mark.anyio
 
 
 def words_of(role: str, text: str, kind: str = "input_text") -> dict[str, Any]:
-    return {"type": "message", "role": role, "content": [{"type": kind, "text": text}]}
+    message = {"type": "message", "role": role, "content": [{"type": kind, "text": text}]}
+    if role == "assistant":
+        message |= {"id": "msg_1", "status": "completed"}
+        message["content"][0]["annotations"] = []
+    return message
+
+
+def without(name: str) -> dict[str, Any]:
+    message = words_of("assistant", "I look.", "output_text")
+    (message if name in message else message["content"][0]).pop(name)
+    return message
 
 
 def made(id_: str = "c3_0", name: str = "Read", given: str = "{}") -> dict[str, Any]:
@@ -106,6 +116,14 @@ RESPONSES = table(
         items(words_of("user", "x", "output_text")),
         400,
         "Invalid value: 'output_text'. Supported values are: ('input_text', 'input_image', 'input_file').",
+    ),
+    ("a message of the model has an id", items(without("id")), 400, "Missing required parameter: 'input[1].id'."),
+    ("and a status", items(without("status")), 400, "Missing required parameter: 'input[1].status'."),
+    (
+        "and its text annotations",
+        items(without("annotations")),
+        400,
+        "Missing required parameter: 'input[1].content[0].annotations'.",
     ),
     (
         "first the user",

@@ -519,6 +519,7 @@ async def test_a_supervisor_that_hears_nothing_holds_nobody_back(yard: Yard, fro
     await yard.spawner.drain()
     os.kill(int(supervisor[1:].partition(".")[0]), signal.SIGCONT)
     await yard.until(lambda: spooled_tasks(str(yard.folder))[0].state != "running")
+    await yard.until(lambda: not tagged(yard.tag))
 
 
 @pytest.mark.parametrize("command", ["sleep 99; echo never", "trap '' TERM; setsid sleep 99 & sleep 99", "sleep 0.1"])

@@ -101,6 +101,8 @@ def _options(provider: str, model: str, settings: Settings, environ: Mapping[str
         headers=given.headers,
         effort=figures.effort if figures else "",
         proxy=_proxy(url, environ),
+        idle_timeout_s=given.idle_timeout_s,
+        content_timeout_s=given.content_timeout_s,
     )
 
 

@@ -29,6 +29,8 @@ KEYS: Mapping[str, tuple[str, str]] = {
     "providers.*.api_key_env": ("text", "no"),
     "providers.*.headers": ("headers", "no"),
     "providers.*.text_tools": ("flag", "no"),
+    "providers.*.idle_timeout_s": ("size", "no"),
+    "providers.*.content_timeout_s": ("size", "no"),
     "models.*.window": ("size", "no"),
     "models.*.max_output": ("size", "no"),
     "models.*.effort": ("effort", "no"),

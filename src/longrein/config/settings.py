@@ -68,6 +68,10 @@ class Provider(msgspec.Struct, frozen=True):
     """Further headers."""
     text_tools: bool = False
     """Use the text tool-call protocol."""
+    idle_timeout_s: int = 120
+    """Longest silence in the middle of an answer."""
+    content_timeout_s: int = 900
+    """Longest time in which nothing of the answer itself comes."""
 
 
 class Figures(msgspec.Struct, frozen=True):

@@ -1,7 +1,7 @@
 """argv against the table of flags: pure, strict, and every refusal says what to write instead.
 
 Help and refusals come from the same table. A general parser was passed over for its import: click takes 5 ms of CPU,
-a third of what the whole start may take beyond asyncio and httpcore2; so only the help page uses it.
+a third of what the whole start may take beyond asyncio and h11; so only the help page uses it.
 """
 
 import math

@@ -11,7 +11,7 @@ from longrein.context import Item, Request
 from longrein.events import Text, Thinking, ToolCall, ToolResult, ToolSpec, Usage
 from longrein.models.arguments import object_json
 from longrein.models.content import Pdf, Picture, Piece, Plain, encode_json
-from longrein.models.draft import Draft, Slot
+from longrein.models.draft import PIECE_CHARS, Draft, Slot
 from longrein.models.failures import kind_of_error_event, limit_tokens
 from longrein.models.layout import Grammar, Memo
 from longrein.models.naming import wire_call_id, wire_tool_name
@@ -25,7 +25,7 @@ _OPENING = {"user": b'{"role":"user","content":[', "assistant": b'{"role":"assis
 _STOPS = {
     "end_turn": "end",
     "stop_sequence": "end",
-    "pause_turn": "end",
+    "pause_turn": "length",  # not the end of what it has to say: it wants to be asked to go on
     "tool_use": "calls",
     "max_tokens": "length",
     "model_context_window_exceeded": "length",
@@ -171,16 +171,26 @@ def _marked(request: Request, chunks: list[bytes]) -> list[bytes]:
 
 
 class _Part(msgspec.Struct, gc=False):
-    type: str = ""
     text: str | None = None
     thinking: str | None = None
     signature: str | None = None
     partial_json: str | None = None
     stop_reason: str | None = None
+
+
+class _Block(msgspec.Struct, gc=False):
+    type: str = ""
+    text: str | None = None
+    thinking: str | None = None
+    signature: str | None = None
     id: str | None = None
     name: str | None = None
     data: str | None = None
     input: msgspec.Raw = msgspec.Raw(b"")
+
+
+class _Kind(msgspec.Struct, gc=False):
+    type: str = ""
 
 
 class _Usage(msgspec.Struct, gc=False):
@@ -191,9 +201,9 @@ class _Usage(msgspec.Struct, gc=False):
 
 
 class _Message(msgspec.Struct):
+    id: str | None = None
     model: str | None = None
     usage: _Usage | None = None
-    stop_reason: str | None = None
 
 
 class _Error(msgspec.Struct):
@@ -205,23 +215,34 @@ class _Event(msgspec.Struct):
     type: str = ""
     index: int = 0
     delta: _Part | None = None
-    content_block: _Part | None = None
+    content_block: msgspec.Raw = msgspec.Raw(b"")
     message: _Message | None = None
     usage: _Usage | None = None
     error: _Error | None = None
 
 
+class _Whole(_Message):
+    content: list[msgspec.Raw] = []
+    stop_reason: str | None = None
+
+
 _decode = msgspec.json.Decoder(_Event).decode
+_decode_kind = msgspec.json.Decoder(_Kind).decode
+_decode_block = msgspec.json.Decoder(_Block).decode
+_decode_whole = msgspec.json.Decoder(_Whole).decode
+_KINDS = {"": "text", "text": "text", "thinking": "thinking", "redacted_thinking": "thinking", "tool_use": "call"}
+"""Blocks that are read; others are the provider's own tools (`server_tool_use` and its result)."""
 
 
 class AnthropicReading:
-    """Reads one streamed message."""
+    """Reads one message, streamed or whole."""
 
     settled = False
     kinds = frozenset(
         {
-            *("message_start", "message_delta", "message_stop", "error"),
+            *("message_start", "message_delta", "message_stop", "message", "error"),
             *("content_block_start", "content_block_delta", "content_block_stop"),
+            *("text_delta", "input_json_delta", "thinking_delta", "signature_delta"),
         }
     )
 
@@ -230,26 +251,30 @@ class AnthropicReading:
         self.done = False
         self.failed: Failure | None = None
         self._facing = facing
-        self._slots: dict[int, Slot] = {}
+        self._slots: dict[int, Slot | None] = {}
+        self._given: dict[int, str] = {}
+        """Arguments that stood in the start of a call: those of a call that is sent without deltas."""
+        self._id: str | None = None
 
     def take(self, payload: bytes, out: list[Delta]) -> None:
-        """One event."""
+        """One event, or a whole message."""
         event = _decode(payload)
         if event.type == "content_block_delta" and event.delta is not None:
             self._grow(event.index, event.delta, out)
-        elif event.type == "content_block_start" and event.content_block is not None:
-            self._open(event.index, event.content_block, out)
+        elif event.type == "content_block_start":
+            self._open(event.index, bytes(event.content_block), out)
         elif event.type == "content_block_stop":
             self._shut(event.index)
         elif event.type == "message_start" and event.message is not None:
-            self._use(event.message.usage)
-            self.draft.model = event.message.model or ""
+            self._begin(event.message)
         elif event.type == "message_delta":
             self._use(event.usage)
-            if event.delta is not None and event.delta.stop_reason:
-                self.draft.stop = _STOPS.get(event.delta.stop_reason, "end")
+            if event.delta is not None:
+                self._stop(event.delta.stop_reason)
         elif event.type == "message_stop":
             self.done = True
+        elif event.type == "message":
+            self._whole(_decode_whole(payload), out)
         elif event.error is not None:
             self._fail(event.error)
 
@@ -257,19 +282,48 @@ class AnthropicReading:
         """The reply."""
         return self.draft.finish("anthropic", self._facing.model)
 
+    def _begin(self, message: _Message) -> None:
+        """The head of a message. Another one in the middle of it (a gateway that asked again) cannot be told apart."""
+        if self._slots and message.id != self._id:
+            said = "the provider began a second answer in the middle of the first"
+            self.failed = self.draft.failure("truncated", said)
+            return
+        self._id = message.id
+        self._use(message.usage)
+        self.draft.model = message.model or ""
+
+    def _whole(self, message: _Whole, out: list[Delta]) -> None:
+        self._begin(message)
+        for index, block in enumerate(message.content):
+            self._open(index, bytes(block), out)
+            self._shut(index)
+        self._stop(message.stop_reason)
+        self.done = True
+
+    def _stop(self, reason: str | None) -> None:
+        if reason:
+            self.draft.stop = _STOPS.get(reason, "end")
+
     def _grow(self, index: int, delta: _Part, out: list[Delta]) -> None:
-        slot = self._slots.get(index) or self._slot(index, delta)
-        if delta.text:
-            slot.grown.append(delta.text)
+        slot = self._slots[index] if index in self._slots else self._slot(index, delta)
+        if slot is None:
+            return
+        if slot.kind == "text" and delta.text:
+            self.draft.grow(slot, delta.text)
             out.append(TextDelta(delta.text))
-        elif delta.partial_json:
-            slot.grown.append(delta.partial_json)
+        elif slot.kind == "call" and delta.partial_json:
+            self.draft.grow(slot, delta.partial_json)
             out.append(CallDelta(slot.call, json=delta.partial_json))
-        elif delta.thinking:
-            slot.grown.append(delta.thinking)
-            out.append(ThinkingDelta(delta.thinking))
-        if delta.signature:
-            slot.sign += delta.signature
+        elif slot.kind == "thinking":
+            self._think(slot, delta.thinking or "", delta.signature or "", out)
+
+    def _think(self, slot: Slot, text: str, sign: str, out: list[Delta]) -> None:
+        if text:
+            self.draft.grow(slot, text)
+            out.append(ThinkingDelta(text))
+        if sign:
+            slot.signs.append(sign)
+            self.draft.came += PIECE_CHARS + len(sign)
 
     def _slot(self, index: int, delta: _Part) -> Slot:
         """A slot for a block whose start never came."""
@@ -277,28 +331,37 @@ class AnthropicReading:
         self._slots[index] = slot = self.draft.open(kind)
         return slot
 
-    def _open(self, index: int, block: _Part, out: list[Delta]) -> None:
-        if block.type == "tool_use":
-            self._slots[index] = slot = self.draft.open("call", name=block.name or "")
+    def _open(self, index: int, raw: bytes, out: list[Delta]) -> None:
+        if raw in (b"", b"null"):
+            return  # the first delta will tell
+        kind = _KINDS.get(_decode_kind(raw).type)
+        if kind is None:
+            self._slots[index] = None
+            return
+        block = _decode_block(raw)
+        self._slots[index] = slot = self.draft.open(kind, name=(block.name or "") if kind == "call" else "")
+        if kind == "call":
             slot.raw = encode_json({"type": "tool_use", "id": block.id or ""}).decode()
-            whole = bytes(block.input)
-            slot.sign = whole.decode() if whole not in (b"", b"{}", b"null") else ""  # sent whole, without deltas
-            out.append(CallDelta(slot.call, block.name or ""))
+            whole = bytes(block.input).strip()
+            if whole not in (b"", b"{}", b"null"):
+                self._given[index] = msgspec.json.format(whole, indent=-1).decode()  # without blanks
+            out.append(CallDelta(slot.call, slot.name))
         elif block.type == "redacted_thinking":
-            self._slots[index] = slot = self.draft.open("thinking")
             slot.raw = encode_json({"type": "redacted_thinking", "data": block.data or ""}).decode()
-        else:
-            self._slots[index] = self.draft.open("thinking" if block.type == "thinking" else "text")
-            self._grow(index, block, out)
+        elif kind == "thinking":
+            self._think(slot, block.thinking or "", block.signature or "", out)
+        elif block.text:
+            self.draft.grow(slot, block.text)
+            out.append(TextDelta(block.text))
 
     def _shut(self, index: int) -> None:
         slot = self._slots.get(index)
         if slot is None:
             return
-        if slot.kind == "call" and not slot.grown and slot.sign:
-            slot.grown.append(slot.sign)
-        elif slot.kind == "thinking" and slot.sign:
-            fields = {"type": "thinking", "thinking": slot.text, "signature": slot.sign}
+        if slot.kind == "call" and not slot.grown:
+            self.draft.grow(slot, self._given.get(index, ""))
+        elif slot.kind == "thinking" and slot.signs:
+            fields = {"type": "thinking", "thinking": slot.text, "signature": "".join(slot.signs)}
             slot.raw = encode_json(fields).decode()
 
     def _use(self, usage: _Usage | None) -> None:

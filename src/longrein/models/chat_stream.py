@@ -10,7 +10,7 @@ import msgspec
 from longrein.events import Usage
 from longrein.models.arguments import read_arguments
 from longrein.models.content import encode_json, exact_json
-from longrein.models.draft import Draft, Slot
+from longrein.models.draft import PIECE_CHARS, Draft, Slot
 from longrein.models.failures import error_text, kind_of_error_event, limit_tokens
 from longrein.models.port import CallDelta, Delta, Failure, Reply, TextDelta, ThinkingDelta
 
@@ -27,6 +27,14 @@ _STOPS = {
     "refusal": "refusal",
 }
 _BROKEN = {"error": "server", "network_error": "server", "insufficient_system_resource": "overload"}
+
+
+_GROWING = ("text", "summary", "data")
+"""Fields of a block of reasoning that come in pieces."""
+
+
+class _Pieces(list[str]):
+    """What has come of one of them."""
 
 
 class _Function(msgspec.Struct, gc=False):
@@ -118,6 +126,7 @@ class ChatReading:
         self._thinking: Slot | None = None
         self._calls: list[tuple[int | None, str, Slot]] = []
         self._details: list[dict[str, Any]] = []
+        """Blocks of reasoning; a text that comes in pieces is a list of them here."""
         self._again: tuple[str, str] | None = None
         """(id, name) said once more after a whole call: its echo, or the next one if arguments follow."""
 
@@ -153,23 +162,23 @@ class ChatReading:
         if self._thinking is not None and (self._details or self._thinking.name):
             fields: dict[str, Any] = {self._thinking.name: self._thinking.text} if self._thinking.name else {}
             if self._details:
-                fields = {"reasoning_details": self._details}
+                fields = {"reasoning_details": [_joined(detail) for detail in self._details]}
             self._thinking.raw = encode_json(fields).decode()
         return self.draft.finish("openai-chat", self._model)
 
     def _grow(self, delta: _Delta, out: list[Delta]) -> None:
-        content = delta.content
-        if content:
-            if isinstance(content, str):
-                self._say(content, out)
-            else:
-                self._chunks(content, out)
         if delta.reasoning_content:
             self._think("reasoning_content", delta.reasoning_content, out)
         elif delta.reasoning:
             self._think("reasoning", delta.reasoning, out)
         if delta.reasoning_details:
             self._detail(delta.reasoning_details)
+        content = delta.content
+        if content:
+            if isinstance(content, str):
+                self._say(content, out)
+            else:
+                self._chunks(content, out)
         if delta.tool_calls:
             for call in delta.tool_calls:
                 self._call(call, out)
@@ -180,13 +189,13 @@ class ChatReading:
     def _say(self, text: str, out: list[Delta]) -> None:
         if self._text is None:
             self._text = self.draft.open("text")
-        self._text.grown.append(text)
+        self.draft.grow(self._text, text)
         out.append(TextDelta(text))
 
     def _think(self, field: str, text: str, out: list[Delta]) -> None:
         if self._thinking is None:
             self._thinking = self.draft.open("thinking", name=field)
-        self._thinking.grown.append(text)
+        self.draft.grow(self._thinking, text)
         out.append(ThinkingDelta(text))
 
     def _chunks(self, chunks: list[_Chunk], out: list[Delta]) -> None:
@@ -206,14 +215,15 @@ class ChatReading:
         for new in details:
             old = self._details[-1] if self._details else None
             if old is None or (old.get("type"), old.get("index")) != (new.get("type"), new.get("index")):
-                self._details.append(dict(new))
-                continue
+                old = {}
+                self._details.append(old)
             for key, value in new.items():
-                joins = key in ("text", "summary", "data") and isinstance(value, str) and isinstance(old.get(key), str)
-                if joins:
-                    old[key] += value
-                elif value is not None:
+                if key in _GROWING and isinstance(value, str):
+                    pieces = old[key] = old[key] if isinstance(old.get(key), _Pieces) else _Pieces()
+                    pieces.append(value)
+                elif value is not None or key not in old:
                     old[key] = value
+                self.draft.came += PIECE_CHARS + (len(value) if isinstance(value, str) else 0)
 
     def _call(self, call: _Call, out: list[Delta]) -> None:
         function = call.function or _Function()
@@ -227,7 +237,7 @@ class ChatReading:
         if call.id or call.extra_content:
             self._keep(slot, call)
         if text:
-            slot.grown.append(text)
+            self.draft.grow(slot, text)
         if fresh or text:
             out.append(CallDelta(slot.call, slot.name if fresh else "", text))
 
@@ -239,7 +249,7 @@ class ChatReading:
         if text and not name and self._again == (call.id or id_, slot.name):
             name = slot.name
         alone = name and not text and (call.id or id_, name) == (id_, slot.name) and slot.grown
-        self._again = (id_, name) if alone and read_arguments(slot.text) is not None else None
+        self._again = (id_, name) if alone and _whole(slot) else None
         return name
 
     def _slot(self, call: _Call, name: str, text: str) -> Slot:
@@ -249,7 +259,7 @@ class ChatReading:
             id_, slot = known[-1]
             other = bool((call.id and id_ and call.id != id_) or (slot.name and name != slot.name))
             bare = call.index is None and not call.id
-            again = bool(name and slot.grown and (text or bare)) and read_arguments(slot.text) is not None
+            again = bool(name and slot.grown and (text or bare)) and _whole(slot)
             if not (name and (other or again)):
                 return slot
         slot = self.draft.open("call")
@@ -276,6 +286,16 @@ class ChatReading:
         status = int(code) if code.isdecimal() and len(code) == 3 else 0
         failure = self.draft.failure(kind, error_text(f'{{"error":{text}}}') or "the provider broke off", status)
         self.failed = msgspec.structs.replace(failure, limit_tokens=limit_tokens(text) if kind == "overflow" else 0)
+
+
+def _whole(slot: Slot) -> bool:
+    """Whether the arguments of a call are complete. Its last pieces are looked at first, which is cheap."""
+    return "".join(slot.grown[-8:]).rstrip().endswith(("}", '"', "]")) and read_arguments(slot.text) is not None
+
+
+def _joined(detail: dict[str, Any]) -> dict[str, Any]:
+    """A block of reasoning with its pieces put together."""
+    return {key: "".join(value) if isinstance(value, _Pieces) else value for key, value in detail.items()}
 
 
 def _code_of(raw: bytes) -> str:

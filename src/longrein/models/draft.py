@@ -8,6 +8,13 @@ from longrein.events import AnyPart, ProviderBlock, Text, Thinking, ToolCall, Us
 from longrein.models.arguments import make_call
 from longrein.models.port import Failure, Reply
 
+REPLY_CHARS_MAX = 32 << 20
+"""Text, thinking and arguments of one reply, each piece with `PIECE_CHARS` on top: about the memory that they take."""
+PIECE_CHARS = 64
+"""A piece is counted as this much longer than it is."""
+PART_CHARS = 1_024
+"""So is a part: text, thinking or a call."""
+
 
 class Slot(msgspec.Struct):
     """One part that grows."""
@@ -22,10 +29,8 @@ class Slot(msgspec.Struct):
     """The provider's own bytes for it; empty for none."""
     call: int = -1
     """Which call of the reply."""
-    sign: str = ""
-    """Signature or ciphertext of thinking."""
-    dropped: bool = False
-    """Not a part of the reply after all."""
+    signs: list[str] = []
+    """What has come of the signature of thinking."""
 
     @property
     def text(self) -> str:
@@ -38,6 +43,8 @@ class Draft:
 
     def __init__(self) -> None:
         self.slots: list[Slot] = []
+        self.came = 0
+        """How much content has come; it grows with each piece, and with nothing else."""
         self.calls = 0
         self.usage = Usage()
         self.stop = ""
@@ -46,10 +53,16 @@ class Draft:
     def open(self, kind: str, text: str = "", name: str = "") -> Slot:
         """A new slot at the end."""
         slot = Slot(kind, [text] if text else [], name)
+        self.came += PART_CHARS + len(text) + len(name)
         if kind == "call":
             slot.call, self.calls = self.calls, self.calls + 1
         self.slots.append(slot)
         return slot
+
+    def grow(self, slot: Slot, text: str) -> None:
+        """More text, thinking or arguments."""
+        slot.grown.append(text)
+        self.came += PIECE_CHARS + len(text)
 
     def last(self, kind: str) -> Slot:
         """The slot that text of `kind` goes to: the last one if it is of that kind, else a new one."""
@@ -62,7 +75,7 @@ class Draft:
         return tuple(part for _, part in self._filled())
 
     def _filled(self) -> list[tuple[Slot, AnyPart]]:
-        made = ((slot, _part(slot)) for slot in self.slots if not slot.dropped)
+        made = ((slot, _part(slot)) for slot in self.slots)
         return [(slot, part) for slot, part in made if part is not None]
 
     def finish(self, wire: str, model: str) -> Reply | Failure:

@@ -7,7 +7,9 @@ import re
 
 import msgspec
 
+from longrein.events import RETRYABLE
 from longrein.models.port import Failure
+from longrein.models.retry import RETRY_AFTER_MAX_S
 
 MESSAGE_CHARS_MAX = 500
 """What is kept of a provider's explanation."""
@@ -94,7 +96,10 @@ def failure_of_status(status: int, body: str, headers: Headers, wall_s: float) -
     message = error_text(body) or f"HTTP {status}"
     kind = kind_of(status, body)
     limit = limit_tokens(body) if kind == "overflow" else 0
-    return Failure(kind, _with_hint(kind, status, message), status, retry_after_s(headers, wall_s), limit)
+    message, asked_s = _with_hint(kind, status, message), retry_after_s(headers, wall_s)
+    if kind in RETRYABLE and asked_s > RETRY_AFTER_MAX_S:
+        message += f"; it asks for a wait of {asked_s:,.0f} s, longrein waits {RETRY_AFTER_MAX_S:.0f} s at most"
+    return Failure(kind, message, status, asked_s, limit)
 
 
 def kind_of(status: int, text: str) -> str:

@@ -21,6 +21,7 @@ class _Call(msgspec.Struct, rename="camel"):
     name: str | None = None
     args: dict[str, Any] | None = None
     id: str | None = None
+    will_continue: bool | None = None
 
 
 class _Part(msgspec.Struct, rename="camel"):
@@ -118,16 +119,21 @@ class GeminiReading:
     def _part(self, part: _Part, out: list[Delta]) -> None:
         if part.function_call is not None:
             self._call(part.function_call, part.thought_signature, out)
-        elif part.thought:
-            self.draft.last("thinking").grown.append(part.text or "")
-            out.append(ThinkingDelta(part.text or ""))
-        elif part.text:
-            self.draft.last("text").grown.append(part.text)
+        elif part.thought and part.text:
+            self.draft.grow(self.draft.last("thinking"), part.text)
+            out.append(ThinkingDelta(part.text))
+        elif part.text and not part.thought:
+            self.draft.grow(self.draft.last("text"), part.text)
             out.append(TextDelta(part.text))
         if part.thought_signature and part.function_call is None and not part.thought:
             self.draft.last("text").raw = encode_json({"thoughtSignature": part.thought_signature}).decode()
 
     def _call(self, call: _Call, signature: str | None, out: list[Delta]) -> None:
+        if call.will_continue:
+            self.failed = self.draft.failure(
+                "invalid", "the provider sends arguments in pieces, which nobody asked for"
+            )
+            return
         received = exact_json(call.args or {}).decode()
         slot = self.draft.open("call", received, call.name or "")
         fields = {"id": call.id} if call.id else {}
@@ -138,7 +144,7 @@ class GeminiReading:
 
     def _stop(self, candidate: _Candidate) -> None:
         reason = candidate.finish_reason or ""
-        if reason in _BROKEN:
+        if reason in _BROKEN and not self.draft.calls:  # a call of a tool that does not exist is a call
             said = f"the model wrote a call that the provider could not read ({candidate.finish_message or reason})"
             self.failed = self.draft.failure("server", said)
         else:

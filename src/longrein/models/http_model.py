@@ -1,6 +1,7 @@
 """A model behind HTTP: one connection pool, one request at a time or several, every failure a value.
 
-The HTTP library is imported by the first use; `warm` does that, and builds the pool.
+No answer is without a limit: its head, one event, the reply and all of it in bytes; silence, and events that bring
+nothing of the reply, in seconds. A limit that is reached is a failure that says so.
 """
 
 import asyncio
@@ -11,20 +12,27 @@ import msgspec
 
 from longrein.context import Budget, Request
 from longrein.events import Usage
-from longrein.models.connection import AddressInvalid, Answer, Connections, broken
+from longrein.models.connection import AddressInvalid, Answer, Connections
+from longrein.models.draft import REPLY_CHARS_MAX
 from longrein.models.failures import Headers, failure_of_status
 from longrein.models.healing import eased, told
 from longrein.models.layout import Memo, Memos
-from longrein.models.library import http_library
 from longrein.models.loose_json import NOT_READABLE, loosened
+from longrein.models.network import (
+    Broken,
+    ConnectFailed,
+    ConnectTimeout,
+    Cut,
+    ReadTimeout,
+    RequestInvalid,
+    TooLong,
+)
 from longrein.models.port import Clock, Delta, Failure, ModelOptions, Reply
-from longrein.models.sse import Splitter
+from longrein.models.sse import EVENT_BYTES_MAX, EventTooLong, Splitter
 from longrein.models.wire import Reading, Wire, fields_of
 
 FIRST_BYTE_IDLES = 5.0
 """The first byte may take this many idle limits: a local server reads the whole prompt before it answers."""
-HEARTBEAT_IDLES = 5.0
-"""A stream that sends only comments and pings is given up after this many idle limits."""
 DRAIN_S = 0.25
 """After the last event the stream's end is awaited this long, so that the connection can be used again."""
 LAST_WORDS_S = 1.0
@@ -33,6 +41,10 @@ NOT_THERE = (404, 405)
 """What a server answers to an address that it does not have, and to a model that it does not have."""
 ERROR_BYTES_MAX = 64_000
 """Read of an error's body."""
+BODY_BYTES_MAX = 32 << 20
+"""An answer that does not stream."""
+LAST_BYTES_MAX = 1 << 20
+"""What follows a reply that is whole."""
 
 
 class HttpModel:
@@ -54,7 +66,7 @@ class HttpModel:
         self._heard = False
 
     def warm(self) -> None:
-        """Import the HTTP client and build the pool. No socket is opened."""
+        """Build the pool. No socket is opened."""
         if self._connections is None:
             self._connections = Connections(self._options, self._url)
 
@@ -93,15 +105,15 @@ class HttpModel:
                 yield [self._healed(await self._refusal(response))]
                 return
             reading = self._wire.reading()
-            if response.headers.get("content-type", "").startswith("application/json"):
-                yield [*await self._whole(response, reading)]
-                return
             try:
+                if response.headers.get("content-type", "").startswith("application/json"):
+                    yield [*await self._whole(response, reading)]
+                    return
                 async for batch in self._read(response, reading):
                     yield batch
-            except broken() as error:
+            except (Broken, EventTooLong) as error:
                 yield [reading.finish() if reading.settled else cut(reading, error)]
-        except broken() as error:
+        except Broken as error:
             yield [never_answered(error, self._url)]
         except AddressInvalid as error:
             yield [Failure("invalid", f"the address {self._url} is not valid: {error}")]
@@ -110,27 +122,36 @@ class HttpModel:
                 await response.aclose()
 
     async def _send(self, body: bytes) -> Answer:
-        options, first_s = self._options, self._options.idle_timeout_s * FIRST_BYTE_IDLES
-        timeout = {"connect": options.connect_timeout_s, "read": first_s, "write": first_s, "pool": first_s}
+        options = self._options
         headers = {"content-type": "application/json", **self._wire.headers(options.api_key), **dict(options.headers)}
         self.warm()
         assert self._connections is not None
-        answer = await self._connections.post(body, headers, timeout)
-        timeout["read"] = options.idle_timeout_s  # from here on it is the longest silence between two reads
-        return answer
+        return await self._connections.post(body, headers, options.idle_timeout_s * FIRST_BYTE_IDLES)
 
     async def _whole(self, response: Answer, reading: Reading) -> list[Delta]:
-        """An answer said to be JSON: an error in disguise, a chat server that ignores `stream`, or events after all."""
-        body = await response.whole()
-        if not body.strip():
-            return [self._unheard()]
-        splitter = Splitter()
-        payloads = splitter.feed(body) + splitter.flush()
-        batch, final = take(reading, payloads or [body])
-        if final is None and reading.draft.stop:
-            final = reading.finish()
+        """An answer said to be JSON: an error in disguise, a server that ignores `stream`, or events after all."""
+        body = await self._body(response, BODY_BYTES_MAX)
+        return self._read_whole(body, reading) if body.strip() else [self._unheard()]
+
+    def _read_whole(self, body: bytes, reading: Reading) -> list[Delta]:
+        batch, final = take_whole(reading, body)
         self._heard = self._heard or final is not None
         return [*batch, final or self._unheard()]
+
+    async def _body(self, response: Answer, bytes_max: int) -> bytes:
+        """A body that does not stream. Raises `TooLong`, and `ReadTimeout` when it takes longer than content may."""
+        pieces: list[bytes] = []
+        came = 0
+        try:
+            async with asyncio.timeout(self._options.content_timeout_s):
+                async for chunk in response.chunks():
+                    pieces.append(chunk)
+                    came += len(chunk)
+                    if came > bytes_max:
+                        raise TooLong(f"it is longer than {bytes_max >> 20} MB")
+        except TimeoutError:
+            raise ReadTimeout from None
+        return b"".join(pieces)
 
     def _unheard(self) -> Failure:
         """Somebody answered who is no model: asked again only if a model has been heard there before."""
@@ -139,10 +160,12 @@ class HttpModel:
 
     async def _refusal(self, response: Answer) -> Failure:
         body = b""
-        async for chunk in response.chunks():
-            body += chunk
-            if len(body) > ERROR_BYTES_MAX:
-                break
+        with suppress(TimeoutError, Broken):  # what has come of it will do
+            async with asyncio.timeout(self._options.idle_timeout_s):
+                async for chunk in response.chunks():
+                    body += chunk
+                    if len(body) > ERROR_BYTES_MAX:
+                        break
         headers = _headers(response)
         if onward := response.headers.get("location", ""):
             said = f"{self._url} sends requests on to {onward.partition('?')[0]}; set base_url to where they are to go"
@@ -166,33 +189,44 @@ class HttpModel:
     async def _read(self, response: Answer, reading: Reading) -> AsyncIterator[list[Delta]]:
         splitter = Splitter()
         now = asyncio.get_running_loop().time
-        patience_s = self._options.idle_timeout_s * HEARTBEAT_IDLES
-        last_event = now()
-        page = response.headers.get("content-type", "").startswith(("text/html", "text/plain"))
+        patience_s = self._options.content_timeout_s
+        came, last_s, heard = 0, now(), False
         chunks = aiter(response.chunks())
         async for chunk in chunks:
             payloads = splitter.feed(chunk)
-            if payloads:
-                last_event, page, self._heard = now(), False, True
-            elif now() - last_event > patience_s:
-                yield [stalled(reading, patience_s)]
-                return
+            heard = heard or bool(payloads)
+            self._heard = self._heard or heard
             batch, final = take(reading, payloads)
             if final is None and reading.settled and reading.draft.usage != Usage():
                 more, final = take_rest(reading, await _last_words(chunks, splitter))
                 batch += more
+            if reading.draft.came != came:
+                came, last_s = reading.draft.came, now()
+            elif final is None and now() - last_s > patience_s:
+                final = stalled(reading, patience_s)
             if final is not None:
                 batch.append(final)
                 self._unsigned_ends = 0
             if batch:
                 yield batch
             if final is not None:
-                await _drain(response)
+                if isinstance(final, Reply):
+                    await _drain(response)
                 return
-        yield [self._unheard()] if page else self._ended(reading, splitter.flush())
+        page = not heard and response.headers.get("content-type", "").startswith(("text/html", "text/plain"))
+        yield self._ended(reading, splitter, page)
 
-    def _ended(self, reading: Reading, payloads: list[bytes]) -> list[Delta]:
-        """The stream is over and its terminal event was not seen, unless it is what was left."""
+    def _ended(self, reading: Reading, splitter: Splitter, page: bool) -> list[Delta]:
+        """The stream is over and its terminal event was not seen, unless it is what was left; or it was no stream.
+
+        `page`: it is text and had no events.
+        """
+        left = splitter.rest
+        if not reading.draft.came and left.lstrip()[:1] in (b"{", b"["):
+            return self._read_whole(left, reading)
+        payloads = splitter.flush()
+        if page and not payloads:
+            return [self._unheard()]
         batch, final = take_rest(reading, payloads)
         if final is None and reading.draft.stop and self.wire == "openai-chat":
             # Some servers never send `[DONE]`. One that twice in a row says why it stopped and then ends is such a one.
@@ -218,6 +252,9 @@ def take(reading: Reading, payloads: list[bytes]) -> tuple[list[Delta], Reply | 
             return batch, reading.failed
         if reading.done:
             return batch, reading.finish()
+        if reading.draft.came > REPLY_CHARS_MAX:
+            said = f"the model's answer was cut: it grew beyond {REPLY_CHARS_MAX >> 20} MB without an end"
+            return batch, reading.draft.failure("invalid", said)
     return batch, None
 
 
@@ -231,6 +268,28 @@ def take_rest(reading: Reading, payloads: list[bytes]) -> tuple[list[Delta], Rep
     return batch, reading.finish() if reading.done or reading.settled else None
 
 
+def take_whole(reading: Reading, body: bytes) -> tuple[list[Delta], Reply | Failure | None]:
+    """Read a whole body: events, one JSON object, or a list of them. No end when it holds no reply.
+
+    Raises `EventTooLong`. JSON that can be read is whole, whether or not it says why the model stopped.
+    """
+    splitter = Splitter()
+    payloads = splitter.feed(body) + splitter.flush()
+    batch, final = take(reading, payloads or _objects(body))
+    ended = reading.draft.stop or (reading.draft.slots and not payloads)
+    return batch, final or (reading.finish() if ended else None)
+
+
+def _objects(body: bytes) -> list[bytes]:
+    """The elements of a JSON list (Gemini without `alt=sse`); anything else is one."""
+    if not body.lstrip().startswith(b"["):
+        return [body]
+    try:
+        return [bytes(raw) for raw in msgspec.json.decode(body, type=list[msgspec.Raw])]
+    except NOT_READABLE:
+        return [body]
+
+
 def _taken(reading: Reading, payload: bytes, batch: list[Delta]) -> bool:
     try:
         reading.take(payload, batch)
@@ -242,28 +301,31 @@ def _taken(reading: Reading, payload: bytes, batch: list[Delta]) -> bool:
 def _foreign(reading: Reading, payload: bytes) -> bool:
     """Whether an event is of a type that the wire does not read: then its fields may be of any kind."""
     event = fields_of(payload.decode())
-    return bool(reading.kinds) and isinstance(event.get("type"), str) and event["type"] not in reading.kinds
+    delta = event.get("delta")
+    kinds = [fields.get("type") for fields in (event, delta) if isinstance(fields, dict)]
+    return bool(reading.kinds) and any(isinstance(kind, str) and kind not in reading.kinds for kind in kinds)
 
 
 async def _last_words(chunks: AsyncIterator[bytes], splitter: Splitter) -> list[bytes]:
     """Events that follow a reply which is whole as far as anybody can tell: some servers never end their stream."""
     payloads: list[bytes] = []
-    with suppress(TimeoutError, *broken()):
+    came = 0
+    with suppress(TimeoutError, Broken, EventTooLong):
         async with asyncio.timeout(LAST_WORDS_S):
             async for chunk in chunks:
                 payloads += splitter.feed(chunk)
+                came += len(chunk)
+                if came > LAST_BYTES_MAX:
+                    break
     return payloads + splitter.flush()
 
 
 async def _drain(response: Answer) -> None:
     """Wait shortly for the end of the body; without it the connection would be closed."""
-    given_up: tuple[type[Exception], ...] = (TimeoutError, RuntimeError, *broken())
-    try:
+    with suppress(TimeoutError, Broken):
         async with asyncio.timeout(DRAIN_S):
-            async for _ in response.stream:
+            async for _ in response.body:
                 pass
-    except given_up:
-        pass
 
 
 def header_problem(options: ModelOptions) -> str:
@@ -287,36 +349,41 @@ def _headers(response: Answer) -> Headers:
 
 def never_answered(error: Exception, url: str) -> Failure:
     """What went wrong before an answer began."""
-    core = http_library()
     host = url.split("/")[2] if "://" in url else url
     match error:
-        case core.ConnectTimeout():
+        case ConnectTimeout():
             return Failure("timeout", f"no connection to {host} in time")
-        case core.TimeoutException():
+        case ReadTimeout():
             return Failure("timeout", f"{host} did not begin to answer in time")
-        case core.ConnectError():
+        case ConnectFailed():
             return Failure("network", f"cannot connect to {host}: {_reason(error)}")
-        case core.UnsupportedProtocol() | core.LocalProtocolError():
+        case RequestInvalid():
             return Failure("invalid", f"a request to {host} cannot be made; check base_url and headers")
+        case TooLong():
+            return Failure("invalid", f"{host} answered with more than can be taken: {error}")
         case _:
             return Failure("network", f"the connection to {host} broke: {_reason(error)}")
 
 
 def cut(reading: Reading, error: Exception) -> Failure:
     """What went wrong while the answer streamed."""
-    core = http_library()
     match error:
-        case core.ReadTimeout():
+        case ReadTimeout():
             return reading.draft.failure("stalled", "the model fell silent in the middle of its answer")
-        case core.RemoteProtocolError():
+        case Cut():
             return reading.draft.failure("truncated", "the stream was cut before the model had finished")
+        case TooLong():
+            return reading.draft.failure("invalid", f"the model's answer was cut: {error}")
+        case EventTooLong():
+            said = f"the model's answer was cut: one event is longer than {EVENT_BYTES_MAX >> 20} MB"
+            return reading.draft.failure("invalid", said)
         case _:
             return reading.draft.failure("network", f"the connection broke in mid-answer: {_reason(error)}")
 
 
 def stalled(reading: Reading, patience_s: float) -> Failure:
     """Only heartbeats came."""
-    return reading.draft.failure("stalled", f"the model sent nothing but heartbeats for {patience_s:.0f} s")
+    return reading.draft.failure("stalled", f"the model sent nothing but heartbeats for {patience_s:g} s")
 
 
 def _reason(error: Exception) -> str:

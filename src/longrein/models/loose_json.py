@@ -5,6 +5,8 @@ from typing import Any
 
 import msgspec
 
+LOOSE_BYTES_MAX = 4 << 20
+"""Longer ones are not tried: read without types they would take tens of times their size."""
 NOT_READABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """What a typed decoder raises for bytes from outside."""
 
@@ -13,6 +15,8 @@ def loosened(payload: bytes) -> bytes | None:
     """`payload` as strict JSON: U+FFFD for what cannot be carried, 12 for 12.0. None if it is no JSON at all."""
     import json
 
+    if len(payload) > LOOSE_BYTES_MAX:
+        return None
     try:
         value = json.loads(payload.decode("utf-8", "replace"))
         return msgspec.json.encode(_clean(value))

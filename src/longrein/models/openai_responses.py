@@ -75,8 +75,11 @@ class OpenAIResponses:
                 return b",".join(encode_json(_content(piece)) for piece in self.facing.pieces(item, pdf=True))
 
     def _said(self, item: Item, text: str) -> bytes:
-        content = [{"type": "output_text", "text": text}]
-        fields: dict[str, object] = {"type": "message", "role": "assistant", "content": content}
+        """An output message: strict servers (vLLM, gateways) take no less. Its id is ours, as those of calls are."""
+        content = [{"type": "output_text", "text": text, "annotations": []}]
+        known = "msg_" + "_".join(map(str, item.key))
+        fields: dict[str, object] = {"type": "message", "id": known, "status": "completed"}
+        fields |= {"role": "assistant", "content": content}
         if item.block is not None and self.facing.owns(item):
             fields |= {key: value for key, value in fields_of(item.block.raw).items() if key == "phase"}
         return encode_json(fields)

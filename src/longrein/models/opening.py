@@ -7,7 +7,6 @@ import msgspec
 
 from longrein.events import SettingsError
 from longrein.models.catalog import look_up
-from longrein.models.http_model import HttpModel
 from longrein.models.port import Clock, Model, ModelOptions, ReadBlob
 from longrein.models.wire import Facing, Wire
 
@@ -46,7 +45,7 @@ def open_model(options: ModelOptions, read_blob: ReadBlob, clock: Clock) -> Mode
     facing = Facing(options.wire, options.model, read_blob, host_of(options.base_url), options.effort, stops)
     budget = options.budget or look_up(options.provider, options.model)
     budget = msgspec.structs.replace(budget, clears=CLEARS[options.wire])
-    model: Model = HttpModel(wire_of(facing), options, budget, clock)
+    model: Model = _module("http_model").HttpModel(wire_of(facing), options, budget, clock)
     return text_tools.TextTools(model) if text_tools else model
 
 

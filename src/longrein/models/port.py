@@ -114,7 +114,9 @@ class ModelOptions(msgspec.Struct, frozen=True):
     text_tools: bool = False
     """Use the text tool-call protocol (no native calls)."""
     idle_timeout_s: float = 120.0
-    """Longest silence in mid-stream."""
+    """Longest silence in mid-stream; five times as long for the first byte."""
+    content_timeout_s: float = 900.0
+    """Longest time without anything of the answer itself: comments, pings and empty events are none."""
     connect_timeout_s: float = 20.0
     """Longest wait for a connection."""
     headers: tuple[tuple[str, str], ...] = ()

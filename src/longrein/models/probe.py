@@ -8,6 +8,8 @@ CONNECT_S = 0.2
 """A server on this machine accepts at once or is not there."""
 ANSWER_S = 1.0
 """A server that is loading a model answers late."""
+LIST_BYTES_MAX = 4 << 20
+"""A longer list is none."""
 _OTHER_USES = ("embed", "rerank", "whisper", "tts", "clip")
 
 
@@ -30,11 +32,22 @@ def offered_models(base_url: str) -> tuple[str, ...]:
 
     timeout = httpx2.Timeout(ANSWER_S, connect=CONNECT_S)
     try:
-        with httpx2.Client(verify=base_url.startswith("https:"), trust_env=False, timeout=timeout) as client:
-            response: Any = client.get(f"{base_url.rstrip('/')}/models")
-            return _names(response.content) if response.status_code == 200 else ()
+        with (
+            httpx2.Client(verify=base_url.startswith("https:"), trust_env=False, timeout=timeout) as client,
+            client.stream("GET", f"{base_url.rstrip('/')}/models") as response,
+        ):
+            return _names(_body(response)) if response.status_code == 200 else ()
     except (httpx2.HTTPError, httpx2.InvalidURL):
         return ()
+
+
+def _body(response: Any) -> bytes:
+    body = b""
+    for chunk in response.iter_bytes():
+        body += chunk
+        if len(body) > LIST_BYTES_MAX:
+            return b""
+    return body
 
 
 def _names(body: bytes) -> tuple[str, ...]:

@@ -1,9 +1,15 @@
-"""Reading a Responses stream. Terminal events are `response.completed`, `response.incomplete` and `response.failed`."""
+"""Reading a Responses stream, or a whole response.
+
+Terminal events are `response.completed`, `response.incomplete` and `response.failed`; the status of the response inside
+them counts, not their name.
+"""
+
+from typing import Any
 
 import msgspec
 
 from longrein.events import Usage
-from longrein.models.content import encode_json
+from longrein.models.content import encode_json, exact_json
 from longrein.models.draft import Draft, Slot
 from longrein.models.failures import kind_of_error_event, limit_tokens
 from longrein.models.port import CallDelta, Delta, Failure, Reply, TextDelta, ThinkingDelta
@@ -20,10 +26,15 @@ class _Item(msgspec.Struct):
     id: str | None = None
     call_id: str | None = None
     name: str | None = None
-    arguments: str | None = None
+    arguments: str | dict[str, Any] | None = None
     content: list[_Piece] | None = None
+    summary: list[_Piece] | None = None
     encrypted_content: str | None = None
     phase: str | None = None
+
+
+class _Kind(msgspec.Struct):
+    type: str = ""
 
 
 class _InputDetails(msgspec.Struct):
@@ -53,14 +64,21 @@ class _Incomplete(msgspec.Struct):
 
 
 class _Response(msgspec.Struct):
+    status: str | None = None
     model: str | None = None
     usage: _Usage | None = None
     error: _Error | None = None
     incomplete_details: _Incomplete | None = None
 
 
+class _Whole(_Response):
+    object: str = ""
+    output: list[msgspec.Raw] = []
+
+
 class _Event(msgspec.Struct):
     type: str = ""
+    object: str | None = None
     output_index: int = 0
     summary_index: int = 0
     delta: str | None = None
@@ -73,13 +91,16 @@ class _Event(msgspec.Struct):
 
 _decode = msgspec.json.Decoder(_Event).decode
 _decode_item = msgspec.json.Decoder(_Item).decode
+_decode_kind = msgspec.json.Decoder(_Kind).decode
+_decode_whole = msgspec.json.Decoder(_Whole).decode
 _KINDS = {"message": "text", "reasoning": "thinking", "function_call": "call"}
+"""Items that are read; others are the provider's own tools (`web_search_call`, `tool_search_call`)."""
 _READ = frozenset(
     {
         *("response.output_item.added", "response.output_item.done", "error"),
         *("response.output_text.delta", "response.refusal.delta", "response.function_call_arguments.delta"),
         *("response.reasoning_summary_text.delta", "response.reasoning_text.delta"),
-        *("response.completed", "response.incomplete", "response.done", "response.failed"),
+        *("response.completed", "response.incomplete", "response.done", "response.failed", "response.cancelled"),
     }
 )
 """Types of the events below that are read."""
@@ -104,7 +125,8 @@ class ResponsesReading:
         self.done = False
         self.failed: Failure | None = None
         self._model = model
-        self._slots: dict[int, Slot] = {}
+        self._slots: dict[int, Slot | None] = {}
+        """By index; None for an item that is passed over."""
         self._summary = 0
 
     def take(self, payload: bytes, out: list[Delta]) -> None:
@@ -120,13 +142,15 @@ class ResponsesReading:
             case "response.reasoning_summary_text.delta" | "response.reasoning_text.delta":
                 self._think(event, out)
             case "response.output_item.added":
-                self._open(event.output_index, _decode_item(event.item), out)
+                self._open(event.output_index, bytes(event.item), out)
             case "response.output_item.done":
-                self._shut(event.output_index, _decode_item(event.item), bytes(event.item), out)
+                self._shut(event.output_index, bytes(event.item), out)
             case "response.completed" | "response.incomplete" | "response.done":
-                self._end(event.response or _Response())
-            case "response.failed":
-                self._fail((event.response or _Response()).error or _Error())
+                self._end(event.response or _Response(), event.type.removeprefix("response."))
+            case "response.failed" | "response.cancelled":
+                self._fail((event.response or _Response()).error or _Error(event.type))
+            case "" if event.object == "response":
+                self._whole_response(_decode_whole(payload), out)
             case _ if event.type == "error" or event.error is not None:
                 self._fail(event.error or _Error(event.code, None, event.message))
         if event.type == "response.refusal.delta":
@@ -136,10 +160,17 @@ class ResponsesReading:
         """The reply."""
         return self.draft.finish("openai-responses", self._model)
 
-    def _open(self, index: int, item: _Item, out: list[Delta]) -> Slot | None:
-        kind = _KINDS.get(item.type)
+    def _whole_response(self, response: _Whole, out: list[Delta]) -> None:
+        for index, raw in enumerate(response.output):
+            self._shut(index, bytes(raw), out)
+        self._end(response, "")
+
+    def _open(self, index: int, raw: bytes, out: list[Delta]) -> Slot | None:
+        kind = _KINDS.get(_decode_kind(raw).type)
         if kind is None:
+            self._slots[index] = None
             return None
+        item = _decode_item(raw)
         self._slots[index] = slot = self.draft.open(kind, name=item.name or "")
         if kind == "call":
             slot.raw = encode_json({"id": item.id or "", "call_id": item.call_id or ""}).decode()
@@ -147,54 +178,75 @@ class ResponsesReading:
         return slot
 
     def _grow(self, event: _Event, kind: str, out: list[Delta]) -> None:
-        text = event.delta
-        if not text:
+        text, slot = event.delta, self._growing(event.output_index, kind)
+        if not text or slot is None:
             return
-        slot = self._slots.get(event.output_index)
-        if slot is None or slot.kind != kind:
-            self._slots[event.output_index] = slot = self.draft.open(kind)
-        slot.grown.append(text)
+        self.draft.grow(slot, text)
         out.append(TextDelta(text) if kind == "text" else CallDelta(slot.call, json=text))
 
     def _think(self, event: _Event, out: list[Delta]) -> None:
-        slot = self._slots.get(event.output_index)
-        if slot is None or slot.kind != "thinking":
-            self._slots[event.output_index] = slot = self.draft.open("thinking")
-        text = event.delta or ""
+        text, slot = event.delta, self._growing(event.output_index, "thinking")
+        if not text or slot is None:
+            return
         if event.summary_index != self._summary:
             self._summary, text = event.summary_index, ("\n\n" if slot.grown else "") + text
-        slot.grown.append(text)
+        self.draft.grow(slot, text)
         out.append(ThinkingDelta(text))
 
-    def _shut(self, index: int, item: _Item, raw: bytes, out: list[Delta]) -> None:
+    def _growing(self, index: int, kind: str) -> Slot | None:
+        """The slot of `kind` at `index`, made when its start never came; None for an item that is passed over."""
+        slot = self._slots.get(index)
+        if slot is None and index in self._slots:
+            return None
+        if slot is None or slot.kind != kind:
+            self._slots[index] = slot = self.draft.open(kind)
+        return slot
+
+    def _shut(self, index: int, raw: bytes, out: list[Delta]) -> None:
         """An item is whole: its raw bytes are kept where they must go back; what came without deltas is taken now."""
         slot = self._slots.pop(index, None)  # a server that numbers nothing ends one item before it begins the next
-        if slot is None or slot.kind != _KINDS.get(item.type):
-            slot = self._open(index, item, out)
+        kind = _KINDS.get(_decode_kind(raw).type)
+        if kind is not None and (slot is None or slot.kind != kind):
+            slot = self._open(index, raw, out)
             self._slots.pop(index, None)
-        if slot is None:
+        if kind is None or slot is None:
             return
-        if slot.kind == "thinking" and item.encrypted_content:
-            slot.raw = raw.decode("utf-8", "replace")
+        item = _decode_item(raw)
+        if slot.kind == "thinking":
+            if item.encrypted_content:
+                slot.raw = raw.decode("utf-8", "replace")
+                self.draft.came += len(raw)
+            self._whole(slot, "\n\n".join(p.text or "" for p in item.summary or item.content or ()), out)
         elif slot.kind == "text":
             if item.phase:
                 slot.raw = encode_json({"phase": item.phase}).decode()
             self._whole(slot, "".join(p.text or p.refusal or "" for p in item.content or ()), out)
+            if any(p.refusal for p in item.content or ()):
+                self.draft.stop = "refusal"
         elif slot.kind == "call":
-            self._whole(slot, item.arguments or "", out)
+            given = item.arguments or ""
+            self._whole(slot, given if isinstance(given, str) else exact_json(given).decode(), out)
 
     def _whole(self, slot: Slot, text: str, out: list[Delta]) -> None:
-        if text and not slot.grown:
-            slot.grown.append(text)
-            out.append(TextDelta(text) if slot.kind == "text" else CallDelta(slot.call, json=text))
+        """Take what no delta brought: all of it, or what is missing at the end."""
+        come = slot.text
+        if len(text) > len(come) and text.startswith(come):
+            text = text[len(come) :]
+            self.draft.grow(slot, text)
+            whole: dict[str, Delta] = {"text": TextDelta(text), "thinking": ThinkingDelta(text)}
+            out.append(whole.get(slot.kind) or CallDelta(slot.call, json=text))
 
-    def _end(self, response: _Response) -> None:
+    def _end(self, response: _Response, name: str) -> None:
+        """The response is over; `name` is what the event calls it, for a response that does not say."""
         self.done = True
         self.draft.model = response.model or ""
         if response.usage is not None:
             self.draft.usage = usage_of(response.usage)
         reason = response.incomplete_details.reason if response.incomplete_details else None
-        if reason:
+        status = response.status or name
+        if status in ("failed", "cancelled"):
+            self._fail(response.error or _Error(status))
+        elif reason or status == "incomplete":
             self.draft.stop = "refusal" if reason == "content_filter" else "length"
 
     def _fail(self, error: _Error) -> None:

@@ -8,7 +8,7 @@ PAUSE_MAX_S = 32.0
 """The doubling stops here."""
 JITTER_SHARE = 0.25
 """A pause is lengthened by up to this share, so that many sessions do not come back at the same instant."""
-RETRY_AFTER_MAX_S = 300.0
+RETRY_AFTER_MAX_S = 60.0
 """A provider that asks for more is asked again after this: what it says is often a guess."""
 ATTEMPTS_MAX = 10
 """Attempts at one request. Their pauses sum up to 127 s at least, longer than most outages of a proxy."""
@@ -22,8 +22,7 @@ def pause_s(failures_in_row: int, kind: str, retry_after_s: float = -1.0, jitter
     """
     if kind not in RETRYABLE or failures_in_row >= ATTEMPTS_MAX:
         return None
+    longer = 1 + JITTER_SHARE * jitter
     if retry_after_s >= 0:
-        wait_s = min(retry_after_s, RETRY_AFTER_MAX_S)
-    else:
-        wait_s = min(FIRST_PAUSE_S * 2 ** (max(failures_in_row, 1) - 1), PAUSE_MAX_S)
-    return wait_s * (1 + JITTER_SHARE * jitter)
+        return min(retry_after_s * longer, RETRY_AFTER_MAX_S)
+    return min(FIRST_PAUSE_S * 2.0 ** (max(failures_in_row, 1) - 1), PAUSE_MAX_S) * longer

@@ -51,44 +51,60 @@ def split_calls(text: str) -> list[str | TextCall]:
     return [part for part in found if part]
 
 
+START_CHARS = 64
+"""What is kept of the start of a line: longer than any that may be a call's."""
+
+
 class LiveText:
     """Text as it streams: hands on what is surely no call, holds back from the first line that is one."""
 
     def __init__(self) -> None:
-        self.shown = ""
-        """All that was handed on."""
-        self._line = ""
+        self._shown: list[str] = []
+        self._line: list[str] = []
+        """Pieces of the line that has not ended."""
         self._line_shown = 0
+        """How many of them were handed on."""
+        self._start = ""
+        """How that line begins, blanks aside."""
         self._fence = ""
         self._held = False
 
+    @property
+    def shown(self) -> str:
+        """All that was handed on."""
+        return "".join(self._shown)
+
     def feed(self, text: str) -> str:
-        """More text; what may be shown of it and of what was held back."""
-        out = ""
+        """More text; what may be shown of it and of what was held back. Each piece is looked at once."""
+        first = len(self._shown)
         for piece in text.splitlines(keepends=True):
             if self._held:
                 break
-            self._line += piece
-            whole = self._line.endswith("\n")
+            self._line.append(piece)
+            if len(self._start) < START_CHARS:
+                self._start = (self._start + (piece if self._start else piece.lstrip(" ")))[: 2 * START_CHARS]
+            whole = piece.endswith("\n")
             if not self._may_show(whole=whole):
                 continue
-            out += self._line[self._line_shown :]
-            self._line, self._line_shown = ("", 0) if whole else (self._line, len(self._line))
-        self.shown += out
-        return out
+            self._shown += self._line[self._line_shown :]
+            self._line_shown = len(self._line)
+            if whole:
+                self._line, self._line_shown, self._start = [], 0, ""
+        return "".join(self._shown[first:])
 
     def _may_show(self, *, whole: bool) -> bool:
-        start = self._line.lstrip(" ")
+        start = self._start
         if not whole:
             return bool(self._fence) or not any(start.startswith(w) or w.startswith(start) for w in _STARTS)
-        mark = _re(_FENCE).match(self._line)
+        line = "".join(self._line)
+        mark = _re(_FENCE).match(line)
         if self._fence:
             closes = mark is not None and mark[1].startswith(self._fence) and not mark[2]
             self._fence = "" if closes else self._fence
         elif mark is not None and mark[2].lower() not in CALL_FENCES:
             self._fence = mark[1]
         else:
-            self._held = mark is not None or any(_re(p).match(self._line) for p in (_CALL, _TAG_OPEN, _RESULT))
+            self._held = mark is not None or any(_re(p).match(line) for p in (_CALL, _TAG_OPEN, _RESULT))
         return not self._held
 
 

@@ -36,7 +36,9 @@ BEGIN = (
     "from longrein.workspace.supervisor.main import main\n"
     "main()\n"
 )
-"""Stand-ins for the packages on the way, so that none of what they import is loaded."""
+"""Stand-ins for the packages on the way: what those import is not there without installed packages (`-S`). It is the
+first thing that happens in a process of its own, which has one thread.
+"""
 
 _left: list[subprocess.Popen[bytes]] = []
 """Supervisors of this process that went on without it; reaped when they have ended."""

@@ -153,7 +153,18 @@ def _message_problem(block: Block, fields: dict[str, Any]) -> str:
         return "Missing required parameter: '{at}.content'."
     if not content:
         return f"Invalid '{{at}}.content': {EMPTY}"
+    if block.name == "assistant" and (lacking := _lacking(fields, content)):
+        return f"Missing required parameter: '{{at}}.{lacking}'."
     return _parts_problem(content, _PARTS.get(block.name, _PARTS["user"]), "content")
+
+
+def _lacking(fields: dict[str, Any], content: list[Any]) -> str:
+    """What a message of the assistant lacks of an output message: OpenAI is lenient there, vLLM and others are not."""
+    for name in ("id", "status"):
+        if not isinstance(fields.get(name), str):
+            return name
+    texts = [n for n, part in enumerate(content) if isinstance(part, dict) and part.get("type") == "output_text"]
+    return next((f"content[{n}].annotations" for n in texts if not isinstance(content[n].get("annotations"), list)), "")
 
 
 def _parts_problem(parts: list[Any], allowed: tuple[str, ...], where: str) -> str:

@@ -2,7 +2,7 @@
 beside it.
 
 Both ends use this. It never blocks: what cannot be sent yet is kept, up to a limit. `json` would be a fifth of the
-supervisor's start, and `socket` another.
+supervisor's start.
 """
 
 import _socket as socket

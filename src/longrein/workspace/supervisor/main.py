@@ -1,6 +1,6 @@
 """Where the supervisor begins: its socket, its signals, and the end of it."""
 
-import _signal as signal  # type: ignore[import-not-found]  # it has no stubs; `signal` is a fifth of the start
+import _signal as signal  # type: ignore[import-not-found]  # it has no stubs; for the figure see the package
 import _socket as socket
 import os
 import sys

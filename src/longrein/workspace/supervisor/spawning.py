@@ -5,7 +5,7 @@ and comes back. `subprocess` would be half of the supervisor's start. Where ther
 it is what is used.
 """
 
-import _signal as signal  # type: ignore[import-not-found]  # it has no stubs; `signal` is a fifth of the start
+import _signal as signal  # type: ignore[import-not-found]  # it has no stubs; for the figure see the package
 import importlib
 import os
 from collections.abc import Mapping, Sequence

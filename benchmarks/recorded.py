@@ -1,0 +1,293 @@
+"""Recorded answers of real providers, from a folder of another project's test fixtures, through the four wires.
+
+    git clone https://github.com/vercel/ai ../ai; git clone https://github.com/pydantic/pydantic-ai ../pydantic-ai
+    .venv/bin/python -m benchmarks.recorded ../ai/packages ../pydantic-ai/tests
+
+Reads `*.chunks.txt` (the data of one event a line), `*.sse`, `*.json` and cassettes (`*.yaml`, which needs PyYAML),
+finds the wire of each answer by its shape, and replays it whole and in random cuts. Text and calls must be what a plain
+reading of the same record gives, and the same wherever the network cuts. The records are other projects': none is
+copied here.
+"""
+
+import argparse
+import json
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from longrein.events import Text, ToolCall
+from longrein.models import Failure, Reply
+from longrein.models.http_model import take, take_rest, take_whole
+from longrein.models.opening import wire_of
+from longrein.models.sse import Splitter
+from longrein.models.wire import Facing
+
+Told = tuple[str, list[tuple[str, Any]]]
+"""Visible text; name and arguments of each call."""
+
+
+def main() -> None:
+    """Replay each folder; exit code 1 when a record is read otherwise than it says."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("folders", nargs="+", type=Path)
+    parser.add_argument("--cuts", type=int, default=8, help="random ways to cut each stream")
+    parser.add_argument("--seed", type=int, default=0)
+    given = parser.parse_args()
+    counted: Counter[str] = Counter()
+    wrong = 0
+    for name, body in records(given.folders):
+        events = events_of(body)
+        wire = wire_named(events)
+        if not wire or left_out(body, events):
+            counted["left out" if wire else "of no wire of ours"] += 1
+            continue
+        streamed = body.lstrip()[:1] not in (b"{", b"[")
+        problem = judge(wire, body, events, streamed, Random(f"{given.seed} {name}"), given.cuts)
+        counted[f"{wire}, {'streamed' if streamed else 'JSON'}"] += 1
+        if problem:
+            wrong += 1
+            print(f"{name} ({wire}): {problem}")
+    for what, count in sorted(counted.items()):
+        print(f"{count:>5}  {what}")
+    print(f"{wrong:>5}  read otherwise than they say")
+    sys.exit(1 if wrong else 0)
+
+
+# --- records -----------------------------------------------------------------------------------------------------
+
+
+def records(folders: list[Path]) -> Iterator[tuple[str, bytes]]:
+    """Name and body of each recorded answer."""
+    for path in sorted(path for folder in folders for path in folder.rglob("*")):
+        if path.name.endswith(".chunks.txt"):
+            yield from chunks(path)
+        elif path.suffix in (".sse", ".json"):
+            yield path.name, path.read_bytes()
+        elif path.suffix in (".yaml", ".yml"):
+            yield from cassette(path)
+
+
+def chunks(path: Path) -> Iterator[tuple[str, bytes]]:
+    """The streams in a file of one event a line: each ends with its terminal event."""
+    stream = b""
+    for n, line in enumerate(line for line in path.read_bytes().split(b"\n") if line.strip()):
+        stream += b"data: %b\n\n" % line
+        if any(
+            b'"type":"%b"' % end in line for end in (b"message_stop", b"response.completed", b"response.incomplete")
+        ):
+            yield f"{path.name} to line {n + 1}", stream
+            stream = b""
+    if stream:
+        yield path.name, stream
+
+
+def cassette(path: Path) -> Iterator[tuple[str, bytes]]:
+    """The answers of status 200 in a cassette of VCR."""
+    import yaml
+
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    try:
+        entries = (yaml.load(path.read_bytes(), Loader=loader) or {}).get("interactions", [])
+    except (yaml.YAMLError, AttributeError):
+        return
+    for n, entry in enumerate(entries):
+        answer = entry.get("response", {})
+        body = answer.get("parsed_body") or (answer.get("body") or {}).get("string")
+        if isinstance(body, dict | list):
+            body = json.dumps(body)
+        if body and answer.get("status", {}).get("code", 200) == 200:
+            yield f"{path.stem} {n}", body if isinstance(body, bytes) else body.encode()
+
+
+def events_of(body: bytes) -> list[Any]:
+    """The events, or the one body, as plain values; [] for what is no JSON."""
+    text = body.decode("utf-8", "replace").replace("\r\n", "\n")
+    if text.lstrip()[:1] in ("{", "["):
+        lines = [text]
+    else:
+        lines = [line[5:] for line in text.split("\n") if line.startswith("data:") and line[5:].strip() != "[DONE]"]
+    try:
+        values = [json.loads(line) for line in lines]
+    except ValueError:
+        return []
+    return values[0] if len(values) == 1 and isinstance(values[0], list) else values
+
+
+def wire_named(events: list[Any]) -> str:
+    """The wire of which these are events, by their shape; '' for none."""
+    for event in (event for event in events if isinstance(event, dict)):
+        kind = str(event.get("type", ""))
+        if kind in ("message_start", "message") and ("message" in event or "content" in event):
+            return "anthropic"
+        if kind.startswith("response.") or event.get("object") == "response":
+            return "openai-responses"
+        if "candidates" in event:
+            return "gemini"
+        for choice in event.get("choices") or []:
+            if "delta" in choice or "message" in choice:
+                return "openai-chat"
+    return ""
+
+
+def left_out(body: bytes, events: list[Any]) -> bool:
+    """Whether it holds arguments in pieces, which longrein never asks for, or was abridged by who keeps it."""
+    said, whole = dict[Any, str](), dict[Any, str]()
+    for event in events:
+        if event.get("type") == "response.output_text.delta":
+            said[event["output_index"]] = said.get(event["output_index"], "") + event["delta"]
+        elif event.get("type") == "response.output_item.done" and event["item"].get("type") == "message":
+            whole[event["output_index"]] = "".join(part.get("text", "") for part in event["item"].get("content", []))
+    return b'"willContinue"' in body or any(not whole.get(at, text).startswith(text) for at, text in said.items())
+
+
+# --- replaying ---------------------------------------------------------------------------------------------------
+
+
+def judge(wire: str, body: bytes, events: list[Any], streamed: bool, random: Random, cuts: int) -> str:
+    """How the adapter's reading differs from the record's own words; '' when it does not."""
+    expected = EXPECTED[wire](events)
+    end = replayed(wire, [body]) if streamed else whole(wire, body)
+    failed = isinstance(end, Failure) and (expected != ("", []) or end.kind not in ("empty", *FAILED))
+    if isinstance(end, Failure) and failed and not any(said(event) for event in events) and not spliced(events):
+        return f"{end.kind}: {end.message}; expected was {expected!r:.200}"
+    if isinstance(end, Reply) and told(end) != expected:
+        return f"read was {told(end)!r:.300}; expected {expected!r:.300}"
+    for n in range(cuts if streamed else 0):
+        ends = (b"\n", b"\r\n", b"\r")[n % 3]
+        pieces = cut(body.replace(b"\r\n", b"\n").replace(b"\n", ends), random)
+        if replayed(wire, pieces) != end:
+            return f"cut into {len(pieces)} pieces it is another reply"
+    return ""
+
+
+FAILED = ("server", "overload", "rate", "invalid", "refused")
+"""Kinds of a failure that an error in the stream may lead to."""
+
+
+def said(event: Any) -> bool:
+    """Whether an event tells of an error."""
+    response = event.get("response") if isinstance(event.get("response"), dict) else event
+    return bool(event.get("error") or event.get("type") == "error" or response.get("error"))
+
+
+def spliced(events: list[Any]) -> bool:
+    """Whether the events are of two messages (a gateway asked again in mid-stream)."""
+    return len({event["message"]["id"] for event in events if event.get("type") == "message_start"}) > 1
+
+
+def replayed(wire: str, pieces: list[bytes]) -> Reply | Failure:
+    """What the adapter makes of a stream in these pieces."""
+    reading, splitter = reader(wire), Splitter()
+    for piece in pieces:
+        _, final = take(reading, splitter.feed(piece))
+        if final is not None:
+            return final
+    _, final = take_rest(reading, splitter.flush())
+    if final is None and wire == "openai-chat" and reading.draft.stop:
+        return reading.finish()  # a record without `[DONE]`
+    return final or reading.draft.failure("truncated", "the stream ended before the model had finished")
+
+
+def whole(wire: str, body: bytes) -> Reply | Failure:
+    """What the adapter makes of an answer that is one JSON body."""
+    return take_whole(reader(wire), body)[1] or Failure("invalid", "no answer of a model's")
+
+
+def reader(wire: str) -> Any:
+    return wire_of(Facing(wire, "recorded", lambda _: b"")).reading()
+
+
+def cut(body: bytes, random: Random) -> list[bytes]:
+    """`body` in up to forty pieces of random length."""
+    places = sorted(random.randrange(len(body) + 1) for _ in range(random.randrange(40)))
+    return [body[a:b] for a, b in zip([0, *places], [*places, len(body)], strict=True)]
+
+
+def told(reply: Reply) -> Told:
+    """What a reply says and calls."""
+    text = "".join(part.text for part in reply.parts if isinstance(part, Text))
+    return text.strip(), [(part.name, part.arguments) for part in reply.parts if isinstance(part, ToolCall)]
+
+
+# --- what the records themselves say, read as plainly as can be -----------------------------------------------------
+
+
+def _anthropic(events: list[Any]) -> Told:
+    blocks: dict[int, dict[str, Any]] = {}
+    for event in events:
+        if event.get("type") == "message":
+            blocks |= {n: dict(block) for n, block in enumerate(event["content"])}
+        elif event.get("type") == "content_block_start":
+            blocks[event["index"]] = dict(event["content_block"])
+        elif event.get("type") == "content_block_delta":
+            block, delta = blocks[event["index"]], event["delta"]
+            if delta["type"] == "text_delta":
+                block["text"] += delta["text"]
+            elif delta["type"] == "input_json_delta":
+                block["json"] = block.get("json", "") + delta["partial_json"]
+    text = "".join(block["text"] for block in blocks.values() if block["type"] == "text" and block["text"].strip())
+    calls = [block for block in blocks.values() if block["type"] == "tool_use"]
+    return text.strip(), [(call["name"], object_in(call.get("json")) or call["input"]) for call in calls]
+
+
+def _chat(events: list[Any]) -> Told:
+    text, calls = "", list[tuple[str, list[Any]]]()
+    by_index: dict[Any, int] = {}
+    for event in events:
+        for choice in (event.get("choices") or [])[:1]:
+            said = choice.get("delta") or choice.get("message") or {}
+            content = said.get("content") or said.get("refusal") or ""
+            text += content if isinstance(content, str) else "".join(part.get("text") or "" for part in content)
+            for call in said.get("tool_calls") or []:
+                if call.get("index") is None:  # whole, in one piece
+                    calls.append((call["function"]["name"], [call["function"].get("arguments") or ""]))
+                    continue
+                key = (call.get("index"), call.get("id")) if call.get("id") else None
+                if key is not None and key not in by_index:
+                    by_index[key] = by_index[(call.get("index"),)] = len(calls)
+                    calls.append((call["function"]["name"], []))
+                at = by_index[key] if key else by_index[(call.get("index"),)]
+                calls[at][1].append(call["function"].get("arguments") or "")
+    return text.strip(), [
+        (name, pieces[0] if isinstance(pieces[0], dict) else object_in("".join(pieces))) for name, pieces in calls
+    ]
+
+
+def _responses(events: list[Any]) -> Told:
+    items: list[dict[str, Any]] = []
+    for event in events:
+        if event.get("type") == "response.output_item.done":
+            items.append(event["item"])
+        elif event.get("object") == "response":
+            items = event["output"]
+    parts = [part for item in items if item["type"] == "message" for part in item["content"]]
+    calls = [(item["name"], object_in(item["arguments"])) for item in items if item["type"] == "function_call"]
+    return "".join(part.get("text") or part.get("refusal") or "" for part in parts).strip(), calls
+
+
+def _gemini(events: list[Any]) -> Told:
+    text, calls = "", []
+    for event in events:
+        for candidate in (event.get("candidates") or [])[:1]:
+            for part in (candidate.get("content") or {}).get("parts") or []:
+                text += part.get("text", "") if not part.get("thought") else ""
+                if call := part.get("functionCall"):
+                    calls.append((call["name"], call.get("args") or {}))
+    return text.strip(), calls
+
+
+def object_in(text: str | None) -> Any:
+    """The JSON in `text`; {} for none, None for what is no JSON."""
+    try:
+        return json.loads(text) if text and text.strip() else {}
+    except ValueError:
+        return None
+
+
+EXPECTED = {"anthropic": _anthropic, "openai-chat": _chat, "openai-responses": _responses, "gemini": _gemini}
+
+if __name__ == "__main__":
+    main()
