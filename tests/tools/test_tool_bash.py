@@ -1,9 +1,13 @@
 """`Bash`: what was printed, how it ended, where it left the shell; with real commands."""
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.tools.conftest import Desk
 
 from longrein.events import CwdSet, Document, Text
 from longrein.tools.output import Output
@@ -103,6 +107,38 @@ async def test_disk_full_while_printing(desk: Any) -> None:
     text = await desk.call("Bash", command="seq 1 20000")
     assert text.startswith("1\n2\n")
     assert text.endswith("19999\n20000\n\n[the output was not kept whole: No space left on device]")
+
+
+@pytest.mark.parametrize(
+    ("command", "printed", "shown"),
+    [
+        ("printf '10%%\\r50%%\\rdone\\n\\n'; exit 3", b"10%\r50%\rdone\n\n", "10%␍50%␍done\n"),
+        ("printf '\\033[31mred\\033[0m\\n'", b"\x1b[31mred\x1b[0m\n", "␛[31mred␛[0m"),
+        ("printf 'a\\0b\\377'", b"a\0b\xff", "a␀b\ufffd"),
+        ("printf '\\n\\n'", b"\n\n", "\n"),
+        ("printf '\\377\\376h\\0i\\0'", b"\xff\xfeh\0i\0", "hi"),
+    ],
+)
+async def test_what_cleaning_takes_from_a_small_output_has_a_handle(
+    desk: Any, command: str, printed: bytes, shown: str
+) -> None:
+    await desk.call("Bash", command=command)
+    ended = desk.entries[1].event
+    assert desk.blobs.read_blob(ended.raw) == printed
+    lines = f"{shown.count(chr(10)) + 1} line{'s' if chr(10) in shown else ''}"
+    title = "result of Bash" + (", failed" if ended.status == "failed" else "")
+    page = f"[r1.2: {title}, output byte for byte, all of it: {lines}]\n{shown}"
+    assert await desk.call("Recall", handle="r1.2") == page
+
+
+@given(st.binary(max_size=300) | st.text("ab \r\n\0\x1b[31m\x9b", max_size=60).map(str.encode))
+@settings(max_examples=300, deadline=None)
+def test_every_byte_of_an_output_is_in_its_text_or_in_its_raw_bytes(data: bytes) -> None:
+    output = Output(Desk(Path(), Path()).hands())
+    output.write(data)
+    (text,) = output.parts("", "")
+    assert isinstance(text, Text)
+    assert data in ((output.raw,) if output.raw else (text.text.encode(), b""))
 
 
 @pytest.mark.parametrize("size", [10, 30_001, 100_000])

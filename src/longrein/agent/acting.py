@@ -18,7 +18,7 @@ from longrein.agent.session import Session
 from longrein.context import Seen, standing, window_of
 from longrein.events import FileChanged, Text, ToolCall, ToolEnded, ToolError, ToolStarted
 from longrein.store import owner_of
-from longrein.tools import FileVersion, GoalPort, Hands, Outcome, Tool, fit_arguments
+from longrein.tools import FileVersion, GoalPort, Hands, Outcome, Tool, clean, fit_arguments
 
 PAGE_BYTES_MIN, PAGE_BYTES_MAX = 1_000, 30_000
 """Text of one page of a recall."""
@@ -165,12 +165,20 @@ async def _record(
         changes = await _changed(session, arguments)
     note_written(session, outcome.facts)
     parts = spilled(outcome.parts, call.name, session.blobs)
-    ended = ToolEnded(call.id, call.name, outcome.status, parts, elapsed_ms)
+    raw = _raw_blob(session, outcome.raw) if outcome.raw else ""
+    ended = ToolEnded(call.id, call.name, outcome.status, parts, elapsed_ms, raw)
     told = session.commands.told_by(call.id) if session.commands is not None else ()
     if outcome.status == "ok":
         session.append(*changes, *told, *outcome.facts, ended)
     else:  # the ends of tasks that it was to tell are told by notices
         session.append(*changes, *outcome.facts, ended, *told)
+
+
+def _raw_blob(session: Session, raw: bytes) -> str:
+    """Blob of what a command printed, without secrets; '' where escapes inside a secret hide it in the raw bytes."""
+    redact = session.crew.redact
+    kept = redact(raw.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
+    return session.blobs.put_blob(kept) if clean(kept) == redact(clean(raw)) else ""
 
 
 async def _changed(session: Session, arguments: dict[str, Any]) -> list[FileChanged]:

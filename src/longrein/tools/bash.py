@@ -47,8 +47,8 @@ async def Bash(
     note = "\n".join(filter(None, (ending(came, hands.options, limit_s), cwd_note)))
     parts = output.parts(said(description or command)[:80], note)
     if came.cause == "interrupt":
-        return Outcome(parts, facts, "interrupted")
-    return Outcome(parts, facts, "ok" if came.cause == "exit" and came.code == 0 else "failed")
+        return Outcome(parts, facts, "interrupted", output.raw)
+    return Outcome(parts, facts, "ok" if came.cause == "exit" and came.code == 0 else "failed", output.raw)
 
 
 async def _in_foreground(hands: Hands, command: str, limit_s: float, output: Output) -> Ended | Kept:
