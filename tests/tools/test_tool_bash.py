@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from tests.tools.conftest import Desk
 
 from longrein.events import CwdSet, Document, Text
+from longrein.tools.bash import BASH
 from longrein.tools.output import Output
-from longrein.tools.plain import reads_only
+from longrein.tools.plain import reads_only, runs_beside
 
 pytestmark = pytest.mark.anyio
 
@@ -211,5 +212,74 @@ async def test_interrupted(desk: Any) -> None:
         ("", False),
     ],
 )
-def test_which_commands_run_together(command: str, together: bool) -> None:
+def test_which_commands_plainly_only_read(command: str, together: bool) -> None:
     assert reads_only(command) is together
+
+
+BESIDE = """\
+sleep 1; echo x
+pytest -q tests/test_git.py 2>&1 | tail -5
+cd /srv/app && make test
+for i in 1 2 3; do curl -s http://localhost/$i; done
+npm test -- --watch=false
+cargo build --release
+go test ./...
+python3 -c 'print(1 > 0)'
+awk '$3 > 5 {print $1}' data.txt
+git -C sub -c core.pager=cat log --oneline | head
+git status && git diff HEAD~1 | grep -c '^+'
+ls missing 2>/dev/null || echo none
+command -v rg >/dev/null 2>&1 && rg --version
+sed -n 1,20p a.py
+find . -name '*.py' -exec wc -l {} +
+pip list
+FOO=1 ./run.sh
+"""
+
+ALONE = """\
+echo x > file
+echo x>>file
+ls 2> errors
+make && mv a b
+rm -rf build
+/bin/rm x
+sudo mkdir -p /srv/x
+cat a | tee b
+bash -c 'echo x > file'
+echo "$(echo x > file)"
+git commit -qm x
+git -C sub checkout main
+ls; git stash
+git diff --output=x
+pip install -e .
+python -m pip install x
+npm ci
+cd web && yarn
+uv sync
+apt-get update && apt-get install -y jq
+cargo add serde
+sed -i s/a/b/ a.py
+perl -pi -e s/a/b/ a.py
+find . -name '*.pyc' -delete
+find . -name '*.pyc' | xargs rm
+sort -o a a
+curl -o file http://localhost/
+pkill -f server
+python -m venv .venv
+echo /dev/nullx >/dev/nullx
+"""
+
+
+@pytest.mark.parametrize(
+    ("command", "beside"),
+    [*((line, True) for line in BESIDE.splitlines()), *((line, False) for line in ALONE.splitlines())],
+)
+def test_commands_run_beside_others_unless_a_word_says_that_they_write(command: str, beside: bool) -> None:
+    assert BASH.together({"command": command}) is beside
+
+
+@pytest.mark.parametrize("piece", ["\"'", '\\"', "2>&1 ", "git -C ", "cd ", "> "])
+def test_a_long_command_is_looked_at_in_no_time(piece: str) -> None:
+    command = piece * (20_000 // len(piece))
+    runs_beside(command)
+    assert not runs_beside(command + piece * 10)
