@@ -578,7 +578,7 @@ async def test_a_supervisor_that_was_stopped_goes_on_with_its_tasks_when_longrei
     frozen()
     await yard.spawner.drain()
     assert [task.pid in processes(), ended.pid in processes()] == [True, False]
-    assert not is_stopped(supervisor)
+    await yard.until(lambda: not is_stopped(supervisor))
     (found,) = await yard.opens().adopt()
     assert found.state == "running"
 
@@ -602,7 +602,8 @@ async def test_a_supervisor_that_was_stopped_when_its_longrein_died_is_woken_by_
     supervisor = supervisor_of(yard)
     frozen()
     yard.spawner._link.close()  # type: ignore[union-attr]  # as the death of longrein does
-    sweep(lambda session: session == yard.folder.name)
+    await yard.until(lambda: is_stopped(supervisor))
+    sweep(lambda _: True)
     assert is_stopped(supervisor), "somebody has the session open: it is left alone"
     sweep(lambda session: session != yard.folder.name)
     await yard.until(lambda: process(supervisor) is None)
