@@ -11,8 +11,10 @@ from longrein.frontends.stdout import show
 from longrein.frontends.tasks_page import TaskRow
 from longrein.place import CLOCK, Place, sweep_orphans
 from longrein.store import Past, SessionInfo, find_session, list_sessions, session_info
-from longrein.workspace import SPOOL, Spooled, is_supervised, spooled_tasks, stop_spooled
+from longrein.workspace import SPOOL, Spooled, is_supervised, spooled_tasks, stop_spooled, unreadable_tasks
 
+ID_CHARS, ID_DASHES = 36, 4
+"""Of a session's id, which its folder is called by."""
 USAGE = "longrein tasks [SESSION | SESSION/TASK | stop SESSION/TASK]; see longrein tasks --help"
 
 
@@ -49,9 +51,10 @@ def _is_session(word: str) -> bool:
 
 def _names(place: Place) -> list[str]:
     try:
-        return sorted(os.listdir(os.path.join(place.state_dir, "sessions")))
+        names = os.listdir(os.path.join(place.state_dir, "sessions"))
     except OSError:
         return []
+    return sorted(name for name in names if len(name) == ID_CHARS and name.count("-") == ID_DASHES)
 
 
 def _spooled(place: Place) -> list[TaskRow]:
@@ -63,6 +66,8 @@ def _spooled(place: Place) -> list[TaskRow]:
 def _rows(place: Place, session: str) -> Iterator[TaskRow]:
     folder = os.path.join(place.state_dir, "sessions", session)
     found = spooled_tasks(folder)
+    for path in unreadable_tasks(folder):
+        say(f"{path} cannot be read, so its task is not listed; remove the file if nothing of that task runs any more")
     info = _info(place, session) if found else None
     for task in found:
         yield _row(session, info, task, supervised=is_supervised(folder))
@@ -75,6 +80,8 @@ def _queued(place: Place, session: str) -> list[Spooled]:
     past = Past(place.state_dir, session)
     try:
         logged = tasks_page.tasks_in_log(past)
+    except SessionError:
+        return []  # its log cannot be read; what its spool holds is listed all the same
     finally:
         past.close()
     tasks = [tasks_page.spooled_of(entry, None) for entry, ended in logged.values() if ended is None]

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from longrein.agent import Rewind, Said, blobs
-from longrein.events import FileSeen, Text, TurnEnded, redactor
+from longrein.events import FileSeen, Text, ToolEnded, TurnEnded, redactor
 from longrein.testing.store import MemoryBlob
 from longrein.workspace.supervisor.holding import Holding
 from tests.agent.house import House, Script, call, results, says
@@ -41,6 +41,15 @@ async def test_a_command_that_prints_it(tmp_path: Path, command: str) -> None:
     await house.play(model, "run", **guard())
     assert not on_disk(house)
     assert SECRET not in results(model.requests[1])[0]
+
+
+async def test_escapes_inside_it_do_not_carry_it_into_the_log(tmp_path: Path) -> None:
+    house = House(tmp_path)
+    (house.tree / "run.sh").write_text(f"printf '{SECRET[:9]}\\033[31m{SECRET[9:]}\\n'")
+    model = Script(says(call("Bash", command="sh run.sh")), says("done"))
+    await house.play(model, "run", **guard())
+    assert [e.event.raw for e in house.entries() if isinstance(e.event, ToolEnded)] == [""]
+    assert not any(SECRET[9:].encode() in p.read_bytes() for p in house.state.rglob("*") if p.is_file())
 
 
 async def test_the_user_and_the_model_that_say_it(tmp_path: Path) -> None:

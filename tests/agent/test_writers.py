@@ -13,7 +13,7 @@ from longrein.agent import OpenSession, Rewind, Said
 from longrein.agent.locks import PathLocks
 from longrein.agent.writers import CONTENTS_MAX, PATHS_MAX, Writer, Writers, first_words
 from longrein.context import Request
-from longrein.events import ChildEnded, FileChanged, FilePut, Interrupted, Rewound, Text, ToolEnded, TurnEnded
+from longrein.events import ChildEnded, FileChanged, FilePut, Interrupted, Rewound, Text, ToolCall, ToolEnded, TurnEnded
 from longrein.models import Failure, Reply
 from longrein.tools import Hands, Outcome, tool
 from tests.agent.house import House, Limits, Script, call, results, said, says, story
@@ -513,3 +513,70 @@ def test_a_cancelled_agent_call_stops_its_subagents_and_nothing_else() -> None:
     assert [event.status for event in stage.events(ChildEnded)] == ["interrupted", "interrupted"]
     assert stage.events(TurnEnded)[-1].reason == "done"
     assert stage.events(Interrupted) == []
+
+
+# --- calls of one reply --------------------------------------------------------------------------------------------
+
+
+async def ends_with(house: House, *calls: ToolCall) -> list[str]:
+    """Results of the calls of one reply."""
+    model = Script(says(*calls), says("done"))
+    await house.play(model, "go")
+    return [text.removeprefix("Bash ok: ") for text in results(model.requests[1])]
+
+
+async def test_compound_commands_of_one_reply_run_side_by_side(house: House) -> None:
+    """Each waits until all have begun."""
+    (house.tree / "here").mkdir()
+    meet = "python3 -c \"open('here/{}', 'w')\"; until [ $(ls here | wc -l) = 4 ]; do sleep 0.02; done; echo met {}"
+    calls = [call("Bash", command=meet.format(n, n), timeout=60_000) for n in range(4)]
+    assert await ends_with(house, *calls) == [f"met {n}" for n in range(4)]
+
+
+@pytest.mark.parametrize(
+    ("commands", "expected"),
+    [
+        (["sleep 0.1; echo a > f", "cat f"], ["(no output)", "a"]),
+        (["cat f; sleep 0.1; cat f", "echo b > f"], ["0\n0", "(no output)"]),
+        (["sleep 0.1; cd sub", "pwd"], ["[current folder is now {}/sub]", "{}/sub"]),
+        (
+            ["mkdir -p new && cd new", "cd {} && cat f"],
+            ["[current folder is now {}/new]", "0\n[current folder is now {}]"],
+        ),
+    ],
+)
+async def test_a_command_that_depends_on_one_before_it_waits(
+    house: House, commands: list[str], expected: list[str]
+) -> None:
+    (house.tree / "sub").mkdir()
+    (house.tree / "f").write_text("0\n")
+    here = str(house.tree)
+    got = await ends_with(house, *(call("Bash", command=one.replace("{}", here)) for one in commands))
+    assert got == [one.replace("{}", here) for one in expected]
+
+
+async def test_commands_that_each_go_to_a_folder_leave_the_shell_where_the_last_one_went(house: House) -> None:
+    """Also when that is over first."""
+    for name in ("one", "two"):
+        (house.tree / name).mkdir()
+    waits = f"cd {house.tree}/one; until [ -e {house.tree}/over ]; do sleep 0.02; done"
+    last = f"cd {house.tree}/two; python3 -c \"open('{house.tree}/over', 'w')\""
+    model = Script(
+        says(call("Bash", command=waits), call("Bash", command=last)), says(call("Bash", command="pwd")), says("done")
+    )
+    session = await house.play(model, "go")
+    assert results(model.requests[2])[-1] == f"Bash ok: {house.tree}/two"
+    assert session.state.cwd == f"{house.tree}/two"
+
+
+async def test_a_change_that_several_commands_see_is_told_once(house: House) -> None:
+    (house.tree / "a.txt").write_text("a\n")
+    change = "python3 -c \"open('a.txt', 'w').write('b')\"; sleep 0.{}"
+    model = Script(
+        says(call("Read", file_path="a.txt")),
+        says(*(call("Bash", command=change.format(n)) for n in (1, 1, 1))),
+        says("done"),
+    )
+    await house.play(model, "go")
+    changed = [e.event for e in house.entries() if isinstance(e.event, FileChanged)]
+    assert [(event.by, Path(event.path).name) for event in changed] == [("command", "a.txt")]

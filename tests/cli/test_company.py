@@ -110,6 +110,83 @@ def printed(run: Run, name: str, text: str) -> str:
     raise AssertionError(out)
 
 
+# --- odd files -------------------------------------------------------------------------------------------------------
+
+RECORD = {
+    "command": "make all", "cwd": "/", "pid": 1, "start": 5, "mark": "/1.2.3/", "owner": "/1.2", "policy": "keep",
+    "started_at": 5, "began_s": 1.0,
+}  # fmt: skip
+END = {"state": "done", "code": 0, "cause": "", "elapsed_s": 1.0, "size_bytes": 0, "elided_bytes": 0, "lost": ""}
+ODD = (None, [], {}, -1, 10**40, True)
+GOOD_ROW = "70000000/b2  lost (its supervisor ended"
+
+
+def spool(tmp_path: Path, session: str) -> Path:
+    folder = tmp_path / "state" / "sessions" / session / SPOOL
+    folder.mkdir(parents=True)
+    return folder
+
+
+@pytest.fixture
+def good(tmp_path: Path) -> Path:
+    """The spool of a session with a task that is listed."""
+    folder = spool(tmp_path, OTHER)
+    (folder / "b2.json").write_text(json.dumps(RECORD))
+    return folder
+
+
+@pytest.mark.parametrize("text", ["", "{", "[" * 100_000, "[]", "5", "{}", '{"command": "\\udcff"}', "\0" * 100])
+@pytest.mark.parametrize("name", ["b1.json", "b2.end", "v3.json"])
+def test_a_file_that_is_no_record_hides_no_task(run: Run, good: Path, name: str, text: str) -> None:
+    (good / name).write_text(text)
+    shown = GOOD_ROW if name != "b2.end" else "70000000/b2  lost (its end was written and cannot be read)"
+    code, out, err = run("tasks")
+    assert (code, shown in out, "Traceback" in err) == (0, True, False)
+    assert err.startswith(f"longrein: {good}/b1.json cannot be read, so its task is not listed") is (name == "b1.json")
+
+
+@pytest.mark.parametrize("file", ["b1.json", "b1.end"])
+def test_a_record_with_any_odd_field_hides_no_task(run: Run, good: Path, file: str) -> None:
+    (good / "b1.json").write_text(json.dumps(RECORD))
+    whole = RECORD if file == "b1.json" else END
+    for field in whole:
+        for odd in ODD:
+            (good / file).write_text(json.dumps({**whole, field: odd}))
+            code, out, err = run("tasks")
+            assert (code, GOOD_ROW in out, "Traceback" in err) == (0, True, False), (field, odd)
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
+def test_what_is_no_file_in_the_place_of_a_record_hides_no_task(
+    run: Run, good: Path, make: Callable[[Path], None]
+) -> None:
+    make(good / "b1.json")
+    code, out, _ = run("tasks")
+    assert (code, GOOD_ROW in out) == (0, True)
+
+
+def test_a_folder_that_is_no_session_hides_no_task(run: Run, good: Path, tmp_path: Path) -> None:
+    (spool(tmp_path, "odd name") / "b2.json").write_text(json.dumps(RECORD))
+    assert run("tasks", "b2")[0] == 0
+    assert GOOD_ROW in run("tasks")[1]
+    assert good.exists()
+
+
+def test_a_task_in_a_folder_of_any_name_is_listed(run: Run, here: Open, tmp_path: Path) -> None:
+    folder = os.fsencode(tmp_path) + b"/\xff"
+    os.mkdir(folder)
+
+    async def keep() -> None:
+        started = await here.spawner.start(
+            "sleep 60", cwd=os.fsdecode(folder), env={"PATH": os.environ["PATH"]}, sink=None, output_bytes_max=1 << 20
+        )
+        await started.keep(Keeping("b1", "sleep 60"))  # type: ignore[union-attr]
+
+    here.do(keep())
+    assert "b1  running" in run("tasks")[1]
+    here.do(here.spawner.stop("b1", "the test"))
+
+
 # --- nothing ---------------------------------------------------------------------------------------------------------
 
 

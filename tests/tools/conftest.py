@@ -105,7 +105,8 @@ class Desk:
         for fact in self.last.facts:
             self.fold(fact)
         msgspec.json.encode(self.last)
-        self.add(ToolEnded("c1.0", name, self.last.status, self.last.parts))
+        raw = self.blobs.put_blob(self.last.raw) if self.last.raw else ""
+        self.add(ToolEnded("c1.0", name, self.last.status, self.last.parts, raw=raw))
         return text_of(self.last.parts)
 
     def note(self, data: bytes) -> None:

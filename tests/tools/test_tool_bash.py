@@ -1,13 +1,18 @@
 """`Bash`: what was printed, how it ended, where it left the shell; with real commands."""
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.tools.conftest import Desk
 
 from longrein.events import CwdSet, Document, Text
+from longrein.tools.bash import BASH
 from longrein.tools.output import Output
-from longrein.tools.plain import reads_only
+from longrein.tools.plain import reads_only, runs_beside
 
 pytestmark = pytest.mark.anyio
 
@@ -105,6 +110,38 @@ async def test_disk_full_while_printing(desk: Any) -> None:
     assert text.endswith("19999\n20000\n\n[the output was not kept whole: No space left on device]")
 
 
+@pytest.mark.parametrize(
+    ("command", "printed", "shown"),
+    [
+        ("printf '10%%\\r50%%\\rdone\\n\\n'; exit 3", b"10%\r50%\rdone\n\n", "10%␍50%␍done\n"),
+        ("printf '\\033[31mred\\033[0m\\n'", b"\x1b[31mred\x1b[0m\n", "␛[31mred␛[0m"),
+        ("printf 'a\\0b\\377'", b"a\0b\xff", "a␀b\ufffd"),
+        ("printf '\\n\\n'", b"\n\n", "\n"),
+        ("printf '\\377\\376h\\0i\\0'", b"\xff\xfeh\0i\0", "hi"),
+    ],
+)
+async def test_what_cleaning_takes_from_a_small_output_has_a_handle(
+    desk: Any, command: str, printed: bytes, shown: str
+) -> None:
+    await desk.call("Bash", command=command)
+    ended = desk.entries[1].event
+    assert desk.blobs.read_blob(ended.raw) == printed
+    lines = f"{shown.count(chr(10)) + 1} line{'s' if chr(10) in shown else ''}"
+    title = "result of Bash" + (", failed" if ended.status == "failed" else "")
+    page = f"[r1.2: {title}, output byte for byte, all of it: {lines}]\n{shown}"
+    assert await desk.call("Recall", handle="r1.2") == page
+
+
+@given(st.binary(max_size=300) | st.text("ab \r\n\0\x1b[31m\x9b", max_size=60).map(str.encode))
+@settings(max_examples=300, deadline=None)
+def test_every_byte_of_an_output_is_in_its_text_or_in_its_raw_bytes(data: bytes) -> None:
+    output = Output(Desk(Path(), Path()).hands())
+    output.write(data)
+    (text,) = output.parts("", "")
+    assert isinstance(text, Text)
+    assert data in ((output.raw,) if output.raw else (text.text.encode(), b""))
+
+
 @pytest.mark.parametrize("size", [10, 30_001, 100_000])
 def test_what_was_printed_can_be_had_again(desk: Any, size: int) -> None:
     output = Output(desk.hands())
@@ -175,5 +212,74 @@ async def test_interrupted(desk: Any) -> None:
         ("", False),
     ],
 )
-def test_which_commands_run_together(command: str, together: bool) -> None:
+def test_which_commands_plainly_only_read(command: str, together: bool) -> None:
     assert reads_only(command) is together
+
+
+BESIDE = """\
+sleep 1; echo x
+pytest -q tests/test_git.py 2>&1 | tail -5
+cd /srv/app && make test
+for i in 1 2 3; do curl -s http://localhost/$i; done
+npm test -- --watch=false
+cargo build --release
+go test ./...
+python3 -c 'print(1 > 0)'
+awk '$3 > 5 {print $1}' data.txt
+git -C sub -c core.pager=cat log --oneline | head
+git status && git diff HEAD~1 | grep -c '^+'
+ls missing 2>/dev/null || echo none
+command -v rg >/dev/null 2>&1 && rg --version
+sed -n 1,20p a.py
+find . -name '*.py' -exec wc -l {} +
+pip list
+FOO=1 ./run.sh
+"""
+
+ALONE = """\
+echo x > file
+echo x>>file
+ls 2> errors
+make && mv a b
+rm -rf build
+/bin/rm x
+sudo mkdir -p /srv/x
+cat a | tee b
+bash -c 'echo x > file'
+echo "$(echo x > file)"
+git commit -qm x
+git -C sub checkout main
+ls; git stash
+git diff --output=x
+pip install -e .
+python -m pip install x
+npm ci
+cd web && yarn
+uv sync
+apt-get update && apt-get install -y jq
+cargo add serde
+sed -i s/a/b/ a.py
+perl -pi -e s/a/b/ a.py
+find . -name '*.pyc' -delete
+find . -name '*.pyc' | xargs rm
+sort -o a a
+curl -o file http://localhost/
+pkill -f server
+python -m venv .venv
+echo /dev/nullx >/dev/nullx
+"""
+
+
+@pytest.mark.parametrize(
+    ("command", "beside"),
+    [*((line, True) for line in BESIDE.splitlines()), *((line, False) for line in ALONE.splitlines())],
+)
+def test_commands_run_beside_others_unless_a_word_says_that_they_write(command: str, beside: bool) -> None:
+    assert BASH.together({"command": command}) is beside
+
+
+@pytest.mark.parametrize("piece", ["\"'", '\\"', "2>&1 ", "git -C ", "cd ", "> "])
+def test_a_long_command_is_looked_at_in_no_time(piece: str) -> None:
+    command = piece * (20_000 // len(piece))
+    runs_beside(command)
+    assert not runs_beside(command + piece * 10)

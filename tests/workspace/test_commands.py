@@ -10,6 +10,7 @@ import pytest
 
 from longrein.workspace import PlainSpawner
 from longrein.workspace import child as child_module
+from longrein.workspace.running import Running
 from tests.workspace.conftest import Desk
 
 pytestmark = pytest.mark.anyio
@@ -191,6 +192,49 @@ async def test_R061_output_is_bytes(desk: Desk) -> None:
 async def test_no_piece_of_a_large_output_is_lost_or_moved(desk: Desk) -> None:
     await desk.run("seq 1 300000", most=1 << 24)
     assert bytes(desk.printed) == "".join(f"{n}\n" for n in range(1, 300_001)).encode()
+
+
+async def test_much_output_in_small_pieces_is_taken_in_large_ones() -> None:
+    """Whoever writes little at a time wakes nobody each time: each piece costs as much as 50 kB do."""
+    theirs, ours = os.pipe()
+    os.set_blocking(theirs, False)
+    pieces: list[bytes] = []
+
+    class Pieces:
+        def write(self, data: bytes) -> None:
+            pieces.append(data)
+
+    running = Running(theirs, Pieces(), 1 << 30, lambda _: None)
+    for _ in range(3000):
+        os.write(ours, b"x" * 1000)
+        await asyncio.sleep(0)
+    os.close(ours)
+    running.exited()
+    await running.ended
+    assert b"".join(pieces) == b"x" * 3_000_000
+    assert len(pieces) < 1500
+
+
+@pytest.mark.parametrize("most", [10, 70_000, 200_000])
+async def test_output_over_the_limit_is_cut_there_also_while_it_is_waited_for(most: int) -> None:
+    theirs, ours = os.pipe()
+    os.set_blocking(theirs, False)
+    sizes: list[int] = []
+
+    class Sizes:
+        def write(self, data: bytes) -> None:
+            sizes.append(len(data))
+
+    stopped: list[str] = []
+    running = Running(theirs, Sizes(), most, stopped.append)
+    while not stopped:
+        os.write(ours, b"x" * 1000)
+        await asyncio.sleep(0)
+    running.exited()
+    await running.ended
+    assert (sum(sizes), stopped) == (most, ["flood"])
+    running.abandon()
+    os.close(ours)
 
 
 @pytest.mark.parametrize(

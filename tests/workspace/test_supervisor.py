@@ -7,6 +7,7 @@ import signal
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -21,10 +22,12 @@ from longrein.workspace import (
     open_workspace,
     spooled_tasks,
     stop_spooled,
+    sweep,
 )
-from longrein.workspace.processes import marked, process, processes
+from longrein.workspace.processes import Process, marked, process, processes
 from longrein.workspace.supervisor.channel import VERSION
 from longrein.workspace.supervisor.commands import Command, Kept
+from longrein.workspace.supervisor.endings import Rest
 from longrein.workspace.supervisor.holding import Holding
 from longrein.workspace.supervisor.loop import Loop
 from longrein.workspace.supervisor.pipes import Pipes
@@ -437,6 +440,43 @@ async def test_what_a_dead_longrein_had_in_the_foreground_ends_also_when_another
     assert spooled_tasks(str(yard.folder))[0].state == "running"
 
 
+async def test_a_daemon_that_a_dead_longrein_had_left_ends_and_one_of_the_next_stays(yard: Yard) -> None:
+    await yard.keep("b1", "sleep 99")
+    first = yard.spawner
+
+    async def daemon() -> int:
+        await (await yard.start("setsid sleep 98 & echo $! > pid")).ended()
+        return int((yard.folder / "pid").read_text())
+
+    old = await daemon()
+    first._link.close()  # type: ignore[union-attr]  # as its death does: without a word
+    await yard.opens().adopt()
+    new = await daemon()
+    await yard.until(lambda: not alive(old))
+    assert alive(new)
+    assert spooled_tasks(str(yard.folder))[0].state == "running"
+
+
+def test_one_look_that_finds_nobody_is_not_believed() -> None:
+    """Who forks and exits while the table of processes is read is in none of it."""
+    found: list[dict[int, Process]] = [{}, {7: Process(7, 1, 7, 7, 70)}, {}, {}]
+    rest = Rest("/1.1", 1, 0.0, lambda: (), float("inf"))
+    looks = [rest.is_gone(rest.members(table, dict.fromkeys(table, b"\x00X=/1.1.5/\x00"))) for table in found]
+    assert looks == [False, False, False, True]
+
+
+@pytest.mark.parametrize(
+    ("last", "environment", "member"),
+    [(5, b"/1.1.5/", True), (5, b"/9.9.7//1.1.4/", True), (5, b"/1.1.6/", False), (5, b"/2.1.5/", False)],
+)
+def test_what_is_left_of_the_dead_is_told_by_the_numbers_of_its_commands(
+    last: int, environment: bytes, member: bool
+) -> None:
+    rest = Rest("/1.1", 1, 0.0, lambda: (), last)
+    table = {7: Process(7, 1, 7, 7, 70)}
+    assert bool(rest.members(table, {7: b"\0LONGREIN_COMMAND=" + environment + b"\0"})) is member
+
+
 def alive(pid: int) -> bool:
     return process(pid) is not None
 
@@ -502,24 +542,72 @@ def frozen(yard: Yard, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[],
 
     yield freeze
     for supervisor in stopped:
-        os.kill(supervisor, signal.SIGCONT)
+        with suppress(ProcessLookupError):
+            os.kill(supervisor, signal.SIGCONT)
+
+
+def supervisor_of(yard: Yard) -> int:
+    return int(yard.spawner._link.owner[1:].partition(".")[0])  # type: ignore[union-attr]
+
+
+def is_stopped(pid: int) -> bool:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
 
 
 def wake(yard: Yard) -> None:
-    os.kill(int(yard.spawner._link.owner[1:].partition(".")[0]), signal.SIGCONT)  # type: ignore[union-attr]
+    os.kill(supervisor_of(yard), signal.SIGCONT)
 
 
 async def test_a_supervisor_that_hears_nothing_holds_nobody_back(yard: Yard, frozen: Callable[[], None]) -> None:
-    """Stopped by a debugger, say: its tasks can be ended all the same, and longrein can be left."""
+    """Its tasks can be ended all the same, and longrein can be left: that wakes it, and it ends."""
     task = await yard.keep("b1", "sleep 99")
-    supervisor = yard.spawner._link.owner  # type: ignore[union-attr]
+    supervisor = supervisor_of(yard)
     frozen()
     await stop_spooled(str(yard.folder), "b1")
     assert task.pid not in processes()
     await yard.spawner.drain()
-    os.kill(int(supervisor[1:].partition(".")[0]), signal.SIGCONT)
     await yard.until(lambda: spooled_tasks(str(yard.folder))[0].state != "running")
-    await yard.until(lambda: not tagged(yard.tag))
+    await yard.until(lambda: process(supervisor) is None)
+
+
+async def test_a_supervisor_that_was_stopped_goes_on_with_its_tasks_when_longrein_is_left(
+    yard: Yard, frozen: Callable[[], None]
+) -> None:
+    task, ended = await yard.keep("b1", "sleep 99"), await yard.start("sleep 98")
+    supervisor = supervisor_of(yard)
+    frozen()
+    await yard.spawner.drain()
+    assert [task.pid in processes(), ended.pid in processes()] == [True, False]
+    await yard.until(lambda: not is_stopped(supervisor))
+    (found,) = await yard.opens().adopt()
+    assert found.state == "running"
+
+
+async def test_a_supervisor_that_cannot_be_woken_is_killed_when_longrein_is_left(
+    yard: Yard, frozen: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one that a debugger holds."""
+    monkeypatch.setattr(link.Link, "wake", lambda _: None)
+    started = await yard.start("setsid sleep 99 & sleep 98")
+    supervisor = supervisor_of(yard)
+    frozen()
+    await yard.spawner.drain()
+    assert not {started.pid, supervisor} & processes().keys()
+
+
+async def test_a_supervisor_that_was_stopped_when_its_longrein_died_is_woken_by_the_next_start(
+    yard: Yard, frozen: Callable[[], None]
+) -> None:
+    await yard.start("setsid sleep 99 & sleep 98")
+    supervisor = supervisor_of(yard)
+    frozen()
+    yard.spawner._link.close()  # type: ignore[union-attr]  # as the death of longrein does
+    await yard.until(lambda: is_stopped(supervisor))
+    sweep(lambda _: True)
+    assert is_stopped(supervisor), "somebody has the session open: it is left alone"
+    sweep(lambda session: session != yard.folder.name)
+    await yard.until(lambda: process(supervisor) is None)
+    assert tagged(yard.tag) == []
 
 
 @pytest.mark.parametrize("command", ["sleep 99; echo never", "trap '' TERM; setsid sleep 99 & sleep 99", "sleep 0.1"])

@@ -16,9 +16,9 @@ from longrein.agent.noticing import after_command, before_command, may_change, n
 from longrein.agent.port import Output
 from longrein.agent.session import Session
 from longrein.context import Seen, standing, window_of
-from longrein.events import FileChanged, Text, ToolCall, ToolEnded, ToolError, ToolStarted
+from longrein.events import AnyEvent, CwdSet, FileChanged, Text, ToolCall, ToolEnded, ToolError, ToolStarted
 from longrein.store import owner_of
-from longrein.tools import FileVersion, GoalPort, Hands, Outcome, Tool, fit_arguments
+from longrein.tools import FileVersion, GoalPort, Hands, Outcome, Tool, clean, fit_arguments
 
 PAGE_BYTES_MIN, PAGE_BYTES_MAX = 1_000, 30_000
 """Text of one page of a recall."""
@@ -50,14 +50,14 @@ async def run_tools(session: Session, calls: Sequence[ToolCall]) -> None:
         session.append(*await before_command(session))
     session.append(*(_started(call, fitted[call.id]) for call in fresh))
     await session.commit(flush=True)
-    gate = asyncio.Semaphore(session.crew.limits.parallel_max)
+    beside = _Beside(session.crew.limits.parallel_max, [call.id for call in calls])
     if len(calls) == 1:
-        await _run(session, calls[0], fitted[calls[0].id], _Place(gate, changing=bool(changing)))
+        await _run(session, calls[0], fitted[calls[0].id], _Place(beside, changing=bool(changing)))
         tell_nested(session, calls)
         return
 
     async def run(call: ToolCall) -> None:
-        await _run(session, call, fitted[call.id], _Place(gate, changing=call.id in changing))
+        await _run(session, call, fitted[call.id], _Place(beside, changing=call.id in changing))
         if session.state.calls:
             session.commit(flush=False)
 
@@ -79,13 +79,33 @@ def _started(call: ToolCall, arguments: dict[str, Any]) -> ToolStarted:
     return ToolStarted(call.id, call.name, None if arguments == call.arguments else arguments)
 
 
+class _Beside:
+    """Calls that run side by side."""
+
+    def __init__(self, most: int, calls: Sequence[str]) -> None:
+        """At most `most` of `calls` at once."""
+        self.gate = asyncio.Semaphore(most)
+        self.looking = asyncio.Lock()
+        """Held while one looks what its command changed, so that no change is told twice."""
+        self._order = {call: at for at, call in enumerate(calls)}
+        self._moved = -1
+
+    def in_order(self, call: str, facts: Sequence[AnyEvent]) -> list[AnyEvent]:
+        """`facts` of a call that has ended, without a folder that a later call of the reply has left again."""
+        at, moves = self._order[call], any(isinstance(fact, CwdSet) for fact in facts)
+        kept = [fact for fact in facts if at > self._moved or not isinstance(fact, CwdSet)]
+        self._moved = max(self._moved, at) if moves else self._moved
+        return kept
+
+
 class _Place:
     """A call's place among all that run: one of those at once, and the files it touches."""
 
-    def __init__(self, gate: asyncio.Semaphore, *, changing: bool) -> None:
+    def __init__(self, beside: _Beside, *, changing: bool) -> None:
         self.changing = changing
         """Whether it runs a command that may change any file."""
-        self._gate = gate
+        self.beside = beside
+        self._gate = beside.gate
         self._entered = False
         self._files: Taken | None = None
 
@@ -162,22 +182,32 @@ async def _record(
         return
     changes: list[FileChanged] = []
     if place.changing:
-        changes = await _changed(session, arguments)
-    note_written(session, outcome.facts)
+        changes = await _changed(session, arguments, place.beside.looking)
+    facts = place.beside.in_order(call.id, outcome.facts)
+    note_written(session, facts)
     parts = spilled(outcome.parts, call.name, session.blobs)
-    ended = ToolEnded(call.id, call.name, outcome.status, parts, elapsed_ms)
+    raw = _raw_blob(session, outcome.raw) if outcome.raw else ""
+    ended = ToolEnded(call.id, call.name, outcome.status, parts, elapsed_ms, raw)
     told = session.commands.told_by(call.id) if session.commands is not None else ()
     if outcome.status == "ok":
-        session.append(*changes, *told, *outcome.facts, ended)
+        session.append(*changes, *told, *facts, ended)
     else:  # the ends of tasks that it was to tell are told by notices
-        session.append(*changes, *outcome.facts, ended, *told)
+        session.append(*changes, *facts, ended, *told)
 
 
-async def _changed(session: Session, arguments: dict[str, Any]) -> list[FileChanged]:
+def _raw_blob(session: Session, raw: bytes) -> str:
+    """Blob of what a command printed, without secrets; '' where escapes inside a secret hide it in the raw bytes."""
+    redact = session.crew.redact
+    kept = redact(raw.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
+    return session.blobs.put_blob(kept) if clean(kept) == redact(clean(raw)) else ""
+
+
+async def _changed(session: Session, arguments: dict[str, Any], looking: asyncio.Lock) -> list[FileChanged]:
     """What a command changed. It is over, so an interrupt takes nothing of its result; what was changed is then found
     by the next look."""
     try:
-        return await after_command(session, arguments)
+        async with looking:
+            return await after_command(session, arguments)
     except asyncio.CancelledError:
         if not session.interrupting:
             raise

@@ -2,13 +2,23 @@
 
 from collections.abc import Callable
 
+import msgspec
+
 from longrein.agent.moves import Judgement
 from longrein.agent.session import Session
 from longrein.agent.sweeping import is_hidden, swept
 from longrein.context import OpenCall
 from longrein.events import PermissionAsked
 from longrein.permissions import Call, Touched, Verdict, judge, shown_call
-from longrein.tools import Tool, fit_arguments, malformed_arguments, misfit_call, unknown_call
+from longrein.tools import (
+    Tool,
+    chooses_folder,
+    fit_arguments,
+    leaves_folder,
+    malformed_arguments,
+    misfit_call,
+    unknown_call,
+)
 
 CUT = "not run: the answer was cut by the output limit inside this call; send it again in smaller pieces"
 
@@ -38,9 +48,9 @@ def _judge(session: Session, open_call: OpenCall) -> Judgement:
 
 def _permitted(session: Session, open_call: OpenCall, tool: Tool, arguments: dict[str, object]) -> Judgement:
     state, call = session.state, open_call.call
-    together = tool.together(arguments)
+    allowed = _beside(tool, arguments)
     if open_call.answer is not None and open_call.answer.verdict == "allow":
-        return Judgement("run", together=together)
+        return allowed
     made = Call(call.name, arguments, tool.access, _touched(session, tool, arguments))
     verdict = judge(made, session.rules, session.mode, state.cwd)
     above = session.crew.above
@@ -48,11 +58,19 @@ def _permitted(session: Session, open_call: OpenCall, tool: Tool, arguments: dic
         verdict = denied if (denied := judge(there[0], there[1], session.mode, there[2])).kind == "deny" else verdict
     verdict = _narrowed(session, made, verdict)
     if verdict.kind == "allow":
-        return Judgement("run", together=together)
+        return allowed
     if verdict.kind == "deny":
-        return Judgement("deny", f"Denied: {verdict.reason}", together)
+        return msgspec.structs.replace(allowed, kind="deny", text=f"Denied: {verdict.reason}")
     question = PermissionAsked(call.id, call.name, verdict.shown, verdict.reason, verdict.suggestion)
-    return Judgement("ask", verdict.reason, together, question)
+    return msgspec.structs.replace(allowed, kind="ask", text=verdict.reason, question=question)
+
+
+def _beside(tool: Tool, arguments: dict[str, object]) -> Judgement:
+    """That a call may run, and what may run beside it."""
+    together, command = tool.together(arguments), arguments.get("command")
+    if tool.access == "command" and isinstance(command, str):
+        return Judgement("run", "", together, leaves_folder(command), chooses_folder(command))
+    return Judgement("run", "", together, placed=all(path.startswith("/") for path, _ in tool.paths(arguments)))
 
 
 def _narrowed(session: Session, made: Call, verdict: Verdict) -> Verdict:

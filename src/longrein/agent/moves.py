@@ -57,6 +57,10 @@ class Judgement(msgspec.Struct, frozen=True):
     """What the model is told when it does not run."""
     together: bool = False
     """Whether it may run beside its neighbours."""
+    moves: bool = False
+    """Whether the folder that it leaves the shell in is where later commands begin."""
+    placed: bool = True
+    """Whether it does not matter to it where the shell is."""
     question: PermissionAsked | None = None
     """For `ask`."""
 
@@ -159,14 +163,16 @@ def _of_calls(state: State, judged: Mapping[str, Judgement]) -> Move:
     if state.interrupted:
         return Record(tuple(_unrun(calls)))
     batch: list[ToolCall] = []
+    moved = False
     for call in calls:
         judgement = judged[call.call.id]
-        if batch and not judgement.together:
+        if batch and (not judgement.together or (moved and not judgement.placed)):
             break
         move = _judged(call, judgement)
         if move is not None:
             return RunTools(tuple(batch)) if batch and isinstance(move, Record) else move
         batch.append(call.call)
+        moved = moved or judgement.moves
         if not judgement.together:
             break
     return RunTools(tuple(batch))

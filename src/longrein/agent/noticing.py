@@ -12,7 +12,7 @@ from longrein.agent.session import Session
 from longrein.agent.writers import Writer, first_words
 from longrein.context import State
 from longrein.events import AnyEvent, FileChanged, Reminded
-from longrein.tools import Tool
+from longrein.tools import Tool, reads_only
 
 
 async def look_around(session: Session) -> None:
@@ -37,7 +37,9 @@ def _asks_next(state: State) -> bool:
 
 def may_change(tool: Tool, arguments: Mapping[str, Any]) -> bool:
     """Whether a call runs a command that may change any file: known ones are compared before and after it."""
-    return tool.access == "command" and not tool.together(arguments)
+    command = arguments.get("command")
+    reads = reads_only(command) if isinstance(command, str) else tool.together(arguments)
+    return tool.access == "command" and not reads
 
 
 async def before_command(session: Session) -> list[FileChanged]:

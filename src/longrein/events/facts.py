@@ -349,6 +349,9 @@ class ToolEnded(Event, frozen=True):
     """Content for the model."""
     elapsed_ms: int = 0
     """Time from start to end."""
+    raw: str = ""
+    """Blob of a command's output byte for byte, where the text in `parts` leaves some of it out: escapes, overwritten
+    lines, control characters, line breaks at its end. '' where nothing is left out, or a document in `parts` has it."""
 
 
 class FileSeen(Event, frozen=True):

@@ -70,6 +70,8 @@ class Content(msgspec.Struct, frozen=True):
     """Whether a search looks into it; repetitions of what stands elsewhere are left out."""
     tool: str = ""
     """Tool whose call or result it is."""
+    raw: bool = False
+    """Whether every control character in it is shown, line ends excepted."""
 
 
 def contents_of(entry: Entry) -> list[Content]:
@@ -120,7 +122,9 @@ def _contents(event: AnyEvent) -> list[Content]:  # noqa: C901, PLR0911, PLR0912
         case UserSpoke():
             return [_content(part) for part in event.parts]
         case ToolEnded():
-            return [_of_tool(_content(part), event.name) for part in event.parts]
+            parts = [_of_tool(_content(part), event.name) for part in event.parts]
+            raw = Content("output byte for byte", blob=event.raw, aside=True, sought=False, raw=True)
+            return [*parts, raw] if event.raw else parts
         case Replied():
             blocks = [Content(f"provider block of part {b.part + 1}", b.raw, aside=True) for b in event.blocks]
             return [*map(_content, event.parts), *map(_unsought, blocks)]

@@ -11,6 +11,7 @@ from longrein.tools.changes import change_of
 from longrein.tools.deferred import Deferral, Offer, by_name, misfit_call, offer, unknown_call
 from longrein.tools.goal_port import GoalPort
 from longrein.tools.goals import goal_tools
+from longrein.tools.plain import chooses_folder, leaves_folder, reads_only
 from longrein.tools.port import Access, Archive, Blobs, FileVersion, Hands, Outcome, Past, Tool, ToolOptions
 from longrein.tools.registry import make_tool, tool
 from longrein.tools.task_port import Kept, OutputSlice, TaskPort, TaskView
@@ -42,13 +43,16 @@ __all__ = [
     "by_name",
     "change_of",
     "check_arguments",
+    "chooses_folder",
     "clean",
     "fit_arguments",
     "goal_tools",
+    "leaves_folder",
     "make_tool",
     "malformed_arguments",
     "misfit_call",
     "offer",
+    "reads_only",
     "report_text",
     "tool",
     "unknown_call",

@@ -7,7 +7,7 @@ from typing import Any
 from longrein.events import AnyEvent, CwdSet, ToolError
 from longrein.tools.files import encodable, refuse_marker, said
 from longrein.tools.output import Output
-from longrein.tools.plain import reads_only
+from longrein.tools.plain import runs_beside
 from longrein.tools.port import Hands, Outcome, ToolOptions
 from longrein.tools.registry import make_tool
 from longrein.tools.task_port import Kept
@@ -47,8 +47,8 @@ async def Bash(
     note = "\n".join(filter(None, (ending(came, hands.options, limit_s), cwd_note)))
     parts = output.parts(said(description or command)[:80], note)
     if came.cause == "interrupt":
-        return Outcome(parts, facts, "interrupted")
-    return Outcome(parts, facts, "ok" if came.cause == "exit" and came.code == 0 else "failed")
+        return Outcome(parts, facts, "interrupted", output.raw)
+    return Outcome(parts, facts, "ok" if came.cause == "exit" and came.code == 0 else "failed", output.raw)
 
 
 async def _in_foreground(hands: Hands, command: str, limit_s: float, output: Output) -> Ended | Kept:
@@ -140,9 +140,9 @@ def left_in(hands: Hands, ended: Ended) -> tuple[str, tuple[AnyEvent, ...]]:
     return f"[{said(ended.cwd)} is outside the session's folders: the current folder stays {said(hands.cwd)}]", ()
 
 
-def alone(arguments: Mapping[str, Any]) -> bool:
+def _together(arguments: Mapping[str, Any]) -> bool:
     """Whether a call may run beside others."""
-    return reads_only(str(arguments.get("command", "")))
+    return runs_beside(str(arguments.get("command", "")))
 
 
-BASH = make_tool(Bash, access="command", together=alone)
+BASH = make_tool(Bash, access="command", together=_together)

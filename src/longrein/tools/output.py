@@ -68,8 +68,7 @@ class Output:
     def parts(self, name: str, note: str) -> tuple[AnyPart, ...]:
         """The output as content, with `note` (how the command ended; may be empty) after it."""
         if not self._spilled:
-            text = clean(bytes(self._start)).rstrip("\n")
-            return (Text("\n".join(filter(None, (text, note))) or "(no output)"),)
+            return (Text("\n".join(filter(None, (self._text(), note))) or "(no output)"),)
         head = clean(cut_head(bytes(self._start), self._options.head_bytes))
         tail = clean(cut_tail(bytes(self._tail), self._options.tail_bytes))
         blob = self._finish()
@@ -80,6 +79,16 @@ class Output:
         lines = self.lines + (0 if self._tail.endswith(b"\n") else 1)
         document = Document(blob, "text/plain", self.size_bytes, name, lines, head, tail)
         return (document, Text(note)) if note else (document,)
+
+    @property
+    def raw(self) -> bytes:
+        """The output byte for byte, where `parts` gives less: of what fits into one text, and is cleaned for it."""
+        raw = b"" if self._spilled else bytes(self._start)
+        return b"" if raw == self._text().encode() else raw
+
+    def _text(self) -> str:
+        """What did not spill, as safe text."""
+        return clean(bytes(self._start)).rstrip("\n")
 
     def pieces(self) -> Iterator[bytes]:
         """See `workspace.Printout`: for a command that goes on elsewhere."""

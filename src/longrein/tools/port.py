@@ -24,6 +24,8 @@ class Outcome(msgspec.Struct, frozen=True):
     facts: tuple[AnyEvent, ...] = ()
     """Events to append in one transaction with `ToolEnded`, before it."""
     status: Literal["ok", "failed", "interrupted"] = "ok"
+    raw: bytes = b""
+    """A command's output byte for byte, where the text in `parts` leaves some of it out."""
 
     @staticmethod
     def of(text: str, *facts: AnyEvent) -> "Outcome":

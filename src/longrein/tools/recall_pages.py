@@ -13,7 +13,7 @@ import msgspec
 from longrein.events import ToolError
 from longrein.store import Content, encoding_of
 from longrein.tools.port import Past
-from longrein.tools.text import clean_text, counted, cut_head, size_words
+from longrein.tools.text import clean_text, counted, cut_head, size_words, visible
 
 PAGE_LINES_MAX = 2_000
 """Lines of one page."""
@@ -96,12 +96,18 @@ def _pieces(past: Past, contents: list[Content]) -> Iterator[tuple[bytes, Show]]
     for content in contents:
         if len(contents) > 1:
             yield f"--- {content.title} ---\n".encode(), _as_it_is
-        show = _as_it_is if not content.blob else _visible if content.title == "content" else clean_text
+        show = _show(content)
         piece = b""
         for piece in _bytes_of(past, content):
             yield piece, show
         if len(contents) > 1 and not piece.endswith(b"\n"):
             yield b"\n", show
+
+
+def _show(content: Content) -> Show:
+    if content.raw:
+        return visible
+    return _as_it_is if not content.blob else _visible if content.title == "content" else clean_text
 
 
 def _bytes_of(past: Past, content: Content) -> Iterator[bytes]:

@@ -27,7 +27,7 @@ from longrein.workspace.port import (
 )
 from longrein.workspace.search import Found, Line, Query, glob, grep
 from longrein.workspace.spawner import PlainSpawner
-from longrein.workspace.spool import SPOOL, is_supervised, read_output, spooled_tasks
+from longrein.workspace.spool import SPOOL, is_supervised, read_output, spooled_tasks, unreadable_tasks
 from longrein.workspace.stamps import differs, stamp
 from longrein.workspace.supervised import SupervisedSpawner, SupervisionOptions
 
@@ -77,6 +77,7 @@ __all__ = [
     "stop_spooled",
     "sweep",
     "sweep_halves",
+    "unreadable_tasks",
     "worktree_changes",
 ]
 

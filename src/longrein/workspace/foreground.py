@@ -187,7 +187,8 @@ class Foreground:
         close(self._output.give_away(), self._report)
         self._report = -1
         written = await self.early.keep(keeping, self._output.size_bytes)
-        record = {"task": keeping.task, "command": keeping.command, "cwd": self._cwd}
+        shown = self._cwd.encode("utf-8", "replace").decode()  # a folder may be called by any bytes
+        record = {"task": keeping.task, "command": keeping.command, "cwd": shown}
         wanted = {name: getattr(keeping, name) for name in KEEPING_FIELDS}
         answer = await self._link.ask(do="keep", number=self.number, keeping=wanted, record=record, written=written)
         if answer["error"]:

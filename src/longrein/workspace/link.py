@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -9,8 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import count
 from typing import Any
 
-from longrein.workspace.processes import LINUX, process
+from longrein.workspace.processes import LINUX, Process, process, send
 from longrein.workspace.supervisor.channel import SOCKET, VERSION, Channel
+from longrein.workspace.tree import SPOOL_MARK
 
 LOG = f"v{VERSION}.log"
 """What a supervisor says that fails; almost always empty."""
@@ -54,7 +56,7 @@ def start_supervisor(folder: str, environ: Mapping[str, str]) -> tuple[socket.so
             words = [sys.executable or "python3", *FLAGS, "-c", BEGIN]
             popen = subprocess.Popen(
                 [*words, root, folder, str(theirs.fileno())],
-                env={name: environ[name] for name in PASSED_ON if name in environ},
+                env={name: environ[name] for name in PASSED_ON if name in environ} | {SPOOL_MARK: folder},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -193,6 +195,16 @@ class Link:
         if not self.gone:
             self._hang_up()
 
+    def wake(self) -> None:
+        """Let it go on if somebody has stopped it (SIGSTOP): there is an end that it must see to."""
+        if (one := self._process()) is not None:
+            send(one, signal.SIGCONT)
+
+    def kill(self) -> None:
+        """End it at once, since it does not answer."""
+        if (one := self._process()) is not None:
+            send(one, signal.SIGKILL)
+
     async def wait_exit(self, limit_s: float) -> None:
         """Wait until the process has exited, at most so long. After `close`."""
         until = self._loop.time() + limit_s
@@ -202,6 +214,9 @@ class Link:
     def _lives(self) -> bool:
         if self._popen is not None:
             return self._popen.poll() is None
+        return self._process() is not None
+
+    def _process(self) -> Process | None:
         pid, _, start = self.owner.lstrip("/").partition(".")
         one = process(int(pid)) if pid else None
-        return one is not None and str(one.start) == start
+        return one if one is not None and str(one.start) == start else None

@@ -9,7 +9,7 @@ import os
 import select
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -25,7 +25,7 @@ from longrein.workspace.processes import (
     variable,
 )
 from longrein.workspace.spool import close_lost
-from longrein.workspace.tree import COMMAND_MARK
+from longrein.workspace.tree import COMMAND_MARK, SPOOL_MARK
 
 SESSION_MARK = "LONGREIN_SESSION"
 PATIENCE_S = 0.25
@@ -43,14 +43,17 @@ class Orphan(msgspec.Struct, frozen=True):
     """Of its program, for the notice."""
 
 
-def find_orphans(session_is_held: Callable[[str], bool]) -> list[Orphan]:
+def find_orphans(
+    session_is_held: Callable[[str], bool], found: Sequence[tuple[int, bytes]] | None = None
+) -> list[Orphan]:
     """Who would be ended. `session_is_held` is asked once for each session; what it does not know it must call held.
 
     A session that this very process has just opened may be called not held: what we started ourselves is spared,
-    because its longrein lives.
+    because its longrein lives. `found` is what `marked` gives, to be looked at once.
     """
+    found = marked(SESSION_MARK) if found is None else found
     suspects = [
-        (pid, variable(found, SESSION_MARK), variable(found, COMMAND_MARK)) for pid, found in marked(SESSION_MARK)
+        (pid, session, variable(one, COMMAND_MARK)) for pid, one in found if (session := variable(one, SESSION_MARK))
     ]
     if not suspects:
         return []
@@ -102,7 +105,10 @@ def sweep(session_is_held: Callable[[str], bool], folder_of: Callable[[str], str
     sessions: set[str] = set()
     until = time.monotonic() + PATIENCE_S
     number = signal.SIGTERM
-    while orphans := find_orphans(session_is_held):
+    found: Sequence[tuple[int, bytes]] | None = marked(SESSION_MARK, SPOOL_MARK)
+    _wake_supervisors(found or (), session_is_held)
+    while orphans := find_orphans(session_is_held, found):
+        found = None
         told = [one for one in orphans if send(one.process, number)]
         sessions.update(one.session for one in told if one.session)
         ended.update((one.process.pid, f"{one.name} ({one.process.pid})") for one in told)
@@ -113,6 +119,16 @@ def sweep(session_is_held: Callable[[str], bool], folder_of: Callable[[str], str
     for folder in filter(None, map(folder_of, sorted(sessions))):
         close_lost(folder)
     return list(ended.values())
+
+
+def _wake_supervisors(found: Sequence[tuple[int, bytes]], session_is_held: Callable[[str], bool]) -> None:
+    """Let the supervisors of sessions that nobody holds go on: one that was stopped (SIGSTOP) has not seen that its
+    longrein is gone, and would stay with all that it looks after."""
+    for pid, environment in found:
+        session = os.path.basename(os.path.dirname(variable(environment, SPOOL_MARK)))
+        one = process(pid) if session and not session_is_held(session) else None
+        if one is not None:
+            send(one, signal.SIGCONT)
 
 
 def _wait_gone(those: list[Process], limit_s: float) -> None:

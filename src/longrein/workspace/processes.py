@@ -76,11 +76,12 @@ def environment_of(pid: int) -> bytes:
     return _environment_psutil(pid)
 
 
-def marked(name: str) -> list[tuple[int, bytes]]:
-    """(pid, environment) of this user's processes that were started with the variable `name`. Cheap: one file each."""
-    wanted = f"\0{name}=".encode()
+def marked(*names: str) -> list[tuple[int, bytes]]:
+    """(pid, environment) of this user's processes that were started with one of these variables. Cheap: a file each."""
+    wanted = [f"\0{name}=".encode() for name in names]
     numbers = _numbers() if LINUX else iter(_from_psutil())
-    return [(pid, environment) for pid in numbers if wanted in (environment := environment_of(pid))]
+    read = ((pid, environment_of(pid)) for pid in numbers)
+    return [(pid, environment) for pid, environment in read if any(one in environment for one in wanted)]
 
 
 def variable(environment: bytes, name: str) -> str:

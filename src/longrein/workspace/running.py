@@ -8,9 +8,14 @@ from longrein.workspace.port import Sink
 from longrein.workspace.words import HELD_PIPE_S, LEFT_OPEN_BYTES_MAX, LEFT_OPEN_MAX
 
 PIPE_BYTES = 1 << 20
-"""What a pipe is enlarged to once it was found full."""
+"""What a pipe is enlarged to once much has come through it."""
 READ_BYTES = 1 << 16
-BIG_READ_BYTES = 1 << 18
+READS_MAX = 4
+"""Reads in one go, before others get their turn."""
+MUCH_BYTES = 1 << 16
+"""From here on output is waited for a moment, so that it comes in large pieces: each one costs as much as 50 kB do."""
+PAUSE_S = 0.001
+"""That moment. A pipe of 1 MB does not fill sooner."""
 
 
 class Nobody:
@@ -29,7 +34,8 @@ class Running:
         self._sink = sink
         self._left_bytes = output_bytes_max
         self._stop = stop
-        self._read_bytes = READ_BYTES
+        self._wide = False
+        self._pause: asyncio.TimerHandle | None = None
         self.size_bytes = 0
         """Of what the sink was given."""
         self.output = output
@@ -37,21 +43,36 @@ class Running:
         self.ended: asyncio.Future[None] = self._loop.create_future()
         self._late: asyncio.TimerHandle | None = None
         if sink is not None:
-            self._loop.add_reader(self.output, self._read)
+            self._loop.add_reader(self.output, self._hear)
 
-    def _read(self) -> bool:
-        """Take what is there, one piece, so that others get their turn. False when there is nothing more."""
+    def _hear(self) -> None:
+        """Something has come. Of much output no more is read than others have the patience for."""
+        for _ in range(READS_MAX):
+            if self._read() < READ_BYTES:
+                break
+        else:
+            return
+        if self.size_bytes > MUCH_BYTES and self.output >= 0 and self._left_bytes > 0:
+            self._loop.remove_reader(self.output)
+            self._pause = self._loop.call_later(PAUSE_S, self._listen)
+
+    def _listen(self) -> None:
+        if self.output >= 0 and self._left_bytes > 0:
+            self._loop.add_reader(self.output, self._hear)
+
+    def _read(self) -> int:
+        """Take one piece of what is there; gives its size, 0 when there is nothing more."""
         try:
-            data = os.read(self.output, self._read_bytes)
+            data = os.read(self.output, READ_BYTES)
         except BlockingIOError:
-            return False
+            return 0
         if not data:
             self._close_output()
-            return False
+            return 0
         self._take(data)
-        if len(data) == READ_BYTES == self._read_bytes:
+        if self.size_bytes > MUCH_BYTES and not self._wide:
             self._widen()
-        return True
+        return len(data) if self._left_bytes > 0 else 0
 
     def _take(self, data: bytes) -> None:
         if len(data) > self._left_bytes:
@@ -64,8 +85,8 @@ class Running:
             self._sink.write(data)
 
     def _widen(self) -> None:
-        """A full pipe: a larger one saves switches between us and the writer."""
-        self._read_bytes = BIG_READ_BYTES
+        """A larger pipe saves switches between us and the writer."""
+        self._wide = True
         try:
             import fcntl
 
@@ -88,8 +109,14 @@ class Running:
             self._loop.remove_reader(self.output)
             os.close(self.output)
             self.output = -1
+        self._rest()
         if self._late is not None:
             self._finish()
+
+    def _rest(self) -> None:
+        if self._pause is not None:
+            self._pause.cancel()
+            self._pause = None
 
     def _finish(self) -> None:
         if self._late is not None:
@@ -105,6 +132,7 @@ class Running:
     def give_away(self) -> int:
         """The output pipe, if somebody still holds it; -1 else. Who has it closes it."""
         output, self.output = self.output, -1
+        self._rest()
         if output >= 0:
             self._loop.remove_reader(output)
         return output

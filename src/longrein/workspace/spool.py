@@ -6,7 +6,7 @@ The supervisor writes it (see `supervisor.spooling` for the files). What is aske
 import os
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
 import msgspec
 
@@ -27,21 +27,69 @@ EARLY = "early"
 """How names of output begin that belongs to no task yet; the pid of a longrein follows."""
 COPY_BYTES = 1 << 20
 NO_SUPERVISOR = "its supervisor ended without telling how it went"
-RECORD_KEYS = {"command", "cwd", "pid", "start", "mark", "owner", "policy", "started_at", "began_s"}
+UNREADABLE = "its end was written and cannot be read"
+RECORD_BYTES_MAX = 4 << 20
+"""Of a record: a command line as JSON, and little more."""
 _TASK_CHARS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
+
+_Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 62)]
+_Seconds = Annotated[float, msgspec.Meta(ge=0, le=1e12)]
+
+
+class _Record(TypedDict):
+    """What the supervisor writes when it keeps a task."""
+
+    command: str
+    cwd: str
+    pid: _Count
+    start: _Count
+    mark: str
+    owner: str
+    policy: str
+    started_at: _Count
+    began_s: _Seconds
+    stdin_inode: NotRequired[_Count]
+
+
+class _End(TypedDict):
+    """What it writes when a task is over."""
+
+    state: Literal["done", "failed", "timed_out", "killed", "lost"]
+    code: int | None
+    cause: str
+    elapsed_s: _Seconds
+    size_bytes: _Count
+    elided_bytes: _Count
+    lost: str
+
+
+class _Owner(TypedDict):
+    """Who a supervisor is."""
+
+    pid: _Count
+    start: _Count
 
 
 def spooled_tasks(session_folder: str) -> list[Spooled]:
-    """All that the spool of a session holds, oldest first. A task whose supervisor is dead, without an end: `lost`."""
+    """All that the spool of a session holds, oldest first. A task whose supervisor is dead, without an end: `lost`.
+
+    A task whose record cannot be read is left out; `unreadable_tasks` names it.
+    """
     folder = os.path.join(session_folder, SPOOL)
     found = [read_task(folder, task) for task in task_ids(folder)]
     return sorted((one for one in found if one is not None), key=lambda one: (one.started_at, one.task))
 
 
+def unreadable_tasks(session_folder: str) -> list[str]:
+    """Paths of records that cannot be read: damaged, or of another make."""
+    folder = os.path.join(session_folder, SPOOL)
+    return [os.path.join(folder, f"{task}.json") for task in task_ids(folder) if not record_of(folder, task)]
+
+
 def is_supervised(session_folder: str) -> bool:
     """Whether a live supervisor looks after the tasks of a session."""
-    record = _json(os.path.join(session_folder, SPOOL, f"{RECORD}.json"))
-    return _lives(record.get("pid", 0), record.get("start", -1))
+    owner = _json(os.path.join(session_folder, SPOOL, f"{RECORD}.json"), _Owner)
+    return bool(owner) and _lives(owner["pid"], owner["start"])
 
 
 def task_ids(folder: str) -> list[str]:
@@ -62,8 +110,7 @@ def usable_id(task: str) -> bool:
 
 def record_of(folder: str, task: str) -> dict[str, Any]:
     """What was written when the task was kept; empty when there is no such task, or nothing that can be read."""
-    record = _json(os.path.join(folder, f"{task}.json"))
-    return record if record.keys() >= RECORD_KEYS else {}
+    return _json(os.path.join(folder, f"{task}.json"), _Record)
 
 
 def read_task(folder: str, task: str, record: Mapping[str, Any] | None = None) -> Spooled | None:
@@ -80,7 +127,9 @@ def read_task(folder: str, task: str, record: Mapping[str, Any] | None = None) -
         record["policy"],
         os.path.join(folder, f"{task}.out"),
     )
-    end = _json(os.path.join(folder, f"{task}.end"))
+    end = _json(os.path.join(folder, f"{task}.end"), _End)
+    if not end and has_end(folder, task):
+        end = lost_end(folder, task, UNREADABLE)
     if end:
         return told(spooled, end, _last_written(folder, task))
     head, pieces = extent(folder, task)
@@ -282,13 +331,14 @@ def _last_written(folder: str, task: str) -> int:
         return 0
 
 
-def _json(path: str) -> dict[str, Any]:
+def _json(path: str, kind: Any) -> dict[str, Any]:
+    """What a file holds if that is of this kind, else nothing: one odd file hides no other."""
     try:
-        with open(path, "rb") as file:
-            found = msgspec.json.decode(file.read())
-    except (OSError, msgspec.DecodeError):
+        with open(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), "rb") as file:
+            found: dict[str, Any] = msgspec.json.decode(file.read(RECORD_BYTES_MAX), type=kind)
+    except (OSError, ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return found
 
 
 # --- who waits for input -------------------------------------------------------------------------------------------

@@ -21,6 +21,10 @@ async def stop_spooled(session_folder: str, task: str, cause: str = "the user") 
         return spooled
     sock = connect(folder)
     link = Link(sock, None, lambda _: None, lambda _: None) if sock is not None else None
+    owner = kept.record(task)["owner"]
+    if link is not None:
+        link.owner = owner
+        link.wake()
     try:
         asked = link.ask(limit_s=HELLO_S, do="stop", task=task, cause=cause) if link else None
         answer = await asked if asked else {"known": False}

@@ -302,9 +302,13 @@ class SupervisedSpawner:
             await asyncio.wait([self._opening])
         link = self._link
         if link is not None:
+            link.wake()
             with suppress(ConnectionError):  # what it left is being ended, then, or it is deaf
                 await link.ask(limit_s=DRAIN_S, do="drain")
             stays = bool(self._kept.owned(link.owner))
+            if link.deaf and not stays:
+                link.kill()
+                self._kept.supervisor_died(link.owner, ())
             link.close()
             self._link = None
             if not stays:

@@ -12,6 +12,8 @@ from longrein.workspace.processes import Process, descendants, marked, process, 
 from longrein.workspace.words import SIGKILL, SIGTERM
 
 COMMAND_MARK = "LONGREIN_COMMAND"
+SPOOL_MARK = "LONGREIN_SPOOL"
+"""Variable in a supervisor's own environment by which others find it: the spool that it looks after."""
 GRACE_S = 2.0
 """Between TERM and KILL."""
 GIVE_UP_S = 5.0
@@ -50,6 +52,10 @@ class Tree:
         members = [table[pid] for pid in sorted(found) if pid in table and pid != os.getpid()]
         self.known.update((one.pid, one.start) for one in members)
         return members
+
+    def is_gone(self, members: list[Process]) -> bool:
+        """Whether nobody is left, after a look that found `members`."""
+        return not members
 
     def expect_death(self, kill_at: float) -> None:
         """From now on it is told to go: TERM, and KILL at `kill_at`."""

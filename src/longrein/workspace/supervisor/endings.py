@@ -6,31 +6,44 @@ from longrein.workspace.processes import Process, descendants, environment_of, p
 from longrein.workspace.tree import FIRST_ROUND_S, LAST_ROUND_S, Tree, term_group
 
 RECENT_S = 0.005
+ALL = float("inf")
+"""In place of the number of a last command."""
 
 
 class Rest(Tree):
-    """All that a supervisor ever started, but what it is told to spare.
+    """All that a supervisor ever started, up to command number `last`, but what it is told to spare.
 
-    Its own descendants are members also when they took the mark off: it is their sub-reaper. While trees are spared
-    such a process might be theirs, so it is left until they have gone, too.
+    Its own descendants are members also when they took the mark off: it is their sub-reaper. While trees are spared or
+    later commands may have left something such a process might be theirs, so it is left until they have gone, too.
     """
 
-    def __init__(self, owner: str, own: int, kill_at: float, spared: Callable[[], Iterable[Tree]]) -> None:
+    def __init__(self, owner: str, own: int, kill_at: float, spared: Callable[[], Iterable[Tree]], last: float) -> None:
         super().__init__(f"{owner}.", 0, kill_at)
-        self._own, self._spared = own, spared
+        self._own, self._spared, self._last = own, spared, last
+        self._looked_empty = False
 
     def members(self, table: dict[int, Process], environments: dict[int, bytes]) -> list[Process]:
         """See `Tree.members`."""
         trees = list(self._spared())
         spared = {one.pid for tree in trees for one in tree.members(table, environments)}
-        first = {pid for pid, environment in environments.items() if self.mark in environment}
+        first = {pid for pid, environment in environments.items() if self._is_marked(environment)}
         first |= {pid for pid, start in self.known.items() if pid in table and table[pid].start == start}
-        if not trees:
+        if not trees and self._last == ALL:
             first |= descendants(table, {self._own})
         found = descendants(table, first - spared) - spared - {self._own}
         members = [table[pid] for pid in sorted(found) if pid in table]
         self.known.update((one.pid, one.start) for one in members)
         return members
+
+    def is_gone(self, members: list[Process]) -> bool:
+        """See `Tree.is_gone`: two looks must find nobody, as one misses who forks and exits while it is taken."""
+        before, self._looked_empty = self._looked_empty, not members
+        return before and not members
+
+    def _is_marked(self, environment: bytes) -> bool:
+        _, found, rest = environment.partition(self.mark)
+        number = rest.partition(b"/")[0]
+        return bool(found) and number.isdigit() and int(number) <= self._last
 
 
 class Endings:
@@ -89,7 +102,7 @@ class Endings:
         environments = {pid: environment_of(pid) for pid in table}
         for tree, done in list(self._trees.items()):
             members = tree.members(table, environments)
-            if members and now < tree.give_up_at:
+            if not tree.is_gone(members) and now < tree.give_up_at:
                 tree.tell(members, now)
                 continue
             del self._trees[tree]

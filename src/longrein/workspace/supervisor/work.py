@@ -4,12 +4,11 @@ import _socket as socket
 import os
 from collections.abc import Callable, Iterable, Sequence
 from errno import EMFILE, ETIMEDOUT
-from itertools import count
 
 from longrein.workspace.processes import process
 from longrein.workspace.supervisor.channel import VERSION, Channel
 from longrein.workspace.supervisor.commands import Command, Kept
-from longrein.workspace.supervisor.endings import Endings, Rest
+from longrein.workspace.supervisor.endings import ALL, Endings, Rest
 from longrein.workspace.supervisor.loop import READ, WRITE, Loop
 from longrein.workspace.supervisor.pipes import Pipes
 from longrein.workspace.supervisor.spawning import spawn
@@ -51,12 +50,13 @@ class Supervisor:
         self.peers: list[Peer] = []
         self.attached: Peer | None = self._meet(first)
         self._attachments = 0
-        self._numbers = count(1)
+        self._number = 0
+        """Of the last command that was started."""
         self._nothing = os.open(os.devnull, os.O_RDONLY)
         self._home = os.open(".", os.O_RDONLY)
         self._farewells = 0
         """Of longreins that went; what they left is about to be told to end."""
-        self._stopping = False
+        self._stopping = self._unkillable = False
         self._told: list[Peer] = []
         """Who has something to hear: all that one round brings at once, so that it wakes up once."""
         self._keep_s = 24 * 3600.0
@@ -71,8 +71,19 @@ class Supervisor:
                 self._tend(self._told.pop())
 
     def _is_idle(self) -> bool:
-        busy = bool(self.commands or self.tasks.running or self.endings or self._farewells)
-        return not busy and (self._stopping or not self.peers)
+        if self.commands or self.tasks.running or self.endings or self._farewells:
+            return False
+        return (self._stopping or not self.peers) and not self._ends_missed()
+
+    def _ends_missed(self) -> bool:
+        """Whether somebody was missed who forked while the table of processes was read; then he is being ended.
+
+        All that lost its parent is this process's child, so that without children nothing is left.
+        """
+        if self._unkillable or not self.reap():
+            return False
+        self._end_rest(lambda: None)
+        return True
 
     # --- who is connected -------------------------------------------------------------------------------------
 
@@ -126,20 +137,21 @@ class Supervisor:
             command.tell_end = None
             self.pipes.throw_away(command)
         self._farewells += 1
-        self.loop.after(0.0 if peer.leaving else self._alone_s, lambda: self._after_farewell(peer))
+        last = self._number
+        self.loop.after(0.0 if peer.leaving else self._alone_s, lambda: self._after_farewell(peer, last))
         self.loop.after(self._keep_s, lambda: self._end_forgotten(attachments))
 
-    def _after_farewell(self, peer: Peer) -> None:
+    def _after_farewell(self, peer: Peer, last: int) -> None:
+        """End what it left; `last` is the last command that was started while it was there."""
         self._farewells -= 1
         for command in peer.commands.values():
             self.end(command, "interrupt")
-        if self.attached is not None:
-            return
+        if self.attached is not None:  # somebody came back: what the dead one left is not theirs
+            return self._end_rest(lambda: None, last)
         for command in list(self.tasks.running.values()):
             if command.kept and command.kept.policy != "keep":
                 self.end(command, GONE)
-        if not peer.leaving:
-            self._end_rest(lambda: None)
+        return None if peer.leaving else self._end_rest(lambda: None)
 
     def _end_forgotten(self, attachments: int) -> None:
         if self.attached is None and attachments == self._attachments:
@@ -153,10 +165,16 @@ class Supervisor:
             self.end(command, cause if command.kept else "interrupt")
         self._end_rest(lambda: None)
 
-    def _end_rest(self, done: Callable[[], None]) -> None:
-        """End what commands left behind: all but tasks and what a longrein waits for."""
+    def _end_rest(self, done: Callable[[], None], last: float = ALL) -> None:
+        """End what commands up to number `last` left behind: all but tasks and what a longrein waits for."""
         kill_at = self.loop.clock() + self._grace_s
-        self.endings.end(Rest(self.owner, os.getpid(), kill_at, self._spared), done)
+        rest = Rest(self.owner, os.getpid(), kill_at, self._spared, last)
+
+        def over() -> None:
+            self._unkillable = self.loop.clock() >= rest.give_up_at
+            done()
+
+        self.endings.end(rest, over)
 
     def _spared(self) -> Iterable[Tree]:
         if self._stopping:
@@ -208,7 +226,8 @@ class Supervisor:
         shell's end of the report pipe. After `until_s` (monotonic) who wanted it has done without.
         """
         output, theirs, report = (*descriptors, -1, -1, -1)[:3]
-        mark = f"{self.owner}.{next(self._numbers)}/"
+        self._number += 1
+        mark = f"{self.owner}.{self._number}/"
         their_input, own_input = os.dup(self._nothing), -1
         try:
             if output < 0:
@@ -310,15 +329,15 @@ class Supervisor:
         else:
             self._over(command)
 
-    def reap(self) -> None:
-        """Some process has ended: one that was started here, or one that had lost its parent."""
+    def reap(self) -> bool:
+        """Some process has ended: one that was started here, or one that had lost its parent. False when all have."""
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
             except ChildProcessError:
-                break
+                return False
             if pid == 0:
-                break
+                return True
             self.endings.gone(pid)
             if command := self.commands.pop(pid, None):
                 command.reaped(os.waitstatus_to_exitcode(status), self.loop.clock())
