@@ -142,3 +142,39 @@ def test__every_make_verb_of_the_documents_exists() -> None:
     for document in ROOT.glob("*.md"):
         for verb in re.findall(r"\$ make ([a-z-]+)", document.read_text(encoding="utf-8")):
             assert f"\n{verb}:" in makefile, verb
+
+
+def test_the_install_lines_of_the_readme_never_ask_pip_to_install_into_the_system() -> None:
+    """Debian and Ubuntu refuse that (PEP 668); a virtual environment, pipx and uv work everywhere."""
+    lines = [line for block in blocks("console") for line in block.splitlines() if "pip install" in line]
+    assert lines
+    for line in lines:
+        assert re.search(r"-m venv (\S+) && \1/bin/pip install \.", line), line
+
+
+def pins(file: str) -> dict[str, str]:
+    """Package -> version of a lock file."""
+    return dict(re.findall(r"^([a-z0-9-]+)==(\S+)", (ROOT / file).read_text(encoding="utf-8"), re.MULTILINE))
+
+
+def normal(requirement: str) -> str:
+    """The name in a requirement, as a lock file spells it."""
+    return re.split(r"[^\w-]", requirement.replace("_", "-"))[0].lower()
+
+
+def test_the_demo_installs_what_longrein_runs_on_and_no_more() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    run, tests = pins("requirements-run.lock"), pins("requirements.lock")
+    assert {normal(one) for one in project["project"]["dependencies"]} <= run.keys()
+    assert not {normal(one) for one in project["dependency-groups"]["dev"]} - {"anyio"} & run.keys()
+    assert run.items() <= tests.items(), "both files name the same versions"
+
+
+def test_the_demo_says_what_it_does_before_it_installs(tmp_path: Path) -> None:
+    (tmp_path / "Makefile").write_bytes((ROOT / "Makefile").read_bytes())
+    for file in ("pyproject.toml", "requirements.lock", "requirements-run.lock"):
+        (tmp_path / file).touch()
+    would = subprocess.run(["make", "-n", "demo"], cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+    assert would.startswith('echo "make: installing the ')
+    assert re.findall(r"-r (\S+?);", would) == ["requirements-run.lock"] * 2, "by uv or by pip"
+    assert would.rstrip().endswith("-m longrein demo")

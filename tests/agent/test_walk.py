@@ -25,6 +25,7 @@ from longrein.models import Failure, Reply
 from longrein.permissions import Rules
 from longrein.tools import Hands, make_tool
 from tests.agent.house import Flushes, House, Script, call, results, said, says, story
+from tests.timeouts import HANG_S
 
 pytestmark = pytest.mark.anyio
 
@@ -54,10 +55,7 @@ async def test_a_prompt_a_read_an_edit_a_command_and_an_answer(house: House) -> 
 async def test_s02_eight_calls_of_one_reply_run_side_by_side_and_stand_in_call_order(house: House) -> None:
     sleeps = [call("Bash", command=f"sleep 0.{9 - n}") for n in range(1, 9)]
     model = Script(says(*sleeps), says("done"))
-    loop = asyncio.get_running_loop()
-    begun = loop.time()
     await house.play(model, "sleep a little")
-    assert loop.time() - begun < 1.6
     ended = [e.event.call for e in house.entries() if isinstance(e.event, ToolEnded)]
     assert ended != sorted(ended), "they end in their own order"
     shown = [i.part.call for i in model.requests[1].items if i.kind == "result"]
@@ -129,7 +127,7 @@ async def test_E4_an_interrupt_while_the_model_streams_keeps_its_text(house: Hou
             if not isinstance(heard, Entry):
                 session.interrupt()
                 break
-        await asyncio.wait_for(walk, 2)
+        await asyncio.wait_for(walk, HANG_S)
     events = [e.event for e in house.entries()]
     replied = next(e for e in events if isinstance(e, Replied))
     assert (replied.stop, replied.parts) == ("interrupted", (Text("half a thought"),))
@@ -149,7 +147,7 @@ async def test_E4_an_interrupt_while_a_tool_runs_leaves_its_output_and_a_valid_h
             if getattr(heard, "data", b"").startswith(b"early"):
                 session.interrupt()
                 break
-        await asyncio.wait_for(walk, 3)
+        await asyncio.wait_for(walk, HANG_S)
         session.tell(Said((Text("go on"),)))
         await session.run(once=True)
     ran, not_run = results(model.requests[1])
@@ -176,7 +174,7 @@ async def test_E4_an_interrupt_right_after_a_command_leaves_its_result_whole(
         with monkeypatch.context() as patch:
             patch.setattr(session.watch, "changes", look)
             session.tell(Said((Text("run"),)))
-            await asyncio.wait_for(session.run(once=True), 3)
+            await asyncio.wait_for(session.run(once=True), HANG_S)
         session.tell(Said((Text("go on"),)))
         await session.run(once=True)
     assert results(model.requests[1]) == ["Bash ok: all of it"]
@@ -197,7 +195,7 @@ async def test_a_session_that_cannot_write_its_end_lets_go_of_its_log_and_its_re
         session.beside.stop = full  # type: ignore[method-assign]
         with pytest.raises(StoreFull):
             await session.close()
-    assert (await asyncio.wait_for(heard, 1)).endswith("Asked Replied TurnEnded")
+    assert (await asyncio.wait_for(heard, HANG_S)).endswith("Asked Replied TurnEnded")
     async with house.session(Script(), create=False) as session:
         assert session.state.asks == 1
 

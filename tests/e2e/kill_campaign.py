@@ -98,7 +98,7 @@ class Campaign:
         if kill_after_s is not None:
             time.sleep(kill_after_s)
             going.send(signal.SIGKILL)
-        ran = going.end(limit_s=30)
+        ran = going.end()
         done = ran.code != -signal.SIGKILL
         assert not done or ran.code == 0, (words, ran.told()[2], ran.out[-300:])
         whole = ran.out if ran.out.endswith(b"\n") else ran.out[: ran.out.rfind(b"\n") + 1]

@@ -3,7 +3,6 @@ none changes a file that was there.
 """
 
 import os
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -291,9 +290,7 @@ def memory(megabytes: int) -> Callable[[], None]:
 def test_R053_a_command_that_ignores_TERM_is_ended_all_the_same(stage: Stage) -> None:
     stage.settings("[tasks]\npromote = false")
     stage.plays(calls(bash("trap '' TERM; sleep 97 & sleep 98", timeout=300)), says("I see."))
-    begun = time.monotonic()
     assert stage.run("-p", "x", "--dangerously-skip-permissions").told() == (0, "I see.\n", "")
-    assert time.monotonic() - begun < 5
     assert stage.results() == [("failed", "[timed out after 0.3 s and was ended; timeout may be up to 600000 ms]")]
     assert stage.wait_survivors() == []
 

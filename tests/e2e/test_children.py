@@ -5,7 +5,6 @@ import re
 import shutil
 import signal
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -249,11 +248,9 @@ def test_E17_ctrl_c_ends_the_whole_tree_and_every_command(stage: Stage) -> None:
     with serve(stage, Turn(when="SPLIT", calls=(tasks(*NAMES),)), *parts):
         going = stage.start("-p", "SPLIT", "--permission-mode", "bypassPermissions")
         wait_until(lambda: all((stage.project / f"{name}.on").exists() for name in NAMES))
-        began = time.monotonic()
         going.send(signal.SIGINT)
         ran = going.end()
     assert ran.code == 130
-    assert time.monotonic() - began < 3
     ends = [e.event for e in stage.entries() if isinstance(e.event, ChildEnded)]
     assert [e.status for e in ends] == ["interrupted"] * 3
     assert all(e.report.startswith("I run it.") for e in ends)

@@ -35,7 +35,7 @@ TOLD = (
 
 def test_the_demo_tells_of_kill_clearing_recall_summary_and_context(stage: Stage) -> None:
     stage.config.unlink()
-    ran = stage.run("demo", env={"TMPDIR": str(stage.folder)}, limit_s=40)
+    ran = stage.run("demo", env={"TMPDIR": str(stage.folder)})
     assert (ran.code, ran.err) == (0, "")
     at = [ran.text.find(line) for line in TOLD]
     assert -1 not in at, f"not told: {TOLD[at.index(-1)]}"
@@ -45,7 +45,7 @@ def test_the_demo_tells_of_kill_clearing_recall_summary_and_context(stage: Stage
 
 
 def test_the_demo_keeps_its_folder_when_asked(stage: Stage) -> None:
-    ran = stage.run("demo", "--keep", env={"TMPDIR": str(stage.folder)}, limit_s=40)
+    ran = stage.run("demo", "--keep", env={"TMPDIR": str(stage.folder)})
     assert ran.code == 0
     (kept,) = [p for p in stage.folder.iterdir() if p.name.startswith("longrein-demo")]
     assert (kept / "project/NOTES.md").exists()
@@ -59,7 +59,7 @@ def test_the_demo_from_a_wheel(stage: Stage) -> None:
     code = "import longrein, sys; from longrein.__main__ import main; sys.stderr.write(longrein.__file__); main()"
     env = {"PYTHONPATH": str(stage.folder / "installed"), "TMPDIR": str(stage.folder)}
     installed = Stage(stage.folder / "newcomer", (sys.executable, "-c", code))
-    ran = installed.run("demo", env=env, limit_s=40)
+    ran = installed.run("demo", env=env)
     assert ran.code == 0, ran.err
     assert ran.err == str(stage.folder / "installed/longrein/__init__.py")
     assert "the test now    passes" in ran.text
