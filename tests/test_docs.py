@@ -93,16 +93,6 @@ def test__every_setting_stands_once_in_the_page_with_its_default_and_what_a_proj
     assert {key: tomllib.loads(f"it = {text}")["it"] for key, text, _ in rows if text} == defaults()
 
 
-def test__the_demo_of_the_readme_is_what_the_demo_shows(tmp_path: Path) -> None:
-    done = run(["-m", "longrein", "demo"], tmp_path)
-    assert done.returncode == 0, done.stdout + done.stderr
-    excerpt = re.search(r"<!-- excerpt: demo -->\n```console\n(.*?)```", README, re.DOTALL)
-    assert excerpt is not None
-    shown = iter(done.stdout.splitlines())
-    for line in filter(str.strip, excerpt[1].splitlines()):
-        assert line.strip() in (found.strip() for found in shown), f"the demo does not show, in this order: {line}"
-
-
 def test__what_the_package_offers_has_a_type() -> None:
     typed = (ROOT / "src/longrein/__init__.pyi").read_text(encoding="utf-8")
     assert sorted(re.findall(r" as (\w+)$", typed, re.MULTILINE)) == sorted(longrein.__all__)

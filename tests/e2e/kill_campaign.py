@@ -1,6 +1,6 @@
 """R030: a session that is killed with SIGKILL at random instants, gone on with until it is done, then judged.
 
-A dozen seeds run in the suite. Hundreds: `python -m tests.e2e.kill_campaign 300 [FIRST_SEED]`.
+Three seeds run in the suite. Hundreds: `python -m tests.e2e.kill_campaign 300 [FIRST_SEED]`.
 """
 
 import json
