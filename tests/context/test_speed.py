@@ -1,35 +1,24 @@
 """A slice of `python -m benchmarks.context.speed`: the work for an entry does not depend on how many came before."""
 
-import sys
 from statistics import quantiles
 
 from benchmarks.context.speed import Long
 
 from longrein.context import State
 from longrein.events import AnyEvent
+from tests.work import functions_called
 
 
 class Counted(Long):
-    """A session that counts the functions called for each entry, Python's and C's: the work, whatever the load."""
+    """A session that counts the functions called for each entry."""
 
     counts: list[int] | None = None
 
     def add(self, event: AnyEvent) -> int:
         if self.counts is None:
             return super().add(event)
-        count = 0
-
-        def hook(_frame: object, kind: str, _argument: object) -> None:
-            nonlocal count
-            count += kind in ("call", "c_call")
-
-        before = sys.getprofile()
-        sys.setprofile(hook)
-        try:
+        with functions_called(self.counts):
             return super().add(event)
-        finally:
-            sys.setprofile(before)
-            self.counts.append(count)
 
 
 def test_an_entry_calls_no_more_functions_later() -> None:

@@ -14,8 +14,8 @@ from longrein.workspace import sweep
 from longrein.workspace.orphans import find_orphans
 from longrein.workspace.processes import Process, marked, process, send, variable
 from longrein.workspace.tree import owner_mark
-from tests.opened import files_opened
 from tests.timeouts import HANG_S
+from tests.work import files_opened
 
 
 class Crash:
