@@ -219,14 +219,6 @@ TABLE = [
         plays(fails(402, "your credit balance is too low")),
     ),
     Row(
-        "overloaded for good",
-        ("-p", "x"),
-        "Overloaded (HTTP 529)",
-        75,
-        "Opened PrefixSet UserSpoke " + "Asked AskFailed:overload " * 10 + "TurnEnded:error",
-        plays(fails(529, "Overloaded", times=99)),
-    ),
-    Row(
         "empty answers",
         ("-p", "x"),
         "the model gave empty answers; say it in another way or use another model",
