@@ -3,6 +3,7 @@
 import os
 
 TIMES = int(os.environ.get("SEEDS_TIMES", "1"))
+"""Also of the examples that Hypothesis draws."""
 
 
 def seeds(count: int) -> range:

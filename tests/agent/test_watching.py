@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from longrein.agent import GoOn, Rewind, Said
@@ -332,7 +332,6 @@ def numbered(diff: str, signs: str) -> dict[int, str]:
 _TEXTS = st.lists(st.sampled_from(["a", "b", "c", "d", "", "\tx"]), max_size=30)
 
 
-@settings(max_examples=300, deadline=None)
 @given(_TEXTS, _TEXTS)
 def test_what_is_shown_and_what_was_known_give_the_new_content(old: list[str], new: list[str]) -> None:
     was, now = "".join(f"{line}\n" for line in old), "".join(f"{line}\n" for line in new)

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from longrein.agent import OpenSession, Rewind, Said
@@ -111,7 +111,6 @@ async def test_who_is_cancelled_in_the_moment_of_its_turn_passes_it_on() -> None
     assert ring.locks._paths == {}
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     st.lists(
         st.tuples(st.lists(st.tuples(st.sampled_from("abc"), st.booleans()), max_size=3), st.integers(0, 3)),

@@ -14,8 +14,16 @@ SLICED = (
     "tests/testing/test_tree_simulation.py",
     "tests/agent/test_tasks_crash.py",
     "tests/e2e/test_kill.py",
+    "tests/agent/test_secrets.py",
+    "tests/agent/test_watching.py",
+    "tests/context/test_audit.py",
+    "tests/context/test_digest.py",
+    "tests/permissions",
+    "tests/terminal/test_blocks.py",
+    "tests/tools/test_merging.py",
+    "tests/workspace/test_spooling.py",
 )
-"""Tests whose seeds in the suite are a slice: see `tests.seeds`."""
+"""Tests whose seeds and examples in the suite are a slice: see `tests.seeds`."""
 TIMES = 20
 
 
