@@ -389,7 +389,8 @@ def test_commands_that_do_not_come_by_it_are_free(stage: Stage) -> None:
     stage.plays(calls(*[bash(command) for command in commands]), says("I see."))
     ran = stage.run("-p", "x", "--disallowedTools", "Read(.env)", "--dangerously-skip-permissions")
     assert ran.text == "I see.\n"
-    assert [status for status, _ in stage.results()] == ["ok"] * 5
+    assert "denied" not in {status for status, _ in stage.results()}, "also where there is no rg"
+    assert len(stage.results()) == 5
     assert "hunter2" not in str(stage.results())
 
 

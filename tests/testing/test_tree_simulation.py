@@ -10,7 +10,7 @@ import pytest
 from tests.seeds import seeds
 from tests.testing.simulate_tree import TreeSimulation, simulate
 
-SEEDS = seeds(12)
+SEEDS = seeds(16)
 
 
 @pytest.fixture(autouse=True)
