@@ -24,8 +24,9 @@ endef
 	$(call install,--no-deps -e .)
 	@touch $@
 
+# Four workers also on two cores: many tests wait for other processes.
 test: .venv/ready  ## the whole suite
-	$(PY) -m pytest -n 2 --dist worksteal
+	$(PY) -m pytest -n 4 --dist worksteal
 
 check: .venv/ready  ## format, lint, types, layers
 	$(PY) -m ruff format --check .
