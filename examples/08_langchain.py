@@ -6,7 +6,7 @@ import httpx2
 from langchain.agents import create_agent
 from langchain_openai import ChatOpenAI
 
-from longrein.library.langchain import ContextMiddleware, engine
+from longrein.library.langchain import ContextMiddleware
 from longrein.testing.loopback import Call, Limits, LoopbackProvider, Turn
 
 numbers = iter(range(25))
@@ -26,7 +26,7 @@ def read_file(path: str) -> str:
 async def main() -> None:
     limits = Limits(window_tokens=12_000)
     async with LoopbackProvider(model, limits=limits) as server, httpx2.AsyncClient() as client:
-        mine = engine(window=12_000, max_output=1_000)
+        middleware = ContextMiddleware(window=12_000, max_output=1_000)
         agent = create_agent(
             ChatOpenAI(
                 model="loopback",
@@ -37,10 +37,11 @@ async def main() -> None:
                 http_async_client=client,
             ),
             [read_file],
-            middleware=[ContextMiddleware(mine)],
+            middleware=[middleware],
         )
         result = await agent.ainvoke({"messages": [("user", "Read all the files.")]}, {"recursion_limit": 100})
         print(result["messages"][-1].text, "requests:", len(server.requests), "refused:", len(server.refused))
+        mine = middleware.engine_of("")  # this agent has a single thread
         print("breaks:", mine.state.breaks, "state:", len(result["messages"]), "messages, whole")
 
 

@@ -111,8 +111,15 @@ def test__flags_and_commands_named_in_the_readme_exist() -> None:
 
 def test__links_of_the_documents_lead_somewhere() -> None:
     for document in [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]:
-        for link in re.findall(r"\]\(([^)#:]+)\)", document.read_text(encoding="utf-8")):
+        text = document.read_text(encoding="utf-8")
+        for link in re.findall(r"\]\(([^)#:]+)\)", text):
             assert (document.parent / link).exists(), f"{document.name}: {link}"
+        for link in re.findall(r"\]\(https://github.com/longrein/longrein/(?:blob|tree)/main/([^)#]+)\)", text):
+            assert (ROOT / link).exists(), f"{document.name}: {link}"
+
+
+def test__links_of_the_readme_are_absolute_so_that_they_work_on_the_package_index() -> None:
+    assert re.findall(r"\]\((?!https://)[^)]+\)", README) == []
 
 
 def test__every_room_stands_in_the_architecture_and_nothing_else_does() -> None:

@@ -1,14 +1,44 @@
-"""longrein: a coding agent for the terminal, and the context engine under it.
+"""A coding agent for the terminal, and the context engine under it as a library.
 
-Public: `Session`, `tool`, `engine` for other loops, and the package `longrein.context`. Nothing is imported before it
-is used.
+    Session   an agent: `async with longrein.Session.open(model) as session: print(await session.ask("…"))`
+    tool      turns an async function into a tool
+    engine    the context engine for a message list of your own loop
+    context   the package that the engine is made of
+
+Errors are all below `LongreinError`. Each public name is imported at first use.
 """
 
 import importlib
 
-__all__ = ["Session", "context", "engine", "tool"]
+__version__ = "0.1.0"
 
-_HOMES = {"Session": "longrein.sdk", "engine": "longrein.library", "tool": "longrein.tools", "context": ""}
+_HOMES = {
+    "Session": "longrein.sdk",
+    "TurnFailed": "longrein.events",
+    "context": "",
+    "engine": "longrein.library",
+    "tool": "longrein.tools",
+    **dict.fromkeys(
+        (
+            "BudgetError",
+            "LongreinError",
+            "ModelUnknown",
+            "SessionBusy",
+            "SessionError",
+            "SessionReadOnly",
+            "SessionUnknown",
+            "SettingsError",
+            "StoreDamaged",
+            "StoreFull",
+            "ToolError",
+            "UsageError",
+        ),
+        "longrein.events",
+    ),
+}
+"""Public name -> the module that holds it; '' for a package of longrein. `__init__.pyi` has their types."""
+
+__all__ = [*sorted(_HOMES)]  # noqa: PLE0604 - they are strings
 
 
 def __getattr__(name: str) -> object:
@@ -16,3 +46,7 @@ def __getattr__(name: str) -> object:
     if home is None:
         raise AttributeError(f"longrein has no public name {name!r}; it has {', '.join(__all__)}")
     return getattr(importlib.import_module(home), name) if home else importlib.import_module(f"longrein.{name}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOMES})

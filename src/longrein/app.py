@@ -7,7 +7,8 @@ import sys
 from collections.abc import Coroutine, Sequence
 from typing import Any
 
-from longrein.build import VERSION, Built, build
+from longrein import __version__
+from longrein.build import Built, build
 from longrein.config import distrust, trust
 from longrein.events import Image, Text
 from longrein.frontends.headless import Output, SessionFacts, Style, run_headless
@@ -62,7 +63,7 @@ def facts_of(built: Built) -> SessionFacts:
         model=model.name,
         tools=tuple(built.crew.tools),
         mode=built.session.state.mode,
-        version=VERSION,
+        version=__version__,
         api_key_source=built.key_source,
         window_tokens=model.budget.window_tokens,
         max_output_tokens=model.budget.max_output_tokens,

@@ -40,9 +40,10 @@ from longrein.events import (
     BudgetError,
     Opened,
     PrefixSet,
+    UsageError,
     redactor,
 )
-from longrein.models import Model, ModelOptions, open_model
+from longrein.models import Model, ModelOptions, look_up, open_model
 from longrein.place import CLOCK, Place, check_depth, chosen_model, key_source, session_of, stored_model, sweep_orphans
 from longrein.store import (
     Archive,
@@ -64,7 +65,6 @@ from longrein.workspace import (
     sweep_halves,
 )
 
-VERSION = "0.1.0"
 MIB = 1024 * 1024
 
 
@@ -79,12 +79,26 @@ class Built(msgspec.Struct):
     notes: tuple[str, ...]
 
 
-async def build(
-    place: Place, session: str = "", *, fresh: bool = False, model: Model | None = None, tools: Sequence[Tool] = ()
-) -> Built:
-    """Open the session that the options ask for (or `session`, or with `fresh` a new one) and everything around it.
+class Additions(msgspec.Struct, frozen=True):
+    """Parts that a program hands in beside what options and settings say."""
 
-    `model` stands in place of the one that options and settings name; `tools` come after the built-in ones.
+    model: Model | None = None
+    """In place of the model that options and settings name."""
+    tools: tuple[Tool, ...] = ()
+    """Tools after the built-in ones."""
+    builtin: tuple[str, ...] | None = None
+    """Names of the built-in tools to offer; None for all."""
+    window_tokens: int = 0
+    """In place of the model's context window; 0 for what is known of it."""
+    max_output_tokens: int = 0
+    """In place of the model's output limit; 0 for what is known of it."""
+
+
+NOTHING_ADDED = Additions()
+
+
+async def build(place: Place, session: str = "", *, fresh: bool = False, additions: Additions = NOTHING_ADDED) -> Built:
+    """Open the session that the options ask for (or `session`, or with `fresh` a new one) and everything around it.
 
     Raises our own errors: `ModelUnknown`, `SessionUnknown`, `SessionBusy`, `StoreDamaged`, `BudgetError` …
     """
@@ -93,23 +107,23 @@ async def build(
         wanted, create = str(uuid.uuid4()), True
     else:
         wanted, create = (session, False) if session else await session_of(place)
-    given: Model | ModelOptions | None = model
-    if create and model is None:
+    given: Model | ModelOptions | None = additions.model
+    if create and given is None:
         given = chosen_model(place)  # before anything is made: a start without a model leaves no session behind
     ended = sweep_orphans(place)
     log = await open_log(place.state_dir, wanted, create=create, wall_us=CLOCK.wall_us)
     try:
-        return _around(place, log, ended, given, tools)
+        return _around(place, log, ended, given, additions)
     except BaseException:
         await log.close()
         raise
 
 
 def _around(
-    place: Place, log: SessionLog, ended: list[str], given: Model | ModelOptions | None, more: Sequence[Tool]
+    place: Place, log: SessionLog, ended: list[str], given: Model | ModelOptions | None, additions: Additions
 ) -> Built:
     state, settings = fold(log.entries), place.settings
-    model, key_from = _model(place, log, state, given)
+    model, key_from = _model(place, log, state, given, additions)
     roots = tuple(state.roots or place.roots)
     opened = None if state.seq else _opened(place, log.session)
     nonce = opened.nonce if opened else state.nonce
@@ -121,8 +135,8 @@ def _around(
         return open_workspace(roots, spawner=spawner, environment=_environ(place), keep_env=settings.env_keep)
 
     workspace = in_roots(roots)
-    kinds, unread = _kinds(place, more)
-    tools = (*builtin_tools(), agent_tool(kinds), *goal_tools(), *more)
+    kinds, unread = _kinds(place, additions.tools)
+    tools = (*_builtin(kinds, additions.builtin), *additions.tools)
     prefix, told = _prefix(place, workspace, state, tools)
     project, owner = project_key(project_root(roots[0])), owner_of(log.session)
     crew = Crew(
@@ -171,12 +185,38 @@ def _environ(place: Place) -> Mapping[str, str]:
     return {**place.environ, "LONGREIN_STATE_DIR": place.state_dir} if named else place.environ
 
 
-def _model(place: Place, log: SessionLog, state: State, given: Model | ModelOptions | None) -> tuple[Model, str]:
+def _model(
+    place: Place, log: SessionLog, state: State, given: Model | ModelOptions | None, additions: Additions
+) -> tuple[Model, str]:
     """The model that was given or asked for, or the one the session had; and where its key came from."""
     if given is not None and not isinstance(given, ModelOptions):
         return given, "none"
     chosen = given or chosen_model(place, stored_model(place, state))
-    return open_model(chosen, log.read_blob, CLOCK), key_source(place, chosen)
+    return open_model(_sized(chosen, additions), log.read_blob, CLOCK), key_source(place, chosen)
+
+
+def _sized(chosen: ModelOptions, additions: Additions) -> ModelOptions:
+    """`chosen` with the window and output limit that a program has named. Raises `UsageError` where they clash."""
+    if not additions.window_tokens and not additions.max_output_tokens:
+        return chosen
+    known = chosen.budget or look_up(chosen.provider, chosen.model)
+    window = additions.window_tokens or known.window_tokens
+    output = additions.max_output_tokens or min(known.max_output_tokens, window // 4)
+    if not 0 < output < window:
+        raise UsageError(f"window {window} must be larger than max_output {output}, both above 0 tokens")
+    budget = msgspec.structs.replace(known, window_tokens=window, max_output_tokens=output)
+    return msgspec.structs.replace(chosen, budget=budget)
+
+
+def _builtin(kinds: Sequence[Kind], chosen: Sequence[str] | None) -> list[Tool]:
+    """The built-in tools called `chosen`, in their usual order; all for None. Raises `UsageError` for unknown ones."""
+    tools = [*builtin_tools(), agent_tool(tuple(kinds)), *goal_tools()]
+    if chosen is None:
+        return tools
+    names = [tool.spec.name for tool in tools]
+    if unknown := [name for name in chosen if name not in names]:
+        raise UsageError(f"there is no built-in tool {unknown[0]!r}; there are {', '.join(names)}")
+    return [tool for tool in tools if tool.spec.name in chosen]
 
 
 def _left_behind(ended: Sequence[str], roots: Sequence[str], state: State) -> list[str]:

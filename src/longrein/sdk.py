@@ -1,20 +1,59 @@
 """longrein as a library: one class, the same session that the terminal and the headless run use."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+import inspect
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Sequence
+from contextlib import aclosing
+from types import TracebackType
 from typing import Any, Literal, overload
 
 from longrein.agent import AgentView, Answer, Compact, GoOn, Heard, OfChild, OpenSession, Rewind, Said
-from longrein.build import Built, build
-from longrein.events import AnyPart, Entry, Text
+from longrein.build import Additions, Built, build
+from longrein.events import (
+    AnyPart,
+    Entry,
+    PermissionAsked,
+    Replied,
+    Text,
+    TurnEnded,
+    TurnFailed,
+    UsageError,
+    text_of,
+)
 from longrein.frontends.options import Options
 from longrein.models import Model
 from longrein.place import survey
 from longrein.tools import TaskView, Tool
 
+Approve = Callable[[PermissionAsked], bool | Awaitable[bool]]
+"""Decides a call that asks for permission; `shown` has its exact bytes."""
+NOBODY = "nobody is there to approve it; `allow` has rules for calls that may run, `approve` decides each"
+
+
+class Opening:
+    """A session being opened: `await` it, or open and close it by `async with`."""
+
+    def __init__(self, opening: Coroutine[Any, Any, "Session"]) -> None:
+        self._opening = opening
+        self._session: Session | None = None
+
+    def __await__(self) -> Generator[Any, None, "Session"]:
+        return self._opening.__await__()
+
+    async def __aenter__(self) -> "Session":
+        self._session = await self._opening
+        return self._session
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._session is not None:
+            await self._session.close()
+
 
 class Session:
-    """A session that works while your code does something else. Make one with `open` or `resume`.
+    """An agent: it has a conversation, tools and a log on disk. Make one with `open` or `resume`.
+
+        async with longrein.Session.open("anthropic/claude-sonnet-4-5", allow=["Bash(make test)"]) as session:
+            print(await session.ask("Why does the build fail?"))
 
     All of it belongs to the event loop it was opened in.
     """
@@ -25,46 +64,138 @@ class Session:
         self._walk: asyncio.Task[None] | None = None
 
     @classmethod
-    async def open(
+    def open(  # noqa: PLR0913 - all that an agent can differ in
         cls,
         model: str | Model = "",
         *,
         folder: str = "",
         state_dir: str = "",
+        instructions: str = "",
+        system_prompt: str = "",
         tools: Sequence[Tool] = (),
+        builtin_tools: Sequence[str] | None = None,
         permission_mode: str = "",
         allow: Sequence[str] = (),
         deny: Sequence[str] = (),
-    ) -> "Session":
-        """A new session in `folder` (by default the present one), kept in `state_dir` (by default with all others).
+        max_turns: int = 0,
+        max_budget_usd: float = 0.0,
+        window: int = 0,
+        max_output: int = 0,
+    ) -> Opening:
+        """Open a new session in `folder` (default: the current one), kept in `state_dir` (default: with all others).
 
         `model` is `provider/model` or anything that keeps the contract of `longrein.models.Model`; '' for what settings
-        and environment offer. `tools` come after the built-in ones. `permission_mode` is `plan`, `default`,
-        `acceptEdits` or `bypassPermissions`; `allow` and `deny` are permission rules such as `Bash(make test)`; what
-        they do not say comes from the settings. Raises `ModelUnknown`, `SettingsError`, `SessionError`,
-        `UsageError` where there is no such folder.
+        and environment offer. `instructions` come after longrein's system prompt, `system_prompt` in its place. `tools`
+        come after the built-in ones; `builtin_tools` names the built-in ones to offer, () for none.
+        `permission_mode` is `plan`, `default`, `acceptEdits` or `bypassPermissions`; `allow` and `deny` are permission
+        rules such as `Bash(make test)`. `max_turns` limits the requests for one message, `max_budget_usd` the money of
+        the session; 0 for no limit. `window` and `max_output` are tokens, in place of what is known of the model. What
+        is not given comes from the settings. Raises `ModelUnknown`, `SettingsError`, `SessionError`, `BudgetError`, and
+        `UsageError` for an argument that cannot be.
         """
-        options = Options(
-            model=model if isinstance(model, str) else "",
-            state_dir=state_dir,
-            permission_mode=permission_mode,
-            allowed_tools=tuple(allow),
-            disallowed_tools=tuple(deny),
-        )
-        given = None if isinstance(model, str) else model
-        return cls(await build(survey(options, folder=folder), fresh=True, model=given, tools=tools))
+        return Opening(cls._opened("", **{k: v for k, v in locals().items() if k != "cls"}))
 
     @classmethod
-    async def resume(
-        cls, session: str, model: str | Model = "", *, state_dir: str = "", tools: Sequence[Tool] = ()
-    ) -> "Session":
-        """The stored session of that id, with the model it had unless another is named.
+    def resume(  # noqa: PLR0913
+        cls,
+        session: str,
+        model: str | Model = "",
+        *,
+        state_dir: str = "",
+        instructions: str = "",
+        system_prompt: str = "",
+        tools: Sequence[Tool] = (),
+        builtin_tools: Sequence[str] | None = None,
+        permission_mode: str = "",
+        allow: Sequence[str] = (),
+        deny: Sequence[str] = (),
+        max_turns: int = 0,
+        max_budget_usd: float = 0.0,
+        window: int = 0,
+        max_output: int = 0,
+    ) -> Opening:
+        """Open the stored session of that id, with the model it had unless another is named.
 
-        Raises `SessionUnknown`, `SessionBusy`, `SessionReadOnly`, `StoreDamaged`, `ModelUnknown`, `SettingsError`.
+        The other arguments are those of `open`; tools and instructions are not stored, so name them again. Raises
+        `SessionUnknown`, `SessionBusy`, `SessionReadOnly`, `StoreDamaged` and what `open` raises.
         """
-        options = Options(model=model if isinstance(model, str) else "", state_dir=state_dir)
-        given = None if isinstance(model, str) else model
-        return cls(await build(survey(options), session, model=given, tools=tools))
+        return Opening(cls._opened(**{k: v for k, v in locals().items() if k != "cls"}))
+
+    @classmethod
+    async def _opened(  # noqa: PLR0913
+        cls,
+        session: str,
+        *,
+        model: str | Model,
+        instructions: str,
+        tools: Sequence[Tool],
+        builtin_tools: Sequence[str] | None,
+        allow: Sequence[str],
+        deny: Sequence[str],
+        window: int,
+        max_output: int,
+        folder: str = "",
+        **flags: Any,
+    ) -> "Session":
+        _check(allow=allow, deny=deny, builtin_tools=builtin_tools)
+        named = isinstance(model, str)
+        if not named and (window or max_output):
+            raise UsageError("window and max_output go with the name of a model: a model object has its own `budget`")
+        options = Options(
+            model=str(model) if named else "",
+            append_system_prompt=instructions,
+            allowed_tools=tuple(allow),
+            disallowed_tools=tuple(deny),
+            **flags,
+        )
+        additions = Additions(
+            None if isinstance(model, str) else model,
+            tuple(tools),
+            None if builtin_tools is None else tuple(builtin_tools),
+            window,
+            max_output,
+        )
+        return cls(await build(survey(options, folder=folder), session, fresh=not session, additions=additions))
+
+    async def __aenter__(self) -> "Session":
+        return self
+
+    async def __aexit__(
+        self, _kind: type[BaseException] | None, _error: BaseException | None, _where: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def ask(self, words: str | Sequence[AnyPart], *, approve: Approve | None = None) -> str:
+        """Send a message, wait until the turn ends, return the text of the answer.
+
+        A call that needs permission is decided by `approve`, a subagent's too; without it, it is denied and the model
+        told so. Raises `TurnFailed` when the turn ended without an answer: a limit, a budget, an interrupt, or
+        a provider that failed.
+        """
+        start = self._session.readers.committed
+        await self.send(words)
+        answer = ""
+        async with aclosing(self.follow(start, children=True)) as news:
+            async for one in news:
+                event = one.heard.event if isinstance(one, OfChild) and isinstance(one.heard, Entry) else None
+                child = one.child if isinstance(one, OfChild) else ""
+                match one.event if isinstance(one, Entry) else event:
+                    case PermissionAsked() as asked:
+                        await self._decide(asked, child, approve)
+                    case Replied(parts=parts) if not child:
+                        answer = text_of(parts)
+                    case TurnEnded(reason="done" | "blocked") if not child:
+                        return answer
+                    case TurnEnded(reason=reason, message=message) if not child:
+                        raise TurnFailed(message or f"the turn ended without an answer: {reason}", reason)
+        await self.wait()
+        raise TurnFailed("the session was closed before the turn had ended", "interrupted")
+
+    async def _decide(self, asked: PermissionAsked, child: str, approve: Approve | None) -> None:
+        verdict = approve(asked) if approve is not None else False
+        allowed = await verdict if inspect.isawaitable(verdict) else verdict
+        told = "" if allowed else NOBODY if approve is None else "the program that runs this session denied it"
+        await self.answer(asked.call, "allow" if allowed else "deny", told, child=child)
 
     @property
     def id(self) -> str:
@@ -123,14 +254,14 @@ class Session:
         self._session.interrupt()
 
     @overload
-    def follow(self, seq: int = 0, *, forever: bool = False) -> AsyncIterator[Entry]: ...
+    def follow(self, seq: int = 0, *, forever: bool = False) -> AsyncGenerator[Entry, None]: ...
     @overload
     def follow(
         self, seq: int = 0, *, forever: bool = False, children: Literal[True]
-    ) -> AsyncIterator[Entry | OfChild]: ...
+    ) -> AsyncGenerator[Entry | OfChild, None]: ...
     async def follow(
         self, seq: int = 0, *, forever: bool = False, children: bool = False
-    ) -> AsyncIterator[Entry | OfChild]:
+    ) -> AsyncGenerator[Entry | OfChild, None]:
         """Entries after `seq` as they are committed, until the session rests (or, with `forever`, until it closes).
 
         With `children` also what subagents do now, as `OfChild`, its `heard` an entry of its own log: their questions
@@ -184,3 +315,10 @@ class Session:
     def _resting(self, seq: int) -> bool:
         idle = self._walk is None or self._walk.done()
         return idle and seq >= self._session.readers.committed
+
+
+def _check(**lists: Sequence[str] | None) -> None:
+    """A text in place of a list of texts would be taken letter by letter."""
+    for name, given in lists.items():
+        if isinstance(given, str):
+            raise UsageError(f"{name} is a list of texts, not a text: write {name}=[{given!r}]")

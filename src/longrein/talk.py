@@ -5,7 +5,8 @@ import os
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from longrein.build import VERSION, Built, build
+from longrein import __version__
+from longrein.build import Built, build
 from longrein.config import project_root
 from longrein.context import analyse, analysis_lines, next_to_go, reasons, report
 from longrein.events import LongreinError
@@ -74,7 +75,7 @@ def _facts(place: Place, built: Built, *, choosing: bool) -> TerminalFacts:
     return TerminalFacts(
         model=crew.model.name,
         cwd=session.state.cwd,
-        version=VERSION,
+        version=__version__,
         notices=built.notes,
         colour=not place.environ.get("NO_COLOR"),
         window_tokens=lambda: crew.model.budget.usable_tokens,

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from longrein.agent import Answer, GoOn, OpenSession, Said
-from longrein.build import build
+from longrein.build import Additions, build
 from longrein.context import Budget, Price, Request, estimate_text
 from longrein.events import (
     Entry,
@@ -323,7 +323,7 @@ async def test_E5_the_user_is_told_once_at_the_start_when_a_server_would_fill_th
     (tmp_path / "tree").mkdir()
     place = survey(Options(state_dir=str(tmp_path / "state")), folder=str(tmp_path / "tree"))
     model = ScriptedModel(budget=Budget(window, 2_000))
-    built = await build(place, fresh=True, model=model, tools=server_tools())
+    built = await build(place, fresh=True, additions=Additions(model=model, tools=tuple(server_tools())))
     await built.session.close()
     told = [note for note in built.notes if "schemas fill" in note]
     assert bool(told) is (window < 30_000)

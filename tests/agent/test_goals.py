@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from longrein.agent import Said
-from longrein.build import build
+from longrein.build import Additions, build
 from longrein.events import Entry, GoalChanged, PrefixSet, Text
 from longrein.frontends.options import Options
 from longrein.place import survey
@@ -22,7 +22,7 @@ async def played(tmp_path: Path, *steps: object, folder: str = "work") -> tuple[
     environ = {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}
     place = survey(Options(state_dir=str(tmp_path / "state")), environ, folder=str(tmp_path / folder))
     model = ScriptedModel(*steps)  # type: ignore[arg-type]
-    built = await build(place, fresh=True, model=model)
+    built = await build(place, fresh=True, additions=Additions(model=model))
     built.session.tell(Said((Text("go on with the goals"),)))
     await built.session.run(once=True)
     await built.session.close()
@@ -76,7 +76,11 @@ async def test_a_claim_is_made_in_the_name_of_the_session(tmp_path: Path) -> Non
     await other.add("Design", "", ())
     environ = {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}
     place = survey(Options(state_dir=str(tmp_path / "state")), environ, folder=str(tmp_path / "work"))
-    built = await build(place, fresh=True, model=ScriptedModel(says(call("GoalUpdate", id=1, claim=True)), says("ok")))
+    built = await build(
+        place,
+        fresh=True,
+        additions=Additions(model=ScriptedModel(says(call("GoalUpdate", id=1, claim=True)), says("ok"))),
+    )
     built.session.tell(Said((Text("go"),)))
     await built.session.run(once=True)
     goals = built.crew.goals

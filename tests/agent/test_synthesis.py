@@ -10,7 +10,7 @@ import pytest
 from longrein.agent import Said
 from longrein.agent.evidence import evidence
 from longrein.agent.synthesis import synthesis_job
-from longrein.build import build
+from longrein.build import Additions, build
 from longrein.context import Request
 from longrein.events import ChildEnded, ChildStarted, Entry, Replied, Text, ToolCall, ToolEnded
 from longrein.frontends.options import Options
@@ -219,7 +219,7 @@ def test_E19_the_synthesis_and_the_parent_read_any_byte_of_the_others(tmp_path: 
     async def main() -> None:
         environ = {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}
         place = survey(Options(state_dir=str(tmp_path / "state")), environ, folder=str(repo))
-        built = await build(place, model=model)
+        built = await build(place, additions=Additions(model=model))
         built.session.tell(Said((Text("go"),)))
         await built.session.run(once=True)
         await built.session.close()

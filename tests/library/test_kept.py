@@ -15,7 +15,7 @@ WIRE = WIRES[0]
 
 
 def opened(folder: Path, session: str = "customer 17") -> KeptEngine:
-    return engine(5_000, 500, state_dir=str(folder), session=session)
+    return engine(window=5_000, max_output=500, state_dir=str(folder), session=session)
 
 
 def grow(chat: Chat, number: int) -> None:
@@ -95,7 +95,7 @@ def test_one_conversation_has_one_engine(tmp_path: Path) -> None:
 
 
 def test_an_engine_in_memory_is_closed_like_any_other() -> None:
-    with engine(5_000, 500) as mine:
+    with engine(window=5_000, max_output=500) as mine:
         assert mine.prepare(WIRE.user("Hello.")) == WIRE.user("Hello.")
 
 

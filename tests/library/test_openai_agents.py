@@ -21,7 +21,7 @@ def client(server: LoopbackProvider) -> AsyncOpenAI:
 
 @pytest.mark.parametrize("wire", [OpenAIChatCompletionsModel, OpenAIResponsesModel])
 async def test_C1_thirty_calls_under_an_input_filter(wire: type) -> None:
-    mine = engine(WINDOW, OUTPUT)
+    mine = engine(window=WINDOW, max_output=OUTPUT)
     async with LoopbackProvider(answer, limits=LIMITS) as server, client(server) as provider:
         model = wire("loopback", provider)
         tools = [function_tool(read_file), recall_tool(mine)]

@@ -34,7 +34,7 @@ def model(provider: AsyncOpenAI) -> OpenAIChatModel:
 
 
 async def test_C1_thirty_calls_as_a_capability() -> None:
-    mine = engine(WINDOW, OUTPUT)
+    mine = engine(window=WINDOW, max_output=OUTPUT)
     async with LoopbackProvider(answer, limits=LIMITS) as server, client(server) as provider:
         agent = Agent(
             model(provider), tools=[read_file], capabilities=[EngineCapability(mine)], instructions="Be brief."
@@ -45,7 +45,7 @@ async def test_C1_thirty_calls_as_a_capability() -> None:
 
 
 async def test_C1_thirty_calls_as_a_history_processor() -> None:
-    mine = engine(WINDOW, OUTPUT)
+    mine = engine(window=WINDOW, max_output=OUTPUT)
     async with LoopbackProvider(answer, limits=LIMITS) as server, client(server) as provider:
         processor = ProcessHistory(history_processor(mine))
         agent = Agent(model(provider), tools=[read_file, recall_tool(mine)], capabilities=[processor])
@@ -55,7 +55,7 @@ async def test_C1_thirty_calls_as_a_history_processor() -> None:
 
 
 async def test_a_window_smaller_than_said_is_learned_from_the_refusal() -> None:
-    mine = engine(WINDOW, OUTPUT)
+    mine = engine(window=WINDOW, max_output=OUTPUT)
     async with LoopbackProvider(answer, limits=SMALLER) as server, client(server) as provider:
         agent = Agent(model(provider), tools=[read_file], capabilities=[EngineCapability(mine)])
         done = await agent.run("Read all.", event_stream_handler=drain, usage_limits=UsageLimits(request_limit=100))

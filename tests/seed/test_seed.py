@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from longrein.agent import Compact
-from longrein.build import build
+from longrein.build import Additions, build
 from longrein.context import Budget, fold, seed_due
 from longrein.context.seed.policy import INSTRUCTION, course_of, estimate
 from longrein.context.seed.talk import as_json, talk
@@ -379,7 +379,7 @@ async def test_the_profile_is_chosen_by_its_name(profile: str, tmp_path: Path, m
     (tmp_path / "tree").mkdir()
     options = Options(state_dir=str(tmp_path / "state"), profile=profile)
     place = survey(options, folder=str(tmp_path / "tree"))
-    built = await build(place, fresh=True, model=ScriptedModel(budget=ROOMY))
+    built = await build(place, fresh=True, additions=Additions(model=ScriptedModel(budget=ROOMY)))
     await built.session.close()
     assert built.session.state.profile == profile
     assert built.session.outlook.seed

@@ -13,6 +13,7 @@ from longrein.events.errors import (
     StoreDamaged,
     StoreFull,
     ToolError,
+    TurnFailed,
     UsageError,
 )
 from longrein.events.facts import (
@@ -138,6 +139,7 @@ __all__ = [
     "ToolSpec",
     "ToolStarted",
     "TurnEnded",
+    "TurnFailed",
     "Usage",
     "UsageError",
     "UserSpoke",

@@ -10,6 +10,7 @@
     │   ├── SessionReadOnly  written by a newer longrein: upgrade, or export                         exit 1
     │   ├── StoreDamaged     the database is damaged: it was set aside, nothing overwritten          exit 1
     │   └── StoreFull        no room on the disk: free some, then go on with `longrein -c`           exit 1
+    ├── TurnFailed           `Session.ask` has no answer: a limit, the provider, an interrupt           exit 1
     ├── BudgetError          a money limit with a model of unknown price: name the price             exit 2
     └── ToolError            a call cannot be done: the model is told and goes on (never reaches a person)
 
@@ -62,6 +63,14 @@ class StoreDamaged(SessionError):
 
 class StoreFull(SessionError):
     """No room on the disk."""
+
+
+class TurnFailed(LongreinError):
+    """A turn ended without an answer; `reason` is that of its `TurnEnded`."""
+
+    def __init__(self, message: str, reason: str = "error") -> None:
+        super().__init__(message)
+        self.reason = reason
 
 
 class BudgetError(LongreinError):

@@ -1,25 +1,25 @@
-"""The engine as a middleware of LangChain agents (version 1): requests are what it says, the state stays whole.
+"""The context engine as a middleware of LangChain agents (version 1). The state of the agent stays whole.
 
-    from longrein.library.langchain import ContextMiddleware, engine
-    agent = create_agent(model, tools, middleware=[ContextMiddleware(engine(window=200_000, max_output=8_192))])
+    from longrein.library.langchain import ContextMiddleware
+    agent = create_agent(model, tools, middleware=[ContextMiddleware("openai/gpt-5")])
 
 Needs `pip install longrein[langchain]`.
 """
 
+import warnings
 from collections.abc import Awaitable, Callable, Mapping
-from functools import partial
 from typing import Any
 
 import msgspec
 from langchain.agents.middleware import AgentMiddleware
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.tools import StructuredTool
+from langgraph.config import get_config
 
 from longrein.context.listed import DICTS, RECALL, RECALL_SAYS, RECALL_TAKES, Engine, Said, usage_of
 from longrein.context.listed.dicts import result_content
-from longrein.events import AnyPart, ToolCall, ToolResult, text_of
-from longrein.library import did_not_fit
-from longrein.library import engine as _engine
+from longrein.events import AnyPart, ToolCall, ToolResult, UsageError, text_of
+from longrein.library import KeptEngine, did_not_fit, engine
 
 THEIRS = "messages"
 """Their name for the list."""
@@ -64,8 +64,6 @@ class LangChainShape:
 
 
 SHAPE = LangChainShape()
-engine = partial(_engine, shape=SHAPE)
-"""`longrein.library.engine` for lists of LangChain's messages."""
 
 
 def _without_calls(one: BaseMessage) -> Any:
@@ -92,19 +90,42 @@ def _calls(one: AIMessage, changes: Mapping[int, AnyPart | None]) -> list[Any]:
     ]
 
 
-class ContextMiddleware(AgentMiddleware[Any, Any, Any]):
-    """Sends what the engine prepares, tells it what was counted, and gives the model the tool `Recall`.
+ENGINES_MAX = 256
+"""Threads whose engines a middleware holds; beyond it the one used least recently is closed."""
+SUMMARISED_ELSEWHERE = (
+    "another middleware (SummarizationMiddleware, which deepagents brings along) summarises the messages before "
+    "longrein sees them: what it removes cannot be recalled, and the prompt cache breaks. Leave it out of the agent"
+)
 
-    `engine` is that of one conversation, or a function from the agent's runtime to it.
+
+class ContextMiddleware(AgentMiddleware):
+    """Sends what the engine prepares, reports the usage to it, and gives the model the tool `Recall`.
+
+    Each thread of the agent (`configurable.thread_id`) and each of its subagents has an engine of its own.
     """
 
-    def __init__(self, engine: Engine | Chooser) -> None:
+    def __init__(self, model: "str | Engine | Chooser" = "", **options: Any) -> None:
+        """Take the arguments of `longrein.engine`; `session` is set to the thread's id.
+
+        In place of a model's name it takes one `Engine`, for an agent with a single thread, or a function from the
+        runtime to the engine. Raises `UsageError` as `longrein.engine` does.
+        """
         super().__init__()
-        self._engine = engine
-        self.tools = [_recall_tool(engine)] if isinstance(engine, Engine) else []
+        self._engines: dict[str, Engine] = {}
+        self._given, self._choose = None, None
+        self._options: dict[str, Any] = {}
+        self._told: set[int] = set()
+        if isinstance(model, Engine):
+            self._given = model
+        elif isinstance(model, str):
+            self._options = {"model": model, **options}
+            engine(**{**self._options, "state_dir": ""})  # a wrong argument is told here, not at the first request
+        else:
+            self._choose = model
+        self.tools = [] if self._choose else [_recall_tool(self._of_thread)]
 
     def wrap_model_call(self, request: Any, handler: Callable[[Any], Any]) -> Any:
-        """One request; when it does not fit after all, once more and shorter."""
+        """Make one request; when it does not fit after all, make it once more, shorter."""
         engine = self._of(request)
         try:
             return handler(_with(request, engine.prepare(_whole(request))))
@@ -114,7 +135,7 @@ class ContextMiddleware(AgentMiddleware[Any, Any, Any]):
             return handler(_with(request, engine.prepare(_whole(request))))
 
     async def awrap_model_call(self, request: Any, handler: Callable[[Any], Awaitable[Any]]) -> Any:
-        """The same, awaited."""
+        """Do the same as `wrap_model_call`, awaited."""
         engine = self._of(request)
         try:
             return await handler(_with(request, await engine.aprepare(_whole(request))))
@@ -123,8 +144,62 @@ class ContextMiddleware(AgentMiddleware[Any, Any, Any]):
                 raise
             return await handler(_with(request, await engine.aprepare(_whole(request))))
 
+    def engine_of(self, thread: str) -> Engine | None:
+        """The engine of the thread with that id; None when it has made no request yet."""
+        return self._engines.get(thread)
+
+    def close(self) -> None:
+        """Close the engines that this middleware has made."""
+        for made in self._engines.values():
+            if isinstance(made, KeptEngine) and made is not self._given:
+                made.close()
+        self._engines.clear()
+
     def _of(self, request: Any) -> Engine:
-        return self._engine if isinstance(self._engine, Engine) else self._engine(request.runtime)
+        found = self._choose(request.runtime) if self._choose else self._of_thread()
+        if id(found) not in self._told and any(map(_is_foreign_summary, getattr(request, THEIRS))):
+            self._told.add(id(found))
+            found.notes.append(SUMMARISED_ELSEWHERE)
+            warnings.warn(SUMMARISED_ELSEWHERE, UserWarning, stacklevel=2)
+        return found
+
+    def _of_thread(self) -> Engine:
+        """The engine of the thread that runs now."""
+        thread = _thread()
+        found = self._engines.pop(thread, None)
+        if found is None:
+            found = self._made(thread)
+        self._engines[thread] = found
+        return found
+
+    def _made(self, thread: str) -> Engine:
+        if self._given is not None:
+            if self._engines:
+                raise UsageError(
+                    f"this engine belongs to the thread {next(iter(self._engines))!r}, and {thread!r} needs one of its "
+                    'own: give ContextMiddleware the arguments of the engine, such as ContextMiddleware("openai/gpt-5")'
+                )
+            return self._given
+        if len(self._engines) >= ENGINES_MAX:
+            oldest = self._engines.pop(next(iter(self._engines)))
+            if isinstance(oldest, KeptEngine):
+                oldest.close()
+        return engine(**{"session": thread, **self._options})
+
+
+def _thread() -> str:
+    """Id of the running thread, with the path of the subagent in it; '' outside of one."""
+    try:
+        configurable = get_config().get("configurable") or {}
+    except RuntimeError:  # the documented answer outside of a run
+        return ""
+    parent, _, _ = str(configurable.get("checkpoint_ns") or "").rpartition("|")
+    return "|".join(filter(None, [str(configurable.get("thread_id") or ""), parent]))
+
+
+def _is_foreign_summary(message: Any) -> bool:
+    """Whether a summarisation middleware of LangChain or deepagents wrote `message`."""
+    return (getattr(message, "additional_kwargs", None) or {}).get("lc_source") == "summarization"
 
 
 def _whole(request: Any) -> list[Any]:
@@ -138,9 +213,9 @@ def _with(request: Any, chat: list[Any]) -> Any:
     return request.override(**{THEIRS: chat[front:]})
 
 
-def _recall_tool(engine: Engine) -> StructuredTool:
+def _recall_tool(of: Callable[[], Engine]) -> StructuredTool:
     def recall(handle: str, lines: str = "") -> str:
-        return engine.recall(handle, lines)
+        return of().recall(handle, lines)
 
     return StructuredTool(
         name=RECALL, description=RECALL_SAYS, args_schema=msgspec.to_builtins(RECALL_TAKES), func=recall
@@ -148,5 +223,5 @@ def _recall_tool(engine: Engine) -> StructuredTool:
 
 
 def recall_tool(engine: Engine) -> StructuredTool:
-    """The tool `Recall` for agents whose middleware is given a function instead of an engine."""
-    return _recall_tool(engine)
+    """Make the tool `Recall` of one engine, for agents whose middleware is given a function instead."""
+    return _recall_tool(lambda: engine)

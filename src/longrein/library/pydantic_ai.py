@@ -1,7 +1,7 @@
 """The engine as a capability, or a history processor, of Pydantic AI.
 
-    from longrein.library.pydantic_ai import EngineCapability, engine
-    agent = Agent(model, capabilities=[EngineCapability(engine(window=200_000, max_output=8_192))])
+    from longrein.library.pydantic_ai import EngineCapability
+    agent = Agent(model, capabilities=[EngineCapability(longrein.engine("openai/gpt-5"))])
 
 The capability leaves the history of the run whole. `history_processor(engine)` is for `ProcessHistory`; Pydantic AI
 then keeps what it gives back as the history, and the engine goes on from there. Needs `pip install
@@ -10,7 +10,6 @@ longrein[pydantic-ai]`.
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import msgspec
@@ -23,8 +22,9 @@ from pydantic_ai.toolsets import FunctionToolset
 from longrein.context.listed import RECALL, RECALL_SAYS, RECALL_TAKES, Engine, Said, usage_of
 from longrein.context.listed.dicts import json_of, parsed
 from longrein.events import AnyPart, Document, Text, Thinking, ToolCall, ToolResult, UsageError, text_of
-from longrein.library import did_not_fit
-from longrein.library import engine as _engine
+from longrein.library import did_not_fit, engine
+
+__all__ = ["EngineCapability", "PydanticShape", "engine", "history_processor", "recall_tool"]
 
 THEIRS = "messages"
 """Their name for the list."""
@@ -65,8 +65,6 @@ class PydanticShape:
 
 
 SHAPE = PydanticShape()
-engine = partial(_engine, shape=SHAPE)
-"""`longrein.library.engine` for lists of Pydantic AI's messages."""
 
 
 def _parts(one: Any) -> Sequence[Any]:

@@ -3,7 +3,7 @@
 import importlib
 from typing import Any
 
-from longrein.models.catalog import Provider, known_models, known_provider, known_providers, look_up
+from longrein.models.catalog import Provider, known_models, known_provider, known_providers, look_up, model_budget
 from longrein.models.cost import cost_usd
 from longrein.models.failures import kind_of, limit_tokens
 from longrein.models.naming import family, wire_call_id
@@ -46,6 +46,7 @@ __all__ = [
     "known_providers",
     "limit_tokens",
     "look_up",
+    "model_budget",
     "offered_models",
     "open_model",
     "pause_s",

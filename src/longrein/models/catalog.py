@@ -56,6 +56,15 @@ def known_models() -> tuple[str, ...]:
     return tuple(MODELS)
 
 
+def model_budget(provider: str, model: str) -> Budget | None:
+    """What `model` offers and costs at `provider` ('' for the company that sells it); None where nothing is known."""
+    row = _row(model)
+    known = known_provider(provider)
+    if row is None and not (known is not None and known.local):
+        return None
+    return look_up(provider or (row[0] if row else ""), model)
+
+
 def look_up(provider: str, model: str) -> Budget:
     """What `model` offers and costs. An unknown one gets cautious figures and no price.
 

@@ -1,0 +1,245 @@
+"""The public names of longrein, and `Session` as an agent of a program."""
+
+import asyncio
+import pydoc
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import longrein
+from longrein import Session, TurnFailed, UsageError
+from longrein.events import PermissionAsked, Replied, ToolSpec
+from longrein.models import Failure
+from longrein.testing.model import ScriptedModel, call, says
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Arguments of `open` for a session that lives in a folder of the test's."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    return {"folder": str(tmp_path), "state_dir": str(tmp_path / "state")}
+
+
+def tools_sent(model: ScriptedModel) -> list[str]:
+    specs: tuple[ToolSpec, ...] = model.requests[-1].prefix.tools
+    return [spec.name for spec in specs]
+
+
+# --- names -------------------------------------------------------------------------------------------------------
+
+
+def test_dir_and_help_show_the_public_names() -> None:
+    assert set(longrein.__all__) < set(dir(longrein))
+    page = pydoc.plain(pydoc.render_doc(longrein))
+    for name in ("Session", "engine(", "tool(", "UsageError", "VERSION"):
+        assert name in page, name
+
+
+def test_the_version_is_that_of_the_installed_package() -> None:
+    code = "import importlib.metadata as m, longrein; print(m.version('longrein') == longrein.__version__)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "True"
+    assert re.fullmatch(r"\d+\.\d+\.\d+", longrein.__version__)
+
+
+def test_every_error_of_the_tree_can_be_caught_by_its_public_name() -> None:
+    def below(error: type) -> set[str]:
+        return {error.__name__, *(name for child in error.__subclasses__() for name in below(child))}
+
+    tree = {name for name in below(longrein.LongreinError) if not name.startswith("_")}
+    public = {name for name in longrein.__all__ if isinstance(getattr(longrein, name), type)}
+    assert {name for name in tree if name in vars(longrein.events)} <= public | {"Session"}
+
+
+def test_the_engine_imports_no_package_but_msgspec() -> None:
+    """Whoever uses the engine alone pays for no terminal, HTTP or command line package, in time or in memory."""
+    code = """
+import sys, importlib.abc, importlib.metadata
+class Refuse(importlib.abc.MetaPathFinder):
+    names = {"rich", "prompt_toolkit", "click", "httpx2", "httpcore2", "h11", "psutil", "pathspec", "platformdirs"}
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in self.names:
+            raise ImportError(f"the engine needs {name}")
+sys.meta_path.insert(0, Refuse())
+import longrein, tempfile
+with tempfile.TemporaryDirectory() as folder:
+    with longrein.engine("openai/gpt-5", state_dir=folder, session="s") as engine:
+        engine.prepare([{"role": "user", "content": "hi"}])
+        engine.recall("r3")
+print(sorted({name.partition(".")[0] for name in sys.modules} - set(sys.stdlib_module_names) - {"__main__"}))
+"""
+    done = subprocess.run([sys.executable, "-S", "-c", _with_path(code)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert set(re.findall(r"'(\w+)'", done.stdout)) <= {"longrein", "msgspec", "typing_extensions"}
+
+
+def _with_path(code: str) -> str:
+    return f"import sys; sys.path[:] = {[path for path in sys.path if path]!r}\n{code}"
+
+
+# --- one question ------------------------------------------------------------------------------------------------
+
+
+async def test_a_session_answers(here: dict[str, Any]) -> None:
+    model = ScriptedModel(says("Four."), says("Eight."))
+    async with Session.open(model, **here) as session:
+        assert await session.ask("2 + 2?") == "Four."
+        assert await session.ask("Twice that?") == "Eight."
+
+
+async def test_open_can_be_awaited_too(here: dict[str, Any]) -> None:
+    session = await Session.open(ScriptedModel(says("Yes.")), **here)
+    async with session:
+        assert await session.ask("Are you there?") == "Yes."
+    async with Session.resume(session.id, ScriptedModel(says("Still.")), state_dir=here["state_dir"]) as again:
+        assert await again.ask("And now?") == "Still."
+
+
+async def test_the_answer_is_the_last_reply_after_the_tools(here: dict[str, Any]) -> None:
+    model = ScriptedModel(says("I look.", call("Glob", pattern="*")), says("Nothing here."))
+    async with Session.open(model, **here) as session:
+        assert await session.ask("What is here?") == "Nothing here."
+
+
+async def test_a_call_that_needs_permission_is_denied_unless_somebody_approves(here: dict[str, Any]) -> None:
+    def script() -> ScriptedModel:
+        return ScriptedModel(says(call("Write", file_path="n.txt", content="one")), says("Done."))
+
+    note = Path(here["folder"]) / "n.txt"
+    async with Session.open(script(), **here) as session:
+        assert await session.ask("Write it.") == "Done."
+        assert not note.exists()
+    async with Session.open(script(), **here) as session:
+        shown: list[str] = []
+
+        def approve(asked: PermissionAsked) -> bool:
+            shown.append(asked.name)
+            return True
+
+        assert await session.ask("Write it.", approve=approve) == "Done."
+        assert shown == ["Write"]
+        assert note.read_text() == "one"
+    note.unlink()
+    async with Session.open(script(), allow=["Write"], **here) as session:
+        await session.ask("Write it.")
+        assert note.read_text() == "one"
+
+
+async def test_an_awaitable_approval_is_awaited(here: dict[str, Any]) -> None:
+    async def approve(_asked: PermissionAsked) -> bool:
+        await asyncio.sleep(0)
+        return False
+
+    model = ScriptedModel(says(call("Write", file_path="n.txt", content="one")), says("As you like."))
+    async with Session.open(model, **here) as session:
+        assert await session.ask("Write it.", approve=approve) == "As you like."
+
+
+async def test_a_turn_without_an_answer_says_why(here: dict[str, Any]) -> None:
+    steps = [says(call("Glob", pattern="*")) for _ in range(4)]
+    async with Session.open(ScriptedModel(*steps), max_turns=2, **here) as session:
+        with pytest.raises(TurnFailed, match="2") as limit:
+            await session.ask("Look for ever.")
+        assert limit.value.reason == "limit"
+    refused = ScriptedModel(Failure("auth", status=401, message="the key is wrong"))
+    async with Session.open(refused, **here) as session:
+        with pytest.raises(TurnFailed, match="the key is wrong") as failed:
+            await session.ask("Hello?")
+        assert failed.value.reason == "error"
+
+
+# --- what an agent is made of ------------------------------------------------------------------------------------
+
+
+@longrein.tool(access="none")
+async def Double(number: int) -> str:
+    """Double a number.
+
+    number: The number.
+    """
+    return str(2 * number)
+
+
+@pytest.mark.parametrize(
+    ("chosen", "sent"),
+    [((), ["Double"]), (("Read",), ["Read", "Double"]), (("Grep", "Read"), ["Read", "Grep", "Double"])],
+)
+async def test_tools_are_chosen_by_name_also_after_a_resume(
+    chosen: tuple[str, ...], sent: list[str], here: dict[str, Any]
+) -> None:
+    model = ScriptedModel(says(call("Double", number=4)), says("8"))
+    async with Session.open(model, tools=[Double], builtin_tools=chosen, **here) as session:
+        assert await session.ask("Double 4.") == "8"
+        assert tools_sent(model) == sent
+    model = ScriptedModel(says("Still 8."))
+    options: dict[str, Any] = {"tools": [Double], "builtin_tools": chosen, "state_dir": here["state_dir"]}
+    async with Session.resume(session.id, model, **options) as again:
+        assert await again.ask("Sure?") == "Still 8."
+        assert tools_sent(model) == sent
+
+
+async def test_instructions_come_after_the_system_prompt_or_in_its_place(here: dict[str, Any]) -> None:
+    model = ScriptedModel(says("Ahoy."), says("Ahoy."))
+    async with Session.open(model, instructions="Speak like a sailor.", **here) as session:
+        await session.ask("Hello.")
+    system = model.requests[-1].prefix.system
+    assert system.endswith("Speak like a sailor.\n")
+    assert len(system) > 500
+    async with Session.open(model, system_prompt="You are a sailor.", **here) as session:
+        await session.ask("Hello.")
+    assert model.requests[-1].prefix.system == "You are a sailor."
+
+
+@pytest.mark.parametrize(
+    ("wrong", "line"),
+    [
+        ({"allow": "Read"}, "allow is a list of texts, not a text: write allow=['Read']"),
+        ({"builtin_tools": ["Reed"]}, "there is no built-in tool 'Reed'; there are Read, "),
+        ({"builtin_tools": "Read"}, "builtin_tools is a list of texts, not a text: write builtin_tools=['Read']"),
+        ({"window": 100_000}, "window and max_output go with the name of a model: a model object has its own `budget`"),
+        (
+            {"model": "openai/gpt-5", "window": 1000, "max_output": 2000},
+            "window 1000 must be larger than max_output 2000",
+        ),
+        ({"folder": "/nowhere"}, "folder: /nowhere is not a folder"),
+    ],
+)
+async def test_an_argument_that_cannot_be_is_refused(
+    wrong: dict[str, Any], line: str, here: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
+    with pytest.raises(UsageError) as refused:
+        await Session.open(**{"model": ScriptedModel(), **here, **wrong})
+    assert line in str(refused.value)
+
+
+async def test_a_window_is_named_for_a_model_that_nobody_knows(
+    here: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
+    async with Session.open("openai/unheard-of", window=16_000, **here) as session:
+        budget = session._session.crew.model.budget
+        assert (budget.window_tokens, budget.max_output_tokens) == (16_000, 4_000)
+
+
+async def test_a_subagent_may_be_approved_too(here: dict[str, Any]) -> None:
+    class Two(ScriptedModel):
+        def _next(self, request: Any) -> Any:
+            self.requests.append(request)
+            child = any("TASK" in str(item.part) for item in request.items if item.kind == "user")
+            results = sum(item.kind == "result" for item in request.items)
+            if child:
+                return says("written") if results else says(call("Write", file_path="n.txt", content="one"))
+            return says("done") if results else says(call("Agent", description="write it", prompt="TASK"))
+
+    async with Session.open(Two(), **here) as session:
+        assert await session.ask("go", approve=lambda asked: asked.name == "Write") == "done"
+        entries = [entry async for entry in session.follow()]
+    assert (Path(here["folder"]) / "n.txt").read_text() == "one"
+    assert [entry for entry in entries if isinstance(entry.event, Replied)]
