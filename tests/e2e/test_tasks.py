@@ -322,6 +322,7 @@ def test_B14_what_both_left_running_is_ended_by_a_look_at_the_tasks_and_told(sta
     going = stage.start("-p", "go", BYPASS)
     wait_until(lambda: alive("sleep\x0048.36"))
     (supervisor,) = supervisors(stage)
+    going.send(signal.SIGSTOP)  # so that it does not see the supervisor die and end the commands itself
     os.kill(supervisor, signal.SIGKILL)
     kill(going)
     ran = stage.run("tasks")
