@@ -6,17 +6,27 @@ PY := .venv/bin/python
 help:  ## this list
 	@sed -n 's/^\([a-z]*\):.*  ## /\1\t/p' Makefile | expand -t 10
 
-.venv/ready: pyproject.toml requirements.lock
-	@if command -v uv >/dev/null 2>&1; then \
-	    uv venv --quiet --allow-existing .venv && uv pip install --quiet -r requirements.lock && uv pip install --quiet --no-deps -e .; \
-	else \
-	    python3 -m venv .venv && .venv/bin/pip install --quiet --disable-pip-version-check -r requirements.lock \
-	    && .venv/bin/pip install --quiet --disable-pip-version-check --no-deps -e .; \
-	fi
-	@touch .venv/ready
+# $(call install,WHAT): `pip install WHAT` into .venv, by uv where there is one.
+define install
+	@if command -v uv >/dev/null 2>&1; then uv pip install --quiet $(1); \
+	else $(PY) -m pip install --quiet --disable-pip-version-check $(1); fi
+endef
 
+.venv/run: requirements-run.lock
+	@echo "make: installing the $$(grep -c == $<) packages that longrein runs on into .venv (some seconds, once)"
+	@if command -v uv >/dev/null 2>&1; then uv venv --quiet --allow-existing .venv; else python3 -m venv .venv; fi
+	$(call install,-r $<)
+	@touch $@
+
+.venv/ready: requirements.lock pyproject.toml .venv/run
+	@echo "make: installing the $$(grep -c == $<) packages of the tests and checks, and longrein itself (up to two minutes, once)"
+	$(call install,-r $<)
+	$(call install,--no-deps -e .)
+	@touch $@
+
+# Four workers also on two cores: many tests wait for other processes.
 test: .venv/ready  ## the whole suite
-	$(PY) -m pytest -n 2 --dist worksteal
+	$(PY) -m pytest -n 4 --dist worksteal
 
 check: .venv/ready  ## format, lint, types, layers
 	$(PY) -m ruff format --check .
@@ -24,10 +34,10 @@ check: .venv/ready  ## format, lint, types, layers
 	$(PY) -m mypy
 	.venv/bin/lint-imports
 
-.venv/library: .venv/ready requirements-library.lock
-	@if command -v uv >/dev/null 2>&1; then uv pip install --quiet -r requirements-library.lock; \
-	else .venv/bin/pip install --quiet --disable-pip-version-check -r requirements-library.lock; fi
-	@touch .venv/library
+.venv/library: requirements-library.lock .venv/ready
+	@echo "make: installing the agent frameworks that longrein.library is tried against (up to two minutes, once)"
+	$(call install,-r $<)
+	@touch $@
 
 library: .venv/library  ## the agent frameworks that longrein.library is tried against; `test` skips those that are not there
 
@@ -35,8 +45,8 @@ format: .venv/ready  ## what `check` asks for, done
 	$(PY) -m ruff format .
 	$(PY) -m ruff check --fix .
 
-demo: .venv/ready  ## a real small job, offline, no key
-	@$(PY) -m longrein demo
+demo: .venv/run  ## a real small job, offline, no key; installs what longrein runs on and no more
+	@PYTHONPATH="$(CURDIR)/src" $(PY) -m longrein demo
 
 bench: .venv/ready  ## longrein beside the least a Python harness can cost
 	$(PY) benchmarks/bench.py

@@ -1,12 +1,26 @@
-"""Shared by every test: asyncio only, no key from the environment, no address but loopback."""
+"""Shared by every test: asyncio only, no key from the environment, no address but loopback, signals as in a shell."""
 
 import os
+import signal
 import socket
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+from tests.seeds import TIMES
 
 for name in [n for n in os.environ if n.endswith("_API_KEY") or n.startswith(("LONGREIN_", "XDG_"))]:
     del os.environ[name]
+settings.register_profile(
+    "suite",
+    max_examples=50 * TIMES,
+    deadline=None,  # no verdict depends on the clock
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile("suite")
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # `nohup` and many CI runners have them ignored, which longrein respects
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGQUIT, signal.SIG_DFL)
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,7 @@
 """The documents are run: what a newcomer copies from them works."""
 
 import importlib.util
+import os
 import re
 import subprocess
 import sys
@@ -96,16 +97,6 @@ def test__every_setting_stands_once_in_the_page_with_its_default_and_what_a_proj
     assert {key: tomllib.loads(f"it = {text}")["it"] for key, text, _ in rows if text} == defaults()
 
 
-def test__the_demo_of_the_readme_is_what_the_demo_shows(tmp_path: Path) -> None:
-    done = run(["-m", "longrein", "demo"], tmp_path)
-    assert done.returncode == 0, done.stdout + done.stderr
-    excerpt = re.search(r"<!-- excerpt: demo -->\n```console\n(.*?)```", README, re.DOTALL)
-    assert excerpt is not None
-    shown = iter(done.stdout.splitlines())
-    for line in filter(str.strip, excerpt[1].splitlines()):
-        assert line.strip() in (found.strip() for found in shown), f"the demo does not show, in this order: {line}"
-
-
 def test__what_the_package_offers_has_a_type() -> None:
     typed = (ROOT / "src/longrein/__init__.pyi").read_text(encoding="utf-8")
     assert sorted(re.findall(r" as (\w+)$", typed, re.MULTILINE)) == sorted(longrein.__all__)
@@ -152,3 +143,41 @@ def test__every_make_verb_of_the_documents_exists() -> None:
     for document in ROOT.glob("*.md"):
         for verb in re.findall(r"\$ make ([a-z-]+)", document.read_text(encoding="utf-8")):
             assert f"\n{verb}:" in makefile, verb
+
+
+def test_the_install_lines_of_the_readme_never_ask_pip_to_install_into_the_system() -> None:
+    """Debian and Ubuntu refuse that (PEP 668); a virtual environment, pipx and uv work everywhere."""
+    lines = [line for block in blocks("console") for line in block.splitlines() if "pip install" in line]
+    assert lines
+    for line in lines:
+        assert re.search(r"-m venv (\S+) && \1/bin/pip install \.", line), line
+
+
+def pins(file: str) -> dict[str, str]:
+    """Package -> version of a lock file."""
+    return dict(re.findall(r"^([a-z0-9-]+)==(\S+)", (ROOT / file).read_text(encoding="utf-8"), re.MULTILINE))
+
+
+def normal(requirement: str) -> str:
+    """The name in a requirement, as a lock file spells it."""
+    return re.split(r"[^\w-]", requirement.replace("_", "-"))[0].lower()
+
+
+def test_the_demo_installs_what_longrein_runs_on_and_no_more() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    run, tests = pins("requirements-run.lock"), pins("requirements.lock")
+    assert {normal(one) for one in project["project"]["dependencies"]} <= run.keys()
+    assert not {normal(one) for one in project["dependency-groups"]["dev"]} - {"anyio"} & run.keys()
+    assert run.items() <= tests.items(), "both files name the same versions"
+
+
+def test_the_demo_says_what_it_does_before_it_installs(tmp_path: Path) -> None:
+    (tmp_path / "Makefile").write_bytes((ROOT / "Makefile").read_bytes())
+    for file in ("pyproject.toml", "requirements.lock", "requirements-run.lock"):
+        (tmp_path / file).touch()
+    own = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}  # it may run in a `make`
+    command = ["make", "-n", "--no-print-directory", "demo"]
+    would = subprocess.run(command, cwd=tmp_path, env=own, capture_output=True, text=True, check=True).stdout
+    assert would.startswith('echo "make: installing the ')
+    assert re.findall(r"-r (\S+?);", would) == ["requirements-run.lock"] * 2, "by uv or by pip"
+    assert would.rstrip().endswith("-m longrein demo")

@@ -6,13 +6,19 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 SRC = Path(__file__).parent.parent / "src" / "longrein"
 FILES = sorted(SRC.rglob("*.py"))
-TREES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in FILES}
+
+
+@cache
+def trees() -> dict[Path, ast.Module]:
+    """Each module of the package, parsed at the first use."""
+    return {path: ast.parse(path.read_text(encoding="utf-8")) for path in FILES}
 
 
 def room(path: Path) -> str:
@@ -81,7 +87,7 @@ LAZY_STDLIB = {
 def test_imports_inside_functions_are_only_of_heavy_packages() -> None:
     wrong = [
         f"{name(path)}:{node.lineno} {module}"
-        for path, tree in TREES.items()
+        for path, tree in trees().items()
         for function in functions(tree)
         for node in ast.walk(function)
         for module in imported(node)
@@ -123,7 +129,7 @@ def only_interns(path: Path) -> bool:
 def test_the_pure_rooms_import_nothing_that_touches_the_world() -> None:
     wrong = [
         f"{name(path)}: {module}"
-        for path, tree in TREES.items()
+        for path, tree in trees().items()
         if room(path) in ("context", "permissions", "events")
         for module in imports(tree)
         if module.split(".")[0] not in PURE_STDLIB | {"msgspec", "longrein"}
@@ -151,7 +157,7 @@ OWNERS = {
 def test_each_part_of_the_world_has_one_toucher() -> None:
     wrong = [
         f"{name(path)}: {module}"
-        for path, tree in TREES.items()
+        for path, tree in trees().items()
         for module in imports(tree)
         if (owners := OWNERS.get(module.split(".")[0])) is not None
         if room(path) not in owners and room(path) not in ("testing", "demo")
@@ -181,7 +187,7 @@ SEAMS = {
 def test_time_ids_and_environment_come_in_as_values() -> None:
     wrong = [
         f"{name(path)}:{line} {used}"
-        for path, tree in TREES.items()
+        for path, tree in trees().items()
         for line, used in attributes(tree)
         if used in SEAMS and room(path) not in SEAMS[used]
     ]
@@ -204,7 +210,7 @@ def test_only_the_agent_appends_to_a_log() -> None:
 
 def test_there_is_no_list_of_messages_beside_the_log() -> None:
     wrong = []
-    for path, tree in TREES.items():
+    for path, tree in trees().items():
         if room(path) in ("models", "testing"):
             continue
         for node in ast.walk(tree):
@@ -223,7 +229,7 @@ def test_nothing_is_called_manager_helper_utils_base_or_service() -> None:
     wrong = [name(path) for path in FILES if bad.search(path.stem)]
     wrong += [
         f"{name(path)}: {node.name}"
-        for path, tree in TREES.items()
+        for path, tree in trees().items()
         for node in ast.walk(tree)
         if isinstance(node, ast.ClassDef) and bad.search(node.name)
     ]
@@ -235,7 +241,7 @@ NAMED = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 def test_every_public_thing_says_what_it_is() -> None:
     wrong = []
-    for path, tree in TREES.items():
+    for path, tree in trees().items():
         if not ast.get_docstring(tree):
             wrong.append(name(path))
         public = [n for n in tree.body if isinstance(n, NAMED) and not n.name.startswith("_")]
@@ -251,10 +257,10 @@ def lines_of(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
 
 
 def test_functions_are_short() -> None:
-    sizes = sorted(lines_of(f) for tree in TREES.values() for f in functions(tree))
+    sizes = sorted(lines_of(f) for tree in trees().values() for f in functions(tree))
     long = [
         f"{name(path)}: {f.name} {lines_of(f)}"
-        for path, tree in TREES.items()
+        for path, tree in trees().items()
         for f in functions(tree)
         if lines_of(f) > 60
     ]
@@ -264,7 +270,7 @@ def test_functions_are_short() -> None:
 
 def test_the_main_loop_is_one_screen() -> None:
     path = SRC / "agent" / "loop.py"
-    tree = TREES[path]
+    tree = trees()[path]
     doc = sum(len((ast.get_docstring(n) or "").splitlines()) + 1 for n in [tree, *functions(tree)])
     assert len(path.read_text(encoding="utf-8").splitlines()) - doc <= 150
     matches = [node for node in ast.walk(tree) if isinstance(node, ast.Match)]

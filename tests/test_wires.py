@@ -1,8 +1,10 @@
 """The installed command does a multi-turn edit over each of the four wires; the judge of the wire finds no fault."""
 
+import asyncio
 import json
 import subprocess
 import sys
+from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 
@@ -37,25 +39,26 @@ def settings(folder: Path, wire: str, url: str) -> None:
     )
 
 
-async def run(folder: Path, *words: str) -> tuple[int, list[dict[str, object]]]:
-    import asyncio
-
+async def run(folder: Path, *words: str, said: Sequence[str] = ()) -> tuple[int, list[dict[str, object]]]:
+    """Run with the prompt in `words`, or with the messages `said` on stdin."""
+    lines = [json.dumps({"type": "user", "message": {"role": "user", "content": text}}) for text in said]
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
         "longrein",
         "-p",
         *words,
+        *(["--input-format", "stream-json"] if said else []),
         "--output-format",
         "stream-json",
         "--allowedTools",
         "Edit,Bash(cat a.py)",
         cwd=folder / "tree",
         env={"HOME": str(folder), "PATH": "/usr/bin:/bin", "JUDGE_KEY": "k"},
-        stdin=subprocess.DEVNULL,
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
     )
-    out, _ = await process.communicate()
+    out, _ = await process.communicate("\n".join(lines).encode())
     return process.returncode or 0, [json.loads(line) for line in out.splitlines()]
 
 
@@ -93,13 +96,12 @@ async def test_R024_a_refusal_is_shown_and_the_next_prompt_works(wire: str, tmp_
     play = {"turns": [refusals[0], refusals[1], look, *refusals, {"text": "Gladly."}]}
     async with LoopbackProvider(read_play(json.dumps(play).encode())) as server:
         settings(tmp_path, wire, server.url)
-        first, *more = [await run(tmp_path, "do this", *["-c"] * (n > 0)) for n in range(5)]
+        code, lines = await run(tmp_path, said=["do this"] * 5)
         assert not server.refused
         assert not server.unused()
     told = "the model declined to answer; say it in another way or use another model"
-    assert first[0] == 1
-    assert told in json.dumps(first[1][-1])
-    assert "I cannot help with that." in json.dumps(first[1]), "its words are shown"
-    for code, lines in more[:-1]:
-        assert (code, told in json.dumps(lines[-1])) == (1, True)
-    assert (more[-1][0], more[-1][1][-1]["result"]) == (0, "Gladly.")
+    first, *more, last = [line for line in lines if line["type"] == "result"]
+    assert told in json.dumps(first)
+    assert "I cannot help with that." in json.dumps(lines[: lines.index(first)]), "its words are shown"
+    assert [told in json.dumps(line) for line in more] == [True] * 3
+    assert (code, last["result"]) == (0, "Gladly.")

@@ -26,6 +26,7 @@ from longrein.permissions import Rules
 from longrein.store import write_transcript
 from longrein.tools import make_tool
 from tests.agent.house import BUDGET, SESSION, Answer, House, Script, call, results, said, says
+from tests.timeouts import HANG_S
 
 pytestmark = pytest.mark.anyio
 
@@ -94,7 +95,7 @@ async def test_user_interrupt_and_tool_denied_are_told_by_their_results(house: H
         while not any(c.started for c in session.state.calls.values()):  # noqa: ASYNC110 - a fact, not a signal
             await asyncio.sleep(0.001)
         session.interrupt()
-        await asyncio.wait_for(walk, 3)
+        await asyncio.wait_for(walk, HANG_S)
         session.tell(Said((Text("why?"),)))
         await session.run(once=True)
     denied, cut = results(model.requests[1])
@@ -112,7 +113,7 @@ async def test_the_words_of_a_user_who_denies_are_in_the_result(house: House) ->
             if isinstance(getattr(heard, "event", None), PermissionAsked):
                 session.tell(Answer(heard.event.call, "deny", message="not here"))  # type: ignore[union-attr]
                 break
-        await asyncio.wait_for(walk, 3)
+        await asyncio.wait_for(walk, HANG_S)
     assert results(model.requests[1]) == ["Bash denied: Denied: the user denied this call. They said: not here"]
     assert notes(model.requests[1]) == []
 

@@ -4,7 +4,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from longrein.agent import Rewind, Said, blobs
@@ -81,7 +81,6 @@ async def test_a_file_that_holds_it_is_read_but_never_put_back_wrong(tmp_path: P
 
 
 @given(streams, st.lists(st.integers(0, 10_000), max_size=12), st.sampled_from([0, 40, 1 << 20]))
-@settings(max_examples=300, deadline=None)
 def test_what_a_command_printed_before_it_became_a_task_is_redacted_as_one_text(
     data: bytes, places: list[int], scanned: int
 ) -> None:

@@ -102,7 +102,7 @@ def here(tmp_path: Path) -> Iterator[Open]:
 
 def printed(run: Run, name: str, text: str) -> str:
     """The page of a task once `text` is in it."""
-    for _ in range(200):
+    for _ in range(2_000):
         _, out, _ = run("tasks", name)
         if text in out:
             return out

@@ -3,7 +3,6 @@
 import asyncio
 import os
 import socket
-import time
 from pathlib import Path
 
 import pytest
@@ -66,9 +65,7 @@ def test_R092_closed_null_file_and_folder(tmp_path: Path) -> None:
 def test_R092_an_open_pipe_that_says_nothing_is_left_alone(kind: str) -> None:
     ends = os.pipe() if kind == "pipe" else tuple(s.detach() for s in socket.socketpair())
     said: list[str] = []
-    began = time.monotonic()
     assert read_piped(ends[0], wait_s=0.02, say=said.append) == b""
-    assert time.monotonic() - began < 1
     assert said == ["nothing came on stdin for 0 s: going on without it (to wait for it: longrein -p -)"]
     list(map(os.close, ends))
 

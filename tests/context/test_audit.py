@@ -4,7 +4,7 @@ import re
 import string
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from longrein.context.summary.audit import Claim, Covered, audit, claims
@@ -130,7 +130,6 @@ def bare(claim: str) -> str:
     return claim.strip('`"')
 
 
-@settings(max_examples=200, deadline=None)
 @given(st.lists(CLAIMS, min_size=1, max_size=12), st.text(max_size=80))
 def test_a_claim_that_occurs_verbatim_is_never_struck(said: list[str], noise: str) -> None:
     span = [noise, *(bare(claim) for claim in said)]
@@ -138,7 +137,6 @@ def test_a_claim_that_occurs_verbatim_is_never_struck(said: list[str], noise: st
     assert audit(prose, Covered(span)).prose == prose
 
 
-@settings(max_examples=200, deadline=None)
 @given(CLAIMS, st.lists(CLAIMS, max_size=12))
 def test_a_claim_that_occurs_nowhere_is_always_struck(false: str, others: list[str]) -> None:
     span = [bare(one) for one in others]

@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from longrein.context import Budget, FileBlock, State, estimate_text, summarized
@@ -253,7 +253,6 @@ TEXTS = st.one_of(
 )
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     st.lists(TEXTS, min_size=1, max_size=60),
     st.sampled_from(WINDOWS),

@@ -23,13 +23,16 @@ from longrein.events import (
     text_of,
 )
 from tests.context.walk import Sent, Walk, content, refold
+from tests.seeds import seeds
 
-SEEDS = range(40)
-WINDOWS = [4_000, 12_000, 40_000, 200_000]
+SEEDS = seeds(16)
+WINDOWS = [4_000, 12_000, 40_000]
+LARGE = 200_000
+"""Of one seed in eight: a walk in it takes several times as long."""
 
 
 def walks(profile: str = "default") -> list[Walk]:
-    return [Walk(seed, profile, WINDOWS[seed % len(WINDOWS)]).run() for seed in SEEDS]
+    return [Walk(n, profile, LARGE if n % 8 == 3 else WINDOWS[n % len(WINDOWS)]).run() for n in SEEDS]
 
 
 @pytest.fixture(scope="module")
@@ -52,8 +55,8 @@ def test_the_random_sessions_visit_what_the_laws_are_about(default: list[Walk]) 
 
 
 def test_law_1_the_same_log_gives_the_same_request(default: list[Walk], seed: list[Walk]) -> None:
-    for walk in default[:12] + seed[:12]:
-        for sent in turns(walk)[:: max(1, len(turns(walk)) // 6)]:
+    for walk in default + seed:
+        for sent in turns(walk)[len(turns(walk)) // 2 :: len(turns(walk)) // 3]:
             again = render(refold(walk, sent.at), walk.budget)
             assert content(again) == content(sent.request), f"seed {walk.seed}"
             assert msgspec.structs.replace(again, marks=()) == msgspec.structs.replace(sent.request, marks=())
@@ -198,7 +201,7 @@ def test_law_9_each_end_of_a_task_or_subagent_is_told_once(default: list[Walk]) 
 def test_E15_law_2_a_subagent_forked_at_any_request_begins_with_that_request(default: list[Walk]) -> None:
     """Its first request is the parent's items, the same prefix, and its task as the last message."""
     forks = 0
-    for walk in default[:20]:
+    for walk in default:
         turns = [at for at, entry in enumerate(walk.entries) if _forks_well(entry.event)]
         for at in turns[:: max(1, len(turns) // 3)]:
             shared = walk.entries[: at + 1]

@@ -2,7 +2,7 @@
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from longrein.context import KINDS, Budget, State, advance, due, estimate_text, fold, happened, render
@@ -524,7 +524,6 @@ def test_rule_10_a_reminder_goes_with_the_request_until_one_is_answered() -> Non
 _ODDS = st.sampled_from(["task", "child", "file", "ide", "mode", "todo", "step", "step", "failed", "rewind"])
 
 
-@settings(max_examples=150, deadline=None)
 @given(st.lists(_ODDS, max_size=40), st.integers(0, 3))
 def test_rule_3_each_occurrence_is_told_exactly_once_and_then_nothing_is_due(odds: list[str], small: int) -> None:
     log = Log(TurnEnded("done"), UserSpoke((Text("again"),)))

@@ -1,14 +1,40 @@
 """A slice of `python -m benchmarks.context.speed`: the work for an entry does not depend on how many came before."""
 
-from benchmarks.context.speed import Long, timed
+from statistics import quantiles
+
+from benchmarks.context.speed import Long
 
 from longrein.context import State
+from longrein.events import AnyEvent
+from tests.work import functions_called
 
 
-def test_the_median_entry_costs_little_and_no_more_later() -> None:
-    early, late = timed((250, 700), window=16_000, count=150)
-    assert late.median_ms < 1.0
-    assert late.median_ms < 3 * early.median_ms + 0.1
+class Counted(Long):
+    """A session that counts the functions called for each entry."""
+
+    counts: list[int] | None = None
+
+    def add(self, event: AnyEvent) -> int:
+        if self.counts is None:
+            return super().add(event)
+        with functions_called(self.counts):
+            return super().add(event)
+
+
+def test_an_entry_calls_no_more_functions_later() -> None:
+    long, found, n = Counted(16_000), [], 0
+    for size in (200, 600):
+        while long.state.seq < size:
+            long.step(n)
+            n += 1
+        long.counts = []
+        while len(long.counts) < 100:
+            long.step(n)
+            n += 1
+        found.append(quantiles(long.counts))
+        long.counts = None
+    for early, late in zip(*found, strict=True):
+        assert late < 1.5 * early, found
 
 
 def sizes(state: State) -> dict[str, int]:
@@ -16,12 +42,12 @@ def sizes(state: State) -> dict[str, int]:
 
 
 def test_what_the_state_holds_is_bounded_by_the_view_and_not_by_the_log() -> None:
-    long, n = Long(8_000), 0
-    while long.state.seq < 500:
+    long, n = Long(12_000), 0
+    while long.state.seq < 300:
         long.step(n)
         n += 1
     before = sizes(long.state)
-    while long.state.seq < 1_500:
+    while long.state.seq < 900:
         long.step(n)
         n += 1
     grown = {name: (before[name], size) for name, size in sizes(long.state).items() if size > 2 * before[name] + 100}

@@ -21,9 +21,8 @@ from longrein.store import Reader, latest_session
 from longrein.testing.loopback import LoopbackProvider, Play, Received, Rules
 from longrein.testing.loopback import Turn as Loopback
 from tests.headless.schema import validate
+from tests.timeouts import GONE_S, HANG_S
 
-WALL_S = 20.0
-"""A run that takes longer has hung."""
 COMMAND = (str(Path(sys.executable).with_name("longrein")),)
 Turn = dict[str, Any]
 
@@ -124,7 +123,7 @@ class Going:
         """Send a signal to longrein alone."""
         self.process.send_signal(number)
 
-    def end(self, stdin: bytes | None = None, limit_s: float = WALL_S) -> Ran:
+    def end(self, stdin: bytes | None = None, limit_s: float = HANG_S) -> Ran:
         """Wait for the end; a run that hangs is killed and fails the test."""
         try:
             out, err = self.process.communicate(stdin, timeout=limit_s)
@@ -194,7 +193,7 @@ class Stage:
             )
         )
 
-    def run(self, *words: str | bytes, stdin: bytes | None = None, limit_s: float = WALL_S, **more: Any) -> Ran:
+    def run(self, *words: str | bytes, stdin: bytes | None = None, limit_s: float = HANG_S, **more: Any) -> Ran:
         """Run `longrein WORDS` to its end."""
         more.setdefault("stdin", subprocess.DEVNULL if stdin is None else subprocess.PIPE)
         return self.start(*words, **more).end(stdin, limit_s)
@@ -262,7 +261,7 @@ class Stage:
                 continue
         return [line for line in found if line.split(" ", 1)[1]]  # a zombie has no command line
 
-    def wait_survivors(self, limit_s: float = 3.0) -> list[str]:
+    def wait_survivors(self, limit_s: float = GONE_S) -> list[str]:
         """Who is still alive after at most `limit_s`; [] as soon as nobody is."""
         until = time.monotonic() + limit_s
         while (alive := self.survivors()) and time.monotonic() < until:
@@ -289,7 +288,7 @@ def _short(entry: Entry) -> str:
             return type(event).__name__ + (f":{kind}" if kind else "")
 
 
-def wait_until(happened: Any, limit_s: float = 10.0) -> None:
+def wait_until(happened: Any, limit_s: float = HANG_S) -> None:
     """Until `happened()`; it is looked at often."""
     until = time.monotonic() + limit_s
     while not happened():
@@ -313,13 +312,13 @@ class Provider:
 
     def __enter__(self) -> "Provider":
         self._thread.start()
-        asyncio.run_coroutine_threadsafe(self._server.start(0), self._loop).result(10)
+        asyncio.run_coroutine_threadsafe(self._server.start(0), self._loop).result(HANG_S)
         return self
 
     def __exit__(self, *error: object) -> None:
-        asyncio.run_coroutine_threadsafe(self._server.stop(), self._loop).result(10)
+        asyncio.run_coroutine_threadsafe(self._server.stop(), self._loop).result(HANG_S)
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(10)
+        self._thread.join(HANG_S)
         self._loop.close()
 
     @property

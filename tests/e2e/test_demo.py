@@ -1,7 +1,9 @@
-"""The demo as a newcomer sees it: offline, without a key, and from a wheel that is not this checkout."""
+"""The demo as a newcomer sees it, offline and without a key; and longrein from a wheel."""
 
 import importlib.util
 import os
+import re
+import signal
 import subprocess
 import sys
 import zipfile
@@ -9,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from .house import Stage
+from .house import Stage, bash, calls, says
+from .test_tasks import BYPASS
 
 ROOT = Path(__file__).parents[2]
 TOLD = (
@@ -33,36 +36,48 @@ TOLD = (
 )
 
 
-def test_the_demo_tells_of_kill_clearing_recall_summary_and_context(stage: Stage) -> None:
+def test_the_demo_tells_of_kill_clearing_recall_summary_and_context_and_the_readme_shows_it(stage: Stage) -> None:
+    """One showing, as it takes seconds; with `--keep`, its folder is there to look at."""
     stage.config.unlink()
-    ran = stage.run("demo", env={"TMPDIR": str(stage.folder)}, limit_s=40)
+    ran = stage.run("demo", "--keep", env={"TMPDIR": str(stage.folder)})
     assert (ran.code, ran.err) == (0, "")
+    (kept,) = [p for p in stage.folder.iterdir() if p.name.startswith("longrein-demo")]
+    assert (kept / "project/NOTES.md").exists()
+    assert str(kept / "project") in ran.text
     at = [ran.text.find(line) for line in TOLD]
     assert -1 not in at, f"not told: {TOLD[at.index(-1)]}"
     assert at == sorted(at)
     assert stage.sessions == [], "the demo has a state of its own"
+    excerpt = re.search(r"<!-- excerpt: demo -->\n```console\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    assert excerpt is not None
+    shown = iter(ran.text.splitlines())
+    for line in filter(str.strip, excerpt[1].splitlines()):
+        assert line.strip() in (found.strip() for found in shown), f"the demo does not show, in this order: {line}"
+
+
+def test_the_demo_leaves_no_folder_behind(stage: Stage) -> None:
+    going = stage.start("demo", env={"TMPDIR": str(stage.folder)})
+    while b"A git project with a failing test" not in going.line():
+        pass
+    assert [p.name[:14] for p in stage.folder.iterdir() if p.name.startswith("longrein-demo")] == ["longrein-demo-"]
+    going.send(signal.SIGINT)
+    going.end()
     assert [p.name for p in stage.folder.iterdir() if p.name.startswith("longrein-demo")] == []
 
 
-def test_the_demo_keeps_its_folder_when_asked(stage: Stage) -> None:
-    ran = stage.run("demo", "--keep", env={"TMPDIR": str(stage.folder)}, limit_s=40)
-    assert ran.code == 0
-    (kept,) = [p for p in stage.folder.iterdir() if p.name.startswith("longrein-demo")]
-    assert (kept / "project/NOTES.md").exists()
-    assert str(kept / "project") in ran.text
-
-
-def test_the_demo_from_a_wheel(stage: Stage) -> None:
+def test_a_wheel_holds_the_whole_program(stage: Stage) -> None:
     wheel = build_wheel(stage.folder)
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(stage.folder / "installed")
     code = "import longrein, sys; from longrein.__main__ import main; sys.stderr.write(longrein.__file__); main()"
-    env = {"PYTHONPATH": str(stage.folder / "installed"), "TMPDIR": str(stage.folder)}
+    env = {"PYTHONPATH": str(stage.folder / "installed")}
     installed = Stage(stage.folder / "newcomer", (sys.executable, "-c", code))
-    ran = installed.run("demo", env=env, limit_s=40)
-    assert ran.code == 0, ran.err
-    assert ran.err == str(stage.folder / "installed/longrein/__init__.py")
-    assert "the test now    passes" in ran.text
+    installed.plays(calls(bash("echo made > here")), says("Done."))
+    ran = installed.run("-p", "x", BYPASS, env=env)
+    assert ran.told() == (0, "Done.\n", str(stage.folder / "installed/longrein/__init__.py"))
+    assert (installed.project / "here").read_text() == "made\n", "the supervisor of commands is in it, too"
+    source = {p.relative_to(ROOT / "src") for p in (ROOT / "src/longrein").rglob("*") if p.suffix in (".py", ".pyi")}
+    assert source <= {p.relative_to(stage.folder / "installed") for p in (stage.folder / "installed").rglob("*")}
 
 
 def build_wheel(folder: Path) -> Path:

@@ -148,7 +148,7 @@ EDIT_TASK: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("wire", ["scripted", "anthropic", "openai-chat", "openai-responses", "gemini"])
+@pytest.mark.parametrize("wire", ["scripted", "anthropic"])  # the others: tests/test_wires.py
 def test_a_multi_turn_edit_task_over_each_wire(wire: str, stage: Stage) -> None:
     """Each line of the stream validates; `init` comes first and one `result` last; the provider had no complaint."""
     (stage.project / "a.py").write_text("print(1)\n")

@@ -21,7 +21,7 @@ def test_while_the_model_streams(number: int, code: int, stage: Stage) -> None:
     while going.wait_for("stream_event")["event"]["type"] != "content_block_delta":
         pass
     going.send(number)
-    ran = going.end(limit_s=3)
+    ran = going.end()
     assert (ran.code, ran.err) == (code, GOES_ON)
     assert ran.result["subtype"] == "error_during_execution"
     assert ran.result["errors"] == ["interrupted: the session is saved, `longrein -c` goes on with it"]
@@ -36,7 +36,7 @@ def test_while_a_command_runs(number: int, code: int, stage: Stage) -> None:
     going = stage.start("-p", "x", *BYPASS)
     wait_until((stage.project / "begun").exists)
     going.send(number)
-    ran = going.end(limit_s=3)
+    ran = going.end()
     assert (ran.code, ran.err) == (code, GOES_ON)
     assert stage.results() == [
         ("interrupted", "begun\n[interrupted by the user; the command was ended]"),
@@ -52,7 +52,7 @@ def test_while_a_command_that_ignores_TERM_runs(stage: Stage) -> None:
     going = stage.start("-p", "x", *BYPASS)
     wait_until((stage.project / "begun").exists)
     going.send(signal.SIGINT)
-    assert going.end(limit_s=6).code == 130
+    assert going.end().code == 130
     assert stage.wait_survivors() == []
 
 
@@ -64,7 +64,7 @@ def test_twice(stage: Stage) -> None:
     going.send(signal.SIGINT)
     time.sleep(0.05)
     going.send(signal.SIGINT)
-    assert going.end(limit_s=6).code == 130
+    assert going.end().code == 130
     assert stage.wait_survivors() == []
     assert stage.run("-p", *([] if "Interrupted" not in stage.left() else ["go on"]), "-c").code == 0
 
@@ -85,7 +85,7 @@ def test_at_any_moment_of_the_start_and_after(after_s: float, stage: Stage) -> N
     wait_until(lambda: not catches(going.pid, signal.SIGINT) or time.monotonic() > begun + 1)
     time.sleep(after_s)
     going.send(signal.SIGINT)
-    ran = going.end(limit_s=5)
+    ran = going.end()
     assert ran.code in (130, -signal.SIGINT)
     assert b"Traceback" not in ran.raw_err
     assert ran.err in ("", GOES_ON)
@@ -99,7 +99,7 @@ def test_while_a_retry_is_waited_for(stage: Stage) -> None:
     going = stage.start("-p", "x", *BYPASS)
     going.wait_for("system/api_retry")
     going.send(signal.SIGINT)
-    assert going.end(limit_s=2).code == 130
+    assert going.end().code == 130
     assert stage.left().endswith("Asked AskFailed:overload Interrupted TurnEnded:interrupted")
 
 

@@ -13,6 +13,7 @@ import pytest
 
 from longrein.events import Asked, Reminded, TaskEnded, TaskStarted, ToolEnded
 from longrein.testing.loopback import Call
+from tests.timeouts import GONE_S
 
 from .house import Going, Loopback, Provider, Stage, Turn, bash, call, calls, says, wait_until
 
@@ -68,15 +69,15 @@ def alive(mark: str) -> list[int]:
 
 
 def test_B1_a_task_is_started_at_once_and_the_next_request_happens_meanwhile(stage: Stage) -> None:
-    stage.plays(calls(background("sleep 0.6; echo built")), says("it builds"), says("it is built"))
+    wait = "until [ -e go ]; do sleep 0.05; done; echo built"
+    stage.plays(calls(background(wait)), calls(bash("touch go")), says("it builds"), says("it is built"))
     ran = stage.run("-p", "build", BYPASS)
-    assert ran.told() == (0, "it builds\n\nit is built\n", "")
-    took = [end.elapsed_ms for end in of(stage, ToolEnded)]
-    assert took[0] < 400, "the supervisor's start included"
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.text.endswith("it is built\n")
     assert at(stage, Asked, 1) < at(stage, TaskEnded), "the model was asked while it ran"
     (line,) = lines(told(stage))
-    assert line.startswith("* b1 (sleep 0.6; echo built): done, exit code 0 after 0.")
-    assert line.endswith("; 6 bytes of output, whole in r13, the end below")
+    assert line.startswith(f"* b1 ({wait}): done, exit code 0 after ")
+    assert re.search(r"; 6 bytes of output, whole in r\d+, the end below$", line), line
     assert stage.wait_survivors() == []
 
 
@@ -88,14 +89,14 @@ def test_B1_a_foreground_command_that_passes_its_time_is_promoted(stage: Stage) 
     assert "[not over after 0.15 s: it goes on in the background as b1." in text
     assert ended(stage) == [("b1", "failed", 3)]
     assert told(stage)[0].endswith("| one\n| two"), "its output from the first byte on"
-    assert 650 < of(stage, TaskEnded)[0].elapsed_ms < 1_500, "from its start"
+    assert of(stage, TaskEnded)[0].elapsed_ms > 650, "from its start"
 
 
 def test_B2_tasks_run_side_by_side_and_end_in_their_own_order(stage: Stage) -> None:
-    stage.plays(calls(*(background(f"sleep {s}") for s in (0.9, 0.6, 0.3))), says("started"), *[says("so")] * 3)
-    begun = time.monotonic()
+    third = "until [ -e {0} ]; do sleep 0.02; done; sleep 0.2; touch {1}"
+    commands = (third.format("two", "one"), third.format("three", "two"), third.format(".", "three"))
+    stage.plays(calls(*map(background, commands)), says("started"), *[says("so")] * 3)
     assert stage.run("-p", "go", BYPASS).code == 0
-    assert time.monotonic() - begun < 4
     assert [task for task, _, _ in ended(stage)] == ["b3", "b2", "b1"]
 
 
@@ -222,9 +223,8 @@ def test_B12_one_result_for_each_call_and_the_end_is_no_result(stage: Stage) -> 
     calls_ended = [end.call for end in of(stage, ToolEnded)]
     assert len(calls_ended) == len(set(calls_ended)) == 2
     (line,) = lines(told(stage))
-    assert line.startswith(
-        "* b1 (echo hi; sleep 0.1; exit 4): failed, exit code 4 after 0.1 s; 3 bytes of output, whole in r"
-    )
+    assert line.startswith("* b1 (echo hi; sleep 0.1; exit 4): failed, exit code 4 after ")
+    assert " s; 3 bytes of output, whole in r" in line
 
 
 def test_B13_a_task_that_asks_is_told_of_and_answered(stage: Stage) -> None:
@@ -265,7 +265,7 @@ def test_B14_a_kept_task_outlives_a_killed_longrein_and_is_adopted(stage: Stage)
     going = stage.start("-p", "go", BYPASS)
     wait_until(lambda: alive("sleep\x0048.15"))
     kill(going)
-    wait_until(lambda: not alive("sleep\x0048.15"), 6.0)  # foreground: ended
+    wait_until(lambda: not alive("sleep\x0048.15"), GONE_S)  # foreground: ended
     assert alive("echo begun; until"), "background: goes on"
     (stage.project / "go").touch()
     ran = stage.run("-p", "-c", "and now?", BYPASS, "--background", "drain")
@@ -322,6 +322,7 @@ def test_B14_what_both_left_running_is_ended_by_a_look_at_the_tasks_and_told(sta
     going = stage.start("-p", "go", BYPASS)
     wait_until(lambda: alive("sleep\x0048.36"))
     (supervisor,) = supervisors(stage)
+    going.send(signal.SIGSTOP)  # so that it does not see the supervisor die and end the commands itself
     os.kill(supervisor, signal.SIGKILL)
     kill(going)
     ran = stage.run("tasks")
@@ -351,10 +352,8 @@ def test_the_supervisor_dies_while_longrein_lives(stage: Stage) -> None:
 def test_a_question_does_not_wait_for_what_ran_before_it(stage: Stage) -> None:
     stage.plays(calls(background("sleep 47.5")), says("it runs"), says("yes"))
     stage.run("-p", "serve", BYPASS, "--background", "exit")
-    begun = time.monotonic()
     ran = stage.run("-p", "does it run?", "-c", BYPASS)
     assert ran.told() == (0, "yes\n", "longrein: b1 goes on in the background: sleep 47.5\n")
-    assert time.monotonic() - begun < 5
     stage.clean_up()
 
 

@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from longrein.agent import Streaming
@@ -136,7 +136,6 @@ def _typed(choices: list[Any]) -> list[Delta]:
     return made + [CallDelta(index, "", "]}") for index in sorted(begun)]
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.lists(deltas, max_size=12), st.integers(1, 4))
 def test_any_batches_of_any_deltas_make_blocks_that_add_up(choices: list[Any], batch: int) -> None:
     stream = _typed(choices)

@@ -1,6 +1,6 @@
 """Any caller: whatever is said, called, taken back or edited, what is sent stays paired, fits and is stable."""
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from longrein.context import Engine
@@ -65,7 +65,6 @@ def sane(wire: Wire, chat: Chat) -> bool:
     return True
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.sampled_from(WIRES), ACTS, st.sampled_from([("result",), ("result", "call", "text", "thinking")]))
 def test_what_is_sent_is_paired_fits_and_begins_with_what_was_sent(
     wire: Wire, acts: list[tuple[str, int]], clears: tuple[str, ...]

@@ -89,7 +89,7 @@ def scenario(folder: Path, seed: int, *, supervisor: bool) -> tuple[int, Counter
         stage.run("-p", "end", "-c", BYPASS, "--background", "drain")
         stage.run("-p", "what has ended?", "-c", BYPASS)
         events = [entry.event for entry in stage.entries()]
-        left = stage.wait_survivors(4.0)
+        left = stage.wait_survivors()
         states = Counter(event.state for event in events if isinstance(event, TaskEnded))
         return kills, states, faults(events) + [f"still alive: {line}" for line in left]
     finally:

@@ -19,7 +19,6 @@ import re
 import sys
 import tempfile
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -46,6 +45,7 @@ from longrein.events import (
 from longrein.store import Reader
 from longrein.testing.loopback import Call, Fault, LoopbackProvider, Received, Turn
 from tests.e2e.house import Ran, Stage
+from tests.work import functions_called
 
 PRICES = """
 [models."served/small"]
@@ -85,6 +85,8 @@ class Row(msgspec.Struct):
     found: str
     reach: str
     fine: bool
+    timed: bool = False
+    """Judged by the clock: for the campaign, not for the suite."""
 
     def __str__(self) -> str:
         return f"{'ok  ' if self.fine else 'FAIL'} {self.measure:58} {self.found:>26}   {self.reach}"
@@ -260,7 +262,13 @@ def storm(folder: Path, agents: int = 32, tasks: int = 200, *, seed: int = 1, mo
             "≤ cap + one call",
             logs.spent_usd <= cap + logs.dearest_usd,
         ),
-        Row("  from the last end to the request that tells it", f"{logs.wait_s:.2f} s", "≤ 1 s", logs.wait_s <= 1.0),
+        Row(
+            "  from the last end to the request that tells it",
+            f"{logs.wait_s:.2f} s",
+            "≤ 1 s",
+            logs.wait_s <= 1.0,
+            True,
+        ),
         Row("  whole run", f"{ran.seconds:.1f} s", "", True),
         Row("  processes left", str(len(stage.wait_survivors())), "0", not stage.survivors()),
     ]
@@ -416,6 +424,19 @@ def rates(folder: Path, agents: int = 16) -> list[Row]:
 # --- ten thousand notices ----------------------------------------------------------------------------------------
 
 
+def _one_notice(state: State, budget: Budget, task: str, told: Counter[str]) -> State:
+    """A task starts, ends and is told."""
+    for event in (TaskStarted(task, "make"), TaskEnded(task, "done", 0, elapsed_ms=5)):
+        state = step(state, Entry(state.seq + 1, state.at + 1, event))
+    for reminded in due(state, budget, state.at):
+        state = step(state, Entry(state.seq + 1, state.at + 1, reminded))
+        told.update(ENDED.findall(reminded.text))
+    seq = state.seq + 1
+    asked = Asked("turn", seq - 1, 2)
+    state = step(state, Entry(seq, state.at + 1, asked))
+    return step(state, Entry(seq + 1, state.at + 1, Replied(seq, (Text("ok"),), "end")))
+
+
 def notices(count: int = 10_000, batch: int = 100) -> list[Row]:
     """Each task starts, ends and is told; what the first and the last hundred cost, in the engine alone."""
     budget = Budget(4_000_000, 8_000, Price(3, 15, 0.3, 3.75))
@@ -424,22 +445,13 @@ def notices(count: int = 10_000, batch: int = 100) -> list[Row]:
     prefix = PrefixSet("start", "test", "big", "scripted", "Be good.")
     for begun in (first, prefix, UserSpoke((Text("go"),))):
         state = step(state, Entry(state.seq + 1, state.at + 1, begun))
-    took: list[float] = []
+    called: list[int] = []
     told: Counter[str] = Counter()
     for begin in range(0, count, batch):
-        began = time.process_time()
-        for n in range(begin, begin + batch):
-            for event in (TaskStarted(f"b{n + 1}", "make"), TaskEnded(f"b{n + 1}", "done", 0, elapsed_ms=5)):
-                state = step(state, Entry(state.seq + 1, state.at + 1, event))
-            for reminded in due(state, budget, state.at):
-                state = step(state, Entry(state.seq + 1, state.at + 1, reminded))
-                told.update(ENDED.findall(reminded.text))
-            seq = state.seq + 1
-            asked = Asked("turn", seq - 1, 2)
-            state = step(state, Entry(seq, state.at + 1, asked))
-            state = step(state, Entry(seq + 1, state.at + 1, Replied(seq, (Text("ok"),), "end")))
-        took.append((time.process_time() - began) / batch)
-    early, late = min(took[1:6]), min(took[-5:])
+        with functions_called(called):
+            for n in range(begin, begin + batch):
+                state = _one_notice(state, budget, f"b{n + 1}", told)
+    early, late = min(called[5:10]) // batch, min(called[-5:]) // batch  # the first hundreds are still being shown
     return [
         Row(
             f"{count} notices: told once",
@@ -447,12 +459,7 @@ def notices(count: int = 10_000, batch: int = 100) -> list[Row]:
             f"{count}",
             len(told) == count and max(told.values()) == 1,
         ),
-        Row(
-            "  CPU of one, early and late",
-            f"{early * 1e6:.0f} µs, {late * 1e6:.0f} µs",
-            "≤ 1.5 x",
-            late <= 1.5 * early + 20e-6,
-        ),
+        Row("  functions called for one, early and late", f"{early}, {late}", "≤ 1.5 x", late <= 1.5 * early),
     ]
 
 

@@ -5,16 +5,17 @@ import pytest
 from longrein.context import render
 from longrein.events import ToolCall, ToolResult, parse_handle
 from tests.context.walk import Walk, content, refold
+from tests.seeds import seeds
 
 
 @pytest.fixture(scope="module", params=["seed", "seed-later", "seed-new"])
 def walks(request: pytest.FixtureRequest) -> list[Walk]:
-    return [Walk(n, request.param, (12_000, 40_000, 200_000)[n % 3]).run() for n in range(6)]
+    return [Walk(n, request.param, (12_000, 40_000, 200_000)[n % 3]).run() for n in seeds(3)]
 
 
 def test_law_1_the_same_log_gives_the_same_request(walks: list[Walk]) -> None:
     for walk in walks:
-        for sent in [one for one in walk.sent if one.request.purpose == "turn"][::10]:
+        for sent in [one for one in walk.sent if one.request.purpose == "turn"][::20]:
             assert content(render(refold(walk, sent.at), walk.budget)) == content(sent.request), f"seed {walk.seed}"
 
 

@@ -1,7 +1,7 @@
 """Streaming markdown: blocks come out once, whole, and the same however the text was cut."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from longrein.frontends.terminal.blocks import BLOCK_CHARS_MAX, FENCE_LINES_MAX, LINE_CHARS_MAX, Block, Splitter
@@ -61,13 +61,11 @@ def test_items_stand_close_and_other_blocks_apart() -> None:
     ]
 
 
-@settings(max_examples=150, deadline=None)
 @given(st.lists(LINES, max_size=14).map("\n".join), st.lists(st.integers(0, 80), max_size=12))
 def test_any_chunking_gives_the_same_blocks(text: str, cuts: list[int]) -> None:
     assert split(text, [min(cut, len(text)) for cut in cuts]) == split(text)
 
 
-@settings(max_examples=150, deadline=None)
 @given(st.lists(LINES, max_size=14))
 def test_every_line_comes_out_exactly_once(lines: list[str]) -> None:
     text = "\n".join(lines)

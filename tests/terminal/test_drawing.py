@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from longrein.agent import Answer
@@ -171,7 +171,6 @@ def test_a_difference_line_by_line(old: str, new: str, rows: list[str], told: st
     assert counts(drawn) == told
 
 
-@settings(max_examples=60, deadline=None)
 @given(*[st.lists(st.sampled_from("abc"), min_size=1, max_size=8).map("\n".join)] * 2)
 def test_a_difference_holds_every_line_of_both_sides(old: str, new: str) -> None:
     rows = texts(diff_lines(old, new))
@@ -394,7 +393,6 @@ def test_wrapping_counts_cells(text: str, width: int, rows: list[str]) -> None:
     check(wrap(line(text), width), *rows)
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.lists(st.text("ab 全é\u0301", max_size=20), min_size=1, max_size=4), st.integers(6, 30))
 def test_wrapping_loses_nothing_and_fits(spans: list[str], width: int) -> None:
     rows = wrap(line(*spans), width)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from prompt_toolkit.data_structures import Size
 
@@ -155,7 +155,6 @@ def live(plan: Sequence[tuple[int, float, str]], seed: int) -> None:
     run_virtual(main(), clock=stage.clock, seed=seed)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.lists(
         st.tuples(st.integers(0, 12), st.sampled_from([0.0, 0.0, 0.05, 0.1, 0.4]), st.sampled_from(ACTS)), max_size=25

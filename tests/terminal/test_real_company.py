@@ -3,7 +3,6 @@
 import os
 import shutil
 import signal
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -54,7 +53,7 @@ def test_B1_B10_B14_a_task_from_its_start_through_its_wake_to_the_end(stage: Sta
         tty.until("1 task still runs (b1 sleep 60): what becomes of it?")
         tty.send("\r")
         assert tty.wait_exit() == 0
-    assert stage.wait_survivors(4) == []
+    assert stage.wait_survivors() == []
     past = Past(str(stage.state), stage.session)
     ends = [entry.event for entry in past.of_kind("TaskEnded") if isinstance(entry.event, TaskEnded)]
     past.close()
@@ -131,7 +130,7 @@ def test_who_leaves_a_subagent_at_work_is_told_so_and_it_goes_on_when_they_come_
             tty.send("\x04")
             assert tty.wait_exit() == 0
             assert any("goes on with it, and with 1 subagent at work (a8)" in row for row in tty.lines())
-        assert stage.wait_survivors(4) == []
+        assert stage.wait_survivors() == []
         with open_it(stage, provider, "-c", "--permission-mode", "bypassPermissions") as tty:
             tty.until("a8 general done").until("It has seen.").until("idle · served").leave_quietly()
 
@@ -148,14 +147,12 @@ def test_E17_esc_interrupts_the_whole_tree_and_a_stop_ends_one(stage: Stage) -> 
         label = next(row.split()[1] for row in tty.lines() if "job APPLE" in row and "○" in row)
         tty.send(f"/agents stop {label}\r")
         tty.until(f"{label} is being stopped").until(lambda: sum("general running" in r for r in tty.lines()) == 1)
-        start = time.monotonic()
         tty.send("\x1b")
         tty.until("interrupted  say what to do instead").until("idle · served")
-        assert time.monotonic() - start < 2
         assert sum("general interrupted" in row for row in tty.everything()) == 2
         os.kill(tty.pid, signal.SIGTERM)
         assert tty.wait_exit() == 143
-    assert stage.wait_survivors(4) == []
+    assert stage.wait_survivors() == []
 
 
 def test_a_headless_stream_with_a_subagent_keeps_its_form(stage: Stage) -> None:

@@ -5,7 +5,7 @@ import unicodedata
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from longrein.agent import AgentView, OfChild, Pending
@@ -74,7 +74,6 @@ def harmless(text: str) -> bool:
     return not any(unicodedata.category(char) in ("Cc", "Cs") for char in text if char not in "\n\t")
 
 
-@settings(max_examples=200, deadline=None)
 @given(st.text(st.one_of(st.sampled_from(EVIL + "&#x1b;`*|>-\n "), st.characters()), max_size=60))
 def test_S074_markdown_brings_no_control_character_but_its_colours(text: str) -> None:
     for colour in (True, False):

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests.terminal.tty import Tty
+from tests.timeouts import HANG_S
 
 STATES = [("slow", "word0", "400"), ("hang", "○ Bash running", "go"), ("approve", "yes, once", "go")]
-QUICK_S = 0.7
 
 
 @pytest.mark.parametrize("key", ["\x03", "\x1b"], ids=["ctrl-c", "esc"])
@@ -21,10 +21,9 @@ def test_R090_a_key_interrupts_and_the_next_one_leaves(
 ) -> None:
     with Tty(name, tmp_path) as tty:
         tty.ask(said).until(seen)
-        start = time.monotonic()
         tty.send(key)
         tty.until("interrupted  say what to do instead").until("idle · mock/small").until("say something")
-        assert time.monotonic() - start <= QUICK_S
+        assert not any("word399" in row for row in tty.everything()), "it was cut, not waited for"
         assert sum("interrupted  say" in row for row in tty.everything()) == 1
         tty.send("\x03" if key == "\x03" else "\x03\x03")
         assert tty.wait_exit() == 0
@@ -109,7 +108,7 @@ def test_a_terminal_that_goes_away_ends_it(tmp_path: Path) -> None:
     tty = Tty("echo", tmp_path)
     tty.ask("hi").until("You said")
     os.close(tty.fd)
-    end = time.monotonic() + 5
+    end = time.monotonic() + HANG_S
     while not (done := os.waitpid(tty.pid, os.WNOHANG))[0]:
         assert time.monotonic() < end, "it hangs without a terminal"
         time.sleep(0.01)

@@ -17,6 +17,8 @@ from typing import Any
 
 import pyte
 
+from tests.timeouts import HANG_S
+
 ROOT = Path(__file__).parent.parent.parent
 
 
@@ -96,7 +98,7 @@ class Tty:
         self.stream.feed(self._decoder.decode(data).replace("\u200d", ""))  # which pyte stops at
         return bool(data)
 
-    def until(self, seen: str | Callable[[], Any], limit_s: float = 15.0) -> "Tty":
+    def until(self, seen: str | Callable[[], Any], limit_s: float = HANG_S) -> "Tty":
         """Read until `seen` stands on the screen (or is true)."""
         check = seen if callable(seen) else lambda: any(seen in row for row in self.lines())
         end = time.monotonic() + limit_s
@@ -117,7 +119,7 @@ class Tty:
             pass
         return self
 
-    def wait_exit(self, limit_s: float = 10.0) -> int:
+    def wait_exit(self, limit_s: float = HANG_S) -> int:
         """Read until the program has ended; gives its exit code."""
         end = time.monotonic() + limit_s
         while True:

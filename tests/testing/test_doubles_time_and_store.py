@@ -2,7 +2,6 @@
 
 import asyncio
 import tempfile
-import time
 from pathlib import Path
 
 import pytest
@@ -30,9 +29,7 @@ def test_a_day_passes_in_no_time() -> None:
         await asyncio.gather(after(86_400, "day"), after(3_600, "hour"), after(0.5, "blink"))
         return done
 
-    begun = time.monotonic()
     assert run_virtual(main(), clock=clock) == ["blink at 0.5", "hour at 3600", "day at 86400"]
-    assert time.monotonic() - begun < 1
     assert clock.wall_us() == clock.start_us + 86_400_000_000
     assert clock.slept == [86_400, 3_600, 0.5]
 

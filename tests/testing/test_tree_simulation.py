@@ -7,9 +7,10 @@ from functools import cache
 
 import pytest
 
+from tests.seeds import seeds
 from tests.testing.simulate_tree import TreeSimulation, simulate
 
-SEEDS = 16
+SEEDS = seeds(16)
 
 
 @pytest.fixture(autouse=True)
@@ -25,7 +26,7 @@ def played(seed: int) -> TreeSimulation:
     return simulate(seed)
 
 
-@pytest.mark.parametrize("seed", range(SEEDS))
+@pytest.mark.parametrize("seed", SEEDS)
 def test_R070_R071_R073_I1_to_I12_a_tree_drawn_from_a_seed_keeps_the_laws(seed: int) -> None:
     played(seed)
 
@@ -42,7 +43,7 @@ def logs(one: TreeSimulation) -> list[object]:
 
 def test_the_trees_visit_what_the_laws_are_about() -> None:
     seen: Counter[str] = Counter()
-    for seed in range(SEEDS):
+    for seed in SEEDS:
         seen += played(seed).seen
     wanted = "subagent task fork kill power close full question"
     assert not {*wanted.split(), "question of a subagent", "report by notice", "end by notice"} - set(seen), seen

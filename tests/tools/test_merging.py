@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from longrein.tools.hunks import hunks_of
@@ -78,7 +78,6 @@ def lines_of(data: bytes) -> list[bytes]:
     return data.removeprefix(BOM).replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
 
 
-@settings(max_examples=400, deadline=None)
 @given(LINES, LINES, LINES, EOLS, st.booleans(), st.booleans())
 def test_symmetric_and_made_of_what_was_written(
     base: list[str], ours: list[str], theirs: list[str], eol: str, end: bool, marked: bool
@@ -94,7 +93,6 @@ def test_symmetric_and_made_of_what_was_written(
         assert set(lines_of(merged)) <= {*lines_of(one), *lines_of(two), *lines_of(three)}
 
 
-@settings(max_examples=400, deadline=None)
 @given(st.data(), EOLS)
 def test_changes_of_different_places_are_both_there(data: Any, eol: str) -> None:
     """A base of different lines, changed at places with an unchanged line between: the merge has every change."""
@@ -115,7 +113,6 @@ def test_changes_of_different_places_are_both_there(data: Any, eol: str) -> None
     check(text(base, eol, end=True), *flat)
 
 
-@settings(max_examples=300, deadline=None)
 @given(LINES, LINES)
 def test_hunks_give_the_new_lines(old: list[str], new: list[str]) -> None:
     made: list[str] = []

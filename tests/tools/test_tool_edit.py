@@ -329,7 +329,6 @@ def test_replacing_equals_the_reference(data: Any) -> None:
 
 
 @given(st.binary(max_size=60))
-@settings(max_examples=300, deadline=None)
 def test_decoding_is_lossless(data: bytes) -> None:
     found = decode(data)
     if found is not None:

@@ -4,7 +4,7 @@ import re
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from longrein.events import (
@@ -136,7 +136,6 @@ class Pieces:
 
 
 @given(st.text(alphabet=st.sampled_from("ab中é \n😀"), max_size=400), st.integers(4, 40), st.integers(1, 60))
-@settings(max_examples=150, deadline=None)
 def test_pages_join_to_the_whole(text: str, size: int, piece: int) -> None:
     """Whatever the page's size and wherever the pieces are cut, inside a character too."""
     past: Any = Pieces(text.encode(), piece)

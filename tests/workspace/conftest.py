@@ -12,6 +12,7 @@ import pytest
 
 from longrein.workspace import Ended, PlainSpawner, SupervisedSpawner, SupervisionOptions, open_workspace
 from longrein.workspace.processes import marked, processes, variable
+from tests.timeouts import HANG_S
 
 _numbers = count(1)
 
@@ -38,16 +39,18 @@ def _no_notice(text: str) -> None:
 class Desk:
     """Runs commands in one folder and keeps what they print."""
 
-    def __init__(self, folder: Path, tag: str, kind: str) -> None:
+    def __init__(self, folder: Path, tag: str, kind: str, grace_s: float = 0.15) -> None:
         self.folder, self.tag = folder, tag
         self.environment = {
             "PATH": os.environ["PATH"],
             "HOME": str(folder / "home"),
             "LONGREIN_TEST_TAG": tag,
         }
-        self.spawner: PlainSpawner | SupervisedSpawner = PlainSpawner(os.environ["PATH"], [str(folder)], grace_s=0.15)
+        self.spawner: PlainSpawner | SupervisedSpawner = PlainSpawner(
+            os.environ["PATH"], [str(folder)], grace_s=grace_s
+        )
         if kind == "supervised":
-            self.spawner = supervised(folder.parent / "session", self.environment, [str(folder)])
+            self.spawner = supervised(folder.parent / "session", self.environment, [str(folder)], grace_s=grace_s)
         self.workspace = open_workspace([str(folder)], spawner=self.spawner, environment=self.environment)
         self.printed = bytearray()
         self._news = asyncio.Event()
@@ -64,7 +67,7 @@ class Desk:
             await self._news.wait()
 
     async def run(
-        self, command: str | Sequence[str], *, timeout_s: float = 5.0, most: int = 1 << 20, cwd: str = ""
+        self, command: str | Sequence[str], *, timeout_s: float = HANG_S, most: int = 1 << 20, cwd: str = ""
     ) -> Ended:
         self.printed.clear()
         return await self.spawner.run(
@@ -104,10 +107,16 @@ def kind() -> str:
 
 
 @pytest.fixture
-async def desk(kind: str, tmp_path: Path, tag: str, anyio_backend: str) -> AsyncIterator[Desk]:
+def grace_s() -> float:
+    """Between TERM and KILL."""
+    return 0.15
+
+
+@pytest.fixture
+async def desk(kind: str, grace_s: float, tmp_path: Path, tag: str, anyio_backend: str) -> AsyncIterator[Desk]:
     folder = tmp_path / "repo"
     folder.mkdir()
-    one = Desk(folder.resolve(), tag, kind)
+    one = Desk(folder.resolve(), tag, kind, grace_s)
     yield one
     await one.spawner.drain()
     assert tagged(tag) == []

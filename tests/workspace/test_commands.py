@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from longrein.workspace import PlainSpawner
 from longrein.workspace import child as child_module
 from longrein.workspace.running import Running
+from tests.timeouts import HANG_S
 from tests.workspace.conftest import Desk
 
 pytestmark = pytest.mark.anyio
@@ -89,19 +91,15 @@ async def test_R086_a_folder_that_is_gone_is_told(desk: Desk) -> None:
 async def test_R051_a_process_left_behind_holds_the_pipe_but_not_the_answer(desk: Desk) -> None:
     ended = await desk.run("sleep 60 & echo done")
     assert (ended.code, bytes(desk.printed)) == (0, b"done\n")
-    assert ended.elapsed_s < 0.3
     assert len(desk.survivors()) == 1, "it may go on until longrein ends"
 
 
 async def test_what_is_left_behind_can_go_on_printing(desk: Desk) -> None:
     await desk.run("(while :; do echo tick || exit; echo more >> ticks; sleep 0.005; done) & true")
     ticks = desk.folder / "ticks"
-    for _ in range(200):
-        await asyncio.sleep(0.01)
-        if ticks.exists() and ticks.stat().st_size > 10 * len("more\n"):
-            break
-    else:
-        raise AssertionError("its pipe was closed on it")
+    async with asyncio.timeout(HANG_S):  # else its pipe was closed on it
+        while not ticks.exists() or ticks.stat().st_size <= 10 * len("more\n"):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
 
 
 async def test_output_just_after_the_exit_is_kept(desk: Desk) -> None:
@@ -119,13 +117,11 @@ async def test_a_process_that_closes_its_output_is_still_waited_for(desk: Desk) 
 async def test_R057_whoever_reads_gets_the_end_of_the_file_at_once(desk: Desk, command: str) -> None:
     ended = await desk.run(command)
     assert (ended.cause, ended.code) == ("exit", 0)
-    assert ended.elapsed_s < 1
 
 
 async def test_R053_a_tree_that_ignores_TERM_is_killed_whole(desk: Desk) -> None:
     ended = await desk.run("trap '' TERM; sleep 999 & sleep 999", timeout_s=0.1)
     assert (ended.cause, ended.signal) == ("timeout", "SIGKILL")
-    assert ended.elapsed_s < 1
     assert desk.survivors() == []
 
 
@@ -146,9 +142,10 @@ async def test_R053_who_forks_away_is_found(desk: Desk, escape: str) -> None:
     assert desk.survivors() == []
 
 
+@pytest.mark.parametrize("grace_s", [HANG_S])
 async def test_TERM_comes_once_and_leaves_time_to_tidy_up(desk: Desk) -> None:
     command = "trap 'echo told' TERM; exec 2>/dev/null; sleep 999 & wait; sleep 0.05; echo tidied; exit 7"
-    ended = await desk.run(command, timeout_s=0.15)
+    ended = await desk.run(command, timeout_s=0.4)
     assert bytes(desk.printed) == b"told\ntidied\n"
     assert (ended.cause, ended.code) == ("timeout", 7)
 
@@ -159,22 +156,18 @@ async def test_one_commands_timeout_leaves_the_others_alone(desk: Desk) -> None:
     assert (await other).code == 5
 
 
+@pytest.mark.parametrize("grace_s", [1.0])
 async def test_an_interrupt_is_at_once_and_the_kill_goes_on_behind_it(desk: Desk) -> None:
-    loop = asyncio.get_running_loop()
     command = "trap '' TERM; echo ready; while :; do sleep 9; done"
     running = [asyncio.create_task(desk.run(command)) for _ in range(3)]
     await desk.until(b"ready\nready\nready\n")
-    before = loop.time()
     for one in running:
         one.cancel()
     assert [type(end) for end in await asyncio.gather(*running, return_exceptions=True)] == [asyncio.CancelledError] * 3
-    assert loop.time() - before < 0.1
     assert desk.survivors(), "they ignore TERM"
-    for _ in range(200):
-        if not desk.survivors():
-            return
-        await asyncio.sleep(0.01)
-    raise AssertionError("nothing went on behind it")
+    async with asyncio.timeout(HANG_S):
+        while desk.survivors():  # noqa: ASYNC110 - other processes end
+            await asyncio.sleep(0.01)
 
 
 async def test_R059_a_flood_is_cut_at_the_limit(desk: Desk) -> None:
@@ -309,11 +302,11 @@ async def test_ten_thousand_lines_from_each_of_twenty_at_once(desk: Desk) -> Non
     assert {end.code for end in ends} == {0}
 
 
-async def test_thirty_two_waits_together_take_as_long_as_one(desk: Desk) -> None:
-    loop = asyncio.get_running_loop()
-    before = loop.time()
-    await asyncio.gather(*[desk.run("sleep 0.2") for _ in range(32)])
-    assert loop.time() - before < 0.2 + 0.3
+async def test_thirty_two_commands_run_at_once(desk: Desk) -> None:
+    """Each ends only when all have begun."""
+    command = "mkdir in.{0}; until [ -e in.31 ] && set -- in.* && [ $# = 32 ]; do sleep 0.05; done"
+    ends = await asyncio.gather(*[desk.run(command.format(n)) for n in range(32)])
+    assert {(end.cause, end.code) for end in ends} == {("exit", 0)}
 
 
 async def test_law_11_shutdown_ends_what_commands_left(desk: Desk) -> None:
@@ -338,7 +331,6 @@ def test_law_11_a_loop_that_closes_in_the_middle_leaves_nobody(tmp_path: Path, t
         assert not running.done()
 
     asyncio.run(main())
-    for _ in range(100):
-        if not Desk(tmp_path, tag, "plain").survivors():
-            return
-    raise AssertionError("it lives on")
+    until = time.monotonic() + HANG_S
+    while Desk(tmp_path, tag, "plain").survivors():
+        assert time.monotonic() < until, "it lives on"

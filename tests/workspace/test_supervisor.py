@@ -33,6 +33,7 @@ from longrein.workspace.supervisor.loop import Loop
 from longrein.workspace.supervisor.pipes import Pipes
 from longrein.workspace.supervisor.spooling import Output
 from longrein.workspace.supervisor.tasks import Tasks
+from tests.timeouts import HANG_S
 from tests.workspace.conftest import supervised, tagged
 
 pytestmark = pytest.mark.anyio
@@ -101,7 +102,7 @@ class Yard:
 
     async def over(self, *tasks: str) -> Spooled:
         """Wait for their ends; gives the last."""
-        async with asyncio.timeout(8):
+        async with asyncio.timeout(HANG_S):
             while not set(tasks) <= set(self.news):
                 self._heard.clear()
                 await self._heard.wait()
@@ -110,7 +111,7 @@ class Yard:
         return found
 
     async def until(self, ready: Callable[[], object]) -> None:
-        async with asyncio.timeout(8):
+        async with asyncio.timeout(HANG_S):
             while not ready():  # noqa: ASYNC110  # what is waited for happens in another process
                 await asyncio.sleep(0.005)
 
@@ -391,11 +392,9 @@ async def test_many_commands_leave_no_descriptor_open(yard: Yard) -> None:
 
 
 async def test_R051_a_task_whose_daemon_holds_its_pipe_is_over_when_it_has_ended(yard: Yard) -> None:
-    before = time.perf_counter()
     await yard.keep("b1", "sleep 60 & echo done")
     ended = await yard.over("b1")
     assert (ended.state, yard.output("b1")) == ("done", b"done\n")
-    assert time.perf_counter() - before < 2
     assert len(tagged(yard.tag, "LONGREIN_COMMAND")) == 1, "it may go on until longrein ends"
 
 
@@ -796,11 +795,9 @@ async def test_one_that_fails_at_once_is_done_without(
     await yard.spawner.drain()
 
 
-async def test_warm_returns_at_once_and_the_first_command_waits_for_nothing_else(yard: Yard) -> None:
-    before = time.perf_counter()
+async def test_warm_may_be_said_twice_and_the_first_command_runs(yard: Yard) -> None:
     yard.spawner.warm()
     yard.spawner.warm()
-    assert time.perf_counter() - before < 0.02
     assert (await (await yard.start("exit 1")).ended()).code == 1
 
 

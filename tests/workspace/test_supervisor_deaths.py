@@ -21,6 +21,7 @@ import pytest
 from longrein.workspace import Spooled, is_supervised, spooled_tasks, sweep
 from longrein.workspace.processes import process
 from longrein.workspace.supervisor.channel import VERSION
+from tests.timeouts import HANG_S
 from tests.workspace.conftest import supervised, tagged
 
 pytestmark = pytest.mark.anyio
@@ -143,7 +144,7 @@ def play(tmp_path: Path, tag: str) -> Iterator[Callable[..., Scene]]:
             os.kill(pid, signal.SIGKILL)
 
 
-def until(ready: Callable[[], object], limit_s: float = 8.0) -> None:
+def until(ready: Callable[[], object], limit_s: float = HANG_S) -> None:
     end = time.monotonic() + limit_s
     while not ready():
         assert time.monotonic() < end, "it never came to that"
@@ -168,7 +169,7 @@ async def test_B14_R055_longrein_is_killed_its_tasks_go_on_and_are_adopted(play:
     spawner, found = await adopt(scene, news)
     assert {one.task for one in found} == set(scene.tasks)
     (scene.folder / "go").touch()
-    async with asyncio.timeout(8):
+    async with asyncio.timeout(HANG_S):
         while set(news) != set(scene.tasks):  # noqa: ASYNC110  # what is waited for happens in another process
             await asyncio.sleep(0.01)
     for task in scene.tasks:

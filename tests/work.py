@@ -1,0 +1,46 @@
+"""Measures of work that do not depend on the load of the machine: files opened, functions called."""
+
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+_watching: list[list[tuple[str, bool]]] = []
+
+
+def _hook(event: str, arguments: tuple[object, ...]) -> None:
+    if len(_watching) > 1 and event == "open" and isinstance(arguments[0], str | bytes):
+        path = arguments[0].decode(errors="replace") if isinstance(arguments[0], bytes) else arguments[0]
+        _watching[-1].append((path, threading.current_thread() is threading.main_thread()))
+
+
+@contextmanager
+def files_opened() -> Iterator[list[tuple[str, bool]]]:
+    """Each file that this process opens inside the block: its path, and whether the main thread did it."""
+    if not _watching:
+        _watching.append([])
+        sys.addaudithook(_hook)  # which can never be taken away
+    found: list[tuple[str, bool]] = []
+    _watching.append(found)
+    try:
+        yield found
+    finally:
+        _watching.pop()
+
+
+@contextmanager
+def functions_called(counts: list[int]) -> Iterator[None]:
+    """Append how many functions this thread calls inside the block, Python's and C's."""
+    count = 0
+
+    def hook(_frame: object, kind: str, _argument: object) -> None:
+        nonlocal count
+        count += kind in ("call", "c_call")
+
+    before = sys.getprofile()
+    sys.setprofile(hook)
+    try:
+        yield
+    finally:
+        sys.setprofile(before)
+        counts.append(count)
