@@ -243,5 +243,11 @@ def piece_of(item: Item, state: State) -> Piece:
         return Piece(handle, name, "", tokens, request, part.name, arguments_text(part), part.id)
     if isinstance(part, ToolResult):
         images = any(isinstance(p, Image) for p in part.parts)
-        return Piece(handle, name, text_of((part,)), tokens, request, part.name, "", part.call, part.status, images)
+        status = "in the background" if part.status == "ok" and _went_on(state, part.call) else part.status
+        return Piece(handle, name, text_of((part,)), tokens, request, part.name, "", part.call, status, images)
     return Piece(handle, name, text_of((part,)), tokens, request)
+
+
+def _went_on(state: State, call: str) -> bool:
+    """Whether a call's result says only that its work went on in the background."""
+    return any(task.started.call == call for task in state.tasks.values())
