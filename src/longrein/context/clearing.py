@@ -148,9 +148,7 @@ def rates_of(budget: Budget) -> Rates:
     price = budget.price
     if price is None or price.input <= 0:
         return Rates()
-    read = price.cache_read if price.cache_read >= 0 else price.input
-    write = price.cache_write if price.cache_write >= 0 else price.input
-    return Rates(read / price.input, write / price.input, price.output / price.input)
+    return Rates(price.read_usd / price.input, price.write_usd / price.input, price.output / price.input)
 
 
 # --- catching up ---------------------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 import importlib
 from typing import Any
 
-from longrein.models.catalog import Provider, known_models, known_provider, known_providers, look_up
+from longrein.models.catalog import Provider, known_models, known_provider, known_providers, look_up, usual_price
 from longrein.models.cost import cost_usd, settled_usage
 from longrein.models.failures import kind_of, limit_tokens
 from longrein.models.naming import family, wire_call_id
@@ -51,6 +51,7 @@ __all__ = [
     "pause_s",
     "read_script",
     "settled_usage",
+    "usual_price",
     "wire_call_id",
 ]
 

@@ -10,15 +10,13 @@ SLACK_TOKENS = 1_000
 
 
 def cost_usd(price: Price | None, usage: Usage) -> float:
-    """US dollars for `usage`; 0 when the price is unknown. Cached input without a price of its own costs as input."""
+    """US dollars for `usage`; 0 when the price is unknown. What is not known of cached input is assumed (`Price`)."""
     if price is None:
         return 0.0
-    read = price.input if price.cache_read < 0 else price.cache_read
-    write = price.input if price.cache_write < 0 else price.cache_write
     total = (
         usage.input_tokens * price.input
-        + usage.cache_read_tokens * read
-        + usage.cache_write_tokens * write
+        + usage.cache_read_tokens * price.read_usd
+        + usage.cache_write_tokens * price.write_usd
         + usage.output_tokens * price.output
     )
     return total / 1e6
