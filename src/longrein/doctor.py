@@ -8,6 +8,7 @@ import sys
 from longrein.events import LongreinError
 from longrein.frontends.amounts import counted
 from longrein.frontends.stdout import show
+from longrein.models import look_up
 from longrein.place import Place, chosen_model
 from longrein.store import list_sessions
 
@@ -59,7 +60,15 @@ def _model(place: Place) -> list[Finding]:
     except LongreinError as error:
         return [(False, "model", str(error))]
     key = "a key is set" if options.api_key else "no key"
-    return [(True, "model", f"{options.provider}/{options.model} ({options.wire}, {options.base_url}, {key})")]
+    name = f"{options.provider}/{options.model}"
+    findings = [(True, "model", f"{name} ({options.wire}, {options.base_url}, {key})")]
+    price = (options.budget or look_up(options.provider, options.model)).price
+    if price is None:
+        unknown = f'not known: no money limit; give price_input and price_output under [models."{name}"]'
+        findings.append((True, "prices", unknown))
+    elif price.note:
+        findings.append((True, "prices", price.note))
+    return findings
 
 
 def _settings(place: Place) -> list[Finding]:

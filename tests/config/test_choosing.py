@@ -96,6 +96,16 @@ def test_figures_of_the_settings_stand_over_those_of_the_table(house: House) -> 
     assert found(house, environ, f'[models."{name}"]\neffort = "low"', name).budget is None
 
 
+def test_cache_prices_that_the_settings_do_not_give_are_the_usual_ones(house: House) -> None:
+    given = '[models."mock/claude-x"]\nprice_input = 4\nprice_output = 20\n'
+    options = found(house, {}, MOCK + given, "mock/claude-x")
+    assert options.budget
+    assert options.budget.price == Price(4.0, 20.0, 0.4, 4.0, assumed=True)
+    options = found(house, {}, MOCK + given + "price_cache_read = 4\n", "mock/claude-x")
+    assert options.budget
+    assert options.budget.price == Price(4.0, 20.0, 4.0), "no cache, where that is said"
+
+
 ADDRESSES = [
     ({"OPENAI_API_KEY": KEY}, "openai/x", "openai-responses", "https://api.openai.com/v1"),
     (

@@ -149,12 +149,25 @@ def test_A15_an_unknown_window_is_learned_or_felt(tells: bool) -> None:
     provider.tells = tells
     disk = play(provider)
     state = fold(disk.entries())
-    assert window_of(state, provider.budget).window_tokens == (8_000 if tells else 40_000)
-    if tells:
-        check(disk, provider, overflows_max=1)
-    else:
-        assert provider.overflows >= 2
-        assert not provider.broken
+    learned = window_of(state, provider.budget).window_tokens
+    assert learned == 8_000 if tells else 8_000 < learned < 10_000, "the size of the refused request is a bound"
+    check(disk, provider, overflows_max=1)
+
+
+def test_a_refusal_without_a_reason_in_the_size_keeps_nobody_from_trying_again() -> None:
+    """A provider that calls everything too long is no small window: once it is well again, the session goes on."""
+    ill = [True]
+
+    def answers(_: Request) -> Answer:
+        return Failure("overflow", "too long", 400) if ill[0] else reply("done")
+
+    provider = Provider(Budget(40_000, 4_000, TALK.price), answers)
+    disk = play(provider, "one", "two")
+    assert [end.reason for end in events(disk, TurnEnded)] == ["error", "error"]
+    ill[0] = False
+    run_virtual(played(provider, ("three",), disk=disk), clock=VirtualClock())
+    assert events(disk, TurnEnded)[-1] == TurnEnded("done")
+    assert fold(disk.entries()).refused_raw == 0, "a request of that size was taken"
 
 
 @pytest.mark.parametrize("tells", [True, False])

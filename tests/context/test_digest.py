@@ -151,7 +151,7 @@ def test_P_poisoning_a_success_that_nothing_proves_is_struck_and_counted() -> No
     event = check(story(), prose=lie)
     assert section(event.text, 2) == "A header is one line."
     assert event.struck == 2
-    assert "(2 claims of the prose that occur nowhere above it were struck.)" in event.text
+    assert "(2 claims of the prose were struck: nothing above holds them, or a record says no.)" in event.text
 
 
 def test_A17_an_order_from_a_tool_result_stays_a_quotation_in_a_record() -> None:

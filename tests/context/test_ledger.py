@@ -35,6 +35,7 @@ from longrein.events import (
     ToolCall,
     ToolEnded,
     UserSpoke,
+    call_id,
 )
 from tests.context.logbook import Logbook
 
@@ -352,3 +353,71 @@ def test_a_ledger_survives_a_snapshot() -> None:
     log.edit("/w/a.py")
     state: State = fold(log.entries)
     assert msgspec.json.decode(msgspec.json.encode(state.ledger), type=Ledger) == state.ledger
+
+
+# --- what goes on after its result -------------------------------------------------------------------------------
+
+
+def background(log: Logbook, command: str, task: str, result: str = "Started in the background as b1.") -> int:
+    call = call_id(log.seq + 1, 0)
+    return log.call("Bash", result, "ok", TaskStarted(task, command, call), command=command, run_in_background=True)
+
+
+ENDS = [
+    (TaskEnded("b1", "done", 0, "exit", tail="2 passed in 0.1s"), "exit code 0; pytest: 0 failed, 2 passed", False),
+    (TaskEnded("b1", "failed", 3, "exit", tail="1 failed, 1 passed in 0.1s"), "FAILED, exit code 3", True),
+    (TaskEnded("b1", "done", 0, "exit", tail="1 failed, 1 passed in 0.1s"), "exit code 0; pytest: 1 failed", True),
+    (TaskEnded("b1", "timed_out", None, "timeout"), "FAILED, timed out", True),
+    (TaskEnded("b1", "killed", None, "SIGKILL"), "killed", True),
+    (TaskEnded("b1", "lost"), "lost, nobody knows how it ended", True),
+]
+
+
+@pytest.mark.parametrize(("end", "told", "trouble"), ENDS)
+@pytest.mark.parametrize("result", ["Started in the background as b1.", "2 passed in 0.1s\n[not over after 120 s]"])
+def test_a_command_in_the_background_is_no_success_before_it_has_ended(
+    result: str, end: TaskEnded, told: str, trouble: bool
+) -> None:
+    """Started there or promoted: its result says that it began, also when it printed what looks like an end."""
+    log = Logbook()
+    background(log, "pytest -q", "b1", result)
+    assert ledger_lines.commands(log.state) == ["- r7 Bash `pytest -q` → went on in the background as b1; not over yet"]
+    assert log.state.ledger.troubles == log.state.ledger.tests == {}
+    seq = log.write(end)
+    line = ledger_lines.commands(log.state)[0]
+    assert line.startswith(f"- r7 Bash `pytest -q` → in the background, ended r{seq}: {told}")
+    assert bool(ledger_lines.errors(log.state)) == trouble
+
+
+def test_an_error_stands_until_the_background_run_has_succeeded() -> None:
+    log = Logbook()
+    log.bash("make", "error: no rule", 2)
+    background(log, "make", "b1")
+    assert "has not succeeded since" in ledger_lines.errors(log.state)[0]
+    log.write(TaskEnded("b1", "done", 0, "exit"))
+    assert "it succeeded r" in ledger_lines.errors(log.state)[0]
+
+
+def test_subagents_in_the_background_are_done_when_all_of_them_are() -> None:
+    log = Logbook()
+    call = call_id(log.seq + 1, 0)
+    starts = (ChildStarted("s-1", "explore", call, background=True), ChildStarted("s-2", "explore", call, index=1))
+    log.call("Agent", "They work.", "ok", *starts, prompt="look")
+    log.write(ChildEnded("s-1", "limit", "half", message="out of time"))
+    assert "FAILED, stopped by a limit" in ledger_lines.commands(log.state)[0]
+    seq = log.write(ChildEnded("s-2", "done", "all"))
+    assert ledger_lines.commands(log.state) == [
+        f"- r8 Agent `look` → in the background, ended r{seq}: FAILED, stopped by a limit"
+    ]
+
+
+def test_how_a_background_command_ended_stands_after_a_rewind() -> None:
+    log = Logbook()
+    log.user("one")
+    background(log, "make", "b1")
+    to = log.says("started")
+    log.user("two")
+    log.write(TaskEnded("b1", "failed", 2, "exit", tail="error: no rule"))
+    log.says("it failed")
+    log.write(Rewound(to))
+    assert "FAILED, exit code 2" in ledger_lines.commands(log.state)[0]

@@ -2,6 +2,7 @@
 
 import json
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -75,6 +76,14 @@ def test_the_text_page_names_modules_and_largest_items() -> None:
     assert "calls and results" in text
     assert "usable tokens" in text
     assert "the next compaction takes it" in text
+
+
+def test_what_is_assumed_of_cache_prices_is_said() -> None:
+    state, budget = walked(3)
+    for price, said in ((Price(3, 15, 0.3, 3.75), False), (Price(3, 15), True), (Price(3, 15, 0.3, 3.75, True), True)):
+        page = report(state, msgspec.structs.replace(budget, price=price))
+        assert ("cache prices are not known" in as_text(page)) == said
+        assert ("note" in json.loads(as_json(page, state, "mock/small"))) == said
 
 
 def test_why_a_line_stays_is_said_line_by_line() -> None:

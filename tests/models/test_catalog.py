@@ -16,6 +16,7 @@ from longrein.models import (
     look_up,
     offered_models,
     open_model,
+    usual_price,
 )
 from tests.models.served import BLOBS, Answer, StillClock, served
 
@@ -75,8 +76,31 @@ def test_every_row_makes_sense() -> None:
 def test_cost_counts_the_four_kinds_apart_and_an_unknown_price_as_nothing() -> None:
     usage = Usage(1_000_000, 2_000_000, 3_000_000, 4_000_000, 1_000_000)
     assert cost_usd(Price(3.0, 15.0, 0.3, 3.75), usage) == pytest.approx(3.0 + 0.6 + 11.25 + 60.0)
-    assert cost_usd(Price(2.0, 10.0), usage) == pytest.approx(2.0 + 4.0 + 6.0 + 40.0)
+    assert cost_usd(Price(2.0, 10.0), usage) == pytest.approx(2.0 + 0.4 + 6.0 + 40.0)
     assert cost_usd(None, usage) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("provider", "model", "prices", "expected"),
+    [
+        ("anthropic", "claude-of-next-year", (4.0, 20.0), Price(4.0, 20.0, 0.4, 5.0, assumed=True)),
+        ("mine", "claude-sonnet-5", (4.0, 20.0), Price(4.0, 20.0, 0.4, 5.0, assumed=True)),
+        ("openai-chat", "gpt-of-next-year", (4.0, 20.0), Price(4.0, 20.0, 0.4, 4.0, assumed=True)),
+        ("deepseek", "deepseek-v5", (1.0, 2.0), Price(1.0, 2.0, 0.02, 1.0, assumed=True)),
+        ("mistral", "mistral-large", (0.5, 1.5), Price(0.5, 1.5, 0.05, 0.5, assumed=True)),
+        ("mine", "never-heard-of", (1.0, 5.0), Price(1.0, 5.0, 0.1, 1.0, assumed=True)),
+        ("mine", "never-heard-of", (1.0, 5.0, 0.5), Price(1.0, 5.0, 0.5)),
+        ("mine", "no-cache-at-all", (1.0, 5.0, 1.0, 1.0), Price(1.0, 5.0, 1.0, 1.0)),
+        ("anthropic", "claude-of-next-year", (4.0, 20.0, -1.0, 8.0), Price(4.0, 20.0, 0.4, 8.0, assumed=True)),
+        ("mine", "free", (0.0, 0.0), Price(0.0, 0.0, 0.0, 0.0, assumed=True)),
+    ],
+)
+def test_cache_prices_that_nobody_gave_are_those_of_the_family(
+    provider: str, model: str, prices: tuple[float, ...], expected: Price
+) -> None:
+    price = usual_price(provider, model, prices)
+    assert price == expected
+    assert bool(price.note) == (price.assumed and price.input > 0), "what is assumed is said"
 
 
 def test_the_providers_that_are_found_without_a_file() -> None:

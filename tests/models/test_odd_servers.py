@@ -1,6 +1,7 @@
 """Servers that nobody wrote for longrein: what they send is read, where it can be read at all."""
 
 import asyncio
+import re
 from typing import Any
 
 import pytest
@@ -55,6 +56,17 @@ def test_counts_with_a_point_are_counts() -> None:
     reply = read("openai-chat", said)[1]
     assert isinstance(reply, Reply)
     assert reply.usage == Usage(10, 0, 0, 5)
+
+
+@pytest.mark.parametrize("count", ['"12"', "NaN", "1e999", "-1e999", "12.5", "true", "[]", '{"of": "x"}', "9" * 40])
+@pytest.mark.parametrize("wire", WIRES)
+def test_what_is_no_count_in_a_usage_costs_no_answer(wire: str, count: str) -> None:
+    spelled = re.sub(rb'(?i)("[a-z_]*(?:tokens|tokencount)": ?)\d+', rb"\g<1>" + count.encode(), STREAMS["text"][wire])
+    assert spelled != STREAMS["text"][wire]
+    end, whole = read(wire, spelled)[1], read(wire, STREAMS["text"][wire])[1]
+    assert isinstance(end, Reply)
+    assert isinstance(whole, Reply)
+    assert (end.parts, end.stop) == (whole.parts, whole.stop)
 
 
 def test_items_that_are_not_numbered_and_begin_with_their_end_are_all_there() -> None:

@@ -34,6 +34,7 @@ from longrein.models import Failure
 from longrein.place import survey
 from longrein.store import write_transcript
 from longrein.testing.model import ScriptedModel
+from longrein.testing.workspace import Ran
 from tests.seed.house import ROOMY, Answers, Played, call, gone, play, prints, results, said, says, shown, sizes
 
 pytestmark = pytest.mark.anyio
@@ -232,6 +233,28 @@ async def test_A12_nothing_is_lost_although_the_view_names_no_handle() -> None:
     first = next(entry for entry in played.disk.entries() if isinstance(entry.event, ToolEnded))
     assert first.seq == 8, "the handle that is asked for"
     assert "0123456789" * 50 in shown(played.last)[-1], "brought back, not made again"
+
+
+async def test_B4_the_output_of_a_command_is_its_first_50_000_characters() -> None:
+    """No shorter: what the document gives whole is given whole. The log has the rest, and says so in one line."""
+    sizes_of = (30_001, 50_000, 60_000)
+    commands: dict[str, Ran | str] = {
+        f"print {size}": "0123456789" * (size // 10) + "x" * (size % 10) for size in sizes_of
+    }
+    calls = [call("Bash", command=command) for command in commands]
+    played = await play(says(*calls), says("done"), words=("go",), commands=commands)
+    first, second, third = shown(played.requests[1])
+    assert (len(first), len(second)) == (30_001, 50_000)
+    assert third.startswith("0123456789" * 5_000)
+    assert "0123456789" not in third[50_000:]
+    assert "are not shown" in third[50_000:]
+
+
+async def test_a_result_that_the_window_holds_is_not_shortened() -> None:
+    """The default would give a third of this window to all results of a step; the document knows no such share."""
+    words = says(call("Print", chars=100_000, mark="to be "))
+    played = await play(words, says("done"), budget=Budget(60_000, 4_000))
+    assert sizes(played.requests[1]) == [100_000]
 
 
 # --- what the new text adds --------------------------------------------------------------------------------------

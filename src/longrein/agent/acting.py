@@ -8,6 +8,8 @@ import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from longrein.agent.judging import hidden_files
 from longrein.agent.locks import Taken
 from longrein.agent.memory import spilled
@@ -18,8 +20,10 @@ from longrein.agent.session import Session
 from longrein.context import Seen, standing, window_of
 from longrein.events import AnyEvent, CwdSet, FileChanged, Text, ToolCall, ToolEnded, ToolError, ToolStarted
 from longrein.store import owner_of
-from longrein.tools import FileVersion, GoalPort, Hands, Outcome, Tool, clean, fit_arguments
+from longrein.tools import FileVersion, GoalPort, Hands, Outcome, Tool, ToolOptions, clean, fit_arguments
 
+SEED_OUTPUT_BYTES = 50_000
+"""What the founding documents keep of the output of a command."""
 PAGE_BYTES_MIN, PAGE_BYTES_MAX = 1_000, 30_000
 """Text of one page of a recall."""
 
@@ -226,7 +230,7 @@ def _hands(session: Session, call: str, tool: Tool) -> Hands:
         blobs=session.blobs,
         versions=_Versions(state.files),
         todos=state.todos,
-        options=crew.options,
+        options=_options(session),
         entry=lambda seq: next(iter(crew.history(seq, seq)), None),
         standing=lambda *asked: standing(session.state, *asked),
         note=lambda data: session.readers.stream(Output(call, data)),
@@ -248,6 +252,15 @@ def _goals(session: Session) -> GoalPort | None:
     goals = session.crew.goals.by(owner_of(session.process_session, session.state.label))
     goals.beat()
     return goals
+
+
+def _options(session: Session) -> ToolOptions:
+    """Limits of the tools; the `seed` profiles give the output of a command as the documents do: its beginning."""
+    options = session.crew.options
+    if not session.state.profile.startswith("seed"):
+        return options
+    most = SEED_OUTPUT_BYTES
+    return msgspec.structs.replace(options, output_inline_bytes=most, head_bytes=most, tail_bytes=0)
 
 
 def _page_bytes(usable_tokens: int) -> int:

@@ -11,8 +11,10 @@ from longrein.context import (
     Request,
     births,
     born_gain,
+    estimate_part,
     estimate_text,
     render,
+    request_tokens,
     reserve_usd,
     window_of,
 )
@@ -27,7 +29,17 @@ from longrein.events import (
     Usage,
     call_id,
 )
-from longrein.models import CallDelta, Delta, Failure, Model, Reply, TextDelta, ThinkingDelta, cost_usd
+from longrein.models import (
+    CallDelta,
+    Delta,
+    Failure,
+    Model,
+    Reply,
+    TextDelta,
+    ThinkingDelta,
+    cost_usd,
+    settled_usage,
+)
 from longrein.permissions import rule_tool
 
 
@@ -50,7 +62,7 @@ async def ask(session: Session, usd_left: float | None, tokens_left: int | None 
     seq = session.append(asked)
     session.commit(flush=False)
     request = msgspec.structs.replace(probe, items=tuple(session.state.items)) if forms else probe
-    known = session.state.gauge.ceiling
+    known, refused = session.state.gauge.ceiling, session.state.refused_raw
     outcome = await answer(session, request, seq, asked.reserved_usd)
     session.crew.pace.heard(model.provider, outcome, session.crew.clock)
     session.append(outcome)
@@ -58,6 +70,11 @@ async def ask(session: Session, usd_left: float | None, tokens_left: int | None 
     if ceiling != known:
         session.notice(
             f"the provider counts no more than {ceiling} tokens: it drops what is beyond, so that is the window"
+        )
+    if session.state.refused_raw not in (0, refused):
+        session.notice(
+            f"the provider found about {asked.estimate_tokens} tokens too long and named no limit: "
+            "the window counts as smaller than that from now on"
         )
     session.rested = 0 if session.state.failures == 0 else session.rested
 
@@ -91,16 +108,37 @@ async def answer(
         return _cut(heard, seq, _until_now(session, request, heard, reserved_usd))
     match final:
         case Reply():
-            return _replied(model or session.crew.model, final, seq)
+            return _replied(session, model or session.crew.model, request, final, seq, reserved_usd)
         case Failure():
-            return _failed(session, final, seq, reserved_usd)
+            return _failed(session, model or session.crew.model, request, final, seq, reserved_usd)
         case _:
             return AskFailed(seq, "truncated", "the model's stream ended without an end", assumed_usd=reserved_usd)
 
 
-def _replied(model: Model, reply: Reply, asked: int) -> Replied:
-    cost = cost_usd(model.budget.price, reply.usage)
-    return Replied(asked, with_call_ids(reply.parts, asked), reply.stop, reply.usage, reply.blocks, cost, reply.model)
+def _replied(
+    session: Session, model: Model, request: Request, reply: Reply, asked: int, reserved_usd: float
+) -> Replied:
+    usage, estimated = _settled(session, model, request, reply.usage, reply.parts)
+    cost = _cost(session, model, usage, reserved_usd)
+    parts = with_call_ids(reply.parts, asked)
+    return Replied(asked, parts, reply.stop, usage, reply.blocks, cost, reply.model, estimated)
+
+
+def _settled(
+    session: Session, model: Model, request: Request, told: Usage, parts: Sequence[AnyPart]
+) -> tuple[Usage, tuple[str, ...]]:
+    """What the request used, and which sides of it are our own estimate; hidden thinking may be all that it might."""
+    hidden = any(isinstance(part, Thinking) and not part.text for part in parts)
+    output = request.max_output_tokens if hidden else session.state.gauge.scale(sum(map(estimate_part, parts)))
+    guess = Usage(request_tokens(session.state, request), output_tokens=output)
+    return settled_usage(told, guess, model.budget.window_tokens, request.max_output_tokens)
+
+
+def _cost(session: Session, model: Model, usage: Usage, reserved_usd: float) -> float:
+    """Price of `usage`; under a money limit, what was held back where the model has no price."""
+    if model.budget.price is None and session.crew.limits.usd_max:
+        return reserved_usd
+    return cost_usd(model.budget.price, usage)
 
 
 def with_call_ids(parts: Sequence[AnyPart], asked: int) -> tuple[AnyPart, ...]:
@@ -114,8 +152,12 @@ def with_call_ids(parts: Sequence[AnyPart], asked: int) -> tuple[AnyPart, ...]:
     return tuple(numbered)
 
 
-def _failed(session: Session, failure: Failure, asked: int, reserved_usd: float) -> AskFailed:
-    started = bool(failure.partial) or failure.kind in ("truncated", "stalled")
+def _failed(
+    session: Session, model: Model, request: Request, failure: Failure, asked: int, reserved_usd: float
+) -> AskFailed:
+    assumed = reserved_usd if failure.partial or failure.kind in ("truncated", "stalled") else 0.0
+    if failure.kind == "empty":  # answered to its end, and paid for
+        assumed = _cost(session, model, _settled(session, model, request, failure.usage, ())[0], reserved_usd)
     partial = session.blobs.put_blob(msgspec.json.encode(failure.partial)) if failure.partial else ""
     return AskFailed(
         asked,
@@ -125,7 +167,7 @@ def _failed(session: Session, failure: Failure, asked: int, reserved_usd: float)
         session.state.failures + 1,
         failure.retry_after_s,
         failure.limit_tokens,
-        reserved_usd if started else 0.0,
+        assumed,
         partial,
     )
 

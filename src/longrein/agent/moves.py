@@ -24,6 +24,7 @@ from longrein.context import (
     decide,
     decide_seed,
     due,
+    named_window,
     output_limit,
     reserve_usd,
     seed_due,
@@ -254,7 +255,7 @@ def _before_request(state: State, outlook: Outlook) -> Move:
     stuck = None if outlook.seed else circling(state)
     if stuck is not None:
         return Record((stuck.reminded,)) if isinstance(stuck, Tell) else Stop("limit", stuck.message)
-    told = seed_due(state) if outlook.seed else due(state, outlook.budget, state.at, limits.usd_max)
+    told = seed_due(state) if outlook.seed else due(state, window_of(state, outlook.budget), state.at, limits.usd_max)
     if told:
         return Record(told)
     if not outlook.seed and state.items and state.items[-1].mine:
@@ -278,7 +279,7 @@ def _after_failure(state: State, failure: AskFailed, outlook: Outlook) -> Move |
 
 def _compact(state: State, outlook: Outlook) -> Move | None:
     if outlook.seed:
-        decision = decide_seed(state, outlook.budget)
+        decision = decide_seed(state, named_window(state, outlook.budget))
     else:
         decision = decide(state, outlook.budget, outlook.now_us, pressed=outlook.pressed)
     if isinstance(decision, Summarise) and not _pays_summary(state, outlook):
@@ -320,6 +321,14 @@ def _fits(state: State, tokens_left: int | None) -> bool:
     return tokens_left is None or state.view_tokens + OUTPUT_TOKENS_MIN <= tokens_left
 
 
+def _unpriced(state: State) -> str:
+    name = f"{state.prefix.provider}/{state.prefix.model}" if state.prefix is not None else "the model"
+    return (
+        f"the money limit stands, but no price of {name} is known: give it as "
+        f'[models."{name}"] price_input and price_output in config.toml, or use another model'
+    )
+
+
 def _ask(state: State, outlook: Outlook) -> Move:
     tokens_left = _tokens_left(state, outlook.limits)
     if not _fits(state, tokens_left):
@@ -329,6 +338,8 @@ def _ask(state: State, outlook: Outlook) -> Move:
     if not limit:
         return AskModel(tokens_left=tokens_left)
     budget = window_of(state, outlook.budget)
+    if budget.price is None:
+        return Stop("budget", _unpriced(state))
     left = limit - state.spent_usd
     reserve = reserve_usd(state, budget, output_limit(state, budget, left))
     if reserve > left:

@@ -183,6 +183,7 @@ class Outlook(msgspec.Struct, frozen=True):
     """What `next_move` may know beside the log."""
 
     budget: Budget
+    """Of the session's model, without what the log has taught of its window."""
     limits: Limits
     jitter: float = 0.5
     paused: bool = False

@@ -1,7 +1,7 @@
 """Going back: the conversation is again as it was; files go back only if asked, and only where they are still ours."""
 
 from longrein.agent.session import Session
-from longrein.context import OpenCall, fold
+from longrein.context import OpenCall, fold, window_of
 from longrein.events import (
     Entry,
     FileChanged,
@@ -39,7 +39,7 @@ def uncompact(session: Session, seq: int) -> None:
         session.notice(f"there is no compaction to undo at r{undone}; those that can be undone: {known}")
         return
     before = fold([entry for entry in session.crew.history(1, state.seq) if entry.seq != undone])
-    usable = session.outlook.budget.usable_tokens
+    usable = window_of(session.state, session.crew.model.budget).usable_tokens
     if before.view_tokens > usable:
         session.notice(f"r{undone} stays: without it the context would have {before.view_tokens} of {usable} tokens")
         return

@@ -24,7 +24,7 @@ from longrein.agent.redaction import redacted
 from longrein.agent.tasks.desk import TaskDesk
 from longrein.agent.waking import Wakes
 from longrein.agent.watching import Watch
-from longrein.context import State, advance, window_of
+from longrein.context import State, advance
 from longrein.events import AnyEvent, Entry, Interrupted, SourceFile, text_of
 from longrein.permissions import Rules
 from longrein.store import Log, owner_of
@@ -312,7 +312,7 @@ class Session:
         """What `next_move` may know beside the log."""
         crew = self.crew
         return Outlook(
-            budget=window_of(self.state, crew.model.budget),
+            budget=crew.model.budget,
             limits=self._limits,
             jitter=crew.jitter(),
             paused=self.paused,

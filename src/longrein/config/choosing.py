@@ -10,7 +10,7 @@ from longrein.config.reading import short
 from longrein.config.settings import Figures, Provider, Settings
 from longrein.context import Budget, Price
 from longrein.events import ModelUnknown, SettingsError
-from longrein.models import ModelOptions, known_models, known_provider, known_providers, look_up
+from longrein.models import ModelOptions, known_models, known_provider, known_providers, look_up, usual_price
 from longrein.models import Provider as Known
 
 Probe = Callable[[str], Sequence[str]]
@@ -174,7 +174,7 @@ def _price(name: str, given: Sequence[float], table: Price | None, settings: Set
     if prices[0] < 0 or prices[1] < 0:
         where = next(settings.origin[k] for k in settings.origin if k.startswith(f'models."{name}".price'))
         raise SettingsError(f'{where}: models."{name}" needs both price_input and price_output')
-    return Price(*prices)
+    return usual_price(name.partition("/")[0], name.partition("/")[2], prices)
 
 
 def _home(path: str, environ: Mapping[str, str]) -> str:

@@ -14,6 +14,7 @@ from longrein.context.decide import (
     Swap,
     decide,
     is_cold,
+    named_window,
     next_to_go,
     unpaid,
     window_of,
@@ -23,7 +24,7 @@ from longrein.context.forms import births, born_gain
 from longrein.context.reminding.catalogue import KINDS
 from longrein.context.reminding.noticed import happened
 from longrein.context.reminding.reminders import due, outside, quoted, untold
-from longrein.context.render import OUTPUT_TOKENS_MIN, output_limit, render, render_summary, reserve_usd
+from longrein.context.render import OUTPUT_TOKENS_MIN, output_limit, render, render_summary, request_tokens, reserve_usd
 from longrein.context.report import Report, Shown, report
 from longrein.context.request import Budget, Item, Price, Request
 from longrein.context.schemas import by_server, schema_diagnosis, spec_tokens
@@ -35,7 +36,7 @@ from longrein.context.summary.audit import Claim, Covered
 from longrein.context.summary.chunks import chunk_requests, fits_whole, merge_request, summary_chunks
 from longrein.context.summary.digest import FileBlock, covering, event_texts, part_texts, prose_problem, summarized
 from longrein.context.summary.records import FileUse, Ledger
-from longrein.context.tokens import arguments_text, estimate_text
+from longrein.context.tokens import arguments_text, estimate_part, estimate_text
 from longrein.context.trail import PERIODS
 
 __all__ = [
@@ -83,6 +84,7 @@ __all__ = [
     "decide",
     "decide_seed",
     "due",
+    "estimate_part",
     "estimate_text",
     "event_texts",
     "features",
@@ -91,6 +93,7 @@ __all__ = [
     "happened",
     "is_cold",
     "merge_request",
+    "named_window",
     "next_to_go",
     "output_limit",
     "outside",
@@ -103,6 +106,7 @@ __all__ = [
     "render_seed_summary",
     "render_summary",
     "report",
+    "request_tokens",
     "reserve_usd",
     "schema_diagnosis",
     "seed_due",

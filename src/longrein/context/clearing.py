@@ -148,9 +148,7 @@ def rates_of(budget: Budget) -> Rates:
     price = budget.price
     if price is None or price.input <= 0:
         return Rates()
-    read = price.cache_read if price.cache_read >= 0 else price.input
-    write = price.cache_write if price.cache_write >= 0 else price.input
-    return Rates(read / price.input, write / price.input, price.output / price.input)
+    return Rates(price.read_usd / price.input, price.write_usd / price.input, price.output / price.input)
 
 
 # --- catching up ---------------------------------------------------------------------------------------------------
@@ -243,5 +241,11 @@ def piece_of(item: Item, state: State) -> Piece:
         return Piece(handle, name, "", tokens, request, part.name, arguments_text(part), part.id)
     if isinstance(part, ToolResult):
         images = any(isinstance(p, Image) for p in part.parts)
-        return Piece(handle, name, text_of((part,)), tokens, request, part.name, "", part.call, part.status, images)
+        status = "in the background" if part.status == "ok" and _went_on(state, part.call) else part.status
+        return Piece(handle, name, text_of((part,)), tokens, request, part.name, "", part.call, status, images)
     return Piece(handle, name, text_of((part,)), tokens, request)
+
+
+def _went_on(state: State, call: str) -> bool:
+    """Whether a call's result says only that its work went on in the background."""
+    return any(task.started.call == call for task in state.tasks.values())

@@ -104,9 +104,17 @@ Decision = Nothing | Clear | Summarise | Swap | Digest | Full
 
 
 def window_of(state: State, budget: Budget) -> Budget:
-    """`budget` with the window that an overflow error, or a count that stopped growing, has taught us, when smaller."""
-    taught = [tokens for tokens in (state.window_learned, state.gauge.ceiling) if 0 < tokens < budget.window_tokens]
-    return msgspec.structs.replace(budget, window_tokens=min(taught)) if taught else budget
+    """`budget` with the window that overflow errors, or a count that stopped growing, have taught us, when smaller."""
+    return _narrowed(named_window(state, budget), state.gauge.scale(state.refused_raw))
+
+
+def named_window(state: State, budget: Budget) -> Budget:
+    """The same by numbers that the provider gave, without what follows from a refused request's size."""
+    return _narrowed(_narrowed(budget, state.window_learned), state.gauge.ceiling)
+
+
+def _narrowed(budget: Budget, tokens: int) -> Budget:
+    return msgspec.structs.replace(budget, window_tokens=tokens) if 0 < tokens < budget.window_tokens else budget
 
 
 def decide(state: State, budget: Budget, now_us: int = 0, *, pressed: bool = False) -> Decision:
@@ -115,7 +123,7 @@ def decide(state: State, budget: Budget, now_us: int = 0, *, pressed: bool = Fal
     `now_us`: the time, microseconds UTC; 0 when it is not known (the cache then counts as warm). `pressed`: the
     process is short of memory, so that the view must shrink now.
     """
-    budget = window_of(state, budget)
+    named, budget = named_window(state, budget), window_of(state, budget)
     if state.compact_wanted is not None:
         return _on_request(state, budget, state.compact_wanted)
     overflow, view = overflowed(state), _tokens_when_sent(state, budget)
@@ -145,7 +153,14 @@ def decide(state: State, budget: Budget, now_us: int = 0, *, pressed: bool = Fal
     if not (must or cold) and view < WATERMARK * usable:
         return _prepare(state, budget, view)
     decision = _shrink(state, budget, view, must=must, reason="overflow" if overflow else "watermark")
-    return Full(floor_diagnosis(state, known)) if isinstance(decision, Full) else decision
+    return _full(state, named, known, view) if isinstance(decision, Full) else decision
+
+
+def _full(state: State, named: Budget, known: Budget, view: int) -> Decision:
+    """Nothing can be taken away. Where only a refusal of an earlier turn speaks against the size, it is tried again."""
+    if not overflowed(state) and view <= named.usable_tokens:
+        return Nothing("a request of this size was refused before, but nothing more can be taken away")
+    return Full(floor_diagnosis(state, known))
 
 
 def is_cold(state: State, budget: Budget, now_us: int) -> bool:

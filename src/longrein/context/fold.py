@@ -53,6 +53,7 @@ from longrein.events import (
     ToolStarted,
     TurnEnded,
     UserSpoke,
+    counts_of,
     unwrapped,
 )
 
@@ -245,7 +246,7 @@ def _settle(state: State, asked: int, cost_usd: float) -> Asked | None:
     summary = state.summarising if asked == state.summarising_seq else None
     request = summary or state.asked
     if request is not None:
-        state.spent_usd += cost_usd - request.reserved_usd
+        state.spent_usd += max(0.0, cost_usd) - request.reserved_usd
     if summary is not None:
         state.summarising = None
     else:
@@ -255,14 +256,18 @@ def _settle(state: State, asked: int, cost_usd: float) -> Asked | None:
 
 def _replied(state: State, seq: int, event: Replied) -> None:
     summary = _settle(state, event.asked, event.cost_usd)
-    state.usage += event.usage
+    usage = counts_of(event.usage)
+    state.usage += usage
     if summary is not None:
         if event.asked > state.rewritten_seq:
             state.summary, state.summary_of = event, summary
         return
     state.failure, state.failures = None, 0
-    state.last_usage, state.stop = event.usage, event.stop
-    state.gauge.calibrate(event.usage.context_tokens, state.asked_raw)
+    state.last_usage, state.stop = usage, event.stop
+    if "input" not in event.estimated:
+        state.gauge.calibrate(usage.context_tokens, state.asked_raw)
+    if state.asked_raw >= state.refused_raw:  # what was refused once has been taken after all
+        state.refused_raw = 0
     state.seen_reach = state.sent_reach
     state.owes_reply = False
     if event.stop == "interrupted":
@@ -296,7 +301,9 @@ def _ask_failed(state: State, event: AskFailed) -> None:
         state.summary_attempts += 1
         return
     if event.limit_tokens:
-        state.window_learned = event.limit_tokens
+        state.window_learned, state.refused_raw = event.limit_tokens, 0
+    elif event.kind == "overflow":
+        state.refused_raw = min(state.refused_raw or state.asked_raw, state.asked_raw)
     state.failure = event
     if event.kind not in ("lost", "cancelled"):
         state.failures += 1

@@ -4,6 +4,7 @@ Every form ends with the handle that brings the whole back, inside a marker that
 """
 
 from collections.abc import Callable, Sequence
+from math import inf
 
 from longrein.context.request import Budget, Item
 from longrein.context.state import State
@@ -31,15 +32,17 @@ def births(state: State, budget: Budget, *, roomy: bool = False) -> tuple[Form, 
 
     All results together take at most `min(30 % of usable, 50k)` tokens, the user's words at most 40 % of usable; both
     less where what stands there already leaves less, the words only when they must (not if `roomy`: for them room is
-    made first). The smallest are kept whole first.
+    made first). The smallest are kept whole first. The `seed` profiles shorten nothing that the window holds.
     """
     fresh = [item for item in _fresh(state) if item.form == "full"]
     results = [item for item in fresh if item.kind == "result"]
     words = [item for item in fresh if item.kind == "user" and isinstance(item.part, Text)]
     usable = budget.usable_tokens
-    most = min(usable * BIRTH_SHARE_MAX, BIRTH_TOKENS_MAX)
+    most: float = min(usable * BIRTH_SHARE_MAX, BIRTH_TOKENS_MAX)
     most_words = usable * WORDS_SHARE_MAX
-    if usable - state.view_tokens < most:  # the fresh are in the view already: only then can what they leave bind
+    if state.profile.startswith("seed") and state.view_tokens <= budget.window_tokens:
+        most = most_words = inf
+    elif usable - state.view_tokens < most:  # the fresh are in the view already: only then can what they leave bind
         least = usable * BIRTH_SHARE_MIN
         said = sum(state.gauge.tokens_of(item.part) for item in words)
         came = sum(state.gauge.tokens_of(item.part) for item in results)

@@ -129,7 +129,7 @@ def prefix_set(state: State, seq: int, event: PrefixSet) -> None:
 
 def _other_model(state: State) -> None:
     """What was learned of a window was that of the model before."""
-    state.window_learned = 0
+    state.window_learned = state.refused_raw = 0
     state.gauge.ceiling, state.gauge.flat = 0, (0, 0, 0)
 
 

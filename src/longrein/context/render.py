@@ -6,7 +6,7 @@ from longrein.context.decide import Summarise, window_of
 from longrein.context.request import Budget, Item, Request
 from longrein.context.state import State
 from longrein.context.summary.digest import instruction
-from longrein.context.tokens import ITEM_TOKENS, estimate_text
+from longrein.context.tokens import ITEM_TOKENS, estimate_part, estimate_text
 from longrein.events import PrefixSet, Text
 
 OUTPUT_TOKENS_MIN = 1_000
@@ -67,6 +67,13 @@ def reserve_usd(state: State, budget: Budget, max_output_tokens: int) -> float:
     if budget.price is None:
         return 0.0
     return input_usd(state, budget) + max_output_tokens * budget.price.output / 1e6
+
+
+def request_tokens(state: State, request: Request) -> int:
+    """Estimated input of `request`; of the prefix what the view's gauge holds for it."""
+    fixed = state.gauge.raw - sum([item.tokens for item in state.items]) if request.prefix.system else 0
+    items = sum([item.tokens or estimate_part(item.part) for item in request.items])
+    return state.gauge.scale(max(0, fixed) + items)
 
 
 def render_summary(state: State, budget: Budget, wish: Summarise) -> Request:

@@ -73,6 +73,8 @@ class Report(msgspec.Struct, frozen=True):
     """Counted over guessed."""
     usable_tokens: int
     window_tokens: int
+    note: str = ""
+    """What is assumed of prices."""
 
     def modules(self) -> list[tuple[Module, int]]:
         """(module, tokens) of each module that has content, in their order."""
@@ -87,7 +89,8 @@ def report(state: State, budget: Budget, goes: Iterable[str] = ()) -> Report:
     tokens = _scaled([raw for raw, _ in rows], state.view_tokens)
     shown = tuple(msgspec.structs.replace(row, tokens=count) for (_, row), count in zip(rows, tokens, strict=True))
     counted, factor = state.last_usage.context_tokens, state.gauge.ratio
-    return Report(shown, state.view_tokens, counted, factor, budget.usable_tokens, budget.window_tokens)
+    note = price.note if price is not None else ""
+    return Report(shown, state.view_tokens, counted, factor, budget.usable_tokens, budget.window_tokens, note)
 
 
 def _scaled(raws: list[int], total: int) -> list[int]:
@@ -148,6 +151,4 @@ def _usd(state: State, item: Item, price: Price | None) -> float:
     carried = len(state.asked_seqs) - bisect_left(state.asked_seqs, item.key[0])
     if price is None or carried <= 0 or not item.key[0]:
         return 0.0
-    write = price.cache_write if price.cache_write >= 0 else price.input
-    read = price.cache_read if price.cache_read >= 0 else price.input
-    return state.gauge.scale(item.tokens) * (write + (carried - 1) * read) / 1e6
+    return state.gauge.scale(item.tokens) * (price.write_usd + (carried - 1) * price.read_usd) / 1e6

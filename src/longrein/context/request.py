@@ -63,15 +63,42 @@ class Request(msgspec.Struct, frozen=True):
     """For providers that route by a key: the session whose prefix it shares; '' for `session`."""
 
 
+CACHE_READ_SHARE = 0.1
+"""What most providers take for cached input, as a share of the input price."""
+
+
 class Price(msgspec.Struct, frozen=True):
     """US dollars for a million tokens."""
 
     input: float
     output: float
     cache_read: float = -1.0
-    """Negative: as input."""
+    """Negative: unknown, `CACHE_READ_SHARE` of the input's is assumed."""
     cache_write: float = -1.0
     """Negative: as input."""
+    assumed: bool = False
+    """Whether a cache price above is what the provider's family usually takes, and not the provider's own figure."""
+
+    @property
+    def read_usd(self) -> float:
+        """Price of input that is read from the cache."""
+        return self.cache_read if self.cache_read >= 0 else CACHE_READ_SHARE * self.input
+
+    @property
+    def write_usd(self) -> float:
+        """Price of input that is written to the cache."""
+        return self.cache_write if self.cache_write >= 0 else self.input
+
+    @property
+    def note(self) -> str:
+        """What to say of cache prices that nobody gave; '' when they are known."""
+        if not (self.assumed or self.cache_read < 0) or self.input <= 0:
+            return ""
+        return (
+            f"cache prices are not known: reading is taken for {self.read_usd / self.input:.2g} of the input price and "
+            f"writing for {self.write_usd / self.input:.3g}, as is usual there; price_cache_read and "
+            "price_cache_write in the settings say otherwise"
+        )
 
 
 class Budget(msgspec.Struct, frozen=True):

@@ -277,6 +277,9 @@ class State(Talk):
     """Entries that changed what had been sent."""
     window_learned: int = 0
     """The window as an overflow error named it; 0 when none did."""
+    refused_raw: int = 0
+    """Guess for the smallest request that did not fit where the error named no window: an upper bound of it; 0 for
+    none."""
     seq: int = 0
     """Last entry folded."""
     at: int = 0

@@ -72,11 +72,12 @@ from longrein.events.parts import (
     text_of,
 )
 from longrein.events.redact import redact, redactor
-from longrein.events.usage import RETRYABLE, FailureKind, Usage
+from longrein.events.usage import COUNT_MAX, RETRYABLE, FailureKind, Usage, counts_of, is_count
 from longrein.events.wrapped import CALL_TOOL, unwrapped
 
 __all__ = [
     "CALL_TOOL",
+    "COUNT_MAX",
     "RETRYABLE",
     "SCHEMA_VERSION",
     "AnyEvent",
@@ -144,11 +145,13 @@ __all__ = [
     "UsageError",
     "UserSpoke",
     "call_id",
+    "counts_of",
     "decode_entry",
     "decode_event",
     "encode_entry",
     "encode_event",
     "entry_uuid",
+    "is_count",
     "marker",
     "marker_sign",
     "parse_handle",

@@ -240,13 +240,15 @@ class Replied(Event, frozen=True):
     stop: str
     """`end`, `calls`, `length`, `refusal` or `interrupted`."""
     usage: Usage = Usage()
-    """As the provider counted."""
+    """As the provider counted; where `estimated` says so, our own estimate."""
     blocks: tuple[ProviderBlock, ...] = ()
     """Provider blocks of the parts."""
     cost_usd: float = 0.0
     """By the price table at that time."""
     model: str = ""
     """Model that the provider says answered."""
+    estimated: tuple[str, ...] = ()
+    """`input`, `output`: sides of `usage` that the provider did not count, or not believably."""
 
 
 class AskFailed(Event, frozen=True):

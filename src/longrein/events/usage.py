@@ -4,6 +4,9 @@ from typing import Literal
 
 import msgspec
 
+COUNT_MAX = 1_000_000_000
+"""A larger count of tokens is no count."""
+
 
 class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
     """Tokens as the provider counted them. The four kinds do not overlap: they are priced apart."""
@@ -32,6 +35,17 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
             self.output_tokens + other.output_tokens,
             self.reasoning_tokens + other.reasoning_tokens,
         )
+
+
+def is_count(value: object) -> bool:
+    """Whether `value` can be a count of tokens: a whole number from 0 to `COUNT_MAX`."""
+    return type(value) is int and 0 <= value <= COUNT_MAX
+
+
+def counts_of(usage: Usage) -> Usage:
+    """`usage` with 0 for every field that cannot be a count, such as -5, NaN or a text."""
+    fields = [getattr(usage, name) for name in Usage.__struct_fields__]
+    return usage if all(map(is_count, fields)) else Usage(*(value if is_count(value) else 0 for value in fields))
 
 
 FailureKind = Literal[

@@ -51,6 +51,7 @@ def as_json(report: Report, state: State, model: str) -> str:
         "countedTokens": report.counted_tokens,
         "modules": [{"name": name, "tokens": tokens} for name, tokens in report.modules()],
         "items": [_item(row) for row in report.shown],
+        **({"note": report.note} if report.note else {}),
     }
     return json.dumps(shape, ensure_ascii=False, indent=1) + "\n"
 
@@ -161,7 +162,8 @@ def module_rows(report: Report) -> list[str]:
     most = max(report.usable_tokens, 1)
     rows = [f"  {name:<20} {tokens:>8,} {100 * tokens / most:>4.0f}%" for name, tokens in report.modules()]
     rows.append(f"  {'all':<20} {report.total_tokens:>8,} of {report.usable_tokens:,} usable tokens")
-    return [*rows, f"  (guesses × {report.factor:.2f} are the provider's count)"]
+    rows.append(f"  (guesses × {report.factor:.2f} are the provider's count)")
+    return [*rows, f"  ({report.note})"] if report.note else rows
 
 
 def item_rows(report: Report) -> list[str]:

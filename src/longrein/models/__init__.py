@@ -3,8 +3,16 @@
 import importlib
 from typing import Any
 
-from longrein.models.catalog import Provider, known_models, known_provider, known_providers, look_up, model_budget
-from longrein.models.cost import cost_usd
+from longrein.models.catalog import (
+    Provider,
+    known_models,
+    known_provider,
+    known_providers,
+    look_up,
+    model_budget,
+    usual_price,
+)
+from longrein.models.cost import cost_usd, settled_usage
 from longrein.models.failures import kind_of, limit_tokens
 from longrein.models.naming import family, wire_call_id
 from longrein.models.opening import open_model
@@ -51,6 +59,8 @@ __all__ = [
     "open_model",
     "pause_s",
     "read_script",
+    "settled_usage",
+    "usual_price",
     "wire_call_id",
 ]
 

@@ -1,5 +1,7 @@
 """What is known of providers and models without asking them: windows, prices, addresses, names of keys."""
 
+from collections.abc import Sequence
+
 import msgspec
 
 from longrein.context import Budget, Price
@@ -12,6 +14,8 @@ WINDOW_LOCAL_TOKENS = 32_768
 """An unknown model of a local server: what such servers are usually started with, or more."""
 OUTPUT_DEFAULT_TOKENS = 8_192
 """An unknown model's output limit: nearly every one takes it."""
+CACHE_READ, CACHE_WRITE = 2, 3
+"""Places of these prices in a row of the table."""
 OUTPUT_OFFERED_MAX_TOKENS = 32_000
 """Output asked for at most: more would only hold back window, money and rate limit."""
 
@@ -80,8 +84,37 @@ def look_up(provider: str, model: str) -> Budget:
     if row is None:
         return Budget(WINDOW_DEFAULT_TOKENS, OUTPUT_DEFAULT_TOKENS)
     sold_by, window, output, prices, ttl_s, least, prefill = row
-    price = Price(*prices) if prices and provider in (sold_by, *ALIASES.get(sold_by, ())) else None
+    sells = provider in (sold_by, *ALIASES.get(sold_by, ()))
+    price = usual_price(provider, model, prices) if prices and sells else None
     return Budget(window, min(output, OUTPUT_OFFERED_MAX_TOKENS), price, ttl_s, least, prefill)
+
+
+def usual_price(provider: str, model: str, prices: Sequence[float]) -> Price:
+    """A price of (input, output, cache read, cache write); negative or missing cache prices are those usual there.
+
+    Usual is what the family of the model, else the provider, takes in most rows of the table, as a share of the input
+    price; else what most of all rows take. To write costs as input where the reading price is known and this is not.
+    """
+    input_usd, output_usd, read_usd, write_usd = (*prices, -1.0, -1.0)[:4]
+    if read_usd >= 0:
+        return Price(input_usd, output_usd, read_usd, write_usd)
+    row = _row(model)
+    rows = _priced(row[0] if row else "") or _priced(provider) or _priced()
+    read = _usual([row[CACHE_READ] / row[0] for row in rows])
+    write = _usual([row[CACHE_WRITE] / row[0] if len(row) > CACHE_WRITE else 1.0 for row in rows])
+    written = write_usd if write_usd >= 0 else write * input_usd
+    return Price(input_usd, output_usd, read * input_usd, written, assumed=True)
+
+
+def _priced(seller: str | None = None) -> list[tuple[float, ...]]:
+    """Prices of the rows that know what cached input costs: of one seller (also by another of its names), or of all."""
+    names = {other: first for first, others in ALIASES.items() for other in others if other != "openrouter"}
+    wanted = names.get(seller, seller) if seller is not None else None
+    return [row[3] for row in MODELS.values() if len(row[3]) > CACHE_READ and wanted in (None, row[0])]
+
+
+def _usual(shares: list[float]) -> float:
+    return round(sorted(shares)[len(shares) // 2], 4)
 
 
 def _row(model: str) -> tuple[str, int, int, tuple[float, ...], float, int, bool] | None:

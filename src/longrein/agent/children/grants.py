@@ -201,9 +201,8 @@ def quote(offer: Offer, turns: int = TURNS_EXPECTED) -> Spent:
     for _ in range(max(1, turns)):
         tokens += known + new + ANSWER_TOKENS
         if price is not None:
-            read = price.input if price.cache_read < 0 else price.cache_read
             write = max(price.input, price.cache_write)
-            usd += (known * read + new * write + ANSWER_TOKENS * price.output) / 1e6
+            usd += (known * price.read_usd + new * write + ANSWER_TOKENS * price.output) / 1e6
         known, new = known + new, STEP_TOKENS
     return Spent(usd, tokens)
 

@@ -1,8 +1,10 @@
 """The audit: what a model's prose names must occur in what it stands for, else the claim's sentence is struck.
 
 Deterministic and deliberately narrow: paths, commands, identifiers, hashes, quotations and numbers that look like
-facts. It cures invented names (poisoning); it does not judge sense. Sentences that give orders against the user are
-struck too, by a few plain shapes; that is no boundary: what protects is the label that the summary is reference.
+facts. It cures invented names (poisoning); it does not judge sense. A claim of an outcome that names nothing needs a
+record (`outcomes`): one that a record refutes is struck, one without a record is marked. Sentences that give orders
+against the user are struck too, by a few plain shapes; that is no boundary: what protects is the label that the
+summary is reference.
 """
 
 import re
@@ -12,10 +14,14 @@ from typing import Literal
 
 import msgspec
 
+from longrein.context.summary.outcomes import Outcome, Proof, outcomes
+
 QUOTE_WORDS_MIN = 3
 """A shorter quotation is a word in quotation marks, not a claim about what was said."""
 TRIES_MAX = 5_000
 """Places looked at one by one before the rest is left to a pattern."""
+UNVERIFIED = "[unverified]"
+"""Stands at the end of a sentence that claims an outcome for which there is no record."""
 MISSES_MAX = 20
 """Claims that occur nowhere before the words of the texts are listed."""
 _WORD = r"[A-Za-z0-9_]+"
@@ -36,6 +42,8 @@ class Audited(msgspec.Struct, frozen=True):
     prose: str
     struck: tuple[str, ...]
     """Each claim or order that cost its sentence."""
+    marked: int = 0
+    """Sentences that got `UNVERIFIED`."""
 
 
 class Covered:
@@ -243,9 +251,14 @@ _SENTENCES = r"(?<=[.!?])(?<!e\.g\.)(?<!i\.e\.)\s+(?=[A-Z0-9\"'`“(\[*])|(?<=[�
 _BULLET = r"\s*(?:[-*•>]|\d{1,2}[.)])\s+(?:\[[ x>]\]\s+)?"
 
 
-def audit(prose: str, covered: Callable[[Claim], bool]) -> Audited:
-    """`prose` without the sentences that name what is not `covered`, or that give orders; other text is unchanged."""
-    struck: list[str] = []
+def audit(
+    prose: str, covered: Callable[[Claim], bool], proven: Callable[[Outcome], Proof] = lambda _: "proven"
+) -> Audited:
+    """`prose` without the sentences that name what is not `covered`, claim what a record refutes, or give orders.
+
+    What claims an outcome and is not `proven` is marked; other text is unchanged.
+    """
+    judge = _Judge(covered, proven)
     kept: list[str] = []
     fenced = False
     for line in prose.split("\n"):
@@ -253,38 +266,56 @@ def audit(prose: str, covered: Callable[[Claim], bool]) -> Audited:
             fenced = not fenced
             kept.append(line)
             continue
-        left = _fenced(line, covered, struck) if fenced else _line(line, covered, struck)
+        left = judge.fenced(line) if fenced else judge.line(line)
         if left is not None:
             kept.append(left)
-    return Audited("\n".join(kept), tuple(struck))
+    return Audited("\n".join(kept), tuple(judge.struck), judge.marked)
 
 
-def _fenced(line: str, covered: Callable[[Claim], bool], struck: list[str]) -> str | None:
-    text = line.strip()
-    if not re.search(r"[^\W_]{2}", text) or covered(Claim("code", text)):
-        return line
-    struck.append(text)
-    return None
+class _Judge:
+    """What was found on the way through one text."""
 
+    def __init__(self, covered: Callable[[Claim], bool], proven: Callable[[Outcome], Proof]) -> None:
+        self._covered, self._proven = covered, proven
+        self.struck: list[str] = []
+        self.marked = 0
 
-def _line(line: str, covered: Callable[[Claim], bool], struck: list[str]) -> str | None:
-    """What is left of a line; None when only its bullet is."""
-    bullet = re.match(_BULLET, line)
-    start = bullet.end() if bullet is not None else 0
-    kept, at, before = [], start, len(struck)
-    for gap in re.finditer(_SENTENCES, line[start:]):
-        kept.append(_sentence(line[at : start + gap.end()], covered, struck))
-        at = start + gap.end()
-    kept.append(_sentence(line[at:], covered, struck))
-    if len(struck) == before:
-        return line
-    left = "".join(kept).rstrip()
-    return line[:start] + left if left.strip() else None
+    def fenced(self, line: str) -> str | None:
+        """A line of code; None when it occurs nowhere."""
+        text = line.strip()
+        if not re.search(r"[^\W_]{2}", text) or self._covered(Claim("code", text)):
+            return line
+        self.struck.append(text)
+        return None
 
+    def line(self, line: str) -> str | None:
+        """What is left of a line; None when only its bullet is."""
+        bullet = re.match(_BULLET, line)
+        start = bullet.end() if bullet is not None else 0
+        done = not line[:start].rstrip().endswith("[ ]")
+        kept, at, before = [], start, (len(self.struck), self.marked)
+        for gap in re.finditer(_SENTENCES, line[start:]):
+            kept.append(self._sentence(line[at : start + gap.end()], done=done))
+            at = start + gap.end()
+        kept.append(self._sentence(line[at:], done=done))
+        if (len(self.struck), self.marked) == before:
+            return line
+        left = "".join(kept).rstrip()
+        return line[:start] + left if left.strip() else None
 
-def _sentence(sentence: str, covered: Callable[[Claim], bool], struck: list[str]) -> str:
-    wrong = [claim.text for claim in claims(sentence) if not covered(claim)]
-    if _order().search(sentence):
-        wrong.append(sentence.strip())
-    struck.extend(wrong)
-    return "" if wrong else sentence
+    def _sentence(self, sentence: str, *, done: bool) -> str:
+        """`sentence`, marked where it must be; '' when it is struck. `done`: false for an open item."""
+        wrong = [claim.text for claim in claims(sentence) if not self._covered(claim)]
+        if _order().search(sentence):
+            wrong.append(sentence.strip())
+        found = {self._proven(outcome) for outcome in outcomes(sentence)} if done and not wrong else set()
+        if "refuted" in found:
+            wrong.append(sentence.strip())
+        self.struck.extend(wrong)
+        if wrong:
+            return ""
+        if "unproven" not in found or UNVERIFIED in sentence:
+            return sentence
+        self.marked += 1
+        text = sentence.rstrip().rstrip(".!。！")
+        return f"{text} {UNVERIFIED}{sentence[len(text) :]}"

@@ -73,6 +73,10 @@ def note(ledger: Ledger, seq: int, event: AnyEvent) -> None:
 def rejoined(then: Ledger, now: Ledger) -> Ledger:
     """The ledger after a rewind: what was said and done as of `then`, what runs in the world as of `now`."""
     then.running, then.over = now.running, now.over
+    for line, ran in then.ran.items():
+        known = now.ran.get(line)
+        if ran.background and known is not None and known.seq == ran.seq:
+            then.ran[line] = known
     then.proofs = {**then.proofs, **{name: now.proofs[name] for name in ("mode", "pins") if name in now.proofs}}
     return then
 
@@ -204,14 +208,15 @@ def key_argument(arguments: dict[str, Any]) -> str:
 def _ran(ledger: Ledger, seq: int, event: ToolEnded, argument: str) -> None:
     line = f"{event.name} {argument}".strip()
     command = event.name == "Bash"
-    ended_itself = event.status in ("ok", "failed")
+    background = tuple(key for key, run in ledger.running.items() if run.call == event.call)
+    status = "running" if background and event.status == "ok" else event.status
+    ended_itself = status in ("ok", "failed")
     text = text_of(event.parts) if ended_itself and (command or event.status == "failed") else ""
     code = code_of(text, event.status) if command and ended_itself else None
     counts = _tests(ledger, seq, argument, text) if command and ended_itself else None
     before = ledger.ran.pop(line, None)
-    ledger.ran[line] = Ran(
-        seq, event.name, argument, event.status, code, counts, before.times + 1 if before is not None else 1
-    )
+    times = before.times + 1 if before is not None else 1
+    ledger.ran[line] = Ran(seq, event.name, argument, status, code, counts, times, background)
     if len(ledger.ran) > RAN_MAX + SLACK:
         for old in list(ledger.ran)[:SLACK]:
             del ledger.ran[old]
@@ -276,21 +281,23 @@ def _verdict(ledger: Ledger, seq: int, line: str, name: str, *, passed: bool) ->
 
 
 def _task(ledger: Ledger, seq: int, event: TaskStarted) -> None:
-    ledger.running[event.task] = Running(seq, "task", clip(event.command, 160))
+    ledger.running[event.task] = Running(seq, "task", clip(event.command, 160), call=event.call)
 
 
 def _child(ledger: Ledger, seq: int, event: ChildStarted) -> None:
-    ledger.running[event.child] = Running(seq, "subagent", event.kind)
+    ledger.running[event.child] = Running(seq, "subagent", event.kind, call=event.call)
 
 
 def _task_over(ledger: Ledger, seq: int, event: TaskEnded) -> None:
     code = f", exit code {event.code}" if event.code is not None else ""
     _over(ledger, seq, event.task, f"{event.state}{code}{', ' + event.cause if event.cause else ''}")
+    _background_over(ledger, seq, event.task, event.state, event.tail, event.code)
 
 
 def _child_over(ledger: Ledger, seq: int, event: ChildEnded) -> None:
     report = f": {clip(event.report, 200)}" if event.report else ""
     _over(ledger, seq, event.child, f"{event.status}{report}")
+    _background_over(ledger, seq, event.child, event.status, event.message)
 
 
 def _over(ledger: Ledger, seq: int, key: str, status: str) -> None:
@@ -298,6 +305,24 @@ def _over(ledger: Ledger, seq: int, key: str, status: str) -> None:
     if was is not None:
         ledger.over.append(msgspec.structs.replace(was, ended=seq, status=status))
         _cut(ledger.over, ENDED_MAX)
+
+
+def _background_over(ledger: Ledger, seq: int, key: str, state: str, text: str, code: int | None = None) -> None:
+    """What a call left running in the background has ended: only now is it known how the call went."""
+    waiting = ((line, ran) for line, ran in ledger.ran.items() if key in ran.background and not ran.ended)
+    line, ran = next(waiting, ("", None))
+    if ran is None:
+        return
+    running = any(other in ledger.running for other in ran.background)
+    failed = state != "done" or ran.status != "running"
+    status = state if state != "done" else ran.status if failed or running else state
+    counts = _tests(ledger, seq, ran.argument, text) if ran.name == "Bash" else None
+    ended = 0 if running else seq
+    ledger.ran[line] = msgspec.structs.replace(ran, status=status, code=code, tests=counts, ended=ended)
+    if state != "done" or (counts is not None and counts.failed > 0):
+        _trouble(ledger, seq, line, gist(text) or state)
+    elif not (running or failed):
+        _trouble(ledger, seq, line, None)
 
 
 def _proof(name: str) -> Callable[[Ledger, int, Any], None]:

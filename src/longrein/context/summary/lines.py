@@ -91,7 +91,14 @@ def _ran(ran: Ran) -> str:
 
 
 def _outcome(ran: Ran) -> str:
+    if ran.background and ran.status == "running":
+        return f"went on in the background as {', '.join(ran.background)}; not over yet"
     told = {
+        "done": "done",
+        "timed_out": "FAILED, timed out",
+        "killed": "killed",
+        "lost": "lost, nobody knows how it ended",
+        "limit": "FAILED, stopped by a limit",
         "ok": "succeeded",
         "failed": "FAILED",
         "denied": "denied, not run",
@@ -100,6 +107,8 @@ def _outcome(ran: Ran) -> str:
     }[ran.status]
     if ran.code is not None:
         told = f"exit code {ran.code}" if ran.code == 0 else f"FAILED, exit code {ran.code}"
+    if ran.ended:
+        told = f"in the background, ended r{ran.ended}: {told}"
     return told + (_counts(ran.tests) if ran.tests is not None else "")
 
 

@@ -51,13 +51,18 @@ class Ran(Record, frozen=True):
     name: str
     argument: str
     status: str
-    """`ok`, `failed`, `denied`, `interrupted` or `not_run`."""
+    """`ok`, `failed`, `denied`, `interrupted` or `not_run`; of work in the background `running` until it has ended, and
+    then the state it ended in."""
     code: int | None = None
     """Exit code of a command, when it exited by itself."""
     tests: Counts | None = None
     """What a test runner counted in its output."""
     times: int = 1
     """How often it was made."""
+    background: tuple[str, ...] = ()
+    """Tasks and subagents that went on after its result, by id."""
+    ended: int = 0
+    """Entry that ended the last of them; 0 while one runs."""
 
 
 class Verdict(Record, frozen=True):
@@ -109,6 +114,8 @@ class Running(Record, frozen=True):
     ended: int = 0
     status: str = ""
     """How it ended, with the code or the first line of the report."""
+    call: str = ""
+    """The call that started it."""
 
 
 class Ledger(msgspec.Struct):

@@ -1,0 +1,154 @@
+"""The bill: what is settled for a request whose usage the provider told wrongly, or not at all."""
+
+import asyncio
+import math
+from typing import Any
+
+import msgspec
+import pytest
+
+from longrein.agent import Limits, Said, SetModel
+from longrein.context import Budget, Price, fold
+from longrein.events import AskFailed, Entry, Opened, PrefixSet, Replied, Text, Thinking, TurnEnded, Usage
+from longrein.models import Failure, Reply, cost_usd, settled_usage
+from longrein.testing.clock import VirtualClock, run_virtual
+from longrein.testing.house import memory_crew, open_test_session
+from longrein.testing.model import ScriptedModel
+from longrein.testing.store import MemoryDisk
+
+pytestmark = pytest.mark.anyio
+
+PRICE = Price(3, 15, 0.3, 3.75)
+PRICED = Budget(200_000, 8_000, PRICE)
+WORDS = "word " * 4_000
+"""About 5,000 tokens of input."""
+ANSWER = "word " * 400
+"""About 500 tokens of output."""
+HUGE = 10**30
+DONE = Reply((Text("hi"),), "end", Usage(100, 0, 0, 1))
+TRUE = Usage(1_000, 3_000, 1_000, 500)
+
+
+class Outspoken(ScriptedModel):
+    """A model whose usage is passed on as it is, also when it is none."""
+
+    async def stream(self, request: Any) -> Any:
+        self.requests.append(request)
+        yield [self._next(request)]
+
+
+async def settled(final: Reply | Failure) -> tuple[Any, MemoryDisk]:
+    """The event that ends a request which `final` answers, and the log; a failure is followed by an answer."""
+    disk = MemoryDisk()
+    clock = getattr(asyncio.get_running_loop(), "clock", None) or VirtualClock()
+    model = Outspoken(final, *([DONE] if isinstance(final, Failure) else []), budget=PRICED)
+    crew = memory_crew(model, disk, clock=clock)
+    session = open_test_session(model, disk=disk, crew=crew, mode="bypassPermissions")
+    try:
+        session.tell(Said((Text(WORDS),)))
+        await session.run(once=True)
+    finally:
+        await session.close()
+    return next(e.event for e in disk.entries() if isinstance(e.event, Replied | AskFailed)), disk
+
+
+def told(**counts: Any) -> Usage:
+    return msgspec.structs.replace(TRUE, **counts)
+
+
+@pytest.mark.parametrize(
+    ("usage", "estimated"),
+    [
+        (TRUE, ()),
+        (Usage(), ("input", "output")),
+        (told(output_tokens=0), ("output",)),
+        (told(output_tokens=-24_000_000), ("output",)),
+        (told(output_tokens=HUGE), ("output",)),
+        (told(output_tokens=math.nan), ("output",)),
+        (told(output_tokens=math.inf), ("output",)),
+        (told(output_tokens="500"), ("output",)),
+        (told(output_tokens=True), ("output",)),
+        (told(output_tokens=None), ("output",)),
+        (told(reasoning_tokens=-1), ("output",)),
+        (told(output_tokens=10_000_000), ("output",)),
+        (told(input_tokens=-120_000_000), ("input",)),
+        (told(cache_read_tokens=-1), ("input",)),
+        (told(cache_write_tokens=0.5), ("input",)),
+        (Usage(0, 0, 0, 500), ("input",)),
+        (Usage(7, 0, 0, 500), ("input",)),
+        (Usage(900_000_000, 0, 0, 500), ("input",)),
+    ],
+)
+async def test_what_no_count_can_be_is_estimated(usage: Usage, estimated: tuple[str, ...]) -> None:
+    replied, disk = await settled(Reply((Text(ANSWER),), "end", usage))
+    assert replied.estimated == estimated
+    wants = {
+        "input": (TRUE.context_tokens, replied.usage.context_tokens),
+        "output": (TRUE.output_tokens, replied.usage.output_tokens),
+    }
+    for side, (true, counted) in wants.items():
+        assert counted == true if side not in estimated else true / 2 < counted < true * 2, side
+    assert replied.cost_usd == pytest.approx(cost_usd(PRICE, replied.usage))
+    assert 0.004 < replied.cost_usd < 0.04
+    state = fold(disk.entries())
+    assert state.spent_usd == pytest.approx(replied.cost_usd)
+    assert state.usage == replied.usage
+    assert (state.gauge.counted > 0) == ("input" not in estimated), "an estimate calibrates nothing"
+
+
+async def test_of_hidden_thinking_that_was_not_counted_all_that_was_held_back_is_spent() -> None:
+    replied, _ = await settled(Reply((Thinking(""), Text("yes")), "end", Usage(5_000)))
+    assert replied.usage.output_tokens == PRICED.max_output_tokens
+
+
+def test_an_answer_with_nothing_in_it_is_paid_for_too() -> None:
+    for failure, usd in (
+        (Failure("empty", "nothing", usage=Usage(5_000, 0, 0, 200)), cost_usd(PRICE, Usage(5_000, 0, 0, 200))),
+        (Failure("rate", "wait", 429), 0.0),
+    ):
+        failed, _ = run_virtual(settled(failure), clock=VirtualClock())
+        assert failed.assumed_usd == pytest.approx(usd)
+
+
+async def test_a_money_limit_stops_where_no_price_is_known() -> None:
+    """Also after a change of model in mid-session: a price of nothing would never reach the limit."""
+    disk = MemoryDisk()
+    free = Outspoken(DONE, budget=Budget(200_000, 8_000), name="mine/free")
+    priced = Outspoken(DONE, budget=PRICED, name="mine/priced")
+    crew = memory_crew(priced, disk)
+    crew.open_model = {"mine/free": free, "mine/priced": priced}.__getitem__
+    crew.limits = Limits(usd_max=1.0)
+    session = open_test_session(priced, disk=disk, crew=crew, mode="bypassPermissions")
+    try:
+        for word in (Said((Text("one"),)), SetModel("mine/free"), Said((Text("two"),))):
+            session.tell(word)
+            await session.run(once=True)
+    finally:
+        await session.close()
+    ends = [entry.event for entry in disk.entries() if isinstance(entry.event, TurnEnded)]
+    assert [end.reason for end in ends] == ["done", "budget"]
+    assert "no price of mine/free is known" in ends[-1].message
+    assert not free.requests
+
+
+def test_an_old_log_with_a_negative_bill_loads_and_lowers_nothing() -> None:
+    log = (
+        Opened(1, "s", "n", ("/w",), "/w"),
+        PrefixSet("start", "p", "m", "w", "system"),
+        Replied(3, (Text("x"),), "end", Usage(10, 0, 0, -24_000_000), cost_usd=-360.0),
+    )
+    state = fold([Entry(n, n, event) for n, event in enumerate(log, 1)])
+    assert (state.spent_usd, state.usage) == (0.0, Usage(10))
+
+
+def test_each_side_of_a_usage_is_believed_or_estimated_by_itself() -> None:
+    guess = Usage(10_000, output_tokens=1_000)
+    assert settled_usage(Usage(0, 9_000, 2_000, 900, 100), guess, 200_000, 8_000) == (
+        Usage(0, 9_000, 2_000, 900, 100),
+        (),
+    )
+    assert settled_usage(Usage(-1, 9_000, 2_000, 900), guess, 200_000, 8_000) == (
+        Usage(10_000, 0, 0, 900),
+        ("input",),
+    )
+    assert settled_usage(Usage(2_000_000, 0, 0, 900), guess, 200_000, 8_000)[1] == (), "documents cost what they cost"
