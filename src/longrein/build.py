@@ -111,7 +111,7 @@ def _around(
     state, settings = fold(log.entries), place.settings
     model, key_from = _model(place, log, state, given)
     roots = tuple(state.roots or place.roots)
-    opened = None if state.seq else _opened(place, log.session)
+    opened = None if state.session == log.session else _opened(place, log.session)
     nonce = opened.nonce if opened else state.nonce
     secrets = known_secrets(place.environ, settings)
     clean = redactor(secrets, nonce, settings.redact_patterns)

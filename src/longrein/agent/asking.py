@@ -17,6 +17,7 @@ from longrein.context import (
     window_of,
 )
 from longrein.events import (
+    TOO_DEEP,
     AnyPart,
     Asked,
     AskFailed,
@@ -26,6 +27,7 @@ from longrein.events import (
     ToolCall,
     Usage,
     call_id,
+    is_too_deep,
 )
 from longrein.models import CallDelta, Delta, Failure, Model, Reply, TextDelta, ThinkingDelta, cost_usd
 from longrein.permissions import rule_tool
@@ -108,10 +110,17 @@ def with_call_ids(parts: Sequence[AnyPart], asked: int) -> tuple[AnyPart, ...]:
     numbered, n = [], 0
     for part in parts:
         if isinstance(part, ToolCall):
-            part = msgspec.structs.replace(part, id=call_id(asked, n))  # noqa: PLW2901 - the same part, named
+            part = msgspec.structs.replace(_bounded(part), id=call_id(asked, n))  # noqa: PLW2901 - the same part, named
             n += 1
         numbered.append(part)
     return tuple(numbered)
+
+
+def _bounded(call: ToolCall) -> ToolCall:
+    """`call` as the log may hold it: one whose arguments are nested too deep never runs, and the model is told."""
+    if not is_too_deep(call.arguments):
+        return call
+    return ToolCall(call.id, call.name, None, call.received or f"({TOO_DEEP})")
 
 
 def _failed(session: Session, failure: Failure, asked: int, reserved_usd: float) -> AskFailed:

@@ -66,7 +66,8 @@ class _Agents:
 def open_session(
     log: Log, crew: Crew, *, state: State | None = None, opened: Opened | None = None, mode: str = ""
 ) -> OpenSession:
-    """The session in `log`, which the caller has locked. `opened` is its first entry when the log is empty.
+    """The session in `log`, which the caller has locked. `opened` is its first entry where the log holds none of its
+    own: it is empty, or damage took that entry.
 
     `state` is the fold of the log where the caller has it already.
 
@@ -78,11 +79,15 @@ def open_session(
     if session.state.session != log.session:  # it is new, or the entries that are there are its parent's
         if opened is None:
             raise AssertionError("a new session needs its Opened")
-        session.append(opened, *((crew.prefix(crew.model, "start"),) if new else ()))
-        if opened.pins and new:
-            session.append(told_pins(opened.nonce, opened.pins))
-    elif session.state.prefix is not None:
+        session.append(opened)
+    else:
+        opened = None
+    if session.state.prefix is None:
+        session.append(crew.prefix(crew.model, "start"))
+    elif opened is None:
         _renew(session, session.state.prefix)
+    if opened is not None and opened.pins and new:
+        session.append(told_pins(opened.nonce, opened.pins))
     if mode and mode != session.state.mode:
         session.append(ModeSet(mode))
     if session.state.tasks:

@@ -91,7 +91,10 @@ def _proposed(state: State, memo: Memo, plan: Plan | None, reason: str) -> Clear
 
 
 def _as_it_is(state: State, change: Change) -> bool:
-    """Whether a call would only be spelt anew: its arguments hold nothing that is long."""
+    """Whether a call would only be spelt anew: its arguments hold nothing that is long. Also an item without a handle
+    (a result that never came) stays: nothing could name it."""
+    if change.handle not in state.index:
+        return True
     part = state.items[state.index[change.handle]].part
     if not isinstance(part, ToolCall) or change.form == "folded":
         return False
@@ -191,7 +194,7 @@ def _same(memo: Memo, items: list[Item], state: State) -> bool:
     if len(known) > len(items):
         return False
     other = [n for n, item in enumerate(known) if item is not items[n]]
-    places = [memo.worth.by_handle[_handle(known[n])] for n in other]
+    places = [memo.worth.by_handle.get(_handle(known[n]), -1) for n in other]
     if any(place < memo.worth.sent for place in places) or any(known[n].handle != items[n].handle for n in other):
         return False
     for n, place in zip(other, places, strict=True):

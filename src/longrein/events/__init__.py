@@ -59,6 +59,7 @@ from longrein.events.facts import (
     UserSpoke,
 )
 from longrein.events.ids import Handle, call_id, entry_uuid, marker, marker_sign, parse_handle
+from longrein.events.nesting import DEPTH_MAX, TOO_DEEP, decode_json, is_too_deep
 from longrein.events.parts import (
     AnyPart,
     Document,
@@ -76,8 +77,10 @@ from longrein.events.wrapped import CALL_TOOL, unwrapped
 
 __all__ = [
     "CALL_TOOL",
+    "DEPTH_MAX",
     "RETRYABLE",
     "SCHEMA_VERSION",
+    "TOO_DEEP",
     "AnyEvent",
     "AnyPart",
     "AskFailed",
@@ -144,9 +147,11 @@ __all__ = [
     "call_id",
     "decode_entry",
     "decode_event",
+    "decode_json",
     "encode_entry",
     "encode_event",
     "entry_uuid",
+    "is_too_deep",
     "marker",
     "marker_sign",
     "parse_handle",

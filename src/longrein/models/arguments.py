@@ -8,13 +8,11 @@ from typing import Any
 
 import msgspec
 
-from longrein.events import ToolCall
+from longrein.events import ToolCall, decode_json
 from longrein.models.content import encode_json, exact_json
 
 MALFORMED_KEY = "malformed_arguments"
 """Key under which text that is no JSON object is sent back to the model that wrote it."""
-
-_decode_any = msgspec.json.Decoder().decode
 
 
 def read_arguments(received: str) -> dict[str, Any] | None:
@@ -32,8 +30,8 @@ def read_arguments(received: str) -> dict[str, Any] | None:
 
 def _decoded(text: str) -> object:
     try:
-        value: object = _decode_any(text)
-    except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
+        value: object = decode_json(text)
+    except msgspec.DecodeError:
         return None
     return value
 
