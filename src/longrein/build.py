@@ -21,6 +21,7 @@ from longrein.agent import (
     compose_system,
     desk_of,
     open_session,
+    resumed_state,
 )
 from longrein.config import (
     Settings,
@@ -34,7 +35,7 @@ from longrein.config import (
     remember_rule,
     subagent_model,
 )
-from longrein.context import State, fold, schema_diagnosis
+from longrein.context import State, schema_diagnosis
 from longrein.events import (
     SCHEMA_VERSION,
     BudgetError,
@@ -108,7 +109,7 @@ async def build(
 def _around(
     place: Place, log: SessionLog, ended: list[str], given: Model | ModelOptions | None, more: Sequence[Tool]
 ) -> Built:
-    state, settings = fold(log.entries), place.settings
+    state, settings = resumed_state(log), place.settings
     model, key_from = _model(place, log, state, given)
     roots = tuple(state.roots or place.roots)
     opened = None if state.session == log.session else _opened(place, log.session)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import msgspec
 
 from longrein.agent.port import Streaming
-from longrein.agent.session import Session
+from longrein.agent.session import SNAPSHOT_EVERY, Session
 from longrein.context import (
     Request,
     births,
@@ -32,6 +32,9 @@ from longrein.events import (
 from longrein.models import CallDelta, Delta, Failure, Model, Reply, TextDelta, ThinkingDelta, cost_usd
 from longrein.permissions import rule_tool
 
+SNAPSHOT_AFTER_S = 0.1
+"""When a request has been under way for so long, the model is at work and there is time for a snapshot."""
+
 
 async def ask(session: Session, usd_left: float | None, tokens_left: int | None = None) -> None:
     """The next request of purpose turn. On cancel what has come so far is kept (DESIGN: stopping in the middle)."""
@@ -53,7 +56,11 @@ async def ask(session: Session, usd_left: float | None, tokens_left: int | None 
     session.commit(flush=False)
     request = msgspec.structs.replace(probe, items=tuple(session.state.items)) if forms else probe
     known = session.state.gauge.ceiling
+    meanwhile = asyncio.get_running_loop().call_later(
+        SNAPSHOT_AFTER_S, lambda: session.keep_snapshot(due=SNAPSHOT_EVERY)
+    )
     outcome = await answer(session, request, seq, asked.reserved_usd)
+    meanwhile.cancel()
     session.crew.pace.heard(model.provider, outcome, session.crew.clock)
     session.append(outcome)
     ceiling = session.state.gauge.ceiling

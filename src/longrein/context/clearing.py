@@ -16,7 +16,7 @@ from longrein.context.request import Budget, Item
 from longrein.context.state import State
 from longrein.context.tokens import CHARS_PER_TOKEN_CODE, ITEM_TOKENS, arguments_text, estimate_part
 from longrein.context.worth.bodies import Measure, Reason, Values, why
-from longrein.context.worth.held import Piece
+from longrein.context.worth.held import Held, Piece
 from longrein.context.worth.memory import Worth
 from longrein.context.worth.rental import Rates, Rental, Tolerates
 from longrein.context.worth.rental import decide as rent
@@ -248,3 +248,71 @@ def piece_of(item: Item, state: State) -> Piece:
         images = any(isinstance(p, Image) for p in part.parts)
         return Piece(handle, name, text_of((part,)), tokens, request, part.name, "", part.call, part.status, images)
     return Piece(handle, name, text_of((part,)), tokens, request)
+
+
+# --- as bytes ------------------------------------------------------------------------------------------------------
+
+
+class _KeptWorth(msgspec.Struct, array_like=True):
+    """A `Worth` as it is stored. Its lines are read again from the texts of the items when they are asked for."""
+
+    items: list[Held]
+    now: int
+    sent: int
+    visible: dict[str, int]
+    newest: dict[str, int]
+    mentioned: dict[str, int]
+    times: dict[str, int]
+    spread: dict[str, int]
+    touched_at: dict[str, int]
+    dropped: dict[str, int]
+    by_handle: dict[str, int]
+    results: list[int]
+    dirty: dict[int, None]
+    wake: dict[int, list[int]]
+    regret: dict[int, float]
+    paying: dict[int, None]
+    kept: frozenset[str]
+    last_user: int
+    losses: float
+    _missed_at: dict[int, int]
+    _calls: dict[str, int]
+    _same: list[tuple[tuple[str, str], int]]
+    _reads: dict[str, list[int]]
+    _fresh: list[int]
+
+
+class _Kept(msgspec.Struct, array_like=True):
+    """A `Memo` as it is stored."""
+
+    worth: _KeptWorth
+    known: list[int | Item]
+    """Items of the view by their place in it; one that stands there no longer, itself."""
+    plans: tuple[Plan, ...]
+    recalls: int
+
+
+_encoder = msgspec.msgpack.Encoder(enc_hook=list)  # the rows of an item may be a range
+_decoder = msgspec.msgpack.Decoder(_Kept)
+
+
+def encode_memory(state: State) -> bytes:
+    """What hangs on the state, as bytes; b"" where nothing does."""
+    memo = state.worth
+    if not isinstance(memo, Memo):
+        return b""
+    places = {id(item): at for at, item in enumerate(state.items)}
+    values = {name: getattr(memo.worth, name) for name in _KeptWorth.__struct_fields__}
+    values["_same"] = list(memo.worth._same.items())
+    known = [places.get(id(item), item) for item in memo.known]
+    return _encoder.encode(_Kept(_KeptWorth(**values), known, memo.plans, memo.recalls))
+
+
+def decode_memory(state: State, data: bytes) -> Memo:
+    """The same again. Raises `msgspec.DecodeError`, `IndexError`."""
+    kept, worth = _decoder.decode(data), Worth()
+    for name in _KeptWorth.__struct_fields__:
+        setattr(worth, name, getattr(kept.worth, name))
+    worth._same = dict(kept.worth._same)
+    known = [state.items[item] if isinstance(item, int) else item for item in kept.known]
+    return Memo(worth, known, kept.plans, kept.recalls)

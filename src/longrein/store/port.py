@@ -23,6 +23,15 @@ class Message(msgspec.Struct, frozen=True):
     """JSON; its meaning is the agent's."""
 
 
+class Snapshot(msgspec.Struct, frozen=True):
+    """The folded state of a session at one entry."""
+
+    seq: int
+    """The entry."""
+    state: bytes
+    """Its form is the agent's."""
+
+
 class SessionInfo(msgspec.Struct, frozen=True):
     """One line of `longrein sessions`."""
 
@@ -92,6 +101,8 @@ class Log(Protocol):
     """Messages that were there and not yet taken, in order."""
     notes: list[str]
     """What was repaired at open; each a line for the user."""
+    snapshot: Snapshot | None
+    """The one that was kept last, where it still fits the log; None for a subagent."""
 
     def append(
         self,
@@ -125,6 +136,11 @@ class Log(Protocol):
 
         Raises `StoreDamaged` when it cannot be read to its end; the next open of the root mends it.
         """
+        ...
+
+    def keep_snapshot(self, snapshot: Snapshot) -> "Future[None] | None":
+        """Keep it for the next open, beside all else and without a flush. None, and nothing is done, where the log has
+        more or fewer entries by now, where the last one is still being written, and for a subagent."""
         ...
 
     def history(self, first: int, last: int) -> Iterator[Entry]:

@@ -5,7 +5,9 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 
 from longrein.events import SCHEMA_VERSION, Entry, Opened, UserSpoke, encode_event, text_of
+from longrein.store.blobs import INLINE_BYTES_MAX, blob_hash
 from longrein.store.database import Write, entry_key
+from longrein.store.snapshot import LogHash
 
 TITLE_CHARS_MAX = 80
 """Of a session's title."""
@@ -23,12 +25,19 @@ class Strand:
         self.about: tuple[int, str, str] = (0, "", "")
         """(created, cwd, title)."""
         self.listed = listed
+        self.hash = LogHash()
+        """Of the entries so far, those included that wait to be written."""
 
     def write(self, write: Write, entries: Sequence[Entry], take: Sequence[int]) -> None:
         """Have `write` hold `entries` and take the messages `take` out of the inbox."""
         for entry in entries:
             body = encode_event(entry.event)
-            write.rows.append((entry_key(self.number, entry.seq), entry.at, SCHEMA_VERSION, crc32(body), body))
+            crc = crc32(body)
+            write.rows.append((entry_key(self.number, entry.seq), entry.at, SCHEMA_VERSION, crc, body))
+            if len(body) > INLINE_BYTES_MAX:
+                self.hash.add(entry.seq, entry.at, SCHEMA_VERSION, 0, blob_hash(body))
+            else:
+                self.hash.add(entry.seq, entry.at, SCHEMA_VERSION, crc, "")
             if self.about[2] in ("", WORDLESS):
                 self._learn(entry)
         if take:

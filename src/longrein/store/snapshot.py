@@ -1,0 +1,123 @@
+"""The snapshot of a session: its folded state in a file beside the log, so that a resume reads only what came after.
+
+It is disposable. It counts only for the very log it was made from (a hash of every row up to its entry) and for the
+very code that made it; one that is torn, foreign or of another version is passed over and the log is folded. So it is
+written without a flush, and nothing is lost when it is not written at all.
+"""
+
+import contextlib
+import os
+import sqlite3
+import struct
+import sys
+from collections.abc import Iterable
+from functools import cache
+from hashlib import blake2b
+
+import msgspec
+
+from longrein.store.database import ROOT, Row, entry_key, entry_seq
+from longrein.store.folder import new_file
+from longrein.store.port import Snapshot
+
+SNAPSHOT = "state.snapshot"
+"""The file in a session's folder."""
+HASH_BYTES = 16
+FOLDING = ("context", "events")
+"""Packages whose code makes the state."""
+_HEAD = struct.Struct("<QqHI")
+_ROWS = (
+    "SELECT key, at, version, crc, CASE WHEN typeof(body) = 'text' THEN body ELSE '' END FROM entries "
+    "WHERE key > ? AND key <= ? ORDER BY key"
+)
+
+
+class LogHash:
+    """Hash of the rows of a log so far: of their seqs, times, versions and checksums."""
+
+    def __init__(self) -> None:
+        self.seq = 0
+        """The last entry it covers; -1 once a row was missing or came twice."""
+        self._hash = blake2b(digest_size=HASH_BYTES)
+
+    def add(self, seq: int, at: int, version: int, crc: int, file: str) -> None:
+        """Take in the next row. `file` is the hash of the file that holds a large body, which has no checksum."""
+        self.seq = seq if seq == self.seq + 1 else -1
+        self._hash.update(_HEAD.pack(seq, at, version, crc))
+        self._hash.update(file.encode())
+
+    def add_rows(self, rows: Iterable[Row]) -> None:
+        """Take in the next rows as they are stored; of a large body only the name of its file is looked at."""
+        for key, at, version, crc, body in rows:
+            self.add(entry_seq(key), at, version, crc, body if isinstance(body, str) else "")
+
+    def digest(self) -> bytes:
+        """The hash of what it covers."""
+        return self._hash.digest()
+
+
+class _Stored(msgspec.Struct, frozen=True, array_like=True):
+    code: bytes
+    session: str
+    seq: int
+    log: bytes
+    """`LogHash` up to `seq`."""
+    state: bytes
+
+
+@cache
+def code_version() -> bytes:
+    """What tells the code that folds from any other: the size and time of each of its files."""
+    found = blake2b(f"{sys.version} {msgspec.__version__}".encode(), digest_size=HASH_BYTES)
+    package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    for room in FOLDING:
+        for folder, folders, names in os.walk(os.path.join(package, room)):
+            folders.sort()
+            for name in sorted(names):
+                if name.endswith(".py"):
+                    stat = os.stat(os.path.join(folder, name))
+                    found.update(f"{folder[len(package) :]}/{name} {stat.st_size} {stat.st_mtime_ns}\n".encode())
+    return found.digest()
+
+
+def write_snapshot(folder: str, session: str, snapshot: Snapshot, log: bytes) -> None:
+    """Put `snapshot` in the place of the last one; `log` is the hash up to its entry. A failure is no loss."""
+    data = msgspec.msgpack.encode(_Stored(code_version(), session, snapshot.seq, log, snapshot.state))
+    path = os.path.join(folder, SNAPSHOT)
+    with contextlib.suppress(OSError):
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path + ".new")  # of one that was killed
+        with open(new_file(path + ".new"), "wb") as file:
+            file.write(_checksum(data))
+            file.write(data)
+        os.rename(path + ".new", path)
+
+
+def read_snapshot(folder: str, session: str, connection: sqlite3.Connection) -> tuple[Snapshot, LogHash] | None:
+    """The snapshot that fits the log behind `connection`, with the hash of that log so far; None for any other.
+
+    Only the heads of the rows are read. Raises sqlite3.Error.
+    """
+    stored = _stored(folder)
+    if stored is None or stored.session != session or stored.code != code_version():
+        return None
+    log = LogHash()
+    log.add_rows(connection.execute(_ROWS, (entry_key(ROOT, 0), entry_key(ROOT, stored.seq))))
+    if log.seq != stored.seq or log.digest() != stored.log:
+        return None
+    return Snapshot(stored.seq, stored.state), log
+
+
+def _stored(folder: str) -> _Stored | None:
+    try:
+        with open(os.path.join(folder, SNAPSHOT), "rb") as file:
+            data = file.read()
+        if data[:HASH_BYTES] != _checksum(data[HASH_BYTES:]):
+            return None
+        return msgspec.msgpack.decode(memoryview(data)[HASH_BYTES:], type=_Stored)
+    except (OSError, msgspec.DecodeError):
+        return None
+
+
+def _checksum(data: bytes) -> bytes:
+    return blake2b(data, digest_size=HASH_BYTES).digest()
