@@ -16,7 +16,7 @@ from hashlib import blake2b
 
 import msgspec
 
-from longrein.store.database import ROOT, Row, entry_key, entry_seq
+from longrein.store.database import ROOT, SEQ_MAX, Row, entry_key
 from longrein.store.folder import new_file
 from longrein.store.port import Snapshot
 
@@ -25,9 +25,10 @@ SNAPSHOT = "state.snapshot"
 HASH_BYTES = 16
 FOLDING = ("context", "events")
 """Packages whose code makes the state."""
+GAP = -2
 _HEAD = struct.Struct("<QqHI")
 _ROWS = (
-    "SELECT key, at, version, crc, CASE WHEN typeof(body) = 'text' THEN body ELSE '' END FROM entries "
+    "SELECT key, at, version, crc, CASE crc WHEN 0 THEN body ELSE '' END FROM entries "
     "WHERE key > ? AND key <= ? ORDER BY key"
 )
 
@@ -37,19 +38,24 @@ class LogHash:
 
     def __init__(self) -> None:
         self.seq = 0
-        """The last entry it covers; -1 once a row was missing or came twice."""
+        """The last entry it covers; `GAP` once a row was missing."""
         self._hash = blake2b(digest_size=HASH_BYTES)
 
-    def add(self, seq: int, at: int, version: int, crc: int, file: str) -> None:
-        """Take in the next row. `file` is the hash of the file that holds a large body, which has no checksum."""
-        self.seq = seq if seq == self.seq + 1 else -1
-        self._hash.update(_HEAD.pack(seq, at, version, crc))
-        self._hash.update(file.encode())
-
-    def add_rows(self, rows: Iterable[Row]) -> None:
-        """Take in the next rows as they are stored; of a large body only the name of its file is looked at."""
-        for key, at, version, crc, body in rows:
-            self.add(entry_seq(key), at, version, crc, body if isinstance(body, str) else "")
+    def add(self, rows: Iterable[Row]) -> None:
+        """Take in the next rows as they are stored; of a large body the name of its file."""
+        heads: list[bytes] = []
+        try:
+            for key, at, version, crc, body in rows:
+                self.seq += 1
+                if key & SEQ_MAX != self.seq:
+                    self.seq = GAP
+                    break
+                heads.append(_HEAD.pack(key, at, version, crc))
+                if not crc and isinstance(body, str):
+                    heads.append(body.encode())
+        except (struct.error, TypeError):  # no number where one was written
+            self.seq = GAP
+        self._hash.update(b"".join(heads))
 
     def digest(self) -> bytes:
         """The hash of what it covers."""
@@ -102,7 +108,7 @@ def read_snapshot(folder: str, session: str, connection: sqlite3.Connection) -> 
     if stored is None or stored.session != session or stored.code != code_version():
         return None
     log = LogHash()
-    log.add_rows(connection.execute(_ROWS, (entry_key(ROOT, 0), entry_key(ROOT, stored.seq))))
+    log.add(connection.execute(_ROWS, (entry_key(ROOT, 0), entry_key(ROOT, stored.seq))))
     if log.seq != stored.seq or log.digest() != stored.log:
         return None
     return Snapshot(stored.seq, stored.state), log

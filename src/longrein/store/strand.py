@@ -32,12 +32,9 @@ class Strand:
         """Have `write` hold `entries` and take the messages `take` out of the inbox."""
         for entry in entries:
             body = encode_event(entry.event)
-            crc = crc32(body)
-            write.rows.append((entry_key(self.number, entry.seq), entry.at, SCHEMA_VERSION, crc, body))
-            if len(body) > INLINE_BYTES_MAX:
-                self.hash.add(entry.seq, entry.at, SCHEMA_VERSION, 0, blob_hash(body))
-            else:
-                self.hash.add(entry.seq, entry.at, SCHEMA_VERSION, crc, "")
+            row = (entry_key(self.number, entry.seq), entry.at, SCHEMA_VERSION, crc32(body), body)
+            write.rows.append(row)
+            self.hash.add((row if len(body) <= INLINE_BYTES_MAX else (*row[:3], 0, blob_hash(body)),))
             if self.about[2] in ("", WORDLESS):
                 self._learn(entry)
         if take:
