@@ -14,8 +14,9 @@ from longrein.store.copying import Unsound, copy_tables, new_database, sound_row
 from longrein.store.database import ROOT, Database, Row, entry_seq, lost_main, read_only
 from longrein.store.faults import SUSPECT, is_damage
 from longrein.store.folder import DATABASE, flush_path, set_aside
+from longrein.store.port import Snapshot
 from longrein.store.salvage import Kept, copy_sessions, last_number
-from longrein.store.snapshot import LogHash, Snapshot, read_snapshot
+from longrein.store.snapshot import LogHash, read_snapshot
 
 KEEP_BYTES_MAX = 16 * 1024 * 1024
 """Rows of a log up to this size are kept from the look at open, so that the first walk does not read them again."""
