@@ -1,6 +1,7 @@
 """Servers that nobody wrote for longrein: what they send is read, where it can be read at all."""
 
 import asyncio
+import re
 from typing import Any
 
 import pytest
@@ -219,3 +220,16 @@ async def test_a_server_that_sends_on_and_on_is_left_alone_after_a_few_times() -
         assert isinstance(end, Failure)
         assert (end.kind, len(server.heads)) == ("invalid", 4)
         await model.aclose()
+
+
+@pytest.mark.parametrize("levels", [150, 5_000])
+@pytest.mark.parametrize("wire", WIRES)
+def test_arguments_nested_deep_are_a_call_that_never_runs(wire: str, levels: int) -> None:
+    deep = b"[" * levels + b"]" * levels
+    stream = STREAMS["text and parallel calls, one without arguments"][wire]
+    end = read(wire, re.sub(rb'\\?"a\\?"', deep, stream))[1]
+    if isinstance(end, Failure):  # an object of the event itself, which cannot be read
+        assert (wire, levels) == ("gemini", 5_000)
+        return
+    calls = [part for part in end.parts if isinstance(part, ToolCall)]
+    assert [call.arguments for call in calls] == [None, {}]

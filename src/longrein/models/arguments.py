@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from longrein.events import ToolCall, decode_json
+from longrein.events import TOO_DEEP, ToolCall, decode_json, is_too_deep
 from longrein.models.content import encode_json, exact_json
 
 MALFORMED_KEY = "malformed_arguments"
@@ -42,6 +42,11 @@ def make_call(name: str, received: str) -> ToolCall:
     if arguments is not None and (not received.strip() or exact_json(arguments).decode() == received):
         return ToolCall("", name, arguments)
     return ToolCall("", name, arguments, received)
+
+
+def given_json(arguments: dict[str, Any]) -> str:
+    """The text of arguments that a provider sent as an object; what is nested too deep is no object any more."""
+    return f"({TOO_DEEP})" if is_too_deep(arguments) else exact_json(arguments).decode()
 
 
 def object_json(call: ToolCall) -> bytes:
