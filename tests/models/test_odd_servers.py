@@ -8,6 +8,7 @@ import pytest
 
 from longrein.events import Text, ToolCall, Usage
 from longrein.models import Failure, Reply
+from longrein.models.failures import error_text
 from tests.models.served import Answer, answer_of, opened, served, sse
 from tests.models.streams import STREAMS, WIRES
 from tests.models.test_replies import ASKED, chat, read
@@ -233,3 +234,8 @@ def test_arguments_nested_deep_are_a_call_that_never_runs(wire: str, levels: int
         return
     calls = [part for part in end.parts if isinstance(part, ToolCall)]
     assert [call.arguments for call in calls] == [None, {}]
+
+
+def test_an_error_nested_deep_is_told_as_it_came() -> None:
+    body = '{"error":' * 900 + "1" + "}" * 900
+    assert error_text(body).startswith('{"error":{"error":')

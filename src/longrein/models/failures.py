@@ -7,6 +7,7 @@ import re
 
 import msgspec
 
+from longrein.events import decode_json
 from longrein.models.port import Failure
 
 MESSAGE_CHARS_MAX = 500
@@ -160,8 +161,8 @@ def limit_tokens(text: str) -> int:
 def error_text(body: str) -> str:
     """The one line an error body has for a person; the body itself when it is no JSON."""
     try:
-        value = msgspec.json.decode(body)
-    except (msgspec.DecodeError, RecursionError):
+        value = decode_json(body)
+    except msgspec.DecodeError:
         return _line(re.sub(r"<[^>]{0,400}>", " ", body))
     return _line(_said(value))
 

@@ -278,8 +278,9 @@ class SessionLog:
                 await asyncio.gather(asyncio.wrap_future(self._latest), return_exceptions=True)
             return
         self._closing.set()
-        if self._snapshots is not None:  # whoever opens the log next may keep one, too
-            await asyncio.wait([asyncio.wrap_future(self._snapshots)])
+        beside = [asyncio.wrap_future(one) for one in (self._snapshots, self.checked) if one is not None]
+        if beside:  # whoever opens the log next may keep a snapshot, too, and no other connection may be open
+            await asyncio.wait(beside)
         if self._stopped is None:
             self.reader.close()  # SQLite folds the WAL in when the last connection goes, and only a writing one can
             self._stopped = self._writer.stop()
