@@ -91,7 +91,7 @@ def _look(connection: sqlite3.Connection, folder: str) -> Survey:
                 f"entry {entry_seq(row[0])} of this session was written by a newer longrein; upgrade it, or export it"
             )
         survey.size += 1
-        survey.hash.add((row,))
+        survey.hash.add(row)
         size_bytes += len(row[4])
         if size_bytes <= KEEP_BYTES_MAX and not survey.unread:
             rows.append(row)

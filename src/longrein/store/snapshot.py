@@ -8,9 +8,7 @@ written without a flush, and nothing is lost when it is not written at all.
 import contextlib
 import os
 import sqlite3
-import struct
 import sys
-from collections.abc import Iterable
 from functools import cache
 from hashlib import blake2b
 
@@ -26,10 +24,9 @@ HASH_BYTES = 16
 FOLDING = ("context", "events")
 """Packages whose code makes the state."""
 GAP = -2
-_HEAD = struct.Struct("<QqHI")
 _ROWS = (
-    "SELECT key, at, version, crc, CASE crc WHEN 0 THEN body ELSE '' END FROM entries "
-    "WHERE key > ? AND key <= ? ORDER BY key"
+    "SELECT count(*), max(key), sum(version), group_concat(at), "
+    "group_concat(crc || CASE crc WHEN 0 THEN body ELSE '' END) FROM entries WHERE key > ? AND key <= ?"
 )
 
 
@@ -39,27 +36,28 @@ class LogHash:
     def __init__(self) -> None:
         self.seq = 0
         """The last entry it covers; `GAP` once a row was missing."""
-        self._hash = blake2b(digest_size=HASH_BYTES)
+        self._times, self._checks = blake2b(digest_size=HASH_BYTES), blake2b(digest_size=HASH_BYTES)
+        self._versions = 0
 
-    def add(self, rows: Iterable[Row]) -> None:
-        """Take in the next rows as they are stored; of a large body the name of its file."""
-        heads: list[bytes] = []
-        try:
-            for key, at, version, crc, body in rows:
-                self.seq += 1
-                if key & SEQ_MAX != self.seq:
-                    self.seq = GAP
-                    break
-                heads.append(_HEAD.pack(key, at, version, crc))
-                if not crc and isinstance(body, str):
-                    heads.append(body.encode())
-        except (struct.error, TypeError):  # no number where one was written
-            self.seq = GAP
-        self._hash.update(b"".join(heads))
+    def add(self, row: Row) -> None:
+        """Take in the next row as it is stored: of a large body, which has no checksum, the name of its file."""
+        key, at, version, crc, body = row
+        self.seq = self.seq + 1 if key & SEQ_MAX == self.seq + 1 else GAP
+        self._versions += version
+        self._times.update(f"{at},".encode())
+        self._checks.update(f"{crc}{body if isinstance(body, str) else ''},".encode())
+
+    def take(self, connection: sqlite3.Connection, seq: int) -> None:
+        """Take in the first `seq` rows of the root at once; SQLite puts them together. Raises sqlite3.Error."""
+        (found,) = connection.execute(_ROWS, (entry_key(ROOT, 0), entry_key(ROOT, seq)))
+        size, last, self._versions, times, checks = found
+        self.seq = size if last == entry_key(ROOT, size) else GAP
+        self._times.update(f"{times},".encode())
+        self._checks.update(f"{checks},".encode())
 
     def digest(self) -> bytes:
         """The hash of what it covers."""
-        return self._hash.digest()
+        return b"%d %b%b" % (self._versions or 0, self._times.digest(), self._checks.digest())
 
 
 class _Stored(msgspec.Struct, frozen=True, array_like=True):
@@ -102,13 +100,14 @@ def write_snapshot(folder: str, session: str, snapshot: Snapshot, log: bytes) ->
 def read_snapshot(folder: str, session: str, connection: sqlite3.Connection) -> tuple[Snapshot, LogHash] | None:
     """The snapshot that fits the log behind `connection`, with the hash of that log so far; None for any other.
 
-    Only the heads of the rows are read. Raises sqlite3.Error.
+    Only the heads of the rows are read.
     """
     stored = _stored(folder)
     if stored is None or stored.session != session or stored.code != code_version():
         return None
     log = LogHash()
-    log.add(connection.execute(_ROWS, (entry_key(ROOT, 0), entry_key(ROOT, stored.seq))))
+    with contextlib.suppress(sqlite3.Error):  # whoever looks through the rows next finds what is wrong with them
+        log.take(connection, stored.seq)
     if log.seq != stored.seq or log.digest() != stored.log:
         return None
     return Snapshot(stored.seq, stored.state), log

@@ -34,7 +34,7 @@ class Strand:
             body = encode_event(entry.event)
             row = (entry_key(self.number, entry.seq), entry.at, SCHEMA_VERSION, crc32(body), body)
             write.rows.append(row)
-            self.hash.add((row if len(body) <= INLINE_BYTES_MAX else (*row[:3], 0, blob_hash(body)),))
+            self.hash.add(row if len(body) <= INLINE_BYTES_MAX else (*row[:3], 0, blob_hash(body)))
             if self.about[2] in ("", WORDLESS):
                 self._learn(entry)
         if take:
