@@ -1,5 +1,6 @@
 """The snapshot counts for the very log and the very code that it was made from, and for nothing else."""
 
+import asyncio
 import os
 import shutil
 import sqlite3
@@ -11,7 +12,7 @@ import pytest
 
 from longrein.store import Snapshot
 from longrein.store import snapshot as module
-from tests.store.kit import ID, OTHER, add, done, entries, entry, filled, folder, make, reopen, seqs
+from tests.store.kit import ID, OTHER, add, entries, entry, filled, folder, make, reopen, seqs
 
 pytestmark = pytest.mark.anyio
 
@@ -27,7 +28,7 @@ async def kept(state: Path, last: int = 20, session: str = ID) -> None:
     writing = log.keep_snapshot(Snapshot(last, STATE))
     assert writing is not None
     await log.close()
-    assert writing.done()
+    assert writing.result()
 
 
 async def found(state: Path, session: str = ID) -> Snapshot | None:
@@ -47,7 +48,7 @@ async def test_a_snapshot_is_there_at_each_open_until_the_next_is_kept(tmp_path:
     log = await reopen(tmp_path)
     writing = log.keep_snapshot(Snapshot(22, b"newer"))
     assert writing is not None
-    await done(writing)
+    assert await asyncio.wrap_future(writing)
     await log.close()
     assert await found(tmp_path) == Snapshot(22, b"newer")
     assert os.stat(path(tmp_path)).st_mode & 0o777 == 0o600
@@ -57,8 +58,10 @@ async def test_a_snapshot_is_there_at_each_open_until_the_next_is_kept(tmp_path:
 async def test_one_that_is_not_of_the_last_entry_is_not_kept(tmp_path: Path) -> None:
     log = await make(tmp_path)
     await add(log, entries(1, 5))
-    assert log.keep_snapshot(Snapshot(4, STATE)) is None
-    assert log.keep_snapshot(Snapshot(6, STATE)) is None
+    for seq in (4, 6):
+        writing = log.keep_snapshot(Snapshot(seq, STATE))
+        assert writing is not None
+        assert not await asyncio.wrap_future(writing)
     await log.close()
     assert await found(tmp_path) is None
 

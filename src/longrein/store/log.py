@@ -4,6 +4,7 @@ A subagent's is of the same class: it has its own entries and inbox, and shares 
 """
 
 import asyncio
+import contextlib
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
@@ -88,7 +89,7 @@ class SessionLog:
         self._collecting: set[str] = set()
         self._latest: Future[None] | None = None
         self._stopped: Future[None] | None = None
-        self._snapshots: Future[None] | None = None
+        self._snapshots: Future[bool] | None = None
         self._closing = Event()
 
     @property
@@ -107,7 +108,6 @@ class SessionLog:
         self.entries = StoredEntries(self.reader, survey.rows, survey.size)
         self.inbox = [Message(number, body) for number, body in survey.inbox]
         self._strand.about = survey.about
-        self._strand.hash = survey.hash
         self.snapshot = survey.snapshot
         self._shared.go_on(survey)
         if survey.unread:
@@ -166,15 +166,21 @@ class SessionLog:
         """See `port.Log.history`."""
         return self.reader.entries(max(first, 1) - 1, last) if last >= max(first, 1) else iter(())
 
-    def keep_snapshot(self, snapshot: Snapshot) -> "Future[None] | None":
+    def keep_snapshot(self, snapshot: Snapshot) -> "Future[bool] | None":
         """See `port.Log.keep_snapshot`."""
-        log = self._strand.hash
         writing = self._snapshots is not None and not self._snapshots.done()
-        if self.number != ROOT or writing or log.seq != snapshot.seq or self._closing.is_set():
+        if self.number != ROOT or writing or self._closing.is_set():
             return None
-        digest = log.digest()
-        self._snapshots = in_thread(lambda: write_snapshot(self.folder, self.session, snapshot, digest), "snapshot")
+        log = self._writer.call(lambda database: (database.root_hash.seq, database.root_hash.digest()))
+        self._snapshots = in_thread(lambda: self._write_snapshot(snapshot, log), "snapshot")
         return self._snapshots
+
+    def _write_snapshot(self, snapshot: Snapshot, log: "Future[tuple[int, bytes]]") -> bool:
+        with contextlib.suppress(SessionError):  # the log cannot be written any more
+            seq, digest = log.result()
+            if seq == snapshot.seq:
+                return write_snapshot(self.folder, self.session, snapshot, digest)
+        return False
 
     # --- writing ---------------------------------------------------------------------------------------------
 

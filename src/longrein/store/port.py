@@ -138,9 +138,11 @@ class Log(Protocol):
         """
         ...
 
-    def keep_snapshot(self, snapshot: Snapshot) -> "Future[None] | None":
-        """Keep it for the next open, beside all else and without a flush. None, and nothing is done, where the log has
-        more or fewer entries by now, where the last one is still being written, and for a subagent."""
+    def keep_snapshot(self, snapshot: Snapshot) -> "Future[bool] | None":
+        """Keep it for the next open, beside all else and without a flush: whether that was done.
+
+        It is not where the log ends at another entry. None while the last one is being written, and for a subagent.
+        """
         ...
 
     def history(self, first: int, last: int) -> Iterator[Entry]:

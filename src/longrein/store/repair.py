@@ -11,12 +11,12 @@ import sqlite3
 from longrein.events import SCHEMA_VERSION, SessionReadOnly, StoreDamaged
 from longrein.store.blobs import Blobs
 from longrein.store.copying import Unsound, copy_tables, new_database, sound_rows
-from longrein.store.database import ROOT, Database, Row, entry_seq, lost_main, read_only
+from longrein.store.database import ROOT, Database, LogHash, Row, entry_seq, lost_main, read_only
 from longrein.store.faults import SUSPECT, is_damage
 from longrein.store.folder import DATABASE, flush_path, set_aside
 from longrein.store.port import Snapshot
 from longrein.store.salvage import Kept, copy_sessions, last_number
-from longrein.store.snapshot import LogHash, read_snapshot
+from longrein.store.snapshot import read_snapshot
 
 KEEP_BYTES_MAX = 16 * 1024 * 1024
 """Rows of a log up to this size are kept from the look at open, so that the first walk does not read them again."""
@@ -70,6 +70,7 @@ def _open(folder: str, blobs: Blobs, notes: list[str], network: bool) -> tuple[D
     database = Database(folder, blobs, notes, network=network)
     try:
         survey = _look(database.connection, folder)
+        database.root_hash = survey.hash
         blobs.sweep(lambda: {row[0].hex() for row in database.connection.execute("SELECT hash FROM files")})
     except BaseException:
         database.close()

@@ -14,7 +14,7 @@ from hashlib import blake2b
 
 import msgspec
 
-from longrein.store.database import ROOT, SEQ_MAX, Row, entry_key
+from longrein.store.database import LogHash
 from longrein.store.folder import new_file
 from longrein.store.port import Snapshot
 
@@ -23,41 +23,6 @@ SNAPSHOT = "state.snapshot"
 HASH_BYTES = 16
 FOLDING = ("context", "events")
 """Packages whose code makes the state."""
-GAP = -2
-_ROWS = (
-    "SELECT count(*), max(key), sum(version), group_concat(at), "
-    "group_concat(crc || CASE crc WHEN 0 THEN body ELSE '' END) FROM entries WHERE key > ? AND key <= ?"
-)
-
-
-class LogHash:
-    """Hash of the rows of a log so far: of their seqs, times, versions and checksums."""
-
-    def __init__(self) -> None:
-        self.seq = 0
-        """The last entry it covers; `GAP` once a row was missing."""
-        self._times, self._checks = blake2b(digest_size=HASH_BYTES), blake2b(digest_size=HASH_BYTES)
-        self._versions = 0
-
-    def add(self, row: Row) -> None:
-        """Take in the next row as it is stored: of a large body, which has no checksum, the name of its file."""
-        key, at, version, crc, body = row
-        self.seq = self.seq + 1 if key & SEQ_MAX == self.seq + 1 else GAP
-        self._versions += version
-        self._times.update(f"{at},".encode())
-        self._checks.update(f"{crc}{body if isinstance(body, str) else ''},".encode())
-
-    def take(self, connection: sqlite3.Connection, seq: int) -> None:
-        """Take in the first `seq` rows of the root at once; SQLite puts them together. Raises sqlite3.Error."""
-        (found,) = connection.execute(_ROWS, (entry_key(ROOT, 0), entry_key(ROOT, seq)))
-        size, last, self._versions, times, checks = found
-        self.seq = size if last == entry_key(ROOT, size) else GAP
-        self._times.update(f"{times},".encode())
-        self._checks.update(f"{checks},".encode())
-
-    def digest(self) -> bytes:
-        """The hash of what it covers."""
-        return b"%d %b%b" % (self._versions or 0, self._times.digest(), self._checks.digest())
 
 
 class _Stored(msgspec.Struct, frozen=True, array_like=True):
@@ -84,8 +49,8 @@ def code_version() -> bytes:
     return found.digest()
 
 
-def write_snapshot(folder: str, session: str, snapshot: Snapshot, log: bytes) -> None:
-    """Put `snapshot` in the place of the last one; `log` is the hash up to its entry. A failure is no loss."""
+def write_snapshot(folder: str, session: str, snapshot: Snapshot, log: bytes) -> bool:
+    """Put `snapshot` in the place of the last one; `log` is the hash up to its entry. Whether that could be done."""
     data = msgspec.msgpack.encode(_Stored(code_version(), session, snapshot.seq, log, snapshot.state))
     path = os.path.join(folder, SNAPSHOT)
     with contextlib.suppress(OSError):
@@ -95,6 +60,8 @@ def write_snapshot(folder: str, session: str, snapshot: Snapshot, log: bytes) ->
             file.write(_checksum(data))
             file.write(data)
         os.rename(path + ".new", path)
+        return True
+    return False
 
 
 def read_snapshot(folder: str, session: str, connection: sqlite3.Connection) -> tuple[Snapshot, LogHash] | None:

@@ -5,9 +5,7 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 
 from longrein.events import SCHEMA_VERSION, Entry, Opened, UserSpoke, encode_event, text_of
-from longrein.store.blobs import INLINE_BYTES_MAX, blob_hash
 from longrein.store.database import Write, entry_key
-from longrein.store.snapshot import LogHash
 
 TITLE_CHARS_MAX = 80
 """Of a session's title."""
@@ -25,16 +23,12 @@ class Strand:
         self.about: tuple[int, str, str] = (0, "", "")
         """(created, cwd, title)."""
         self.listed = listed
-        self.hash = LogHash()
-        """Of the entries so far, those included that wait to be written."""
 
     def write(self, write: Write, entries: Sequence[Entry], take: Sequence[int]) -> None:
         """Have `write` hold `entries` and take the messages `take` out of the inbox."""
         for entry in entries:
             body = encode_event(entry.event)
-            row = (entry_key(self.number, entry.seq), entry.at, SCHEMA_VERSION, crc32(body), body)
-            write.rows.append(row)
-            self.hash.add(row if len(body) <= INLINE_BYTES_MAX else (*row[:3], 0, blob_hash(body)))
+            write.rows.append((entry_key(self.number, entry.seq), entry.at, SCHEMA_VERSION, crc32(body), body))
             if self.about[2] in ("", WORDLESS):
                 self._learn(entry)
         if take:

@@ -187,14 +187,14 @@ class MemoryLog:
         fits = 0 < kept.seq <= len(self.entries) and self.entries[kept.seq - 1] is entry
         return kept if fits else None
 
-    def keep_snapshot(self, snapshot: Snapshot) -> "Future[None] | None":
+    def keep_snapshot(self, snapshot: Snapshot) -> "Future[bool] | None":
         """See `store.Log.keep_snapshot`."""
-        entries = self.disk.entries()
-        if self.root is not self or self.dead or len(entries) != snapshot.seq:
+        if self.root is not self or self.dead:
             return None
-        self.disk.snapshot = snapshot, entries[-1]
-        done = _future()
-        done.set_result(None)
+        entries, done = self.disk.entries(), Future[bool]()
+        done.set_result(len(entries) == snapshot.seq)
+        if done.result():
+            self.disk.snapshot = snapshot, entries[-1]
         return done
 
     def append(
