@@ -10,7 +10,8 @@ import pytest
 from longrein.agent import Said
 from longrein.agent.opening import resumed_state
 from longrein.context import Budget, Price, Request, State, decide, decode_state, encode_state, fold, render
-from longrein.context.clearing import Memo
+from longrein.context.clearing import KeptWorth, Memo
+from longrein.context.worth.memory import Worth
 from longrein.events import Entry, Text
 from longrein.models import Delta
 from longrein.store import open_log
@@ -53,6 +54,11 @@ def test_what_the_clearing_policy_remembers_is_the_same_again(seed: int) -> None
     assert encode_state(resumed) == encode_state(live)
     assert decide(resumed, walk.budget, now_us) == decide(live, walk.budget, now_us)
     assert encode_state(resumed) == encode_state(live)
+
+
+def test_nothing_that_the_clearing_policy_remembers_is_left_out() -> None:
+    made_again_from_the_texts = {"sheets"}
+    assert set(vars(Worth())) - made_again_from_the_texts == set(KeptWorth.__struct_fields__)
 
 
 @pytest.mark.parametrize(

@@ -253,7 +253,7 @@ def piece_of(item: Item, state: State) -> Piece:
 # --- as bytes ------------------------------------------------------------------------------------------------------
 
 
-class _KeptWorth(msgspec.Struct, array_like=True):
+class KeptWorth(msgspec.Struct, array_like=True):
     """A `Worth` as it is stored. Its lines are read again from the texts of the items when they are asked for."""
 
     items: list[Held]
@@ -285,7 +285,7 @@ class _KeptWorth(msgspec.Struct, array_like=True):
 class _Kept(msgspec.Struct, array_like=True):
     """A `Memo` as it is stored."""
 
-    worth: _KeptWorth
+    worth: KeptWorth
     known: list[int | Item]
     """Items of the view by their place in it; one that stands there no longer, itself."""
     plans: tuple[Plan, ...]
@@ -302,16 +302,16 @@ def encode_memory(state: State) -> bytes:
     if not isinstance(memo, Memo):
         return b""
     places = {id(item): at for at, item in enumerate(state.items)}
-    values = {name: getattr(memo.worth, name) for name in _KeptWorth.__struct_fields__}
+    values = {name: getattr(memo.worth, name) for name in KeptWorth.__struct_fields__}
     values["_same"] = list(memo.worth._same.items())
     known = [places.get(id(item), item) for item in memo.known]
-    return _encoder.encode(_Kept(_KeptWorth(**values), known, memo.plans, memo.recalls))
+    return _encoder.encode(_Kept(KeptWorth(**values), known, memo.plans, memo.recalls))
 
 
 def decode_memory(state: State, data: bytes) -> Memo:
     """The same again. Raises `msgspec.DecodeError`, `IndexError`."""
     kept, worth = _decoder.decode(data), Worth()
-    for name in _KeptWorth.__struct_fields__:
+    for name in KeptWorth.__struct_fields__:
         setattr(worth, name, getattr(kept.worth, name))
     worth._same = dict(kept.worth._same)
     known = [state.items[item] if isinstance(item, int) else item for item in kept.known]
