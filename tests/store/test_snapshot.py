@@ -55,6 +55,28 @@ async def test_a_snapshot_is_there_at_each_open_until_the_next_is_kept(tmp_path:
     assert sorted(os.listdir(folder(tmp_path))) == ["blobs", "lock", "log.sqlite", "state.snapshot"]
 
 
+async def test_what_a_kill_left_of_the_last_one_is_in_nobodys_way(tmp_path: Path) -> None:
+    await kept(tmp_path)
+    Path(f"{path(tmp_path)}.new").write_bytes(path(tmp_path).read_bytes()[:3_000])
+    assert await found(tmp_path) == Snapshot(20, STATE)
+    log = await reopen(tmp_path)
+    log.keep_snapshot(Snapshot(20, b"again"))
+    await log.close()
+    assert await found(tmp_path) == Snapshot(20, b"again")
+    assert "state.snapshot.new" not in os.listdir(folder(tmp_path))
+
+
+async def test_a_folder_that_cannot_be_written_to_leaves_the_session_without_one(tmp_path: Path) -> None:
+    log = await make(tmp_path)
+    await add(log, entries(1, 5))
+    Path(f"{path(tmp_path)}.new").mkdir()
+    writing = log.keep_snapshot(Snapshot(5, STATE))
+    assert writing is not None
+    await log.close()
+    assert not writing.result()
+    assert await found(tmp_path) is None
+
+
 async def test_one_that_is_not_of_the_last_entry_is_not_kept(tmp_path: Path) -> None:
     log = await make(tmp_path)
     await add(log, entries(1, 5))
