@@ -36,23 +36,33 @@ class _Stored(msgspec.Struct, frozen=True, array_like=True):
 
 @cache
 def code_version() -> bytes:
-    """What tells the code that folds from any other: the size and time of each of its files."""
+    """Hash of the code that folds, and of what it stands on; b"" where it cannot be read as files."""
     found = blake2b(f"{sys.version} {msgspec.__version__}".encode(), digest_size=HASH_BYTES)
     package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    for room in FOLDING:
-        for folder, folders, names in os.walk(os.path.join(package, room)):
-            folders.sort()
-            for name in sorted(names):
-                if name.endswith(".py"):
-                    stat = os.stat(os.path.join(folder, name))
-                    found.update(f"{folder[len(package) :]}/{name} {stat.st_size} {stat.st_mtime_ns}\n".encode())
+    try:
+        for path in _sources(package):
+            with open(path, "rb") as file:
+                found.update(b"%b %b" % (os.path.basename(path).encode(), file.read()))
+    except OSError:
+        return b""
     return found.digest()
+
+
+def _sources(package: str) -> list[str]:
+    """Every file of code that folds. Raises OSError where there is none."""
+    walks = [os.walk(os.path.join(package, room)) for room in FOLDING]
+    found = [f"{folder}/{name}" for walk in walks for folder, _, names in walk for name in names if name[-3:] == ".py"]
+    if not found:
+        raise FileNotFoundError(package)
+    return sorted(found)
 
 
 def write_snapshot(folder: str, session: str, snapshot: Snapshot, log: bytes) -> bool:
     """Put `snapshot` in the place of the last one; `log` is the hash up to its entry. Whether that could be done."""
-    data = msgspec.msgpack.encode(_Stored(code_version(), session, snapshot.seq, log, snapshot.state))
-    path = os.path.join(folder, SNAPSHOT)
+    code, path = code_version(), os.path.join(folder, SNAPSHOT)
+    if not code:
+        return False
+    data = msgspec.msgpack.encode(_Stored(code, session, snapshot.seq, log, snapshot.state))
     with contextlib.suppress(OSError):
         with contextlib.suppress(FileNotFoundError):
             os.unlink(path + ".new")  # of one that was killed
