@@ -102,9 +102,9 @@ PRIVATE = {f"workspace/supervisor/{part}.py" for part in ("main", "work", "chann
 
 def test_no_private_modules_of_python_and_no_hand_in_the_table_of_modules() -> None:
     """`sys.modules` is shared by all threads of a process: a stand-in there breaks the others' imports."""
-    private = {name(path) for path, tree in TREES.items() if any(top.startswith("_") for top in _absolute(tree))}
+    private = {name(path) for path, tree in trees().items() if any(top.startswith("_") for top in _absolute(tree))}
     assert private == PRIVATE
-    wrong = [name(path) for path, tree in TREES.items() if "sys.modules" in {used for _, used in attributes(tree)}]
+    wrong = [name(path) for path, tree in trees().items() if "sys.modules" in {used for _, used in attributes(tree)}]
     assert not wrong, wrong
 
 

@@ -60,6 +60,10 @@ class Long:
     """A session without a loop that goes on for ever."""
 
     window: int = WINDOW
+    session: str = "0" * 8
+    root: str = "/w"
+    results: tuple[int, ...] = (60, 400, 1_500, 4_000)
+    """Characters that results have."""
     state: State = field(default_factory=State)
     took_ms: list[float] = field(default_factory=list)
     """Of each entry: `step` and `decide`."""
@@ -70,9 +74,11 @@ class Long:
         self.budget = budget_of(self.window)
         self.counter = Counter()
         self.at = 1_700_000_000 * SECOND_US
-        self.pool = [text(kind, 4_000, self.random) for kind in ("files", "code", "log", "prose") for _ in range(40)]
+        self.pool = [
+            text(kind, max(self.results), self.random) for kind in ("files", "code", "log", "prose") for _ in range(40)
+        ]
         specs = tuple(tool.spec for tool in builtin_tools())
-        self.add(Opened(SCHEMA_VERSION, "0" * 8, "n0nce", ("/w",), "/w"))
+        self.add(Opened(SCHEMA_VERSION, self.session, "n0nce", (self.root,), self.root))
         self.add(PrefixSet("start", "mock", "small", "anthropic", "Be good. " * 200, specs, ("# here",)))
 
     def add(self, event: AnyEvent) -> int:
@@ -103,7 +109,7 @@ class Long:
         for call in calls:
             path = str((call.arguments or {}).get("file_path", ""))
             self.add(FileSeen(path, f"{self.random.randrange(10**6):064d}"))
-            result = self.random.choice(self.pool)[: self.random.choice([60, 400, 1_500, 4_000])]
+            result = self.random.choice(self.pool)[: self.random.choice(self.results)]
             self.add(ToolEnded(call.id, call.name, "ok", (Text(result),)))
         if not calls:
             self.add(TurnEnded("done"))

@@ -1,11 +1,14 @@
 """The hall's workshop: every part is built here, once, by hand, and handed to those who need it."""
 
+import asyncio
+import contextlib
 import gc
 import os
 import random
 import time
 import uuid
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from concurrent.futures import Future
 from typing import Any
 
 import msgspec
@@ -21,6 +24,7 @@ from longrein.agent import (
     compose_system,
     desk_of,
     open_session,
+    resumed_state,
 )
 from longrein.config import (
     Settings,
@@ -34,7 +38,7 @@ from longrein.config import (
     remember_rule,
     subagent_model,
 )
-from longrein.context import State, fold, schema_diagnosis
+from longrein.context import State, schema_diagnosis
 from longrein.events import (
     SCHEMA_VERSION,
     BudgetError,
@@ -122,10 +126,10 @@ async def build(place: Place, session: str = "", *, fresh: bool = False, additio
 def _around(
     place: Place, log: SessionLog, ended: list[str], given: Model | ModelOptions | None, additions: Additions
 ) -> Built:
-    state, settings = fold(log.entries), place.settings
+    state, settings = resumed_state(log), place.settings
     model, key_from = _model(place, log, state, given, additions)
     roots = tuple(state.roots or place.roots)
-    opened = None if state.seq else _opened(place, log.session)
+    opened = None if state.session == log.session else _opened(place, log.session)
     nonce = opened.nonce if opened else state.nonce
     secrets = known_secrets(place.environ, settings)
     clean = redactor(secrets, nonce, settings.redact_patterns)
@@ -174,9 +178,23 @@ def _around(
     mode = settings.permission_mode if not state.seq or place.options.permission_mode else ""
     session = open_session(log, crew, state=state, opened=opened, mode=mode)
     spawner.notice = session.notice
+    _tell_damage(log, session)
     notes = (*settings.notes, *log.notes, *told, *unread, *_left_behind(ended, roots, state))
     fills = schema_diagnosis(session.state.prefix, model.budget.window_tokens) if session.state.prefix else ""
     return Built(place, session, crew, log, key_from, (*notes, *filter(None, [fills])))
+
+
+def _tell_damage(log: SessionLog, session: OpenSession) -> None:
+    """Have the user told of damage in entries that are looked through after the start."""
+    loop = asyncio.get_running_loop()
+
+    def tell(checked: "Future[str]") -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is gone: the next open repairs what was found
+            if checked.result():
+                loop.call_soon_threadsafe(session.notice, checked.result())
+
+    if log.checked is not None:
+        log.checked.add_done_callback(tell)
 
 
 def _environ(place: Place) -> Mapping[str, str]:

@@ -2,11 +2,13 @@
 
 import json
 import re
+import sqlite3
+from binascii import crc32
 from typing import Any
 
 import pytest
 
-from longrein.events import Opened, decode_entry
+from longrein.events import Opened, Replied, decode_entry, encode_event
 from longrein.testing.loopback import Call
 
 from .house import Loopback, Provider, Stage, bash, call, calls, says
@@ -262,3 +264,39 @@ def test_plan_mode_changes_nothing_whatever_is_allowed(stage: Stage) -> None:
     assert ran.told()[:2] == (3, "A plan.\n")
     assert [status for status, _ in stage.results()] == ["denied", "denied"]
     assert sorted(p.name for p in stage.project.iterdir()) == [".git"]
+
+
+@pytest.mark.parametrize("seq", [2, 4, 7])
+def test_a_damaged_entry_is_told_and_the_session_goes_on(stage: Stage, seq: int) -> None:
+    """Also one that every request needs, such as the prefix."""
+    stage.plays(calls(bash("echo hi")), says("done"), says("done again"))
+    assert stage.run("-p", "do it", BYPASS).code == 0
+    change(stage, seq, b"{}", crc=1)
+    ran = stage.run("-p", "and now", "-c", BYPASS)
+    assert (ran.code, "Traceback" in ran.err, "done" in ran.text) == (0, False, True), ran.err
+    assert "damaged" in ran.err
+
+
+@pytest.mark.parametrize("levels", [900, 5_000])
+def test_a_log_that_holds_arguments_nested_deep_is_gone_on_with(stage: Stage, levels: int) -> None:
+    """As a longrein without a limit wrote them down; its calls were cut by a kill."""
+    stage.plays(calls(bash("echo hi")), says("done"))
+    assert stage.run("-p", "do it", BYPASS).code == 0
+    (replied, *_) = [entry.seq for entry in stage.entries() if isinstance(entry.event, Replied)]
+    deep = b'{"a":' + b"[" * levels + b"]" * levels + b"}"
+    event = encode_event(stage.entries()[replied - 1].event)
+    change(stage, replied, event.replace(b'{"command":"echo hi"}', deep), last=replied)
+    ran = stage.run("-p", "-c", BYPASS)
+    assert ran.told() == (0, "done\n", "")
+    assert "nested deeper than 100 levels" in stage.results()[0][1]
+
+
+def change(stage: Stage, seq: int, body: bytes, *, crc: int = 0, last: int = 0) -> None:
+    """Put `body` in the place of entry `seq`, with its checksum unless another is given; cut the log after `last`."""
+    connection = sqlite3.connect(stage.session_folder() / "log.sqlite")
+    key = 1 << 40 | seq
+    connection.execute("UPDATE entries SET body = ?, crc = ? WHERE key = ?", (body, crc or crc32(body), key))
+    if last:
+        connection.execute("DELETE FROM entries WHERE key > ?", (1 << 40 | last,))
+    connection.commit()
+    connection.close()

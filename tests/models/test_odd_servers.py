@@ -8,6 +8,7 @@ import pytest
 
 from longrein.events import Text, ToolCall, Usage
 from longrein.models import Failure, Reply
+from longrein.models.failures import error_text
 from tests.models.served import Answer, answer_of, opened, served, sse
 from tests.models.streams import STREAMS, WIRES
 from tests.models.test_replies import ASKED, chat, read
@@ -231,3 +232,21 @@ async def test_a_server_that_sends_on_and_on_is_left_alone_after_a_few_times() -
         assert isinstance(end, Failure)
         assert (end.kind, len(server.heads)) == ("invalid", 4)
         await model.aclose()
+
+
+@pytest.mark.parametrize("levels", [150, 5_000])
+@pytest.mark.parametrize("wire", WIRES)
+def test_arguments_nested_deep_are_a_call_that_never_runs(wire: str, levels: int) -> None:
+    deep = b"[" * levels + b"]" * levels
+    stream = STREAMS["text and parallel calls, one without arguments"][wire]
+    end = read(wire, re.sub(rb'\\?"a\\?"', deep, stream))[1]
+    if isinstance(end, Failure):  # an object of the event itself, which cannot be read
+        assert (wire, levels) == ("gemini", 5_000)
+        return
+    calls = [part for part in end.parts if isinstance(part, ToolCall)]
+    assert [call.arguments for call in calls] == [None, {}]
+
+
+def test_an_error_nested_deep_is_told_as_it_came() -> None:
+    body = '{"error":' * 900 + "1" + "}" * 900
+    assert error_text(body).startswith('{"error":{"error":')

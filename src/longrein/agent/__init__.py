@@ -3,7 +3,7 @@
 from longrein.agent.behind import company_of, desk_of
 from longrein.agent.loop import run
 from longrein.agent.moves import Judgement, Move, next_move
-from longrein.agent.opening import OpenSession, open_session
+from longrein.agent.opening import OpenSession, open_session, resumed_state
 from longrein.agent.port import (
     AgentView,
     Answer,
@@ -79,5 +79,6 @@ __all__ = [
     "fork_task",
     "next_move",
     "open_session",
+    "resumed_state",
     "run",
 ]

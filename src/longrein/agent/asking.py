@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import msgspec
 
 from longrein.agent.port import Streaming
-from longrein.agent.session import Session
+from longrein.agent.session import SNAPSHOT_EVERY, Session
 from longrein.context import (
     Request,
     births,
@@ -19,6 +19,7 @@ from longrein.context import (
     window_of,
 )
 from longrein.events import (
+    TOO_DEEP,
     AnyPart,
     Asked,
     AskFailed,
@@ -28,6 +29,7 @@ from longrein.events import (
     ToolCall,
     Usage,
     call_id,
+    is_too_deep,
 )
 from longrein.models import (
     CallDelta,
@@ -41,6 +43,9 @@ from longrein.models import (
     settled_usage,
 )
 from longrein.permissions import rule_tool
+
+SNAPSHOT_AFTER_S = 0.1
+"""When a request has been under way for so long, the model is at work and there is time for a snapshot."""
 
 
 async def ask(session: Session, usd_left: float | None, tokens_left: int | None = None) -> None:
@@ -63,7 +68,11 @@ async def ask(session: Session, usd_left: float | None, tokens_left: int | None 
     session.commit(flush=False)
     request = msgspec.structs.replace(probe, items=tuple(session.state.items)) if forms else probe
     known, refused = session.state.gauge.ceiling, session.state.refused_raw
+    meanwhile = asyncio.get_running_loop().call_later(
+        SNAPSHOT_AFTER_S, lambda: session.keep_snapshot(due=SNAPSHOT_EVERY)
+    )
     outcome = await answer(session, request, seq, asked.reserved_usd)
+    meanwhile.cancel()
     session.crew.pace.heard(model.provider, outcome, session.crew.clock)
     session.append(outcome)
     ceiling = session.state.gauge.ceiling
@@ -146,10 +155,17 @@ def with_call_ids(parts: Sequence[AnyPart], asked: int) -> tuple[AnyPart, ...]:
     numbered, n = [], 0
     for part in parts:
         if isinstance(part, ToolCall):
-            part = msgspec.structs.replace(part, id=call_id(asked, n))  # noqa: PLW2901 - the same part, named
+            part = msgspec.structs.replace(_bounded(part), id=call_id(asked, n))  # noqa: PLW2901 - the same part, named
             n += 1
         numbered.append(part)
     return tuple(numbered)
+
+
+def _bounded(call: ToolCall) -> ToolCall:
+    """`call` as the log may hold it: one whose arguments are nested too deep never runs, and the model is told."""
+    if not is_too_deep(call.arguments):
+        return call
+    return ToolCall(call.id, call.name, None, call.received or f"({TOO_DEEP})")
 
 
 def _failed(

@@ -8,7 +8,7 @@ from longrein.agent.inbox import told_pins
 from longrein.agent.loop import run
 from longrein.agent.ports import Crew
 from longrein.agent.session import Session
-from longrein.context import State, fold
+from longrein.context import State, advance, decode_state, fold
 from longrein.events import AnyEvent, ModeSet, Opened, PrefixSet
 from longrein.store import Log
 from longrein.tools import AgentPort, Job, Kind, Report
@@ -63,26 +63,42 @@ class _Agents:
         return await company.run(jobs, call=call, background=background, synthesis=synthesis)
 
 
+def resumed_state(log: Log) -> State:
+    """The fold of `log`: of what came after its snapshot where there is one, else of all."""
+    kept = log.snapshot
+    state = decode_state(kept.state) if kept is not None else None
+    if kept is None or state is None or (state.seq, state.session) != (kept.seq, log.session):
+        return fold(log.entries)
+    for entry in log.history(kept.seq + 1, len(log.entries)):
+        state = advance(state, entry, lambda to: log.history(1, to))
+    return state
+
+
 def open_session(
     log: Log, crew: Crew, *, state: State | None = None, opened: Opened | None = None, mode: str = ""
 ) -> OpenSession:
-    """The session in `log`, which the caller has locked. `opened` is its first entry when the log is empty.
+    """The session in `log`, which the caller has locked. `opened` is its first entry where the log holds none of its
+    own: it is empty, or damage took that entry.
 
     `state` is the fold of the log where the caller has it already.
 
     What the present version, tools or model would send differently becomes a `PrefixSet` with its reason; else nothing
     that was sent before changes (law 10).
     """
-    session = OpenSession(log, crew, fold(log.entries) if state is None else state)
+    session = OpenSession(log, crew, resumed_state(log) if state is None else state)
     new = session.state.seq == 0
     if session.state.session != log.session:  # it is new, or the entries that are there are its parent's
         if opened is None:
             raise AssertionError("a new session needs its Opened")
-        session.append(opened, *((crew.prefix(crew.model, "start"),) if new else ()))
-        if opened.pins and new:
-            session.append(told_pins(opened.nonce, opened.pins))
-    elif session.state.prefix is not None:
+        session.append(opened)
+    else:
+        opened = None
+    if session.state.prefix is None:
+        session.append(crew.prefix(crew.model, "start"))
+    elif opened is None:
         _renew(session, session.state.prefix)
+    if opened is not None and opened.pins and new:
+        session.append(told_pins(opened.nonce, opened.pins))
     if mode and mode != session.state.mode:
         session.append(ModeSet(mode))
     if session.state.tasks:

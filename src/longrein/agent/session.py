@@ -24,14 +24,18 @@ from longrein.agent.redaction import redacted
 from longrein.agent.tasks.desk import TaskDesk
 from longrein.agent.waking import Wakes
 from longrein.agent.watching import Watch
-from longrein.context import State, advance
+from longrein.context import State, advance, encode_state
 from longrein.events import AnyEvent, Entry, Interrupted, SourceFile, text_of
 from longrein.permissions import Rules
-from longrein.store import Log, owner_of
+from longrein.store import Log, Snapshot, owner_of
 from longrein.tools import AgentPort, TaskView
 
 CLOSE_WAIT_S = 5.0
 """How long `close` waits for the loop to come to rest; only a stuck disk takes longer than a moment."""
+SNAPSHOT_FROM = 500
+"""Entries of a log that is worth a snapshot though the clearing policy remembers nothing."""
+SNAPSHOT_EVERY = 1_000
+"""Entries within a turn after which one is kept."""
 INTERRUPTED = "[interrupted by the user]"
 """The line the model is told."""
 
@@ -84,6 +88,7 @@ class Session:
         self._loop = asyncio.get_running_loop()
         self._broken: BaseException | None = None
         self._in_flight = 0
+        self._snapshot_seq = log.snapshot.seq if log.snapshot is not None else 0
 
     # --- writing ---------------------------------------------------------------------------------------------
 
@@ -125,6 +130,18 @@ class Session:
         written = self.log.append(entries, flush=flush, take=taken, beside=more)
         written.add_done_callback(lambda w: self._loop.call_soon_threadsafe(self._committed, w, those, done))
         return done
+
+    def keep_snapshot(self, *, due: int = 1) -> None:
+        """Keep the folded state for the next open, in a quiet moment: when all is committed and at least `due` entries
+        are new. A short log is folded as fast as a snapshot is read."""
+        state = self.state
+        if not self.quiet or state.seq - self._snapshot_seq < due:
+            return
+        if state.worth is None and state.seq < SNAPSHOT_FROM:
+            return
+        data = encode_state(state)
+        if data and self.log.keep_snapshot(Snapshot(state.seq, data)) is not None:
+            self._snapshot_seq = state.seq
 
     def _hand_over(self) -> tuple[list[Entry], list[int]]:
         entries, taken = self._held, self._taken
@@ -393,6 +410,7 @@ class Session:
             await self.crew.goals.by(owner_of(self.process_session, self.state.label)).leave()
         if self._held:
             await self.commit(flush=True)
+        self.keep_snapshot()
         if self.crew.above is None:  # what all agents of a tree share goes with its root
             await self.crew.workspace.spawner.drain()
         if self.crew.model is not self._lent:

@@ -74,6 +74,7 @@ async def idle(session: Session, *, once: bool) -> bool:
     if once and not session.wakes.pausing and not session.wakes.stays:
         return True
     session.wakes.rouse()
+    session.keep_snapshot()
     await session.wait_word()
     return False
 

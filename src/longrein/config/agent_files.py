@@ -10,7 +10,7 @@ import msgspec
 from longrein.config.agent_fields import Found, Taking
 from longrein.config.frontmatter import split_head
 from longrein.config.reading import short
-from longrein.events import UsageError
+from longrein.events import UsageError, decode_json
 from longrein.tools import Kind
 
 FILES_MAX = 200
@@ -94,8 +94,8 @@ def _given(text: str) -> list[Found]:
     """The entries of `--agents`."""
     wanted = '--agents wants a JSON object such as {"reviewer": {"description": "…", "prompt": "…"}}'
     try:
-        table: Any = msgspec.json.decode(text)
-    except (msgspec.DecodeError, UnicodeEncodeError) as error:
+        table: Any = decode_json(text)
+    except msgspec.DecodeError as error:
         raise UsageError(f"{wanted}: {error}") from None
     if not isinstance(table, dict) or not all(isinstance(fields, dict) for fields in table.values()):
         raise UsageError(wanted)

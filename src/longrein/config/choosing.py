@@ -1,6 +1,7 @@
 """Which model to open: the one that was named, else the first whose key or local server is found."""
 
 from collections.abc import Callable, Mapping, Sequence
+from math import isfinite
 
 import msgspec
 
@@ -174,6 +175,8 @@ def _price(name: str, given: Sequence[float], table: Price | None, settings: Set
     if prices[0] < 0 or prices[1] < 0:
         where = next(settings.origin[k] for k in settings.origin if k.startswith(f'models."{name}".price'))
         raise SettingsError(f'{where}: models."{name}" needs both price_input and price_output')
+    if not all(map(isfinite, prices)):
+        raise SettingsError(f'models."{name}": a price is a number of dollars for a million tokens, not infinite')
     return usual_price(name.partition("/")[0], name.partition("/")[2], prices)
 
 

@@ -30,6 +30,7 @@ from longrein.context.request import Budget, Item, Price, Request
 from longrein.context.schemas import by_server, schema_diagnosis, spec_tokens
 from longrein.context.seed.background import seed_due
 from longrein.context.seed.policy import decide_seed, render_seed_summary, seed_summarized
+from longrein.context.snapshot import decode_state, encode_state
 from longrein.context.standing import standing
 from longrein.context.state import ChildNow, OpenCall, Seen, State, TaskNow
 from longrein.context.summary.audit import Claim, Covered
@@ -83,7 +84,9 @@ __all__ = [
     "covering",
     "decide",
     "decide_seed",
+    "decode_state",
     "due",
+    "encode_state",
     "estimate_part",
     "estimate_text",
     "event_texts",

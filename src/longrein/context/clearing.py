@@ -16,7 +16,7 @@ from longrein.context.request import Budget, Item
 from longrein.context.state import State
 from longrein.context.tokens import CHARS_PER_TOKEN_CODE, ITEM_TOKENS, arguments_text, estimate_part
 from longrein.context.worth.bodies import Measure, Reason, Values, why
-from longrein.context.worth.held import Piece
+from longrein.context.worth.held import Held, Piece
 from longrein.context.worth.memory import Worth
 from longrein.context.worth.rental import Rates, Rental, Tolerates
 from longrein.context.worth.rental import decide as rent
@@ -91,7 +91,10 @@ def _proposed(state: State, memo: Memo, plan: Plan | None, reason: str) -> Clear
 
 
 def _as_it_is(state: State, change: Change) -> bool:
-    """Whether a call would only be spelt anew: its arguments hold nothing that is long."""
+    """Whether a call would only be spelt anew: its arguments hold nothing that is long. Also an item without a handle
+    (a result that never came) stays: nothing could name it."""
+    if change.handle not in state.index:
+        return True
     part = state.items[state.index[change.handle]].part
     if not isinstance(part, ToolCall) or change.form == "folded":
         return False
@@ -189,7 +192,7 @@ def _same(memo: Memo, items: list[Item], state: State) -> bool:
     if len(known) > len(items):
         return False
     other = [n for n, item in enumerate(known) if item is not items[n]]
-    places = [memo.worth.by_handle[_handle(known[n])] for n in other]
+    places = [memo.worth.by_handle.get(_handle(known[n]), -1) for n in other]
     if any(place < memo.worth.sent for place in places) or any(known[n].handle != items[n].handle for n in other):
         return False
     for n, place in zip(other, places, strict=True):
@@ -249,3 +252,71 @@ def piece_of(item: Item, state: State) -> Piece:
 def _went_on(state: State, call: str) -> bool:
     """Whether a call's result says only that its work went on in the background."""
     return any(task.started.call == call for task in state.tasks.values())
+
+
+# --- as bytes ------------------------------------------------------------------------------------------------------
+
+
+class KeptWorth(msgspec.Struct, array_like=True):
+    """A `Worth` as it is stored. Its lines are read again from the texts of the items when they are asked for."""
+
+    items: list[Held]
+    now: int
+    sent: int
+    visible: dict[str, int]
+    newest: dict[str, int]
+    mentioned: dict[str, int]
+    times: dict[str, int]
+    spread: dict[str, int]
+    touched_at: dict[str, int]
+    dropped: dict[str, int]
+    by_handle: dict[str, int]
+    results: list[int]
+    dirty: dict[int, None]
+    wake: dict[int, list[int]]
+    regret: dict[int, float]
+    paying: dict[int, None]
+    kept: frozenset[str]
+    last_user: int
+    losses: float
+    _missed_at: dict[int, int]
+    _calls: dict[str, int]
+    _same: list[tuple[tuple[str, str], int]]
+    _reads: dict[str, list[int]]
+    _fresh: list[int]
+
+
+class _Kept(msgspec.Struct, array_like=True):
+    """A `Memo` as it is stored."""
+
+    worth: KeptWorth
+    known: list[int | Item]
+    """Items of the view by their place in it; one that stands there no longer, itself."""
+    plans: tuple[Plan, ...]
+    recalls: int
+
+
+_encoder = msgspec.msgpack.Encoder(enc_hook=list)  # the rows of an item may be a range
+_decoder = msgspec.msgpack.Decoder(_Kept)
+
+
+def encode_memory(state: State) -> bytes:
+    """What hangs on the state, as bytes; b"" where nothing does."""
+    memo = state.worth
+    if not isinstance(memo, Memo):
+        return b""
+    places = {id(item): at for at, item in enumerate(state.items)}
+    values = {name: getattr(memo.worth, name) for name in KeptWorth.__struct_fields__}
+    values["_same"] = list(memo.worth._same.items())
+    known = [places.get(id(item), item) for item in memo.known]
+    return _encoder.encode(_Kept(KeptWorth(**values), known, memo.plans, memo.recalls))
+
+
+def decode_memory(state: State, data: bytes) -> Memo:
+    """The same again. Raises `msgspec.DecodeError`, `IndexError`."""
+    kept, worth = _decoder.decode(data), Worth()
+    for name in KeptWorth.__struct_fields__:
+        setattr(worth, name, getattr(kept.worth, name))
+    worth._same = dict(kept.worth._same)
+    known = [state.items[item] if isinstance(item, int) else item for item in kept.known]
+    return Memo(worth, known, kept.plans, kept.recalls)

@@ -128,11 +128,13 @@ def step(state: State, entry: Entry) -> State:  # noqa: C901, PLR0912, PLR0915 -
         case AskFailed() as event:
             _ask_failed(state, event)
         case PermissionAsked() as event:
-            state.calls[event.call].asked = event
+            if event.call in state.calls:
+                state.calls[event.call].asked = event
         case PermissionAnswered() as event:
             _answered(state, event)
         case ToolStarted() as event:
-            state.calls[event.call].started = True
+            if event.call in state.calls:
+                state.calls[event.call].started = True
         case ToolEnded() as event:
             _tool_ended(state, seq, event)
         case FileSeen() as event:
@@ -320,7 +322,10 @@ def _answered(state: State, event: PermissionAnswered) -> None:
 
 
 def _tool_ended(state: State, seq: int, event: ToolEnded) -> None:
-    open_call = state.calls.pop(event.call)
+    open_call = state.calls.pop(event.call, None)
+    if open_call is None:  # its call stands in an entry that is damaged, or it has ended before
+        state.seen_now = ()
+        return
     slot = state.items[open_call.slot].part  # it has the name that the model called, which some wires compare
     name = slot.name if isinstance(slot, ToolResult) else event.name
     result = ToolResult(event.call, name, event.status, event.parts)

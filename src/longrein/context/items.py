@@ -44,8 +44,11 @@ def reindex(state: State) -> None:
     state.index = {item.handle: at for at, item in enumerate(state.items) if item.handle}
     if state.calls:
         slots = {item.part.call: at for at, item in enumerate(state.items) if isinstance(item.part, ToolResult)}
-        for call, open_call in state.calls.items():
-            open_call.slot = slots[call]
+        for call, open_call in list(state.calls.items()):
+            if call in slots:
+                open_call.slot = slots[call]
+            else:  # damage in the log has left a call without the place of its result
+                del state.calls[call]
 
 
 def weigh_prefix(state: State, sign: int) -> None:

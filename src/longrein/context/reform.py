@@ -8,7 +8,7 @@ from longrein.context.items import item_of, put, reindex, weigh_prefix
 from longrein.context.request import Item, ItemForm, ItemKind
 from longrein.context.state import Settled, State
 from longrein.context.tokens import ITEM_TOKENS, estimate_part
-from longrein.events import AnyPart, Cleared, Form, PrefixSet, Summarized, Text, ToolCall, ToolResult
+from longrein.events import AnyPart, Cleared, Form, PrefixSet, Summarized, Text, ToolCall, ToolResult, decode_json
 
 UNDO_MAX = 20
 """Compactions that can be undone by number; the log keeps all."""
@@ -71,9 +71,17 @@ def _reformed(old: AnyPart, text: str, *, images: bool) -> AnyPart:
             kept = tuple(p for p in parts if not _is_text(p)) if images else ()
             return ToolResult(call, name, status, (Text(text), *kept))
         case ToolCall(id, name):
-            return ToolCall(id, name, msgspec.json.decode(text, type=dict[str, Any]), text)
+            return ToolCall(id, name, _object(text), text)
         case _:
             return Text(text)
+
+
+def _object(text: str) -> dict[str, Any] | None:
+    try:
+        value = decode_json(text)
+    except msgspec.DecodeError:
+        return None
+    return value if isinstance(value, dict) else None
 
 
 def _is_text(part: AnyPart) -> bool:
@@ -88,11 +96,9 @@ def summarized_into(state: State, seq: int, event: Summarized) -> None:
     summary = [item_of(seq, 0, "summary", Text(event.text), handle=f"r{seq}", span=(event.first, event.last))]
     if event.reply:
         summary.append(item_of(seq, 1, "ack", Text(event.reply), span=(event.first, event.last)))
-    before = [item for item in kept if item.seqs[0] and item.seqs[1] < event.first]
-    after = kept[len(before) :]
-    state.items = [*head, *before, *summary, *after]
-    for open_call in state.calls.values():
-        open_call.slot += len(summary) - len(gone)
+    older = [at for at, item in enumerate(kept, 1) if item.seqs[0] and item.seqs[1] < event.first]
+    cut = older[-1] if older else 0
+    state.items = [*head, *kept[:cut], *summary, *kept[cut:]]
     for item in gone:
         state.gauge.grow(item.part, item.tokens, -1)
     for item in summary:

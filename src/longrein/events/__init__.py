@@ -60,6 +60,7 @@ from longrein.events.facts import (
     UserSpoke,
 )
 from longrein.events.ids import Handle, call_id, entry_uuid, marker, marker_sign, parse_handle
+from longrein.events.nesting import DEPTH_MAX, TOO_DEEP, decode_json, is_too_deep
 from longrein.events.parts import (
     AnyPart,
     Document,
@@ -78,8 +79,10 @@ from longrein.events.wrapped import CALL_TOOL, unwrapped
 __all__ = [
     "CALL_TOOL",
     "COUNT_MAX",
+    "DEPTH_MAX",
     "RETRYABLE",
     "SCHEMA_VERSION",
+    "TOO_DEEP",
     "AnyEvent",
     "AnyPart",
     "AskFailed",
@@ -148,10 +151,12 @@ __all__ = [
     "counts_of",
     "decode_entry",
     "decode_event",
+    "decode_json",
     "encode_entry",
     "encode_event",
     "entry_uuid",
     "is_count",
+    "is_too_deep",
     "marker",
     "marker_sign",
     "parse_handle",

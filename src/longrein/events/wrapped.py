@@ -6,6 +6,7 @@ knows what they mean.
 
 import msgspec
 
+from longrein.events.nesting import decode_json
 from longrein.events.parts import ToolCall
 
 CALL_TOOL = "CallTool"
@@ -29,8 +30,8 @@ def unwrapped(call: ToolCall) -> ToolCall:
 def _object(value: object) -> "dict[str, object] | None":
     if isinstance(value, str):
         try:
-            value = msgspec.json.decode(value)
-        except (msgspec.DecodeError, UnicodeEncodeError):
+            value = decode_json(value)
+        except msgspec.DecodeError:
             return None
     if value is None:
         return {}

@@ -57,7 +57,7 @@ def recall_tool(engine: Engine) -> FunctionTool:
     async def recall(_context: Any, arguments: str) -> str:
         try:
             wanted = msgspec.json.decode(arguments, type=_Wanted)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, RecursionError) as error:
             return f"[bad-arguments] {error}"
         return engine.recall(wanted.handle, wanted.lines)
 

@@ -8,13 +8,11 @@ from typing import Any
 
 import msgspec
 
-from longrein.events import ToolCall
+from longrein.events import TOO_DEEP, ToolCall, decode_json, is_too_deep
 from longrein.models.content import encode_json, exact_json
 
 MALFORMED_KEY = "malformed_arguments"
 """Key under which text that is no JSON object is sent back to the model that wrote it."""
-
-_decode_any = msgspec.json.Decoder().decode
 
 
 def read_arguments(received: str) -> dict[str, Any] | None:
@@ -32,8 +30,8 @@ def read_arguments(received: str) -> dict[str, Any] | None:
 
 def _decoded(text: str) -> object:
     try:
-        value: object = _decode_any(text)
-    except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
+        value: object = decode_json(text)
+    except msgspec.DecodeError:
         return None
     return value
 
@@ -44,6 +42,11 @@ def make_call(name: str, received: str) -> ToolCall:
     if arguments is not None and (not received.strip() or exact_json(arguments).decode() == received):
         return ToolCall("", name, arguments)
     return ToolCall("", name, arguments, received)
+
+
+def given_json(arguments: dict[str, Any]) -> str:
+    """The text of arguments that a provider sent as an object; what is nested too deep is no object any more."""
+    return f"({TOO_DEEP})" if is_too_deep(arguments) else exact_json(arguments).decode()
 
 
 def object_json(call: ToolCall) -> bytes:

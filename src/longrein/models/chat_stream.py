@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 
-from longrein.events import Usage
-from longrein.models.arguments import read_arguments
-from longrein.models.content import encode_json, exact_json
+from longrein.events import Usage, decode_json
+from longrein.models.arguments import given_json, read_arguments
+from longrein.models.content import encode_json
 from longrein.models.draft import PIECE_CHARS, Draft, Slot
 from longrein.models.failures import error_text, kind_of_error_event, limit_tokens
 from longrein.models.port import CallDelta, Delta, Failure, Reply, TextDelta, ThinkingDelta
@@ -228,7 +228,7 @@ class ChatReading:
     def _call(self, call: _Call, out: list[Delta]) -> None:
         function = call.function or _Function()
         given = function.arguments
-        text = given if isinstance(given, str) else exact_json(given).decode() if given else ""
+        text = given if isinstance(given, str) else given_json(given) if given else ""
         name = self._named(call, function.name or "", text)
         slot = self._slot(call, name, text)
         fresh = not slot.name and bool(name)
@@ -299,7 +299,10 @@ def _joined(detail: dict[str, Any]) -> dict[str, Any]:
 
 
 def _code_of(raw: bytes) -> str:
-    value = msgspec.json.decode(raw)
+    try:
+        value = decode_json(raw)
+    except msgspec.DecodeError:
+        return ""
     if not isinstance(value, dict):
         return ""
     return str(value.get("code") or value.get("status") or value.get("type") or "")

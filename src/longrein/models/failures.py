@@ -7,7 +7,7 @@ import re
 
 import msgspec
 
-from longrein.events import RETRYABLE
+from longrein.events import RETRYABLE, decode_json
 from longrein.models.port import Failure
 from longrein.models.retry import RETRY_AFTER_MAX_S
 
@@ -165,8 +165,8 @@ def limit_tokens(text: str) -> int:
 def error_text(body: str) -> str:
     """The one line an error body has for a person; the body itself when it is no JSON."""
     try:
-        value = msgspec.json.decode(body)
-    except (msgspec.DecodeError, RecursionError):
+        value = decode_json(body)
+    except msgspec.DecodeError:
         return _line(re.sub(r"<[^>]{0,400}>", " ", body))
     return _line(_said(value))
 

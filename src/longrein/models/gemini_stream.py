@@ -5,7 +5,8 @@ from typing import Any
 import msgspec
 
 from longrein.events import Usage
-from longrein.models.content import encode_json, exact_json
+from longrein.models.arguments import given_json
+from longrein.models.content import encode_json
 from longrein.models.draft import Draft
 from longrein.models.failures import kind_of_error_event, limit_tokens
 from longrein.models.port import CallDelta, Delta, Failure, Reply, TextDelta, ThinkingDelta
@@ -134,7 +135,7 @@ class GeminiReading:
                 "invalid", "the provider sends arguments in pieces, which nobody asked for"
             )
             return
-        received = exact_json(call.args or {}).decode()
+        received = given_json(call.args or {})
         slot = self.draft.open("call", received, call.name or "")
         fields = {"id": call.id} if call.id else {}
         if signature:

@@ -53,7 +53,7 @@ def _body(response: Any) -> bytes:
 def _names(body: bytes) -> tuple[str, ...]:
     try:
         offers = msgspec.json.decode(body, type=_Offers)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return ()
     names = [offer.id or offer.name for offer in offers.data or offers.models or ()]
     return tuple(name for name in names if name and not any(word in name.lower() for word in _OTHER_USES))

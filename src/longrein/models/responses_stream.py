@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from longrein.events import Usage
-from longrein.models.content import encode_json, exact_json
+from longrein.models.content import encode_json
 from longrein.models.draft import Draft, Slot
 from longrein.models.failures import kind_of_error_event, limit_tokens
 from longrein.models.port import CallDelta, Delta, Failure, Reply, TextDelta, ThinkingDelta
@@ -225,7 +225,7 @@ class ResponsesReading:
                 self.draft.stop = "refusal"
         elif slot.kind == "call":
             given = item.arguments or ""
-            self._whole(slot, given if isinstance(given, str) else exact_json(given).decode(), out)
+            self._whole(slot, given if isinstance(given, str) else given_json(given), out)
 
     def _whole(self, slot: Slot, text: str, out: list[Delta]) -> None:
         """Take what no delta brought: all of it, or what is missing at the end."""

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 import msgspec
 
 from longrein.context import Item, Request
-from longrein.events import Thinking
+from longrein.events import Thinking, decode_json
 from longrein.models.content import IMAGE_SIDE_PX_MAX, Piece, pieces_of
 from longrein.models.draft import Draft
 from longrein.models.layout import Grammar, Memo
@@ -137,9 +137,10 @@ def thinking_raw(facing: Facing, item: Item) -> bytes:
 def fields_of(raw: str) -> dict[str, Any]:
     """The fields of a provider block; none if it is no object."""
     try:
-        return msgspec.json.decode(raw, type=dict[str, Any])
-    except (msgspec.DecodeError, msgspec.ValidationError):
+        value = decode_json(raw)
+    except msgspec.DecodeError:
         return {}
+    return value if isinstance(value, dict) else {}
 
 
 ERROR_CODES: Mapping[str, int] = {

@@ -41,6 +41,7 @@ from longrein.events import (
     Usage,
     UserSpoke,
     call_id,
+    decode_json,
 )
 from longrein.replay.recorded import Item, Kind, Recording, count_tokens
 
@@ -210,7 +211,7 @@ class Drive:
 
 def _arguments(text: str) -> dict[str, object] | None:
     try:
-        value = msgspec.json.decode(text)
+        value = decode_json(text)
     except msgspec.DecodeError:
         return None
     return value if isinstance(value, dict) else None

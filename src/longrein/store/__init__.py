@@ -8,7 +8,7 @@ from longrein.store.goals import Goals, owner_of, project_key
 from longrein.store.inbox import leave_message
 from longrein.store.log import SessionLog, open_log
 from longrein.store.past import Archive, Past
-from longrein.store.port import USER, BlobWriter, Found, Hit, Log, Message, SessionInfo
+from longrein.store.port import USER, BlobWriter, Found, Hit, Log, Message, SessionInfo, Snapshot
 from longrein.store.reading import Reader, read_entries
 from longrein.store.sessions import find_session, is_open, latest_session, list_sessions, session_info
 
@@ -26,6 +26,7 @@ __all__ = [
     "Reader",
     "SessionInfo",
     "SessionLog",
+    "Snapshot",
     "contents_of",
     "discard_empty",
     "encoding_of",

@@ -20,7 +20,7 @@ def sound_rows(connection: sqlite3.Connection, folder: str, number: int = ROOT, 
     """The entries of session `number` from seq `first` on. Raises `Unsound` at the first that is missing or not what
     was written."""
     query = "SELECT key, at, version, crc, body FROM entries WHERE key > ? AND key < ? ORDER BY key"
-    values = (entry_key(number, 0), entry_key(number + 1, 0))
+    values = (entry_key(number, first - 1), entry_key(number + 1, 0))
     with contextlib.closing(_until_damage(connection, query, values)) as rows:
         yield from sound(rows, folder, first)
 

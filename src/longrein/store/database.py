@@ -8,6 +8,7 @@ it once, so that the main file is whole on disk before anything counts (SQLite d
 import os
 import sqlite3
 from collections.abc import Sequence
+from hashlib import blake2b
 from urllib.parse import quote
 
 from longrein.events import SessionReadOnly
@@ -53,6 +54,11 @@ About = tuple[int, str, int, str, str]
 ROOT = 1
 """Number of the root session in its own database."""
 _SEQ_BITS = 40
+GAP = -2
+_HEADS = (
+    "SELECT count(*), max(key), sum(version), group_concat(at), "
+    "group_concat(crc || CASE typeof(body) WHEN 'text' THEN body ELSE '' END) FROM entries WHERE key > ? AND key <= ?"
+)
 SEQ_MAX = (1 << _SEQ_BITS) - 1
 """No entry has a higher seq."""
 
@@ -70,6 +76,36 @@ def entry_seq(key: int) -> int:
 def key_number(key: int) -> int:
     """The session's number in a key."""
     return key >> _SEQ_BITS
+
+
+class LogHash:
+    """Hash of the rows of the root's log so far: of their seqs, times, versions and checksums."""
+
+    def __init__(self) -> None:
+        self.seq = 0
+        """The last entry it covers; `GAP` once a row was missing."""
+        self._times, self._checks = blake2b(digest_size=16), blake2b(digest_size=16)
+        self._versions = 0
+
+    def add(self, row: Row) -> None:
+        """Take in the next row as it is stored."""
+        key, at, version, crc, body = row
+        self.seq = self.seq + 1 if key == entry_key(ROOT, self.seq + 1) else GAP
+        self._versions += version
+        self._times.update(f"{at},".encode())
+        self._checks.update(f"{crc}{body if isinstance(body, str) else ''},".encode())
+
+    def take(self, connection: sqlite3.Connection, seq: int) -> None:
+        """Take in the first `seq` rows at once; SQLite puts them together. Raises sqlite3.Error."""
+        (found,) = connection.execute(_HEADS, (entry_key(ROOT, 0), entry_key(ROOT, seq)))
+        size, last, self._versions, times, checks = found
+        self.seq = size if last == entry_key(ROOT, size) else GAP
+        self._times.update(f"{times},".encode())
+        self._checks.update(f"{checks},".encode())
+
+    def digest(self) -> bytes:
+        """The hash of what it covers."""
+        return b"%d %b%b" % (self._versions or 0, self._times.digest(), self._checks.digest())
 
 
 class Write:
@@ -133,6 +169,8 @@ class Database:
         self.path = os.path.join(folder, DATABASE)
         self.unflushed = False
         """Whether a commit is not on disk yet."""
+        self.root_hash = LogHash()
+        """Of all that is committed of the root's log; whoever opens a log that was there sets it."""
         self._blobs = blobs
         self._wal = -1
         self._grown_bytes = 0
@@ -209,6 +247,9 @@ class Database:
                 execute("ROLLBACK")
             raise
         self._blobs.forget(kept)
+        for row in rows:
+            if key_number(row[0]) == ROOT:
+                self.root_hash.add(row)
         self.unflushed = True
         self._grown_bytes += sum(len(row[4]) for row in rows) + sum(map(len, kept.bodies.values())) + 8192
 

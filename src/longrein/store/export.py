@@ -104,7 +104,7 @@ def _entries(lines: Iterable[bytes]) -> Iterator[Entry]:
             if number == 1:
                 version = msgspec.json.decode(line.event, type=_Header).version
             event = decode_event(bytes(line.event), version)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, RecursionError) as error:
             raise SessionError(f"line {number} of the export is not an entry ({error})") from None
         if line.seq != number:
             raise SessionError(f"line {number} of the export is entry {line.seq}; entries are missing or out of order")

@@ -4,8 +4,11 @@ A subagent's is of the same class: it has its own entries and inbox, and shares 
 """
 
 import asyncio
+import contextlib
+import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
+from threading import Event
 
 from longrein.events import Entry, SessionError, StoreDamaged
 from longrein.store import port
@@ -16,13 +19,16 @@ from longrein.store.faults import mark_suspect, store_failure
 from longrein.store.folder import existing_folder, make_session_folder, on_network, session_id
 from longrein.store.inbox import read_message, remove_message, waiting_files
 from longrein.store.lock import take_lock
-from longrein.store.port import Message
+from longrein.store.port import Message, Snapshot
 from longrein.store.reading import Reader, StoredEntries, cut
 from longrein.store.shared import Shared
+from longrein.store.snapshot import write_snapshot
 from longrein.store.strand import Strand
 from longrein.store.threads import in_thread
 from longrein.store.writer import Writer
 
+CHECK_AFTER_S = 2.0
+"""How long after the open the entries are looked through that a snapshot stands for."""
 CLOSE_WAIT_S = 0.01
 """How long `close` waits for SQLite to fold the WAL into the main file, once everything is on disk."""
 
@@ -68,6 +74,9 @@ class SessionLog:
         self.entries: Sequence[Entry] = ()
         self.inbox: Sequence[Message] = ()
         self.notes = shared.notes
+        self.snapshot: Snapshot | None = None
+        self.checked: Future[str] | None = None
+        """What is wrong with entries that were not looked through at open, '' for nothing; None where all were."""
         self.reader = reader
         """Reads what is committed: entries by seq, blobs. For the loop's thread."""
         self.folder = shared.folder
@@ -80,6 +89,8 @@ class SessionLog:
         self._collecting: set[str] = set()
         self._latest: Future[None] | None = None
         self._stopped: Future[None] | None = None
+        self._snapshots: Future[bool] | None = None
+        self._closing = Event()
 
     @property
     def _writer(self) -> Writer:
@@ -97,7 +108,28 @@ class SessionLog:
         self.entries = StoredEntries(self.reader, survey.rows, survey.size)
         self.inbox = [Message(number, body) for number, body in survey.inbox]
         self._strand.about = survey.about
+        self.snapshot = survey.snapshot
         self._shared.go_on(survey)
+        if survey.unread:
+            self.checked = in_thread(lambda: self._check(survey.unread), "check")
+
+    def _check(self, last: int) -> str:
+        """Look through the first entries, which the snapshot spared, once the start is over."""
+        if self._closing.wait(CHECK_AFTER_S):
+            return ""
+        reader = Reader(os.path.dirname(os.path.dirname(self.folder)), self.session)
+        try:
+            for _ in sound(reader.rows(0, last), self.folder, 1):
+                if self._closing.is_set():
+                    break
+        except (Unsound, StoreDamaged) as damage:
+            mark_suspect(self.folder)
+            return f"the log in {self.folder} is damaged ({damage}); open the session again to repair it"
+        except SessionError:
+            return ""
+        finally:
+            reader.close()
+        return ""
 
     # --- subagents -------------------------------------------------------------------------------------------
 
@@ -133,6 +165,22 @@ class SessionLog:
     def history(self, first: int, last: int) -> Iterator[Entry]:
         """See `port.Log.history`."""
         return self.reader.entries(max(first, 1) - 1, last) if last >= max(first, 1) else iter(())
+
+    def keep_snapshot(self, snapshot: Snapshot) -> "Future[bool] | None":
+        """See `port.Log.keep_snapshot`."""
+        writing = self._snapshots is not None and not self._snapshots.done()
+        if self.number != ROOT or writing or self._closing.is_set():
+            return None
+        log = self._writer.call(lambda database: (database.root_hash.seq, database.root_hash.digest()))
+        self._snapshots = in_thread(lambda: self._write_snapshot(snapshot, log), "snapshot")
+        return self._snapshots
+
+    def _write_snapshot(self, snapshot: Snapshot, log: "Future[tuple[int, bytes]]") -> bool:
+        with contextlib.suppress(SessionError):  # the log cannot be written any more
+            seq, digest = log.result()
+            if seq == snapshot.seq:
+                return write_snapshot(self.folder, self.session, snapshot, digest)
+        return False
 
     # --- writing ---------------------------------------------------------------------------------------------
 
@@ -235,6 +283,10 @@ class SessionLog:
             if self._latest is not None:  # how it ended is known to whoever made the write
                 await asyncio.gather(asyncio.wrap_future(self._latest), return_exceptions=True)
             return
+        self._closing.set()
+        beside = [asyncio.wrap_future(one) for one in (self._snapshots, self.checked) if one is not None]
+        if beside:  # whoever opens the log next may keep a snapshot, too, and no other connection may be open
+            await asyncio.wait(beside)
         if self._stopped is None:
             self.reader.close()  # SQLite folds the WAL in when the last connection goes, and only a writing one can
             self._stopped = self._writer.stop()

@@ -23,6 +23,15 @@ class Message(msgspec.Struct, frozen=True):
     """JSON; its meaning is the agent's."""
 
 
+class Snapshot(msgspec.Struct, frozen=True):
+    """The folded state of a session at one entry."""
+
+    seq: int
+    """The entry."""
+    state: bytes
+    """Its form is the agent's."""
+
+
 class SessionInfo(msgspec.Struct, frozen=True):
     """One line of `longrein sessions`."""
 
@@ -92,6 +101,8 @@ class Log(Protocol):
     """Messages that were there and not yet taken, in order."""
     notes: list[str]
     """What was repaired at open; each a line for the user."""
+    snapshot: Snapshot | None
+    """The one that was kept last, where it still fits the log; None for a subagent."""
 
     def append(
         self,
@@ -124,6 +135,13 @@ class Log(Protocol):
         `close` waits until what it has queued is written.
 
         Raises `StoreDamaged` when it cannot be read to its end; the next open of the root mends it.
+        """
+        ...
+
+    def keep_snapshot(self, snapshot: Snapshot) -> "Future[bool] | None":
+        """Keep it for the next open, beside all else and without a flush: whether that was done.
+
+        It is not where the log ends at another entry. None while the last one is being written, and for a subagent.
         """
         ...
 

@@ -11,10 +11,12 @@ import sqlite3
 from longrein.events import SCHEMA_VERSION, SessionReadOnly, StoreDamaged
 from longrein.store.blobs import Blobs
 from longrein.store.copying import Unsound, copy_tables, new_database, sound_rows
-from longrein.store.database import ROOT, Database, Row, entry_seq, lost_main, read_only
+from longrein.store.database import ROOT, Database, LogHash, Row, entry_seq, lost_main, read_only
 from longrein.store.faults import SUSPECT, is_damage
 from longrein.store.folder import DATABASE, flush_path, set_aside
+from longrein.store.port import Snapshot
 from longrein.store.salvage import Kept, copy_sessions, last_number
+from longrein.store.snapshot import read_snapshot
 
 KEEP_BYTES_MAX = 16 * 1024 * 1024
 """Rows of a log up to this size are kept from the look at open, so that the first walk does not read them again."""
@@ -37,6 +39,12 @@ class Survey:
         """Highest number that a session of the database has."""
         self.about: tuple[int, str, str] = (0, "", "")
         """(created, cwd, title)."""
+        self.snapshot: Snapshot | None = None
+        """The one that fits the log."""
+        self.hash = LogHash()
+        """Of the whole log."""
+        self.unread = 0
+        """So many of the first entries were not looked through: the snapshot stands for them."""
 
 
 def open_sound(folder: str, blobs: Blobs, notes: list[str], *, network: bool) -> tuple[Database, Survey]:
@@ -62,6 +70,7 @@ def _open(folder: str, blobs: Blobs, notes: list[str], network: bool) -> tuple[D
     database = Database(folder, blobs, notes, network=network)
     try:
         survey = _look(database.connection, folder)
+        database.root_hash = survey.hash
         blobs.sweep(lambda: {row[0].hex() for row in database.connection.execute("SELECT hash FROM files")})
     except BaseException:
         database.close()
@@ -71,14 +80,21 @@ def _open(folder: str, blobs: Blobs, notes: list[str], network: bool) -> tuple[D
 
 def _look(connection: sqlite3.Connection, folder: str) -> Survey:
     survey, size_bytes, rows = Survey(), 0, []
-    for row in sound_rows(connection, folder):
+    fitting = read_snapshot(folder, os.path.basename(folder), connection)
+    if fitting is not None:
+        survey.snapshot, log = fitting
+        if os.path.getsize(os.path.join(folder, DATABASE)) > KEEP_BYTES_MAX:
+            survey.hash, survey.rows = log, None
+            survey.size = survey.unread = log.seq
+    for row in sound_rows(connection, folder, first=survey.unread + 1):
         if row[2] > SCHEMA_VERSION:
             raise SessionReadOnly(
                 f"entry {entry_seq(row[0])} of this session was written by a newer longrein; upgrade it, or export it"
             )
         survey.size += 1
+        survey.hash.add(row)
         size_bytes += len(row[4])
-        if size_bytes <= KEEP_BYTES_MAX:
+        if size_bytes <= KEEP_BYTES_MAX and not survey.unread:
             rows.append(row)
         elif rows:
             rows, survey.rows = [], None

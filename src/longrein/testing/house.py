@@ -102,8 +102,8 @@ def open_test_session(
     parts = crew or memory_crew(model, disk, workspace=workspace, clock=clock)
     log = disk.open()
     root = parts.workspace.roots[0]
-    opened = None if log.entries else Opened(SCHEMA_VERSION, disk.session, NONCE, parts.workspace.roots, root, profile)
-    default_mode = "bypassPermissions" if crew is None and opened is not None else ""
+    opened = Opened(SCHEMA_VERSION, disk.session, NONCE, parts.workspace.roots, root, profile)
+    default_mode = "bypassPermissions" if crew is None and not log.entries else ""
     return open_session(log, parts, opened=opened, mode=mode or default_mode)
 
 

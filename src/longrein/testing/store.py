@@ -13,7 +13,7 @@ from hashlib import sha256
 import msgspec
 
 from longrein.events import Entry, SessionBusy, SessionError, StoreFull
-from longrein.store import Log, Message
+from longrein.store import Log, Message, Snapshot
 
 SESSION = "00000000-0000-4000-8000-00000000beef"
 """Id of a session that nobody named."""
@@ -58,6 +58,8 @@ class MemoryDisk:
         """Forked subagent -> the session whose first entries are its own, and how many."""
         self.spool: dict[str, bytes] = {}
         """Files that stand in no real folder, by path: what `adopt` takes first."""
+        self.snapshot: tuple[Snapshot, Entry] | None = None
+        """The one that was kept last, and the entry it was made at."""
         self._log: MemoryLog | None = None
         self._entries: dict[str, list[Entry]] = {}
 
@@ -165,6 +167,7 @@ class MemoryLog:
         self.entries: Sequence[Entry] = disk.entries(session)
         self.inbox: Sequence[Message] = disk.inbox(session=session)
         self.notes: list[str] = []
+        self.snapshot = None if session else self._fitting()
         self.root = root or self
         self.dead = False
         """Whether its process was killed."""
@@ -178,6 +181,21 @@ class MemoryLog:
         self._fresh: dict[str, bytes] = {}
         self._queue: deque[Future[None]] = deque()
         self._idle: list[asyncio.Future[None]] = []
+
+    def _fitting(self) -> Snapshot | None:
+        kept, entry = self.disk.snapshot or (Snapshot(0, b""), None)
+        fits = 0 < kept.seq <= len(self.entries) and self.entries[kept.seq - 1] is entry
+        return kept if fits else None
+
+    def keep_snapshot(self, snapshot: Snapshot) -> "Future[bool] | None":
+        """See `store.Log.keep_snapshot`."""
+        if self.root is not self or self.dead:
+            return None
+        entries, done = self.disk.entries(), Future[bool]()
+        done.set_result(len(entries) == snapshot.seq)
+        if done.result():
+            self.disk.snapshot = snapshot, entries[-1]
+        return done
 
     def append(
         self,

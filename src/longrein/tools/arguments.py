@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from longrein.events import decode_json
 from longrein.tools.nearest import nearest
 from longrein.tools.port import Tool
 
@@ -47,9 +48,9 @@ def fit_arguments(tool: Tool, arguments: Mapping[str, Any]) -> tuple[dict[str, A
 def malformed_arguments(name: str, received: str) -> str:
     """What the model is told when its arguments were no JSON object."""
     try:
-        found = msgspec.json.decode(received)
+        found = decode_json(received)
         why = f"they are {kind_of(found)}"
-    except (msgspec.DecodeError, UnicodeEncodeError) as error:
+    except msgspec.DecodeError as error:
         why = str(error).removeprefix("JSON is malformed: ").split(" (byte")[0] + where(received, error)
     return f"[bad-json] The arguments of {name} are not a JSON object: {why}. Nothing was done; send valid JSON."
 
@@ -166,8 +167,8 @@ def read_number(kind: str, value: str | float) -> int | float | None:
 def read_json(kind: str, value: str) -> Any:
     """A list or object that came as JSON text."""
     try:
-        found = msgspec.json.decode(value)
-    except (msgspec.DecodeError, UnicodeEncodeError):
+        found = decode_json(value)
+    except msgspec.DecodeError:
         return None
     return found if isinstance(found, list if kind == "array" else dict) else None
 
@@ -189,6 +190,6 @@ def show(value: Any) -> str:
     """A value as the model wrote it, short."""
     try:
         text = msgspec.json.encode(value).decode()
-    except (TypeError, UnicodeEncodeError):
+    except (TypeError, UnicodeEncodeError, OverflowError):
         text = ascii(value)
     return text if len(text) <= SHOWN_CHARS_MAX else text[:SHOWN_CHARS_MAX] + "…"

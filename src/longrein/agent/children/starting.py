@@ -53,7 +53,7 @@ def begin(session: Session, tree: Tree, one: Plan, given: Given, call: str, back
     )
     session.append(started)
     shares = _shares(session, was) if was is not None else fork_point(call) if started.form == "fork" else 0
-    working = _opened(session, tree, one.kind, (seq, started), shares, new=was is None)
+    working = _opened(session, tree, one.kind, (seq, started), shares)
     child = working.session
     if child.mode != child.state.mode:
         child.append(ModeSet(child.mode))
@@ -66,7 +66,7 @@ def begin(session: Session, tree: Tree, one: Plan, given: Given, call: str, back
 def rejoin(session: Session, tree: Tree, now: ChildNow) -> Working:
     """One that worked when the session was left, as its log has it."""
     kind = next((kind for kind in session.crew.kinds if kind.name == now.started.kind), None)
-    working = _opened(session, tree, kind, (now.seq, now.started), _shares(session, now), new=False)
+    working = _opened(session, tree, kind, (now.seq, now.started), _shares(session, now))
     child = working.session
     child.crew.limits = limits_under(session.crew.limits, now.started.grant, child.state)
     return working
@@ -81,9 +81,7 @@ def _shares(session: Session, now: ChildNow) -> int:
     return fork_point(begun.call) if isinstance(begun, ChildStarted) else 0
 
 
-def _opened(
-    session: Session, tree: Tree, kind: Kind | None, start: tuple[int, ChildStarted], shares: int, *, new: bool
-) -> Working:
+def _opened(session: Session, tree: Tree, kind: Kind | None, start: tuple[int, ChildStarted], shares: int) -> Working:
     """Its session, opened by what any session is opened by. `start`: seq of its first start, and its last start."""
     seq, started = start
     log = session.log.child(started.child, shares)
@@ -94,7 +92,7 @@ def _opened(
     bond = Bond(session, tree, started.child, label, started.kind)
     bond.cap = kind.mode or bond.cap
     bond.worktree = read_worktree(started.worktree) if started.worktree else None
-    opened = _first_entry(session, started, bond, shares) if new else None
+    opened = _first_entry(session, started, bond, shares) if told.session != started.child else None
     child = open_session(log, _crew(session, tree, kind, started, bond, log), state=told, opened=opened)
     child.paused = False
     working = Working(seq, started, child, shares + 1)

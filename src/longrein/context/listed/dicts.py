@@ -10,7 +10,20 @@ from typing import Any
 import msgspec
 
 from longrein.context.listed.chat import Said
-from longrein.events import AnyPart, Document, Image, Text, Thinking, ToolCall, ToolResult, UsageError, text_of
+from longrein.events import (
+    TOO_DEEP,
+    AnyPart,
+    Document,
+    Image,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    UsageError,
+    decode_json,
+    is_too_deep,
+    text_of,
+)
 
 _TEXTS = ("text", "input_text", "output_text", "refusal", "summary_text")
 _PICTURES = ("image", "image_url", "input_image")
@@ -124,6 +137,8 @@ def _arguments_of(fields: dict[str, Any]) -> Any:
 
 
 def _call(id_: str, name: str, arguments: Any) -> ToolCall:
+    if is_too_deep(arguments):
+        return ToolCall(id_, name, None, f"({TOO_DEEP})")
     if isinstance(arguments, dict):
         return ToolCall(id_, name, arguments)
     text = arguments if isinstance(arguments, str) else msgspec.json.encode(arguments).decode()
@@ -133,7 +148,7 @@ def _call(id_: str, name: str, arguments: Any) -> ToolCall:
 def parsed(text: str) -> dict[str, Any] | None:
     """The JSON object in `text`; None when it holds none."""
     try:
-        value = msgspec.json.decode(text or "{}")
+        value = decode_json(text or "{}")
     except msgspec.DecodeError:
         return None
     return value if isinstance(value, dict) else None

@@ -161,7 +161,7 @@ class Shape(msgspec.Struct):
 
 
 class Thresholds(dict[int, float]):
-    """Characters -> log-odds above which they are worth their rent."""
+    """Characters -> log-odds above which they are worth their rent; what costs nothing always is."""
 
     def __init__(self, share: float) -> None:
         super().__init__()
@@ -169,7 +169,7 @@ class Thresholds(dict[int, float]):
 
     def __missing__(self, chars: int) -> float:
         chance = self.share * chars
-        odds = log(chance / (1 - chance)) if chance < 1 else 99.0
+        odds = log(chance / (1 - chance)) if 0 < chance < 1 else 99.0 if chance else -99.0
         self[chars] = odds
         return odds
 

@@ -12,6 +12,8 @@ from typing import Any
 
 import msgspec
 
+from longrein.events import decode_json
+
 WORD_CHARS_MIN, WORD_CHARS_MAX = 6, 120
 """A shorter word says too little to be looked for, a longer one is data."""
 LINE_CHARS_MIN, LINE_CHARS_MAX = 20, 300
@@ -135,8 +137,8 @@ def strings_in(value: Any) -> Iterator[str]:
 def arguments_of(text: str) -> dict[str, Any] | None:
     """The arguments of a call, or None when they are not a JSON object."""
     try:
-        value = msgspec.json.decode(text)
-    except (msgspec.DecodeError, UnicodeError):
+        value = decode_json(text)
+    except msgspec.DecodeError:
         return None
     return value if isinstance(value, dict) else None
 
@@ -144,8 +146,8 @@ def arguments_of(text: str) -> dict[str, Any] | None:
 def call_content(text: str) -> str:
     """The texts in a call's arguments, one after the other; the arguments themselves when they are no JSON."""
     try:
-        value = msgspec.json.decode(text)
-    except (msgspec.DecodeError, UnicodeError):
+        value = decode_json(text)
+    except msgspec.DecodeError:
         return text
     return "\n".join(strings_in(value))
 

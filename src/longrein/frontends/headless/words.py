@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from longrein.events import AnyPart, Image, Text, UsageError
+from longrein.events import AnyPart, Image, Text, UsageError, decode_json
 
 How = Literal["queued", "steer", "now"]
 
@@ -35,8 +35,8 @@ PRIORITIES: dict[str, How] = {"later": "queued", "next": "steer", "now": "now"}
 def read_word(line: bytes, keep_image: KeepImage | None) -> Typed | Asking | None:
     """What a line says; None for a kind of line that is not for us. Raises `UsageError` when it is no such line."""
     try:
-        data = msgspec.json.decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+        data = decode_json(line)
+    except msgspec.DecodeError:
         raise UsageError(f"stdin: {_short(line)} is no JSON; a line is {EXAMPLE}") from None
     kind = data.get("type") if isinstance(data, dict) else None
     if kind == "control_request":

@@ -118,7 +118,7 @@ class _PlainTalk:
         self.scene.live = start == 0
         if self.scene.live:
             self._invite()
-        async for heard in self.session.follow(0):
+        async for heard in self.session.follow(self.scene.resume(self.session.state)):
             pieces = self.scene.hear(heard, self.mono_s())
             if self.scene.live:
                 self.show(pieces)

@@ -135,7 +135,7 @@ async def _listen(talk: Talk) -> None:
     start = talk.session.state.seq
     old: deque[list[Piece]] = deque([[]], maxlen=REPLAYED_PROMPTS)
     talk.scene.live = start == 0
-    async for heard in talk.session.follow(0):
+    async for heard in talk.session.follow(talk.scene.resume(talk.session.state)):
         pieces = talk.scene.hear(heard, talk.mono_s())
         if talk.scene.live:
             talk.put(pieces)

@@ -9,6 +9,7 @@ from typing import Literal
 import msgspec
 
 from longrein.agent import Heard, Noticed, OfChild, Output, Pausing, Streaming, TaskOver
+from longrein.context import State
 from longrein.events import (
     Asked,
     AskFailed,
@@ -54,6 +55,8 @@ Piece = Line | Block
 Group = Literal["", "user", "text", "call", "note", "answer"]
 
 EMPTY: Line = ()
+REPLAYED_MAX = 2_000
+"""Entries of an old log that are heard again; what lies before them is taken from its fold."""
 OUTPUT_BYTES_MAX = 4_000
 """How much of a running call's output is looked at for its last line."""
 
@@ -145,6 +148,20 @@ class Scene:
         if not busy:
             self._in_turn = False
             self._enter("idle", now_s)
+
+    def resume(self, state: State) -> int:
+        """Take the prompts, tasks and subagents of an old log from its fold; gives the last entry that is not to be
+        heard again, 0 where all are."""
+        skipped = max(0, state.seq - REPLAYED_MAX)
+        self.prompts = [Prompt(word.seq, word.text) for word in state.words if word.origin != "steer"]
+        self.prompts = [prompt for prompt in self.prompts if prompt.seq <= skipped]
+        for child in state.children.values():
+            if child.seq <= skipped:
+                self.beside.heard(Entry(child.seq, child.at, child.started))
+        for task in state.tasks.values():
+            if task.seq <= skipped and not 0 < task.ended_seq <= skipped:
+                self.beside.heard(Entry(task.seq, task.at, task.started))
+        return skipped
 
     def hear(self, heard: Heard, now_s: float) -> list[Piece]:
         """What is finished by it, to be shown once."""

@@ -1,0 +1,63 @@
+"""Limit on how deep JSON may be nested, so that no recursive reader or writer of a value can fail on it.
+
+Values that come from outside (arguments of calls, old logs) are checked once where they come in. Nothing in longrein
+needs more than a few levels; the JSON library gives up at about a thousand, fewer when it is called from deep code.
+"""
+
+import re
+from typing import Any
+
+import msgspec
+
+DEPTH_MAX = 100
+"""Levels of lists and objects inside each other."""
+TOO_DEEP = f"it is nested deeper than {DEPTH_MAX} levels"
+"""What is said of a deeper value."""
+_TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{}]', re.DOTALL)
+_decode = msgspec.json.Decoder().decode
+
+
+def is_too_deep(value: object) -> bool:
+    """Whether lists and objects in `value` are nested deeper than `DEPTH_MAX`. Never recurses."""
+    level = [value] if isinstance(value, list | dict) else []
+    for _ in range(DEPTH_MAX):
+        inner: list[Any] = []
+        for one in level:
+            values = one.values() if isinstance(one, dict) else one
+            inner += [value for value in values if isinstance(value, list | dict)]
+        if not inner:
+            return False
+        level = inner
+    return True
+
+
+def decode_json(text: str | bytes) -> Any:
+    """The value of JSON `text`. Raises `msgspec.DecodeError` for anything else, also for what is nested too deep."""
+    try:
+        value = _decode(text)
+    except RecursionError:
+        raise msgspec.DecodeError(TOO_DEEP) from None
+    except UnicodeError as error:
+        raise msgspec.DecodeError(str(error)) from None
+    if is_too_deep(value):
+        raise msgspec.DecodeError(TOO_DEEP)
+    return value
+
+
+def flattened(data: bytes, levels: int) -> bytes:
+    """JSON `data` where each list and object that lies inside `levels` others is replaced by its own text, a string."""
+    out: list[bytes] = []
+    depth = done = start = 0
+    for token in _TOKEN.finditer(data):
+        match data[token.start()]:
+            case 0x5B | 0x7B:  # [ {
+                depth += 1
+                if depth == levels + 1:
+                    start = token.start()
+            case 0x5D | 0x7D:  # ] }
+                depth -= 1
+                if depth == levels:
+                    text = data[start : token.end()].decode("utf-8", "replace")
+                    out += [data[done:start], msgspec.json.encode(text)]
+                    done = token.end()
+    return b"".join([*out, data[done:]])

@@ -1,0 +1,159 @@
+"""A session resumed from its snapshot goes on as one whose log was folded: the same view, the same request bytes."""
+
+import random
+import shutil
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from longrein.agent import Said
+from longrein.agent.opening import resumed_state
+from longrein.context import Budget, Price, Request, State, decide, decode_state, encode_state, fold, render
+from longrein.context.clearing import KeptWorth, Memo
+from longrein.context.worth.memory import Worth
+from longrein.events import Entry, Text
+from longrein.models import Delta
+from longrein.store import open_log
+from longrein.testing.clock import VirtualClock, run_virtual
+from longrein.testing.house import open_test_session
+from longrein.testing.store import MemoryDisk
+from tests.agent.house import SESSION, House, Script, call, says
+from tests.context.walk import Walk, content
+
+BUDGET = Budget(20_000, 4_000, Price(3, 15, 0.3, 3.75))
+
+
+def again(state: State) -> State:
+    """`state` as a snapshot has it."""
+    found = decode_state(encode_state(state))
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_state_from_a_snapshot_is_the_fold_of_its_log_and_goes_on_like_it(seed: int) -> None:
+    walk = Walk(seed, profile=["default", "seed"][seed % 4 == 3])
+    luck = random.Random(seed)
+    for _ in range(6):
+        walk.run(luck.randrange(1, 25))
+        live, resumed = walk.state, again(walk.state)
+        assert resumed == live == fold(walk.entries)
+        if live.prefix is not None and not live.calls:
+            assert content(render(resumed, BUDGET)) == content(render(live, BUDGET))
+        walk.state = resumed if luck.random() < 0.5 else live
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_what_the_clearing_policy_remembers_is_the_same_again(seed: int) -> None:
+    walk = Walk(seed, window=30_000).run(90)
+    live = walk.state
+    now_us = live.asked_at + 1
+    assert isinstance(live.worth, Memo)
+    resumed = again(live)
+    assert encode_state(resumed) == encode_state(live)
+    assert decide(resumed, walk.budget, now_us) == decide(live, walk.budget, now_us)
+    assert encode_state(resumed) == encode_state(live)
+
+
+def test_nothing_that_the_clearing_policy_remembers_is_left_out() -> None:
+    made_again_from_the_texts = {"sheets"}
+    assert set(vars(Worth())) - made_again_from_the_texts == set(KeptWorth.__struct_fields__)
+
+
+@pytest.mark.parametrize(
+    ("what", "data"),
+    [
+        ("nothing", b""),
+        ("no state", b"\x92\x01\x02"),
+        ("cut", encode_state(Walk(1).run(20).state)[:-200]),
+        ("another form", encode_state(Walk(1).run(20).state).replace(b"profile", b"porfile")[1:]),
+    ],
+)
+def test_bytes_that_are_no_state_are_none(what: str, data: bytes) -> None:
+    assert decode_state(data) is None, what
+
+
+def test_a_state_that_no_snapshot_can_hold_has_none() -> None:
+    assert encode_state(State(at=2**70)) == b""
+
+
+# --- on a disk -------------------------------------------------------------------------------------------------------
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def short(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every session is worth a snapshot."""
+    monkeypatch.setattr("longrein.agent.session.SNAPSHOT_FROM", 1)
+
+
+async def requests(folder: Path, state: Path) -> list[list[bytes]]:
+    """What the model is sent by a session that is resumed from `state` and goes on."""
+    shutil.rmtree(folder / "state")
+    shutil.copytree(state, folder / "state")
+    (folder / "tree" / "acts").write_text("one\n")
+    model = Script(says(call("Bash", command="cat acts")), says("it says one"))
+    await House(folder).play(model, "and now?", create=False)
+    return [content(request) for request in model.requests]
+
+
+@pytest.mark.usefixtures("short")
+@pytest.mark.parametrize("newer", [False, True])
+async def test_with_and_without_the_snapshot_the_same_bytes_are_sent(tmp_path: Path, newer: bool) -> None:
+    house = House(tmp_path)
+    reads = [says("again", call("Bash", command=f"echo {n}; seq 300")) for n in range(6)]
+    await house.play(Script(*reads, says("done")), "do it")
+    kept = house.state / "sessions" / SESSION / "state.snapshot"
+    assert kept.exists()
+    if newer:  # entries came after it, as after a kill
+        shutil.copy(kept, tmp_path / "older")
+        await house.play(Script(says(call("Bash", command="seq 9")), says("so")), "more", create=False)
+        shutil.copy(tmp_path / "older", kept)
+    log = await open_log(str(house.state), SESSION, create=False, wall_us=house.clock.wall_us)
+    assert log.snapshot is not None
+    assert (log.snapshot.seq < len(log.entries)) == newer
+    assert resumed_state(log) == fold(log.entries)
+    await log.close()
+    shutil.copytree(house.state, tmp_path / "with")
+    shutil.copytree(house.state, tmp_path / "without")
+    (tmp_path / "without" / "sessions" / SESSION / "state.snapshot").unlink()
+    sent = await requests(tmp_path, tmp_path / "with")
+    assert len(sent) == 2
+    assert sent == await requests(tmp_path, tmp_path / "without")
+
+
+async def test_a_short_session_leaves_no_snapshot(tmp_path: Path) -> None:
+    house = House(tmp_path)
+    await house.play(Script(says("done")), "do it")
+    assert not (house.state / "sessions" / SESSION / "state.snapshot").exists()
+
+
+def test_one_is_kept_in_the_middle_of_a_long_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While the model is at work; a session that is killed later in the turn goes on from there."""
+    monkeypatch.setattr("longrein.agent.session.SNAPSHOT_FROM", 1)
+    monkeypatch.setattr("longrein.agent.asking.SNAPSHOT_EVERY", 5)
+    disk, clock = MemoryDisk(), VirtualClock()
+    kept: list[int] = []
+
+    class Slow(Script):
+        async def stream(self, request: Request) -> AsyncIterator[Sequence[Delta]]:
+            await clock.sleep(3)
+            kept.append(disk.snapshot[0].seq if disk.snapshot else 0)
+            async for batch in super().stream(request):
+                yield batch
+
+    async def turn() -> None:
+        model = Slow(*[says(call("TodoWrite", todos=[{"content": f"{n}"}])) for n in range(4)], says("done"))
+        session = open_test_session(model, disk=disk, clock=clock)
+        session.tell(Said((Text("go"),)))
+        await session.run(once=True)
+        await session.close()
+
+    run_virtual(turn(), clock=clock, seed=1)
+    assert kept == sorted(kept)
+    assert kept[-1] > 5
+    entries: list[Entry] = disk.entries()
+    assert disk.snapshot is not None
+    assert decode_state(disk.snapshot[0].state) == fold(entries)

@@ -1,0 +1,209 @@
+"""The snapshot counts for the very log and the very code that it was made from, and for nothing else."""
+
+import asyncio
+import os
+import shutil
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from longrein.store import Snapshot
+from longrein.store import snapshot as module
+from tests.store.kit import ID, OTHER, add, entries, entry, filled, folder, make, reopen, seqs
+
+pytestmark = pytest.mark.anyio
+
+STATE = b"the folded state " * 500
+LARGE = "x" * 100_000
+
+
+async def kept(state: Path, last: int = 20, session: str = ID) -> None:
+    """A closed session of `last` entries, the third of them large, with a snapshot of all."""
+    log = await make(state, session)
+    new = [entry(seq, LARGE if seq == 3 else "", session) for seq in range(1, last + 1)]
+    await add(log, new)
+    writing = log.keep_snapshot(Snapshot(last, STATE))
+    assert writing is not None
+    await log.close()
+    assert writing.result()
+
+
+async def found(state: Path, session: str = ID) -> Snapshot | None:
+    log = await reopen(state, session)
+    await log.close()
+    return log.snapshot
+
+
+async def test_a_snapshot_is_there_at_each_open_until_the_next_is_kept(tmp_path: Path) -> None:
+    await kept(tmp_path)
+    for last in (21, 22):
+        log = await reopen(tmp_path)
+        assert log.snapshot == Snapshot(20, STATE)
+        assert len(log.entries) == last - 1
+        await add(log, [entry(last)])
+        await log.close()
+    log = await reopen(tmp_path)
+    writing = log.keep_snapshot(Snapshot(22, b"newer"))
+    assert writing is not None
+    assert await asyncio.wrap_future(writing)
+    await log.close()
+    assert await found(tmp_path) == Snapshot(22, b"newer")
+    assert os.stat(path(tmp_path)).st_mode & 0o777 == 0o600
+    assert sorted(os.listdir(folder(tmp_path))) == ["blobs", "lock", "log.sqlite", "state.snapshot"]
+
+
+async def test_what_a_kill_left_of_the_last_one_is_in_nobodys_way(tmp_path: Path) -> None:
+    await kept(tmp_path)
+    Path(f"{path(tmp_path)}.new").write_bytes(path(tmp_path).read_bytes()[:3_000])
+    assert await found(tmp_path) == Snapshot(20, STATE)
+    log = await reopen(tmp_path)
+    log.keep_snapshot(Snapshot(20, b"again"))
+    await log.close()
+    assert await found(tmp_path) == Snapshot(20, b"again")
+    assert "state.snapshot.new" not in os.listdir(folder(tmp_path))
+
+
+async def test_a_folder_that_cannot_be_written_to_leaves_the_session_without_one(tmp_path: Path) -> None:
+    log = await make(tmp_path)
+    await add(log, entries(1, 5))
+    Path(f"{path(tmp_path)}.new").mkdir()
+    writing = log.keep_snapshot(Snapshot(5, STATE))
+    assert writing is not None
+    await log.close()
+    assert not writing.result()
+    assert await found(tmp_path) is None
+
+
+async def test_one_that_is_not_of_the_last_entry_is_not_kept(tmp_path: Path) -> None:
+    log = await make(tmp_path)
+    await add(log, entries(1, 5))
+    for seq in (4, 6):
+        writing = log.keep_snapshot(Snapshot(seq, STATE))
+        assert writing is not None
+        assert not await asyncio.wrap_future(writing)
+    await log.close()
+    assert await found(tmp_path) is None
+
+
+# --- what makes it count for nothing ---------------------------------------------------------------------------------
+
+
+def path(state: Path, session: str = ID) -> Path:
+    return folder(state, session) / "state.snapshot"
+
+
+def rows(state: Path, *statements: str) -> None:
+    """Change the stored log behind its back."""
+    connection = sqlite3.connect(folder(state) / "log.sqlite")
+    for statement in statements:
+        connection.execute(statement)
+    connection.commit()
+    connection.close()
+
+
+def other_code(state: Path) -> None:
+    """As a longrein of other code would have written it."""
+    stored = msgspec.msgpack.decode(path(state).read_bytes()[module.HASH_BYTES :])
+    data = msgspec.msgpack.encode([b"other code", *stored[1:]])
+    path(state).write_bytes(module._checksum(data) + data)
+
+
+LAST = "(SELECT max(key) FROM entries)"
+DAMAGE: dict[str, Callable[[Path], None]] = {
+    "it is gone": lambda state: path(state).unlink(),
+    "it is empty": lambda state: path(state).write_bytes(b""),
+    "it was cut": lambda state: os.truncate(path(state), 5_000),
+    "it grew": lambda state: path(state).write_bytes(path(state).read_bytes() + b"x"),
+    "other code made it": other_code,
+    "it is a folder": lambda state: (path(state).unlink(), path(state).mkdir())[0],
+    "the log is shorter": lambda state: rows(state, f"DELETE FROM entries WHERE key = {LAST}"),
+    "a time in the log is another": lambda state: rows(state, f"UPDATE entries SET at = at + 1 WHERE key = {LAST} - 9"),
+    "an entry of the log is another": lambda state: rows(
+        state,
+        f"UPDATE entries SET (crc, body) = (SELECT crc, body FROM entries WHERE key = {LAST} - 2) WHERE key = {LAST}",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", DAMAGE)
+async def test_it_is_passed_over_when(what: str, tmp_path: Path) -> None:
+    await kept(tmp_path)
+    DAMAGE[what](tmp_path)
+    log = await reopen(tmp_path)
+    assert log.snapshot is None
+    last = 19 if what == "the log is shorter" else 20
+    assert seqs(log) == list(range(1, last + 1))
+    await add(log, [entry(last + 1)])
+    await log.close()
+
+
+@pytest.mark.parametrize("at", [*range(0, 60, 3), 4_000, -1])
+async def test_it_is_passed_over_when_a_byte_of_it_is_another(at: int, tmp_path: Path) -> None:
+    await kept(tmp_path, 3)
+    data = bytearray(path(tmp_path).read_bytes())
+    data[at] ^= 4
+    path(tmp_path).write_bytes(data)
+    assert await found(tmp_path) is None
+
+
+async def test_that_of_another_session_is_passed_over(tmp_path: Path) -> None:
+    await kept(tmp_path)
+    shutil.copytree(folder(tmp_path), folder(tmp_path, OTHER))
+    assert await found(tmp_path, OTHER) is None
+
+
+async def test_an_older_log_put_back_is_not_taken_for_the_newer(tmp_path: Path) -> None:
+    await filled(tmp_path, 10)
+    shutil.copy(folder(tmp_path) / "log.sqlite", tmp_path / "backup")
+    log = await reopen(tmp_path)
+    await add(log, entries(11, 20))
+    log.keep_snapshot(Snapshot(20, STATE))
+    await log.close()
+    shutil.copy(tmp_path / "backup", folder(tmp_path) / "log.sqlite")
+    log = await reopen(tmp_path)
+    await add(log, entries(11, 20))
+    assert log.snapshot is None
+    await log.close()
+    assert await found(tmp_path) is None
+
+
+# --- long logs -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every log counts as long, and is looked through as soon as it is open."""
+    monkeypatch.setattr("longrein.store.repair.KEEP_BYTES_MAX", 1000)
+    monkeypatch.setattr("longrein.store.log.CHECK_AFTER_S", 0.0)
+
+
+@pytest.mark.usefixtures("long")
+async def test_a_long_log_is_looked_through_after_the_open(tmp_path: Path) -> None:
+    await kept(tmp_path)
+    log = await reopen(tmp_path)
+    assert log.snapshot == Snapshot(20, STATE)
+    assert log.checked is not None
+    assert log.checked.result(60) == ""
+    assert seqs(log) == list(range(1, 21))
+    assert [one.seq for one in log.history(18, 20)] == [18, 19, 20]
+    await log.close()
+
+
+@pytest.mark.usefixtures("long")
+async def test_damage_that_the_snapshot_stands_for_is_told_after_the_open_and_repaired_by_the_next(
+    tmp_path: Path,
+) -> None:
+    await kept(tmp_path)
+    rows(tmp_path, f"UPDATE entries SET body = x'7b7d' WHERE key = {LAST} - 8")
+    log = await reopen(tmp_path)
+    assert log.snapshot == Snapshot(20, STATE)
+    assert log.checked is not None
+    assert "damaged (entry 12 is not what was written); open the session again to repair it" in log.checked.result(60)
+    await log.close()
+    log = await reopen(tmp_path)
+    assert log.snapshot is None
+    assert log.notes
+    await log.close()
