@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from longrein.events import Usage
+from longrein.models.arguments import given_json
 from longrein.models.content import encode_json
 from longrein.models.draft import Draft, Slot
 from longrein.models.failures import kind_of_error_event, limit_tokens
