@@ -2,15 +2,19 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from longrein.agent import Answer
+from longrein.agent import Answer, Pausing, Streaming
 from longrein.context import Report, Shown
 from longrein.events import (
+    AnyEvent,
+    Asked,
     AskFailed,
     Cleared,
+    Entry,
     FilePut,
     Form,
     PermissionAnswered,
@@ -29,8 +33,10 @@ from longrein.frontends.terminal.approvals import Approval, Question, answer, ch
 from longrein.frontends.terminal.chooser import Chooser, Row
 from longrein.frontends.terminal.commands import COMMANDS, context_lines, help_lines, next_mode, parse, unknown
 from longrein.frontends.terminal.diff import GAP, change_lines, counts, diff_lines, only_changes
-from longrein.frontends.terminal.footer import Figures, footer_line
+from longrein.frontends.terminal.footer import Figures, footer_line, state_line, word
 from longrein.frontends.terminal.lines import ONE, Line, ansi, cells, crop, fit, fold, line, plain, wrap
+from longrein.frontends.terminal.scene import Scene
+from longrein.models import TextDelta
 
 
 def texts(rows: list[Line]) -> list[str]:
@@ -39,6 +45,51 @@ def texts(rows: list[Line]) -> list[str]:
 
 def check(rows: list[Line], *expected: str) -> None:
     assert texts(rows) == list(expected)
+
+
+# --- what goes on --------------------------------------------------------------------------------------------------
+
+PAUSE = Pausing(5, "overload", 529, 1, 10, 4.0, "Overloaded \x1b[31m\nreally")
+FAILED = AskFailed(5, "overload", "Overloaded", 529)
+LATER = "retrying in 3 s, attempt 2 of 10: Overloaded \\x1b[31m\\nreally"
+NOW = "retrying, attempt 2 of 10: Overloaded \\x1b[31m\\nreally"
+
+
+@pytest.mark.parametrize(
+    ("heard", "footer", "told"),
+    [
+        ([Asked("turn", 1, 1)], "thinking", "thinking"),
+        ([Asked("turn", 1, 1), FAILED], "thinking", "thinking"),
+        ([Asked("turn", 1, 1), FAILED, PAUSE], "retrying", LATER),
+        ([Asked("turn", 1, 1), FAILED, PAUSE, Asked("turn", 1, 1)], "retrying", LATER),  # it waits for its turn
+        ([Asked("turn", 1, 1), FAILED, PAUSE, 5.0, Asked("turn", 1, 1)], "retrying", NOW),
+        ([Asked("turn", 1, 1), FAILED, PAUSE, 5.0, Asked("turn", 1, 1), TextDelta("a")], "running", "writing"),
+        ([Asked("turn", 1, 1), FAILED, PAUSE, 5.0, Asked("turn", 1, 1), FAILED], "thinking", "thinking"),
+        ([Asked("turn", 1, 1), FAILED, PAUSE, TurnEnded("interrupted")], "idle", ""),
+        ([Asked("summary", 1, 1)], "compacting", "compacting: summarising what is old"),
+        ([msgspec.structs.replace(PAUSE, attempt=0, message="")], "retrying", "waiting 3 s for the provider: overload"),
+        (
+            [msgspec.structs.replace(PAUSE, attempt=0), 5.0],
+            "retrying",
+            "waiting for the provider: Overloaded \\x1b[31m",
+        ),
+    ],
+)
+def test_the_footer_says_that_a_request_is_made_again_until_the_model_answers(
+    heard: list[AnyEvent | Pausing | TextDelta | float], footer: str, told: str
+) -> None:
+    scene, now_s = Scene(), 0.0
+    scene.hear(Entry(1, 0, UserSpoke((Text("go"),))), now_s)
+    for seq, one in enumerate(heard, 2):
+        if isinstance(one, float):
+            now_s += one
+            continue
+        is_delta = isinstance(one, TextDelta)
+        scene.hear(
+            Streaming(seq - 1, [one]) if is_delta else one if isinstance(one, Pausing) else Entry(seq, 0, one), now_s
+        )
+    assert word(scene) == footer
+    assert plain(state_line(scene, now_s + 1)).partition("  ")[0].lstrip("⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏ ").startswith(told)
 
 
 # --- calls -----------------------------------------------------------------------------------------------------------

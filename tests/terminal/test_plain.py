@@ -35,7 +35,7 @@ def test_a_pipe_gets_lines_and_no_escapes(tmp_path: Path) -> None:
     out = play("tools", tmp_path, "go\n")
     assert "\x1b" not in out
     assert "● Read ok  src/longrein/app.py\n● Bash failed 12 s  python -m pytest -q …\n" in out
-    assert "retrying in 0 s: Overloaded\n" in out
+    assert "retrying in 1 s, attempt 2 of 10: Overloaded\n" in out
     assert "All **done**.\n" in out
     assert "› go\n" in out
 

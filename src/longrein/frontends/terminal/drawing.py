@@ -1,8 +1,10 @@
 """Facts as styled lines: pure, one function a kind. Everything from outside is escaped here."""
 
 from collections.abc import Sequence
+from math import ceil
 from typing import Any
 
+from longrein.agent import Pausing
 from longrein.context import State
 from longrein.events import (
     AskFailed,
@@ -126,6 +128,14 @@ def ended_turn(ended: TurnEnded) -> list[Line]:
         case reason:
             told = f"  {escape_line(ended.message)}" if ended.message else ""
             return [line(("bad", f"stopped: {reason}"), told)]
+
+
+def retry_text(pausing: Pausing, left_s: float) -> str:
+    """Why no request is made for `left_s` seconds, or is made again now, and which attempt it will be."""
+    why, left = escape_line(pausing.message or pausing.kind), f"{ceil(left_s)} s" if left_s > 0 else ""
+    if not pausing.attempt:
+        return f"waiting {left} for the provider: {why}".replace("  ", " ", 1)
+    return f"retrying{left and f' in {left}'}, attempt {pausing.attempt + 1} of {pausing.attempts_max}: {why}"
 
 
 def failed_request(failed: AskFailed, *, shown: bool) -> list[Line]:

@@ -125,7 +125,7 @@ class _PlainTalk:
                 if isinstance(heard, OfChild) and isinstance(heard.heard, Entry) and (act := act_of(heard.heard.event)):
                     self.show([line(f"  {escape_line(heard.label)} {act}")])
                 if isinstance(heard, Pausing):
-                    self.show([line(f"retrying in {heard.delay_s:.0f} s: {escape(heard.message or heard.kind)}")])
+                    self.show([line(drawing.retry_text(heard, heard.delay_s))])
                 await self._ask()
                 if isinstance(heard, Entry):
                     self._invite_when_idle()

@@ -104,6 +104,8 @@ class Scene:
         self.steps = 0
         """Requests of this turn so far."""
         self.pausing: Pausing | None = None
+        """Why the request is made again; kept until the model answers."""
+        self.pause_until_s = 0.0
         self.prompts: list[Prompt] = []
         self.live = False
         """Whether what is heard happens now (False while an old log is read)."""
@@ -159,7 +161,7 @@ class Scene:
                     row.output = (row.output + data)[-OUTPUT_BYTES_MAX:]
                 return []
             case Pausing():
-                self.pausing = heard
+                self.pausing, self.pause_until_s = heard, now_s + heard.delay_s
                 self._enter("retrying", now_s)
                 return []
             case Noticed(text=text):
@@ -242,21 +244,29 @@ class Scene:
         match entry.event:
             case Asked(purpose=purpose):
                 self._purposes = {entry.seq: purpose}
-                self.pausing = None
                 self._in_turn = self._in_turn or purpose == "turn"
                 self.steps += purpose == "turn"
-                self._enter("thinking" if purpose == "turn" else "compacting", now_s)
+                if self.pausing is None:
+                    self._enter("thinking" if purpose == "turn" else "compacting", now_s)
                 early, self._early = self._early, []
                 return [piece for streaming in early for piece in self._stream(streaming, now_s)]
             case Replied() as reply:
+                self._answered(now_s)
                 return self._replied(reply, now_s)
             case AskFailed() as failed:
+                self.pausing = None
                 shown = bool(self._streamed)
                 rest = self.rest()
                 self._enter("thinking" if self._in_turn else "idle", now_s)
                 return [*rest, *self._put("note", drawing.failed_request(failed, shown=shown))]
             case _:
                 return []
+
+    def _answered(self, now_s: float) -> None:
+        """The model answers, so the request is not made again."""
+        if self.pausing is not None:
+            self.pausing = None
+            self._enter("thinking", now_s)
 
     def _replied(self, reply: Replied, now_s: float) -> list[Piece]:
         if self._purposes.get(reply.asked, "turn") == "summary":
@@ -330,6 +340,7 @@ class Scene:
         rows: list[Piece] = []
         if purpose == "summary":
             return rows
+        self._answered(now_s)
         for delta in streaming.deltas:
             match delta:
                 case TextDelta(text=text):
