@@ -235,6 +235,7 @@ async def main(name: str, folder: str) -> int:
         task_tail=task_tail,
         goals=Goals(),
         leave_policy=os.environ.get("LEAVE", "ask"),
+        choosing=bool(os.environ.get("CHOOSING")),
     )
     plain = "plain" in sys.argv or os.environ["TERM"] == "dumb"
     outcome = await run_terminal(

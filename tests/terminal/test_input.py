@@ -56,6 +56,41 @@ def test_a_paste_of_500_lines_is_one_mark_and_whole_when_sent(tmp_path: Path) ->
     assert list(ProjectHistory(str(tmp_path / "history")).load_history_strings()) == ["look: " + "\n".join(lines)]
 
 
+@pytest.mark.parametrize(
+    ("early", "told", "left"),
+    [
+        ("hello\r", ["hello"], ""),
+        ("日本語 ünï\r", ["日本語 ünï"], ""),
+        ("hello\n", ["hello"], ""),  # as the kernel would make it of an Enter
+        ("one\rtwo\rthr", ["one", "two"], "thr"),
+        ("\r\r", [], ""),
+        ("a\r\rb", ["a"], "b"),
+        ("/help\r", [], ""),
+        ("not yet", [], "not yet"),
+    ],
+)
+def test_what_was_typed_before_the_first_frame_is_typed(tmp_path: Path, early: str, told: list[str], left: str) -> None:
+    with Tty("echo", tmp_path) as tty:
+        tty.send(early)
+        for text in told:
+            tty.until(f"› {text}").until(f"You said {len(text)} characters in 1 lines.")
+        if early.startswith("/"):
+            tty.until("stop longrein until `fg`")
+        tty.until(f"› {left or 'say something'}").until("idle")
+        tty.send("\x03")  # what is left in the input
+        assert [text for _, text in said(tty.leave())] == told
+
+
+def test_what_was_typed_before_a_list_to_choose_from_is_sent_nowhere(tmp_path: Path) -> None:
+    with Tty("echo", tmp_path, CHOOSING="1") as tty:
+        tty.send("hello\r")
+        tty.until("which session?").until("› hello")
+        tty.send("\x1b")
+        tty.until("idle")
+        tty.send("\x03")
+        assert tty.leave() == []
+
+
 def test_backspace_takes_a_mark_at_once(tmp_path: Path) -> None:
     with Tty("echo", tmp_path) as tty:
         tty.until("say something")
