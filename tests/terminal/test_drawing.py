@@ -19,6 +19,9 @@ from longrein.events import (
     Form,
     PermissionAnswered,
     PermissionAsked,
+    Reminded,
+    Replied,
+    Restored,
     Rewound,
     Summarized,
     Text,
@@ -30,6 +33,7 @@ from longrein.events import (
 from longrein.frontends import amounts
 from longrein.frontends.terminal import drawing
 from longrein.frontends.terminal.approvals import Approval, Question, answer, choices, content_lines
+from longrein.frontends.terminal.blocks import Block
 from longrein.frontends.terminal.chooser import Chooser, Row
 from longrein.frontends.terminal.commands import COMMANDS, context_lines, help_lines, next_mode, parse, unknown
 from longrein.frontends.terminal.diff import GAP, change_lines, counts, diff_lines, only_changes
@@ -90,6 +94,60 @@ def test_the_footer_says_that_a_request_is_made_again_until_the_model_answers(
         )
     assert word(scene) == footer
     assert plain(state_line(scene, now_s + 1)).partition("  ")[0].lstrip("⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏ ").startswith(told)
+
+
+AHEAD = Asked("summary", 1, 1, reason="ahead")
+
+
+@pytest.mark.parametrize(
+    ("heard", "footer", "shown"),
+    [
+        (
+            [Reminded("compact_refused", "", state="there is nothing \x1b[2J")],
+            "idle",
+            [r"! nothing was compacted: there is nothing \x1b[2J"],
+        ),
+        ([Restored(412)], "idle", ["context: the compaction r412 is undone; what it put away is shown again"]),
+        ([Asked("summary", 1, 1)], "compacting", []),
+        ([Asked("summary", 1, 1), Replied(2, (Text("prose"),), "end")], "idle", []),
+        (
+            [Asked("summary", 1, 1), AskFailed(2, "invalid", "no summary: the model declined")],
+            "idle",
+            ["the model wrote no summary  the model declined"],
+        ),
+        (
+            [Asked("summary", 1, 1), AskFailed(2, "overload", "Over\x1b[2Jloaded")],
+            "idle",
+            [r"the model wrote no summary  Over\x1b[2Jloaded"],
+        ),
+        ([Asked("summary", 1, 1), AskFailed(2, "cancelled", "no longer needed")], "idle", []),
+        # made ahead, beside a turn: neither the work nor its text are disturbed
+        (
+            [
+                UserSpoke((Text("go"),)),
+                AHEAD,
+                Asked("turn", 1, 1),
+                Replied(3, (Text("prose"),), "end"),
+                Replied(4, (Text("Hello."),), "end"),
+            ],
+            "thinking",
+            ["› go", "Hello."],
+        ),
+        ([UserSpoke((Text("go"),)), Asked("turn", 1, 1), AHEAD], "thinking", ["› go"]),
+        (
+            [UserSpoke((Text("go"),)), Asked("turn", 1, 1), AHEAD, AskFailed(4, "invalid", "it is empty")],
+            "thinking",
+            ["› go", "the model wrote no summary  it is empty"],
+        ),
+    ],
+)
+def test_what_a_compaction_does_is_said_and_never_taken_for_an_answer(
+    heard: list[AnyEvent], footer: str, shown: list[str]
+) -> None:
+    scene = Scene()
+    pieces = [piece for seq, one in enumerate(heard, 2) for piece in scene.hear(Entry(seq, 0, one), 0.0)]
+    rows = [piece.text if isinstance(piece, Block) else plain(piece) for piece in pieces if piece]
+    assert (word(scene), [row for row in rows if row]) == (footer, shown)
 
 
 # --- calls -----------------------------------------------------------------------------------------------------------
@@ -168,8 +226,12 @@ def test_an_edit_shows_what_changed_and_how_much() -> None:
             ["context: 1 old item shortened, about 12.3k tokens freed; every byte can be recalled"],
         ),
         (
-            drawing.compaction_lines(Summarized(2, 90, "prose", "threshold")),
+            drawing.compaction_lines(Summarized(2, 90, "all", "threshold", "prose")),
             ["context: entries 2 to 90 summarised; every byte can be recalled"],
+        ),
+        (
+            drawing.compaction_lines(Summarized(2, 90, "all", "threshold")),
+            ["context: entries 2 to 90 summarised by the records alone, without the model; every byte can be recalled"],
         ),
         (
             drawing.rewound_lines(

@@ -11,6 +11,7 @@ from longrein.events import (
     Cleared,
     Image,
     PermissionAnswered,
+    Restored,
     Rewound,
     Summarized,
     Todo,
@@ -145,6 +146,14 @@ def failed_request(failed: AskFailed, *, shown: bool) -> list[Line]:
     return [line(("warn", "the reply above was cut off"), ("dim", f"  {escape_line(failed.message or failed.kind)}"))]
 
 
+def failed_summary(failed: AskFailed) -> list[Line]:
+    """A request for a summary that brought none; silent when nobody wants it any more."""
+    if failed.kind in ("cancelled", "lost"):
+        return []
+    told = (failed.message or failed.kind).removeprefix("no summary: ")
+    return [line(("warn", "the model wrote no summary"), ("dim", f"  {escape_line(told)}"))]
+
+
 def answered_lines(answer: PermissionAnswered, name: str) -> list[Line]:
     """The user's word on a call. A plain yes needs no line: the call's own follows."""
     if answer.verdict == "allow" and answer.scope != "once":
@@ -163,8 +172,14 @@ def compaction_lines(event: Cleared | Summarized) -> list[Line]:
         many = len(event.forms)
         told = f"{many} old item{'s' if many != 1 else ''} shortened, about {tokens(event.gain_tokens)} tokens freed"
     else:
-        told = f"entries {event.first} to {event.last} summarised"
+        how = "" if event.prose or event.reply else " by the records alone, without the model"
+        told = f"entries {event.first} to {event.last} summarised{how}"
     return [line(("dim", f"context: {told}; every byte can be recalled"))]
+
+
+def restored_line(event: Restored) -> Line:
+    """That a compaction was undone."""
+    return line(("dim", f"context: the compaction r{event.undone} is undone; what it put away is shown again"))
 
 
 def todo_lines(todos: Sequence[Todo]) -> list[Line]:

@@ -24,6 +24,7 @@ from longrein.events import (
     PrefixSet,
     Reminded,
     Replied,
+    Restored,
     Rewound,
     Summarized,
     TaskEnded,
@@ -85,6 +86,7 @@ class Scene:
         self._splitter: Splitter | None = None
         self._streamed: list[str] = []
         self._purposes: dict[int, str] = {}
+        """Of requests that are not answered yet."""
         self._early: list[Streaming] = []
         """Deltas of a request whose `Asked` has not been heard yet."""
         self._group: Group = ""
@@ -242,18 +244,16 @@ class Scene:
 
     def _request(self, entry: Entry, now_s: float) -> list[Piece]:
         match entry.event:
-            case Asked(purpose=purpose):
-                self._purposes = {entry.seq: purpose}
-                self._in_turn = self._in_turn or purpose == "turn"
-                self.steps += purpose == "turn"
-                if self.pausing is None:
-                    self._enter("thinking" if purpose == "turn" else "compacting", now_s)
-                early, self._early = self._early, []
-                return [piece for streaming in early for piece in self._stream(streaming, now_s)]
+            case Asked() as asked:
+                return self._asks(entry.seq, asked, now_s)
             case Replied() as reply:
+                if self._purposes.pop(reply.asked, "turn") == "summary":
+                    return self._end_summary([], now_s)
                 self._answered(now_s)
                 return self._replied(reply, now_s)
             case AskFailed() as failed:
+                if self._purposes.pop(failed.asked, "turn") == "summary":
+                    return self._end_summary(drawing.failed_summary(failed), now_s)
                 self.pausing = None
                 shown = bool(self._streamed)
                 rest = self.rest()
@@ -262,6 +262,24 @@ class Scene:
             case _:
                 return []
 
+    def _asks(self, seq: int, asked: Asked, now_s: float) -> list[Piece]:
+        self._purposes[seq] = asked.purpose
+        is_turn = asked.purpose == "turn"
+        self._in_turn = self._in_turn or is_turn
+        self.steps += is_turn
+        if not is_turn and asked.reason != "ahead":  # a summary made ahead leaves the work as it is
+            self.pausing = None
+            self._enter("compacting", now_s)
+        elif is_turn and self.pausing is None:
+            self._enter("thinking", now_s)
+        early, self._early = self._early, []
+        return [piece for streaming in early for piece in self._stream(streaming, now_s)]
+
+    def _end_summary(self, rows: Sequence[Line], now_s: float) -> list[Piece]:
+        if self.phase == "compacting":
+            self._enter("thinking" if self._in_turn else "idle", now_s)
+        return self._put("note", rows)
+
     def _answered(self, now_s: float) -> None:
         """The model answers, so the request is not made again."""
         if self.pausing is not None:
@@ -269,10 +287,6 @@ class Scene:
             self._enter("thinking", now_s)
 
     def _replied(self, reply: Replied, now_s: float) -> list[Piece]:
-        if self._purposes.get(reply.asked, "turn") == "summary":
-            self.rest()
-            self._enter("thinking" if self._in_turn else "idle", now_s)
-            return []
         text = "".join(part.text for part in reply.parts if isinstance(part, Text))
         streamed = "".join(self._streamed)
         missing = text[len(streamed) :] if text.startswith(streamed) else ""
@@ -381,6 +395,10 @@ def _other(entry: Entry) -> list[Line]:
     match entry.event:
         case Cleared() | Summarized() as compaction:
             return drawing.compaction_lines(compaction)
+        case Restored() as restored:
+            return [drawing.restored_line(restored)]
+        case Reminded(kind="compact_refused", state=why):
+            return [drawing.notice_line(f"nothing was compacted: {why}")]
         case TodoSet(todos=todos):
             return drawing.todo_lines(todos)
         case GoalChanged(goal=goal):
