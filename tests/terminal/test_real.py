@@ -150,7 +150,7 @@ def test_S067_what_the_model_links_to_is_never_fetched(tmp_path: Path) -> None:
             trap.accept()
 
 
-ANSWERS_TO_COMPACTION = {
+ANSWERS = {
     "/compact": "nothing was compacted: there is nothing yet that could be compacted",
     "/uncompact": "there is no compaction to undo",
     "/uncompact r3": "there is no compaction to undo at r3",
@@ -159,20 +159,21 @@ ANSWERS_TO_COMPACTION = {
     "/compact keep all": "summarised; every byte can be recalled",
     "/uncompact ": "is undone; what it put away is shown again",
     "/compact --undo": "there is no compaction to undo",
+    "/pin be kind": "pinned: be kind",
+    "/pin  be kind": "it is pinned already: be kind",
+    "/unpin 1": "no longer pinned: be kind",
+    "/unpin  1": "there is no pin 1",
+    "/mode plan": "mode: plan",
+    "/mode  plan": "the mode is plan already",
 }
 
 
 @pytest.mark.parametrize("arguments", ["", "--plain"])
-def test_each_command_about_compaction_says_what_came_of_it(tmp_path: Path, arguments: str) -> None:
+def test_each_command_that_changes_the_session_says_what_came_of_it(tmp_path: Path, arguments: str) -> None:
     with open_it(home(tmp_path, {"text": "Hello there.\n"}), arguments) as tty:
         tty.resize(120, 50)
-        for said, told in ANSWERS_TO_COMPACTION.items():
-            tty.until(
-                lambda: (
-                    tty.lines()[-1] == ""
-                    and any(row in (">", "› say something, / commands, @ files") for row in tty.lines())
-                )
-            )
+        for said, told in ANSWERS.items():
+            tty.until(lambda: [row for row in tty.lines() if row][-1:] == [">"] or "› say something" in tty.text())
             before = tty.text().count(told)
             tty.send(said + "\r")
             tty.until(lambda before=before, told=told: tty.text().count(told) > before)

@@ -154,7 +154,7 @@ async def _drive(talk: Talk, prompt: str) -> None:
     if prompt:
         talk.say(prompt)
     elif talk.facts.choosing:
-        talk.spawn(choose_session(talk))
+        choose_session(talk)
     await talk.session.run(once=False)
 
 
