@@ -5,6 +5,7 @@ stay, and so do emoji with their joiners.
 """
 
 import re
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -21,12 +22,14 @@ _BLANKS = r"[ \t\u3000]{33,}"
 _LINES = r"\n(?:[ \t]*\n){3,}"
 
 
-def escape(text: str) -> str:
+def escape(text: str, write: Callable[[str], str] | None = None) -> str:
     r"""`text` with every invisible or cursor-moving character written as `\x1b`, `\u202e`, …; newline and tab stay.
 
     Blanks of every width stay too: text of several languages is full of no-break spaces. One scan for clean text.
+    `write` says how a character is written; None: as above.
     """
-    return _unseen().sub(_replacement, text)
+    by = write or _written
+    return _unseen().sub(lambda m: m[0] if _belongs(m[0], text, m.start()) else by(m[0]), text)
 
 
 def visible(text: str) -> str:
@@ -49,10 +52,6 @@ _KEPT = "\n\t\u3000" + _JOINERS + _SELECTORS
 def _unseen() -> re.Pattern[str]:
     """Compiled when something is first shown: most headless runs escape nothing."""
     return re.compile(_UNSEEN)
-
-
-def _replacement(match: re.Match[str]) -> str:
-    return match[0] if _belongs(match[0], match.string, match.start()) else _written(match[0])
 
 
 def _written(char: str) -> str:

@@ -358,7 +358,7 @@ def _number(text: str) -> int:
 COMMANDS = (
     Command("help", "", "commands and keys", _help),
     Command("model", "[PROVIDER/MODEL]", "change the model", _model),
-    Command("mode", "[MODE]", "default, acceptEdits, plan or bypassPermissions", _mode),
+    Command("mode", "[MODE]", "which calls are asked about; without MODE, choose", _mode),
     Command("clear", "", "begin a new session; this one stays on disk", _clear, idle_only=True),
     Command("resume", "[ID]", "go on with another session", _resume, idle_only=True),
     Command("rewind", "[N [files]]", "go back to before something you said", _rewind, idle_only=True),
