@@ -207,7 +207,7 @@ WAITED = Turn(text="never", fault=overloaded(**{"retry-after": "30"}))
 def test_a_retry_says_why_which_attempt_and_when(stage: Stage) -> None:
     with Provider(WAITED) as provider, open_it(stage, provider) as tty:
         tty.ask("go").until(r"s, attempt 2 of 10: Overloaded \x1b[31m")
-        assert any(re.search(r"retrying in [23]\d s, attempt", row) for row in tty.lines())
+        assert any(re.search(r"retrying in \d+ s, attempt", row) for row in tty.lines())
         assert footer(tty) == "retrying"
         tty.send("\x1b")
         tty.until("interrupted  say what to do instead").until(lambda: footer(tty) == "idle")
