@@ -2,8 +2,9 @@
 
 import asyncio
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from heapq import nsmallest
 
 from longrein import __version__
 from longrein.build import Built, build
@@ -13,14 +14,20 @@ from longrein.events import LongreinError
 from longrein.frontends.options import Options
 from longrein.frontends.stderr import say
 from longrein.frontends.tasks_page import tail_of
-from longrein.frontends.terminal import Outcome, SessionRow, TerminalFacts, run_terminal
+from longrein.frontends.terminal import FilesFound, Outcome, SessionRow, TerminalFacts, run_terminal
 from longrein.models import known_models, known_providers, look_up
 from longrein.place import CLOCK, Place, discard_unused, fork, survey
 from longrein.store import USER, Archive, Goals, SessionInfo, list_sessions, project_key
-from longrein.workspace import run_git, spooled_tasks, stop_spooled
+from longrein.workspace import GIT_CUT, Workspace, run_git, spooled_tasks, stop_spooled
 
-FILES_MAX = 50_000
-"""Paths offered after `@`."""
+FILES_MAX = 500_000
+"""Files that are looked at for `@`, where git does not list them."""
+FILES_LIMIT_S = 5.0
+"""How long these are looked for."""
+FILES_KEPT_S = 10.0
+"""How long a list of them is good while one types on."""
+FILES_SHOWN_MAX = 50
+"""Files offered at once."""
 ROWS_MAX = 30
 """Sessions shown by `/resume`."""
 
@@ -48,11 +55,12 @@ async def talk(options: Options) -> int:
 
 async def _one(place: Place, built: Built, prompt: str, *, choosing: bool) -> Outcome:
     folder = os.path.join(place.state_dir, "history")
+    names = FileNames(built.crew.workspace, lambda: built.session.state.cwd, CLOCK.mono_s)
     os.makedirs(folder, mode=0o700, exist_ok=True)
     outcome = await run_terminal(
         built.session,
         facts=_facts(place, built, choosing=choosing),
-        complete_files=lambda typed: _files(built, typed),
+        complete_files=names.find,
         history=os.path.join(folder, place.cwd.strip("/").replace("/", "-")[-200:] or "root"),
         plain=place.options.plain or place.environ.get("TERM", "dumb") in ("dumb", ""),
         prompt=prompt,
@@ -126,20 +134,63 @@ def _text(built: Built, path: str) -> str | None:
         return None
 
 
-async def _files(built: Built, typed: str) -> Sequence[str]:
-    """Paths that hold `typed`: those git knows, else those of a walk that stops in time."""
-    workspace, cwd = built.crew.workspace, built.session.state.cwd
-    code, listed = await run_git(workspace, ["ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd)
-    if code == 0:
-        paths = listed.decode("utf-8", "surrogateescape").split("\0")[:FILES_MAX]
-    else:
-        paths = []
-        workspace.walk(cwd, lambda path, folder: _note(paths, path, folder, cwd), limit_s=0.3)
-    wanted = typed.lower()
-    return sorted((path for path in paths if wanted in path.lower()), key=lambda path: (len(path), path))[:50]
+class FileNames:
+    """The files of a folder by their names, for `@`."""
+
+    def __init__(
+        self, workspace: Workspace, cwd: Callable[[], str], mono_s: Callable[[], float], files_max: int = FILES_MAX
+    ) -> None:
+        self._workspace, self._cwd, self._mono_s, self._files_max = workspace, cwd, mono_s, files_max
+        self._of, self._listed_s = "", 0.0
+        self._paths: list[str] = []
+        self._whole = True
+        """Whether these are all."""
+
+    async def find(self, typed: str) -> FilesFound:
+        """Files whose path holds `typed`, case aside, short ones first. The list is made anew where a name begins."""
+        cwd, now_s = self._cwd(), self._mono_s()
+        if not typed or cwd != self._of or now_s - self._listed_s > FILES_KEPT_S:
+            self._paths, self._whole = await self._list(cwd)
+            self._of, self._listed_s = cwd, self._mono_s()
+        wanted = typed.lower()
+        found = [path for path in self._paths if wanted in path.lower()]
+        shown = nsmallest(FILES_SHOWN_MAX, found, key=lambda path: (len(path), path))
+        more = f"{len(found) - len(shown):,} more; type on" if len(found) > len(shown) else ""
+        partial = "" if self._whole else f"only {len(self._paths):,} files of this folder were looked at"
+        return FilesFound(shown, "; ".join(filter(None, (more, partial))))
+
+    async def _list(self, cwd: str) -> tuple[list[str], bool]:
+        """Those that git knows, else those of a walk that stops in time; and whether these are all."""
+        listing = ["ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+        code, listed = await run_git(self._workspace, listing, cwd)
+        if code in (0, GIT_CUT):
+            return listed.decode("utf-8", "surrogateescape").split("\0")[:-1], code == 0
+        walk = _Walk(cwd, self._files_max)
+        walking = asyncio.ensure_future(self._workspace.aside(lambda: walk.run(self._workspace)))
+        try:
+            await asyncio.shield(walking)
+        except asyncio.CancelledError:
+            walk.whole = False  # it ends soon, and nobody waits for it
+            raise
+        return walk.paths, walk.whole
 
 
-def _note(paths: list[str], path: str, folder: bool, cwd: str) -> bool:
-    if not folder:
-        paths.append(os.path.relpath(path, cwd))
-    return len(paths) < FILES_MAX
+class _Walk:
+    """The files below `folder`, at most `files_max`."""
+
+    def __init__(self, folder: str, files_max: int) -> None:
+        self._folder, self._files_max = folder, files_max
+        self._above = os.path.join(folder, "")
+        self.paths: list[str] = []
+        self.whole = True
+
+    def run(self, workspace: Workspace) -> None:
+        in_time = workspace.walk(self._folder, self._note, limit_s=FILES_LIMIT_S)
+        self.whole = self.whole and in_time
+
+    def _note(self, path: str, folder: bool) -> bool:
+        if len(self.paths) >= self._files_max:
+            self.whole = False
+        elif not folder:
+            self.paths.append(path.removeprefix(self._above))
+        return self.whole

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from longrein.agent import Answer, Compact, Limits, OpenSession, Rewind, Said, SetMode
+from longrein.agent import Answer, Compact, Limits, OpenSession, Pausing, Rewind, Said, SetMode
 from longrein.context import Budget, Price, Request, fold
 from longrein.events import (
     Entry,
@@ -396,3 +396,42 @@ async def test_a_change_of_a_folders_instructions_is_told_as_one(house: House) -
     last = said(model.requests[2])[-1]
     assert "memory_changed" in last
     assert "Spaces here." in last
+
+
+async def test_a_pause_is_heard_after_the_failure_that_led_to_it(house: House) -> None:
+    model = Script(Failure("overload", "Overloaded", 529), Failure("overload", "Overloaded", 529), says("done"))
+    heard: list[str] = []
+    async with house.session(model) as session:
+
+        async def listen() -> None:
+            async for one in session.follow(0):
+                heard.append(type(one.event if isinstance(one, Entry) else one).__name__)
+
+        listening = asyncio.create_task(listen())
+        await session.tell(Said((Text("go"),)))
+        await session.run(once=True)
+    await listening
+    told = [name for name in heard if name in ("UserSpoke", "Asked", "AskFailed", "Pausing", "Replied")]
+    assert told == ["UserSpoke", *("Asked", "AskFailed", "Pausing") * 2, "Asked", "Replied"]
+
+
+async def test_what_is_said_while_the_provider_wants_a_pause_is_heard_before_it_is_over(house: House) -> None:
+    """A prompt that waits for the provider stands in the log, and readers hear why it waits."""
+    model = Script(Failure("overload", "Overloaded", 529, 30.0), says("done"))
+    heard: list[object] = []
+    async with house.session(model) as session:
+
+        async def listen() -> None:
+            async for one in session.follow(0):
+                heard.append(one.event if isinstance(one, Entry) else one)
+                if isinstance(one, Pausing) and one.attempt:
+                    session.interrupt()
+
+        listening = asyncio.create_task(listen())
+        await session.tell(Said((Text("go"),)))
+        await session.run(once=True)
+        await session.tell(Said((Text("again"),)))
+        await session.run(once=True)
+    await listening
+    at = next(n for n, one in enumerate(heard) if isinstance(one, Pausing) and not one.attempt)
+    assert heard[at - 1] == UserSpoke((Text("again"),))

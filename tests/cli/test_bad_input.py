@@ -20,7 +20,7 @@ from longrein.events import (
     ToolError,
     UsageError,
 )
-from longrein.frontends.flags import NOT_YET
+from longrein.frontends.flags import COMMANDS, NOT_YET, RESERVED
 
 from .fake_app import FakeApp
 
@@ -33,6 +33,21 @@ TABLE = [
     ("-p -", 'the prompt is empty: write longrein -p "…" or pipe text in'),
     ("-p fix it", "one prompt is expected, but 'it' follows 'fix': put quotes around the whole"),
     ("sesions", "no command 'sesions'; did you mean sessions? (if it is a prompt: longrein -- sesions)"),
+    (
+        "Login",
+        (
+            "no command 'Login': keys come from variables such as ANTHROPIC_API_KEY; `longrein doctor` says what is "
+            "found (if it is a prompt: longrein -- Login)"
+        ),
+    ),
+    (
+        "init --force",
+        (
+            "no command 'init': nothing needs to be set up; instructions for a project stand in its AGENTS.md "
+            "(if it is a prompt: longrein -- init)"
+        ),
+    ),
+    ("mcp add x --scope user", "no command 'mcp': it is not available yet (if it is a prompt: longrein -- \"mcp …\")"),
     ("sessions now", "longrein sessions does not know what to do with 'now'"),
     ("sessions -p", "longrein sessions has no flag -p; see longrein sessions --help"),
     ("--model a/b doctor", "longrein doctor has no flag --model; see longrein doctor --help"),
@@ -104,6 +119,23 @@ def test_a_wrong_command_line(line: str, says: str, no_stdin: None, capfd: pytes
     assert main(shlex.split(line), app) == 2
     assert capfd.readouterr() == ("", f"longrein: {says}\n")
     assert app.calls == []
+
+
+@pytest.mark.parametrize("word", sorted(RESERVED))
+def test_a_command_of_another_agent_is_never_sent_to_a_model(
+    word: str, no_stdin: None, capfd: pytest.CaptureFixture[str]
+) -> None:
+    app = FakeApp()
+    assert main([word], app) == main([word.upper(), "--model", "a/b"], app) == main([word, "on", "--x"], app) == 2
+    out, err = capfd.readouterr()
+    assert (out, len(err.splitlines()), app.calls) == ("", 3, [])
+    assert err.splitlines()[0].startswith(f"longrein: no command '{word}': ")
+
+
+def test_no_command_of_ours_is_reserved_and_the_most_common_ones_of_others_are() -> None:
+    assert not RESERVED.keys() & COMMANDS.keys()
+    common = "acp auth config exec help init login logout mcp resume run serve update upgrade version web"
+    assert set(common.split()) <= RESERVED.keys()
 
 
 @pytest.mark.parametrize(

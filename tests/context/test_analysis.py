@@ -75,8 +75,27 @@ def test_E10_the_report_as_lines() -> None:
     assert any(line.split()[:3] == ["Read", "1", "0"] for line in shown), shown
 
 
-def test_E10_an_empty_session_has_a_report_too() -> None:
-    analysis = analyse(Logbook().state, Budget(20_000, 4_000))
-    assert analysis.conversation_tokens == 0
-    assert analysis.next_count == 0
-    assert analysis_lines(analysis)
+@pytest.mark.parametrize("answers", [0, 1, 3])
+def test_E10_a_short_session_has_a_report_without_empty_rows(answers: int) -> None:
+    log = Logbook()
+    for n in range(answers):
+        log.user(f"question {n}")
+        log.says("an answer")
+    analysis = analyse(log.state, Budget(20_000, 4_000))
+    shown = analysis_lines(analysis)
+    assert ("the next compaction finds nothing to take" in shown) == (analysis.next_count == 0) == (answers == 0)
+    assert not [line for line in shown if line.split()[-2:] == ["0", "0"]], shown
+    spans = [line.split()[:3] for line in shown if " to r" in line]
+    assert [span for span in spans if int(span[0][1:]) > int(span[2][1:])] == []
+    assert bool(spans) == bool(analysis.conversation_tokens)
+
+
+@pytest.mark.parametrize("last", [1, 2, 3, 9, 10, 11, 25])
+def test_E10_each_block_stands_in_the_part_of_the_log_that_its_row_names(last: int) -> None:
+    log = Logbook()
+    while log.state.seq < last:
+        log.user(f"word {log.state.seq}")
+    for row in analyse(log.state, Budget(20_000, 4_000)).time:
+        first, _, end = row.name.replace("r", "").split()
+        inside = [item for item in log.state.items if item.kind != "context" and int(first) <= item.seqs[1] <= int(end)]
+        assert len(inside) == row.count, row

@@ -23,6 +23,7 @@ from longrein.events import (
     UserSpoke,
 )
 from longrein.frontends.headless import Style
+from longrein.frontends.headless.voice import progress
 
 from .play import DONE, FACTS, SESSION, Played, Raise, Scene, answered, asked, call, ended, play
 
@@ -289,3 +290,8 @@ async def test_what_happened_before_anybody_listened_is_told_first() -> None:
     ran = await play([HELLO], Style("stream-json", verbose=True), facts=facts)
     assert ran.kinds == ["system/init", "system/informational", "assistant", "result"]
     assert ran.err == ["a torn entry was set aside"]
+
+
+def test_a_wait_on_account_of_another_request_is_no_attempt() -> None:
+    assert progress(Pausing(3, "rate", 429, 1, 10, 2.5, "slow down")) == ["slow down: attempt 1 of 10 in 2.5 s"]
+    assert progress(Pausing(3, "rate", 429, 0, 10, 2.5, "slow down")) == ["slow down: the next request waits 2.5 s"]

@@ -1,10 +1,10 @@
 """What the user sees before saying yes, and what is said about rules without sense. Cases S028, S077."""
 
-import sys
+import unicodedata
 
 import pytest
 
-from longrein.permissions import Call, check_rule, visible
+from longrein.permissions import Call, check_rule, escape, visible
 from tests.permissions.table import bash, verdict
 
 SHOWN = [
@@ -39,12 +39,34 @@ def test_S028_S077_nothing_is_hidden(text: str, shown: str) -> None:
     assert verdict(bash(text)).shown == shown
 
 
-def test_whatever_is_shown_moves_no_cursor() -> None:
-    """Every code point there is."""
-    stays = set("\n\t\u3000\u200c\u200d\ufe0e\ufe0f")
-    for start in range(0, sys.maxunicode + 1, 4096):
-        shown = visible("".join(map(chr, range(start, start + 4096))))
-        assert not {c for c in set(shown) - stays if not c.isprintable()}, f"from {start:#x}"
+EVERY_CHARACTER = [chr(code) for code in range(0x110000)]
+
+
+def test_what_is_shown_for_approval_moves_no_cursor() -> None:
+    shown = visible("".join(EVERY_CHARACTER))
+    assert {c for c in shown if not c.isprintable()} <= set("\n\t\u3000")
+
+
+def test_approvals_write_out_what_every_screen_does_and_what_looks_like_a_blank_or_a_box() -> None:
+    kept = [c for c in EVERY_CHARACTER if escape(c) == c]
+    assert not [c for c in EVERY_CHARACTER if escape(c) != c and visible(c) != escape(c)]
+    assert not [c for c in kept if unicodedata.category(c) in ("Cs", "Zl", "Zp") or c in "\r\x1b\x7f\x9b"]
+    assert {unicodedata.category(c) for c in kept if visible(c) != c} == {"Cn", "Co", "Cf", "Zs"}
+    # of the format characters only those stay that have a sign of their own, such as the Arabic number sign
+    assert [hex(ord(c)) for c in kept if unicodedata.category(c) == "Cf"] == SEEN_FORMATS
+
+
+SEEN_FORMATS = [
+    *(hex(code) for code in range(0x600, 0x606)),
+    *("0x6dd", "0x70f", "0x890", "0x891", "0x8e2", "0x110bd", "0x110cd"),
+]
+
+
+@pytest.mark.parametrize(
+    "text", ["Voici\u202f: «\xa0oui\xa0»", "10\u202fkB", "a\u2009b", "\ue0b0 main", "日本語\u3000テスト"]
+)
+def test_blanks_and_icons_of_prose_stay_on_the_screen(text: str) -> None:
+    assert escape(text) == text
 
 
 def test_other_calls_are_shown_argument_by_argument() -> None:

@@ -26,7 +26,7 @@ from longrein.events import (
     Usage,
     UserSpoke,
 )
-from longrein.frontends.terminal import SessionRow, TerminalFacts, run_terminal
+from longrein.frontends.terminal import FilesFound, SessionRow, TerminalFacts, run_terminal
 from tests.terminal.actor import Actor
 
 MARKDOWN = """# 見出し: streaming
@@ -177,8 +177,9 @@ async def steps(actor: Actor, text: str) -> None:
 TURNS = {t.__name__: t for t in (markdown, slow, tools, approve, command, hang, echo, flood, company, promote, steps)}
 
 
-async def complete_files(prefix: str) -> list[str]:
-    return [path for path in ("src/app.py", "src/with blank.py", "tests/test_app.py") if prefix in path]
+async def complete_files(prefix: str) -> FilesFound:
+    paths = [path for path in ("src/app.py", "src/with blank.py", "tests/test_app.py") if prefix in path]
+    return FilesFound(paths, "1,234 more; type on" if prefix == "app" else "")
 
 
 async def sessions() -> list[SessionRow]:
@@ -235,6 +236,7 @@ async def main(name: str, folder: str) -> int:
         task_tail=task_tail,
         goals=Goals(),
         leave_policy=os.environ.get("LEAVE", "ask"),
+        choosing=bool(os.environ.get("CHOOSING")),
     )
     plain = "plain" in sys.argv or os.environ["TERM"] == "dumb"
     outcome = await run_terminal(

@@ -5,7 +5,15 @@ from typing import Any
 
 import pytest
 
+from longrein.frontends.safe import escape
+from longrein.frontends.terminal import TerminalFacts
+from longrein.frontends.terminal.commands import COMMANDS, Command, Company, Told
+from longrein.frontends.terminal.scene import Scene
+from tests.terminal.actor import Actor
+from tests.terminal.stage import echo
 from tests.terminal.tty import Tty
+
+pytestmark = pytest.mark.anyio
 
 
 def run(tty: Tty, command: str, *seen: str) -> Tty:
@@ -17,6 +25,58 @@ def run(tty: Tty, command: str, *seen: str) -> Tty:
 
 def other_words(told: list[Any]) -> list[Any]:
     return [word for word in told if word["type"] != "Said"]
+
+
+ARGUMENTS: dict[str, tuple[str, ...]] = {
+    "help": ("",),
+    "model": ("", "mock/large"),
+    "mode": ("", "default", "plan", "strict", "\x1b"),
+    "clear": ("",),
+    "resume": ("", "3333"),
+    "rewind": ("", "3", "9" * 5_000),
+    "compact": ("", "the tests", "--dry-run", "--undo"),
+    "uncompact": ("", "r3", "3", "that", "9" * 5_000),
+    "context": ("", "r7"),
+    "pin": ("", "be kind"),
+    "unpin": ("", "1", "it", "9" * 5_000),
+    "pins": ("",),
+    "cost": ("",),
+    "tasks": ("", "b1", "b1 " + "9" * 5_000, "stop b1", "stop"),
+    "agents": ("", "a1", "stop a1", "tell a1 x", "tell"),
+    "goals": ("", "all", "help", "add"),
+    "queue": ("", "1", "drop 1", "drop", "9" * 5_000),
+    "stop": ("", "b1"),
+    "background": ("",),
+    "exit": ("",),
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
+async def test_every_command_says_or_does_something_whatever_its_argument(command: Command) -> None:
+    facts = TerminalFacts("m", "/w", "0", models=lambda: ("m",), analysis=lambda: ("nothing",))
+    for argument in ARGUMENTS[command.name]:
+        result = command.run(Company(Actor(echo), facts, Scene()), argument)
+        told = result if isinstance(result, Told) else await result
+        assert told != Told(), argument
+        assert escape(told.notice) == told.notice
+        assert bool(told.title) == bool(told.rows)
+
+
+def test_what_was_done_already_is_said_and_not_done_again(tmp_path: Path) -> None:
+    with Tty("echo", tmp_path) as tty:
+        run(tty, "/mode default", "the mode is default already")
+        run(tty, "/mode plan", "mode: plan")
+        run(tty, "/mode plan", "the mode is plan already")
+        run(tty, "/unpin 1", "there is no pin 1; /pins lists them")
+        assert tty.leave() == [{"type": "SetMode", "mode": "plan"}]
+
+
+def test_a_command_and_what_is_said_after_it_keep_their_order(tmp_path: Path) -> None:
+    with Tty("echo", tmp_path) as tty:
+        tty.until("say something")
+        tty.send("/mode plan\rfirst\r/pin second\r")
+        tty.until("You said 5").until("pinned: second")
+        assert [word["type"] for word in tty.leave()] == ["SetMode", "Said", "Pin"]
 
 
 ANSWERS = {

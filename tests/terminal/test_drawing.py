@@ -2,19 +2,26 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from longrein.agent import Answer
+from longrein.agent import Answer, Pausing, Streaming
 from longrein.context import Report, Shown
 from longrein.events import (
+    AnyEvent,
+    Asked,
     AskFailed,
     Cleared,
+    Entry,
     FilePut,
     Form,
     PermissionAnswered,
     PermissionAsked,
+    Reminded,
+    Replied,
+    Restored,
     Rewound,
     Summarized,
     Text,
@@ -26,11 +33,14 @@ from longrein.events import (
 from longrein.frontends import amounts
 from longrein.frontends.terminal import drawing
 from longrein.frontends.terminal.approvals import Approval, Question, answer, choices, content_lines
+from longrein.frontends.terminal.blocks import Block
 from longrein.frontends.terminal.chooser import Chooser, Row
 from longrein.frontends.terminal.commands import COMMANDS, context_lines, help_lines, next_mode, parse, unknown
 from longrein.frontends.terminal.diff import GAP, change_lines, counts, diff_lines, only_changes
-from longrein.frontends.terminal.footer import Figures, footer_line
+from longrein.frontends.terminal.footer import Figures, footer_line, state_line, word
 from longrein.frontends.terminal.lines import ONE, Line, ansi, cells, crop, fit, fold, line, plain, wrap
+from longrein.frontends.terminal.scene import Scene
+from longrein.models import TextDelta
 
 
 def texts(rows: list[Line]) -> list[str]:
@@ -39,6 +49,105 @@ def texts(rows: list[Line]) -> list[str]:
 
 def check(rows: list[Line], *expected: str) -> None:
     assert texts(rows) == list(expected)
+
+
+# --- what goes on --------------------------------------------------------------------------------------------------
+
+PAUSE = Pausing(5, "overload", 529, 1, 10, 4.0, "Overloaded \x1b[31m\nreally")
+FAILED = AskFailed(5, "overload", "Overloaded", 529)
+LATER = "retrying in 3 s, attempt 2 of 10: Overloaded \\x1b[31m\\nreally"
+NOW = "retrying, attempt 2 of 10: Overloaded \\x1b[31m\\nreally"
+
+
+@pytest.mark.parametrize(
+    ("heard", "footer", "told"),
+    [
+        ([Asked("turn", 1, 1)], "thinking", "thinking"),
+        ([Asked("turn", 1, 1), FAILED], "thinking", "thinking"),
+        ([Asked("turn", 1, 1), FAILED, PAUSE], "retrying", LATER),
+        ([Asked("turn", 1, 1), FAILED, PAUSE, Asked("turn", 1, 1)], "retrying", LATER),  # it waits for its turn
+        ([Asked("turn", 1, 1), FAILED, PAUSE, 5.0, Asked("turn", 1, 1)], "retrying", NOW),
+        ([Asked("turn", 1, 1), FAILED, PAUSE, 5.0, Asked("turn", 1, 1), TextDelta("a")], "running", "writing"),
+        ([Asked("turn", 1, 1), FAILED, PAUSE, 5.0, Asked("turn", 1, 1), FAILED], "thinking", "thinking"),
+        ([Asked("turn", 1, 1), FAILED, PAUSE, TurnEnded("interrupted")], "idle", ""),
+        ([Asked("summary", 1, 1)], "compacting", "compacting: summarising what is old"),
+        ([msgspec.structs.replace(PAUSE, attempt=0, message="")], "retrying", "waiting 3 s for the provider: overload"),
+        (
+            [msgspec.structs.replace(PAUSE, attempt=0), 5.0],
+            "retrying",
+            "waiting for the provider: Overloaded \\x1b[31m",
+        ),
+    ],
+)
+def test_the_footer_says_that_a_request_is_made_again_until_the_model_answers(
+    heard: list[AnyEvent | Pausing | TextDelta | float], footer: str, told: str
+) -> None:
+    scene, now_s = Scene(), 0.0
+    scene.hear(Entry(1, 0, UserSpoke((Text("go"),))), now_s)
+    for seq, one in enumerate(heard, 2):
+        if isinstance(one, float):
+            now_s += one
+            continue
+        is_delta = isinstance(one, TextDelta)
+        scene.hear(
+            Streaming(seq - 1, [one]) if is_delta else one if isinstance(one, Pausing) else Entry(seq, 0, one), now_s
+        )
+    assert word(scene) == footer
+    assert plain(state_line(scene, now_s + 1)).partition("  ")[0].lstrip("⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏ ").startswith(told)
+
+
+AHEAD = Asked("summary", 1, 1, reason="ahead")
+
+
+@pytest.mark.parametrize(
+    ("heard", "footer", "shown"),
+    [
+        (
+            [Reminded("compact_refused", "", state="there is nothing \x1b[2J")],
+            "idle",
+            [r"! nothing was compacted: there is nothing \x1b[2J"],
+        ),
+        ([Restored(412)], "idle", ["context: the compaction r412 is undone; what it put away is shown again"]),
+        ([Asked("summary", 1, 1)], "compacting", []),
+        ([Asked("summary", 1, 1), Replied(2, (Text("prose"),), "end")], "idle", []),
+        (
+            [Asked("summary", 1, 1), AskFailed(2, "invalid", "no summary: the model declined")],
+            "idle",
+            ["the model wrote no summary  the model declined"],
+        ),
+        (
+            [Asked("summary", 1, 1), AskFailed(2, "overload", "Over\x1b[2Jloaded")],
+            "idle",
+            [r"the model wrote no summary  Over\x1b[2Jloaded"],
+        ),
+        ([Asked("summary", 1, 1), AskFailed(2, "cancelled", "no longer needed")], "idle", []),
+        # made ahead, beside a turn: neither the work nor its text are disturbed
+        (
+            [
+                UserSpoke((Text("go"),)),
+                AHEAD,
+                Asked("turn", 1, 1),
+                Replied(3, (Text("prose"),), "end"),
+                Replied(4, (Text("Hello."),), "end"),
+            ],
+            "thinking",
+            ["› go", "Hello."],
+        ),
+        ([UserSpoke((Text("go"),)), Asked("turn", 1, 1), AHEAD], "thinking", ["› go"]),
+        (
+            [UserSpoke((Text("go"),)), Asked("turn", 1, 1), AHEAD, AskFailed(4, "invalid", "it is empty")],
+            "thinking",
+            ["› go", "the model wrote no summary  it is empty"],
+        ),
+    ],
+)
+def test_what_a_compaction_does_is_said_and_never_taken_for_an_answer(
+    heard: list[AnyEvent], footer: str, shown: list[str]
+) -> None:
+    scene = Scene()
+    pieces = [piece for seq, one in enumerate(heard, 2) for piece in scene.hear(Entry(seq, 0, one), 0.0)]
+    rows = [piece.text if isinstance(piece, Block) else plain(piece) for piece in pieces if piece]
+    assert (word(scene), [row for row in rows if row]) == (footer, shown)
 
 
 # --- calls -----------------------------------------------------------------------------------------------------------
@@ -117,8 +226,12 @@ def test_an_edit_shows_what_changed_and_how_much() -> None:
             ["context: 1 old item shortened, about 12.3k tokens freed; every byte can be recalled"],
         ),
         (
-            drawing.compaction_lines(Summarized(2, 90, "prose", "threshold")),
+            drawing.compaction_lines(Summarized(2, 90, "all", "threshold", "prose")),
             ["context: entries 2 to 90 summarised; every byte can be recalled"],
+        ),
+        (
+            drawing.compaction_lines(Summarized(2, 90, "all", "threshold")),
+            ["context: entries 2 to 90 summarised by the records alone, without the model; every byte can be recalled"],
         ),
         (
             drawing.rewound_lines(
@@ -328,10 +441,11 @@ def test_an_unknown_command_names_the_nearest(name: str, told: str) -> None:
     assert unknown(name) == told
 
 
-def test_help_has_a_row_for_every_command() -> None:
+def test_help_names_every_command_and_fits_80_columns() -> None:
     rows = texts(help_lines())
-    assert [row.split()[0] for row in rows[: len(COMMANDS)]] == [f"/{command.name}" for command in COMMANDS]
-    assert all(command.told in row for command, row in zip(COMMANDS, rows, strict=False))
+    assert [row.split()[0] for row in rows if row.startswith("  /")] == [f"/{command.name}" for command in COMMANDS]
+    assert [command.told for command in COMMANDS if not any(row.endswith(f"  {command.told}") for row in rows)] == []
+    assert max(map(cells, rows)) < 80
 
 
 def test_modes_go_round_and_never_into_the_one_without_questions() -> None:
@@ -354,7 +468,7 @@ def test_context_adds_up() -> None:
         ["calls", "and", "results", "4.0k", "40%"],
         ["free", "5.0k", "50%"],
         ["all", "5.0k", "of", "10.0k", "tokens"],
-        ["guesses", "×", "1.02", "are", "the", "provider's", "count"],
+        ["estimates", "are", "corrected", "by", "1.02", "to", "match", "the", "provider's", "counts"],
         ["largest", "items", "(·", "=", "the", "next", "compaction", "takes", "it)"],
         ["·r7", "4,000", "$0.0123", "full", "Read", "def", "main"],
     ]

@@ -1,13 +1,21 @@
 """What is typed: lines, pastes, history, completion, and the three acts while a turn goes on."""
 
+import os
+import shutil
 import stat
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from longrein.frontends.terminal import FilesFound
 from longrein.frontends.terminal.input import Pastes, ProjectHistory, at_prefix
+from longrein.talk import FileNames
+from longrein.workspace import PlainSpawner, open_workspace
 from tests.terminal.tty import Tty
+
+pytestmark = pytest.mark.anyio
 
 
 def said(told: list[Any]) -> list[tuple[str, str]]:
@@ -54,6 +62,41 @@ def test_a_paste_of_500_lines_is_one_mark_and_whole_when_sent(tmp_path: Path) ->
         assert said(tty.leave()) == [("prompt", "look: " + "\n".join(lines))]
     assert stat.S_IMODE((tmp_path / "history").stat().st_mode) == 0o600
     assert list(ProjectHistory(str(tmp_path / "history")).load_history_strings()) == ["look: " + "\n".join(lines)]
+
+
+@pytest.mark.parametrize(
+    ("early", "told", "left"),
+    [
+        ("hello\r", ["hello"], ""),
+        ("日本語 ünï\r", ["日本語 ünï"], ""),
+        ("hello\n", ["hello"], ""),  # as the kernel would make it of an Enter
+        ("one\rtwo\rthr", ["one", "two"], "thr"),
+        ("\r\r", [], ""),
+        ("a\r\rb", ["a"], "b"),
+        ("/help\r", [], ""),
+        ("not yet", [], "not yet"),
+    ],
+)
+def test_what_was_typed_before_the_first_frame_is_typed(tmp_path: Path, early: str, told: list[str], left: str) -> None:
+    with Tty("echo", tmp_path) as tty:
+        tty.send(early)
+        for text in told:
+            tty.until(f"› {text}").until(f"You said {len(text)} characters in 1 lines.")
+        if early.startswith("/"):
+            tty.until("stop longrein until `fg`")
+        tty.until(f"› {left or 'say something'}").until("idle")
+        tty.send("\x03")  # what is left in the input
+        assert [text for _, text in said(tty.leave())] == told
+
+
+def test_what_was_typed_before_a_list_to_choose_from_is_sent_nowhere(tmp_path: Path) -> None:
+    with Tty("echo", tmp_path, CHOOSING="1") as tty:
+        tty.send("hello\r")
+        tty.until("which session?").until("› hello")
+        tty.send("\x1b")
+        tty.until("idle")
+        tty.send("\x03")
+        assert tty.leave() == []
 
 
 def test_backspace_takes_a_mark_at_once(tmp_path: Path) -> None:
@@ -155,6 +198,61 @@ def test_tab_completes_however_fast(tmp_path: Path) -> None:
             tty.send(typed)
             tty.until(lambda written=written: written in tty.lines())
             tty.send("\x03")
+
+
+def file_names(folder: Path, clock: list[float] | None = None, **limits: int) -> FileNames:
+    workspace = open_workspace((str(folder),), spawner=PlainSpawner(), environment=dict(os.environ))
+    return FileNames(workspace, lambda: str(folder), lambda: (clock or [0.0])[0], **limits)
+
+
+@pytest.fixture
+def large_repository(tmp_path: Path) -> Path:
+    """60,000 files that are in git's index alone."""
+    blob = "e69de29bb2d1d6434b8b29ae775ad8c2e48c5391"
+    entries = "".join(f"100644 {blob}\tsrc/module_{n:05}.py\n" for n in range(60_000))
+    subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
+    subprocess.run(["git", "update-index", "--index-info"], cwd=tmp_path, input=entries.encode(), check=True)
+    return tmp_path
+
+
+@pytest.mark.skipif(shutil.which("git") is None, reason="git lists these")
+async def test_every_file_of_a_large_repository_is_found_and_what_is_not_shown_is_counted(
+    large_repository: Path,
+) -> None:
+    names = file_names(large_repository)
+    assert await names.find("") == FilesFound([f"src/module_{n:05}.py" for n in range(50)], "59,950 more; type on")
+    assert await names.find("MODULE_59999") == FilesFound(["src/module_59999.py"])
+
+
+async def test_a_list_that_ends_early_says_so(tmp_path: Path) -> None:
+    for n in range(30):
+        (tmp_path / f"folder{n % 3}").mkdir(exist_ok=True)
+        (tmp_path / f"folder{n % 3}" / f"file{n:02}").touch()
+    assert (await file_names(tmp_path).find("file")).note == ""
+    found = await file_names(tmp_path, files_max=25).find("file29")
+    assert found == FilesFound([], "only 25 files of this folder were looked at")
+
+
+async def test_the_list_of_files_is_made_anew_where_a_name_begins_and_after_a_while(tmp_path: Path) -> None:
+    clock = [0.0]
+    names = file_names(tmp_path, clock)
+    assert (await names.find("")).paths == []
+    (tmp_path / "new.py").touch()
+    assert (await names.find("n")).paths == []
+    assert (await names.find("")).paths == ["new.py"]
+    (tmp_path / "newer.py").touch()
+    clock[0] = 60.0
+    assert (await names.find("newer")).paths == ["newer.py"]
+
+
+def test_that_files_are_missing_stands_under_those_that_are_offered(tmp_path: Path) -> None:
+    with Tty("echo", tmp_path) as tty:
+        tty.until("say something")
+        tty.send("@app")
+        tty.until("tests/test_app.py").until("… 1,234 more; type on")
+        for written in ("› @src/app.py", "› @tests/test_app.py", "› @app"):
+            tty.send("\t")
+            tty.until(lambda written=written: written in tty.lines())
 
 
 def test_commands_are_offered_while_typing(tmp_path: Path) -> None:

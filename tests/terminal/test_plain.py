@@ -35,7 +35,7 @@ def test_a_pipe_gets_lines_and_no_escapes(tmp_path: Path) -> None:
     out = play("tools", tmp_path, "go\n")
     assert "\x1b" not in out
     assert "● Read ok  src/longrein/app.py\n● Bash failed 12 s  python -m pytest -q …\n" in out
-    assert "retrying in 0 s: Overloaded\n" in out
+    assert "retrying in 1 s, attempt 2 of 10: Overloaded\n" in out
     assert "All **done**.\n" in out
     assert "› go\n" in out
 
@@ -155,7 +155,12 @@ ANSWERS = {
     "/context": "24.6k of 100.0k tokens",
     "/nope": "! there is no command /nope; /help lists them",
     "/model": "/model mock/large",
-    "/mode strict": "/mode is one of default",
+    "/mode strict": "! there is no mode strict; it is one of default, acceptEdits, plan, bypassPermissions",
+    "/mode": "/mode default\n/mode acceptEdits\n/mode plan\n/mode bypassPermissions\n",
+    "/mode default": "! the mode is default already",
+    "/rewind": "! nothing was said yet, so there is nothing to go back to",
+    "/unpin 3": "! there is no pin 3; /pins lists them",
+    "/stop": "! nothing runs that could be stopped",
     "/resume": "/resume 11111111-aaaa  mend the parser  yesterday",
 }
 

@@ -18,12 +18,12 @@ SLOW: dict[str, Any] = {"text": WORDS, "pace_s": 0.02}
 SLEEP: dict[str, Any] = {"text": "I wait.\n", "calls": [{"name": "Bash", "arguments": {"command": "sleep 60"}}]}
 
 
-def home(tmp_path: Path, *turns: dict[str, Any]) -> Path:
-    """A home and a project whose model plays `turns`."""
+def home(tmp_path: Path, *turns: dict[str, Any], summary: str = "What was done: little.") -> Path:
+    """A home and a project whose model plays `turns` and writes `summary`."""
     settings = tmp_path / "home" / ".config" / "longrein"
     settings.mkdir(parents=True)
     script = tmp_path / "script.json"
-    script.write_text(json.dumps({"turns": turns, "summaries": [{"text": "What was done: little."}]}))
+    script.write_text(json.dumps({"turns": turns, "summaries": [{"text": summary}] * 2}))
     provider = f'[providers.mock]\nwire = "scripted"\nbase_url = "{script}"\n'
     (settings / "config.toml").write_text(f'model = "mock/small"\n{provider}')
     project = tmp_path / "project"
@@ -146,3 +146,46 @@ def test_S067_what_the_model_links_to_is_never_fetched(tmp_path: Path) -> None:
         trap.settimeout(0.2)
         with pytest.raises(TimeoutError):
             trap.accept()
+
+
+ANSWERS = {
+    "/compact": "nothing was compacted: there is nothing yet that could be compacted",
+    "/uncompact": "there is no compaction to undo",
+    "/uncompact r3": "there is no compaction to undo at r3",
+    "/compact --dry-run": "the next compaction finds nothing to take",
+    "hello": "Hello there.",
+    "/compact keep all": "summarised; every byte can be recalled",
+    "/uncompact ": "is undone; what it put away is shown again",
+    "/compact --undo": "there is no compaction to undo",
+    "/pin be kind": "pinned: be kind",
+    "/pin  be kind": "it is pinned already: be kind",
+    "/unpin 1": "no longer pinned: be kind",
+    "/unpin  1": "there is no pin 1",
+    "/mode plan": "mode: plan",
+    "/mode  plan": "the mode is plan already",
+}
+
+
+@pytest.mark.parametrize("arguments", ["", "--plain"])
+def test_each_command_that_changes_the_session_says_what_came_of_it(tmp_path: Path, arguments: str) -> None:
+    with open_it(home(tmp_path, {"text": "Hello there.\n"}), arguments) as tty:
+        tty.resize(120, 50)
+        for said, told in ANSWERS.items():
+            tty.until(lambda: [row for row in tty.lines() if row][-1:] == [">"] or "› say something" in tty.text())
+            before = tty.text().count(told)
+            tty.send(said + "\r")
+            tty.until(lambda before=before, told=told: tty.text().count(told) > before)
+
+
+@pytest.mark.parametrize("arguments", ["", "--plain"])
+def test_a_summary_that_the_model_does_not_write_is_told(tmp_path: Path, arguments: str) -> None:
+    with open_it(home(tmp_path, {"text": "Hello there.\n"}, summary=""), arguments) as tty:
+        tty.resize(120, 40)
+        for said, told in (
+            ("hello", "Hello there."),
+            ("/compact", "the model wrote no summary  the model gave an answer"),
+        ):
+            tty.until(lambda: ">" in tty.lines() or "say something" in tty.text())
+            tty.send(said + "\r")
+            tty.until(told)
+        tty.until("summarised by the records alone, without the model")

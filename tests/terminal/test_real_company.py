@@ -1,16 +1,18 @@
 """The whole program on a real terminal with a provider over HTTP: tasks, subagents, steering, leaving."""
 
 import os
+import re
 import shutil
 import signal
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from longrein.events import TaskEnded, UserSpoke, text_of
 from longrein.store import Past
-from longrein.testing.loopback import Call, Turn
+from longrein.testing.loopback import Call, Fault, Turn
 from longrein.workspace import spooled_tasks
 from tests.e2e.house import Provider, Stage
 from tests.terminal.tty import Tty
@@ -184,3 +186,45 @@ def blocks(line: dict[str, object]) -> list[dict[str, str]]:
     message = line.get("message")
     content = message["content"] if isinstance(message, dict) else []
     return content if isinstance(content, list) else []
+
+
+def footer(tty: Tty) -> str:
+    """The word that says what goes on."""
+    return next((row.split(" · ")[0] for row in reversed(tty.lines()) if " · served/" in row), "")
+
+
+def overloaded(**headers: str) -> Fault:
+    return Fault(status=529, headers=headers, body='{"error": {"message": "Overloaded \\u001b[31m"}}', times=1)
+
+
+WAITED = Turn(text="never", fault=overloaded(**{"retry-after": "30"}))
+"""The provider wants a pause of half a minute."""
+
+
+def test_a_retry_says_why_which_attempt_and_when(stage: Stage) -> None:
+    with Provider(WAITED) as provider, open_it(stage, provider) as tty:
+        tty.ask("go").until(r"s, attempt 2 of 10: Overloaded \x1b[31m")
+        assert any(re.search(r"retrying in \d+ s, attempt", row) for row in tty.lines())
+        assert footer(tty) == "retrying"
+        tty.send("\x1b")
+        tty.until("interrupted  say what to do instead").until(lambda: footer(tty) == "idle")
+
+
+def test_words_said_while_the_provider_wants_a_pause_are_shown_and_why_they_wait(stage: Stage) -> None:
+    with Provider(WAITED) as provider, open_it(stage, provider) as tty:
+        tty.ask("go").until("retrying in")
+        tty.send("\x1b")
+        tty.until("interrupted  say what to do instead").ask("again")
+        tty.until("› again").until("s for the provider: Overloaded").until(lambda: footer(tty) == "retrying")
+
+
+def test_a_retry_of_a_subagent_is_shown_in_its_line(stage: Stage) -> None:
+    agent = Call("Agent", {"description": "look", "prompt": "look around", "subagent_type": "explore"})
+    turns = [Turn(calls=(agent,), match="go"), msgspec.structs.replace(WAITED, match="look around")]
+    with Provider(*turns) as provider, open_it(stage, provider) as tty:
+        tty.ask("go").until("retrying, attempt 2 of 10: Overloaded")
+
+
+def test_a_retry_is_told_line_by_line_without_a_screen(stage: Stage) -> None:
+    with Provider(WAITED) as provider, open_it(stage, provider, "--plain", "go") as tty:
+        tty.until(r"attempt 2 of 10: Overloaded \x1b[31m").until("retrying in 3")

@@ -56,7 +56,7 @@ def tty_cells(row: str) -> int:
 
 def test_one_line_a_call_with_its_state_as_a_word(tmp_path: Path) -> None:
     with Tty("tools", tmp_path) as tty:
-        tty.ask("go").until("○ Bash running").until("....F").until("retrying in 0 s, attempt 2 of 10: Overloaded")
+        tty.ask("go").until("○ Bash running").until("....F").until("retrying in 1 s, attempt 2 of 10: Overloaded")
         tty.until("All done.").until("idle").settle()
         shown = tty.everything()
         start = shown.index("● Read ok  src/longrein/app.py")

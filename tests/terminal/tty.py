@@ -80,6 +80,10 @@ class Tty:
         """What stands on the screen."""
         return [row.rstrip() for row in self.screen.display]
 
+    def text(self) -> str:
+        """The scrollback and the screen, a line a row."""
+        return "\n".join(self.everything())
+
     def everything(self) -> list[str]:
         """The scrollback and the screen."""
         width = self.screen.columns

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from longrein.agent.port import Streaming
+from longrein.agent.port import Pausing, Streaming
 from longrein.agent.session import SNAPSHOT_EVERY, Session
 from longrein.context import (
     Request,
@@ -32,6 +32,7 @@ from longrein.events import (
     is_too_deep,
 )
 from longrein.models import (
+    ATTEMPTS_MAX,
     CallDelta,
     Delta,
     Failure,
@@ -46,12 +47,14 @@ from longrein.permissions import rule_tool
 
 SNAPSHOT_AFTER_S = 0.1
 """When a request has been under way for so long, the model is at work and there is time for a snapshot."""
+TOLD_WAIT_S = 1.0
+"""A shorter wait for the provider is no news."""
 
 
 async def ask(session: Session, usd_left: float | None, tokens_left: int | None = None) -> None:
     """The next request of purpose turn. On cancel what has come so far is kept (DESIGN: stopping in the middle)."""
     _foresee_commands(session)
-    await session.crew.pace.turn(session.crew.model.provider, session.crew.clock)
+    await _wait_for_turn(session)
     state, model = session.state, session.crew.model
     budget = window_of(state, model.budget)
     forms = births(state, budget)
@@ -86,6 +89,22 @@ async def ask(session: Session, usd_left: float | None, tokens_left: int | None 
             "the window counts as smaller than that from now on"
         )
     session.rested = 0 if session.state.failures == 0 else session.rested
+
+
+async def _wait_for_turn(session: Session) -> None:
+    """Wait until the provider takes a request again. What was said is committed before, and a long wait is told."""
+    wait_s, refusal = session.crew.pace.take_turn(session.crew.model.provider, session.crew.clock)
+    if wait_s <= 0:
+        return
+    await session.commit(flush=False)
+    if refusal is not None and wait_s >= TOLD_WAIT_S and session.state.failures == 0:
+        session.readers.publish(pausing(refusal, 0, wait_s))
+    await session.crew.clock.sleep(wait_s)
+
+
+def pausing(failure: AskFailed, attempt: int, delay_s: float) -> Pausing:
+    """The news that no request is made for `delay_s` seconds; `attempt` have failed for this session."""
+    return Pausing(failure.asked, failure.kind, failure.status, attempt, ATTEMPTS_MAX, delay_s, failure.message)
 
 
 def _foresee_commands(session: Session) -> None:

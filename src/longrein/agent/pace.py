@@ -23,10 +23,6 @@ class Clock(Protocol):
         """Seconds since some moment."""
         ...
 
-    async def sleep(self, seconds: float) -> None:
-        """Wait."""
-        ...
-
 
 class _Provider:
     def __init__(self) -> None:
@@ -35,6 +31,8 @@ class _Provider:
         self.held_s = 0.0
         """Until when it wants to be left alone."""
         self.gap_s = 0.0
+        self.refusal: AskFailed | None = None
+        """The last one."""
 
 
 class Pace:
@@ -43,23 +41,22 @@ class Pace:
     def __init__(self) -> None:
         self._providers: dict[str, _Provider] = {}
 
-    async def turn(self, provider: str, clock: Clock) -> None:
-        """Wait until a request to `provider` may be made; at once while it refuses nobody."""
+    def take_turn(self, provider: str, clock: Clock) -> tuple[float, AskFailed | None]:
+        """Take the next free moment: how many seconds away it is, and the refusal that made it later than now."""
         known = self._providers.get(provider)
         if known is None:
-            return
+            return 0.0, None
         now = clock.mono_s()
         at = max(now, known.free_s)
         known.free_s = at + known.gap_s
-        if at > now:
-            await clock.sleep(at - now)
+        return at - now, known.refusal
 
     def heard(self, provider: str, outcome: Replied | AskFailed, clock: Clock) -> None:
         """What came of a request."""
         known = self._providers.get(provider)
         if isinstance(outcome, AskFailed) and outcome.kind in ("rate", "overload"):
             known = self._providers.setdefault(provider, _Provider())
-            told = outcome.retry_after_s
+            known.refusal, told = outcome, outcome.retry_after_s
             known.held_s = max(known.held_s, clock.mono_s() + min(HOLD_MAX_S, told if told >= 0 else HOLD_S))
             known.free_s = max(known.free_s, known.held_s)
             known.gap_s = min(GAP_MAX_S, max(GAP_MIN_S, known.gap_s * 2))

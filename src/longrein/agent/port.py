@@ -150,12 +150,13 @@ class Output(msgspec.Struct, frozen=True):
 
 
 class Pausing(msgspec.Struct, frozen=True):
-    """Provisional: request `asked` failed and is made again after a pause."""
+    """Provisional: request `asked` failed and is made again after a pause, or the provider wants none for a while."""
 
     asked: int
     kind: str
     status: int
     attempt: int
+    """Attempts that have failed; 0 when it is another request, of this tree of agents, that was refused."""
     attempts_max: int
     delay_s: float
     message: str

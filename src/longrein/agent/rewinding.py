@@ -36,7 +36,8 @@ def uncompact(session: Session, seq: int) -> None:
     undone = seq or (state.compactions[-1] if state.compactions else 0)
     if undone not in state.compactions:
         known = ", ".join(f"r{n}" for n in state.compactions[-5:]) or "none"
-        session.notice(f"there is no compaction to undo at r{undone}; those that can be undone: {known}")
+        at = f" at r{undone}; those that can be undone: {known}" if undone else ""
+        session.notice(f"there is no compaction to undo{at}")
         return
     before = fold([entry for entry in session.crew.history(1, state.seq) if entry.seq != undone])
     usable = window_of(session.state, session.crew.model.budget).usable_tokens

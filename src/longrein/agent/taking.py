@@ -1,11 +1,11 @@
 """What the loop does between moves: take words in, rest after a failure, change the model, go back."""
 
+from longrein.agent.asking import pausing
 from longrein.agent.inbox import facts_of, takes
-from longrein.agent.port import Answer, GoOn, Pausing, Rewind, Said, SetModel, StopTask, Uncompact, Word, for_child
+from longrein.agent.port import Answer, GoOn, Rewind, Said, SetModel, StopTask, Uncompact, Word, for_child
 from longrein.agent.rewinding import rewind, uncompact
 from longrein.agent.session import Session
 from longrein.events import AskFailed, LongreinError, ModeSet
-from longrein.models import ATTEMPTS_MAX
 
 
 async def drain(session: Session) -> None:
@@ -80,13 +80,9 @@ async def idle(session: Session, *, once: bool) -> bool:
 
 
 async def rest(session: Session, delay_s: float, failure: AskFailed) -> None:
-    """Wait before the same request is made again; everybody is told why."""
-    session.commit(flush=False)
-    session.readers.publish(
-        Pausing(
-            failure.asked, failure.kind, failure.status, session.state.failures, ATTEMPTS_MAX, delay_s, failure.message
-        )
-    )
+    """Wait before the same request is made again. Readers hear of the pause after the failure that led to it."""
+    await session.commit(flush=False)
+    session.readers.publish(pausing(failure, session.state.failures, delay_s))
     session.rested = session.state.failures
     await session.crew.clock.sleep(delay_s)
 

@@ -12,7 +12,7 @@ import msgspec
 
 from longrein.config.frontmatter import split_outside
 from longrein.config.keys import MODES
-from longrein.permissions import escaped
+from longrein.permissions import escape
 from longrein.tools import Kind
 
 NAME_CHARS_MAX = 64
@@ -148,7 +148,7 @@ class Taking:
 
     def _shown(self, one: Found, body: str) -> str:
         """The text with what cannot be seen written out: nothing hidden may speak to the model."""
-        clean = escaped(body)
+        clean = escape(body)
         if clean != body:
             self._lines.append(f"{one.shown} holds characters that cannot be seen: they are written out as \\u….")
         return clean
@@ -236,7 +236,7 @@ def _name(one: Found, fields: Mapping[str, Any]) -> str:
 def _description(fields: Mapping[str, Any]) -> str:
     """When to use it, in one paragraph."""
     words = [_text(fields.get(key)) for key in ("description", "whenToUse", "when_to_use")]
-    text = escaped(" ".join(" ".join(words).replace("\\n", " ").split()))
+    text = escape(" ".join(" ".join(words).replace("\\n", " ").split()))
     if not text:
         raise Refused("has no description, so nobody could know when to use it")
     return text if len(text) <= DESCRIPTION_CHARS_MAX else text[: DESCRIPTION_CHARS_MAX - 1] + "…"

@@ -16,7 +16,7 @@ from longrein.config.places import config_dir
 from longrein.config.reading import short
 from longrein.config.settings import Settings
 from longrein.events import SourceFile
-from longrein.permissions import escaped
+from longrein.permissions import escape
 
 HOPS_MAX = 4
 """Imports of imports; as deep as other agents go."""
@@ -149,7 +149,7 @@ class _Taking:
             return b"", ""
 
     def _add(self, real: str, shown: str, digest: str, text: str, by: str) -> None:
-        clean = escaped(text.replace("\r\n", "\n")).strip("\n")
+        clean = escape(text.replace("\r\n", "\n")).strip("\n")
         if clean != text.replace("\r\n", "\n").strip("\n"):
             self.notes.append(f"{shown} holds characters that cannot be seen: they are written out as \\u….")
         limit = f"{self.bytes_max} bytes together"

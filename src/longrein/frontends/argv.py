@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from longrein.events import UsageError
-from longrein.frontends.flags import COMMANDS, MAIN, NOT_YET, Command, Flag
+from longrein.frontends.flags import COMMANDS, MAIN, NOT_YET, RESERVED, Command, Flag
 
 
 class Parsed(msgspec.Struct):
@@ -42,6 +42,8 @@ def parse(argv: Sequence[str]) -> Parsed:
             _read_flag(parsed, token, rest)
         elif _is_command(parsed, token):
             parsed.command = COMMANDS[token]
+        elif _is_reserved(parsed, token, rest):
+            raise UsageError(_reserved(token, rest))
         else:
             parsed.words.append(token)
     _check(parsed, sure="--" in argv)
@@ -60,9 +62,38 @@ def _is_flag(token: str) -> bool:
     return token.startswith("-") and token != "-" and not any(map(str.isspace, token.partition("=")[0]))
 
 
+def _may_be_command(parsed: Parsed) -> bool:
+    return parsed.command is MAIN and not parsed.words and "print" not in parsed.values
+
+
 def _is_command(parsed: Parsed, token: str) -> bool:
-    fresh = parsed.command is MAIN and not parsed.words and "print" not in parsed.values
-    return fresh and token != "" and token in COMMANDS
+    return _may_be_command(parsed) and token != "" and token in COMMANDS
+
+
+def _is_reserved(parsed: Parsed, token: str, rest: Sequence[str]) -> bool:
+    """Whether `token` is a command of other agents; `rest` is what follows it, reversed.
+
+    It is a prompt with -p, -c or -r: those want one. A prompt of several words is one token with blanks, so that it may
+    begin with any word.
+    """
+    if not _may_be_command(parsed) or token.lower() not in RESERVED:
+        return False
+    flags = rest[rest.index("--") + 1 :] if "--" in rest else rest
+    sure = _PROMPTING & parsed.values.keys() or any(map(_is_prompting, flags)) or {"-h", "--help"} & {*flags}
+    return not sure
+
+
+_PROMPTING = frozenset(("print", "continue_newest", "resume"))
+"""Fields of the flags with which one word alone is a prompt."""
+
+
+def _is_prompting(flag: str) -> bool:
+    return flag in ("--print", "--continue") or flag.startswith(("-p", "-c", "-r", "--resume"))
+
+
+def _reserved(token: str, rest: Sequence[str]) -> str:
+    prompt = f'"{token} …"' if any(not _is_flag(word) for word in rest) else token
+    return f"no command {token!r}: {RESERVED[token.lower()]} (if it is a prompt: longrein -- {prompt})"
 
 
 def _read_flag(parsed: Parsed, token: str, rest: list[str]) -> None:
@@ -185,7 +216,8 @@ def _check(parsed: Parsed, *, sure: bool) -> None:
         raise UsageError(_too_many(command, words))
     if len(words) < command.words_min:
         raise UsageError(f"which one? longrein {command.name} {command.usage}; `longrein sessions` lists them")
-    if command is MAIN and words and not sure and "print" not in parsed.values and " " not in words[0]:
+    sure = sure or bool(_PROMPTING & parsed.values.keys())
+    if command is MAIN and words and not sure and " " not in words[0]:
         near = nearest(words[0], [name for name in COMMANDS if name])
         if near:
             raise UsageError(f"no command {words[0]!r}{near} (if it is a prompt: longrein -- {words[0]})")

@@ -162,7 +162,7 @@ def module_rows(report: Report) -> list[str]:
     most = max(report.usable_tokens, 1)
     rows = [f"  {name:<20} {tokens:>8,} {100 * tokens / most:>4.0f}%" for name, tokens in report.modules()]
     rows.append(f"  {'all':<20} {report.total_tokens:>8,} of {report.usable_tokens:,} usable tokens")
-    rows.append(f"  (guesses × {report.factor:.2f} are the provider's count)")
+    rows.append(f"  (estimates are corrected by {report.factor:.2f} to match the provider's counts)")
     return [*rows, f"  ({report.note})"] if report.note else rows
 
 

@@ -321,6 +321,44 @@ COMMANDS: Mapping[str, Command] = {
     )
 }
 
+RESERVED: Mapping[str, str] = {
+    word: told
+    for told, words in (
+        ("`longrein --help` shows commands and flags, `longrein COMMAND --help` those of one command", "help commands"),
+        (
+            "keys come from variables such as ANTHROPIC_API_KEY; `longrein doctor` says what is found",
+            "login logout signin signout auth account whoami setup-token providers provider key keys credentials",
+        ),
+        (
+            "settings stand in ~/.config/longrein/config.toml, see docs/settings.md; `longrein doctor` says what holds",
+            "config configure configuration settings setup set env permissions sandbox features hooks hook",
+        ),
+        ("nothing needs to be set up; instructions for a project stand in its AGENTS.md", "init onboard memory"),
+        ("`longrein -c` goes on with the newest session, `longrein -r` lets you choose one", "continue resume"),
+        ("`longrein -r ID --fork-session` goes on in a copy", "fork"),
+        ('`longrein -p "…"` answers one prompt and exits', "run exec print ask"),
+        ("plain `longrein` begins a session", "new chat start interactive tui repl cli"),
+        ("`longrein sessions` lists the sessions", "list ls ps history threads thread projects project"),
+        ("`longrein export ID` writes a session out", "log logs import share"),
+        ("`longrein context ID` shows what fills a session; /cost in a session what it cost", "stats usage cost"),
+        ("--model PROVIDER/MODEL or /model chooses the model", "model models"),
+        ("it is a command within a session: type it there after a /", "compact rewind clear pin goals queue"),
+        ("`longrein --version` shows it", "version about"),
+        ("install or update longrein by the tool that installed it, such as pip", "install update upgrade uninstall"),
+        ("`longrein doctor` says what is here and what is missing", "status info debug"),
+        (
+            "longrein has no server; programs use `longrein -p --input-format stream-json --output-format stream-json`",
+            "acp serve server web app desktop ide daemon gateway attach connect remote remote-control app-server",
+        ),
+        (
+            "it is not available yet",
+            "mcp mcp-server plugin plugins extension extensions skill skills recipe schedule cloud review apply pr",
+        ),
+    )
+    for word in words.split()
+}
+"""Words that are commands of other agents, each with what to do in longrein: none is sent to a model unasked."""
+
 NOT_YET = frozenset(
     (
         "--no-session-persistence",

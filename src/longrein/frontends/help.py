@@ -10,6 +10,11 @@ _EXAMPLES = (
     ('longrein -p "mend the tests" --allowedTools "Edit,Bash(make)"', "nobody there to ask"),
 )
 
+_PROMPT = (
+    "A PROMPT of several words is put in quotes and may begin with any word. One word alone that is a command of other "
+    "agents, such as `login`, is sent to the model only after `--` or with -p, -c or -r."
+)
+
 _STDIN = (
     "What is piped in is added to PROMPT (10 MB at most). With a PROMPT, a pipe that says nothing for 3 seconds is "
     "left alone; once it has spoken, it is read to its end. "
@@ -30,8 +35,9 @@ def help_page(command: Command, width: int = 100) -> str:
         with page.section(title):
             page.write_dl(rows, col_max=34)
     if command is MAIN:
-        with page.section("Stdin"):
-            page.write_text(_STDIN)
+        for title, text in (("Prompt", _PROMPT), ("Stdin", _STDIN)):
+            with page.section(title):
+                page.write_text(text)
     return page.getvalue()
 
 

@@ -3,7 +3,7 @@
 from longrein.permissions.judge import hidden, judge
 from longrein.permissions.port import Call, Mode, Rules, Touched, Verdict
 from longrein.permissions.rules import check_rule, rule_tool
-from longrein.permissions.shown import escaped, shown_call, visible
+from longrein.permissions.shown import escape, shown_call, visible
 from longrein.permissions.sweeping import Sweep, sweep_rule, sweeps, takes
 
 __all__ = [
@@ -14,7 +14,7 @@ __all__ = [
     "Touched",
     "Verdict",
     "check_rule",
-    "escaped",
+    "escape",
     "hidden",
     "judge",
     "rule_tool",

@@ -1,53 +1,72 @@
-r"""Text as a person must see it before saying yes: nothing hidden, nothing that moves the cursor.
+r"""Text from outside as a person sees it: `escape` for every screen, `visible` for what must be approved.
 
-Control, bidirectional, zero-width and tag characters are written as `\x1b`, `\u202e`, `\U000e0041`; long runs of
-blanks or empty lines are folded with their count. Letters of every script, and emoji with their joiners, stay.
+Both write characters that are invisible or move the cursor as `\x1b`, `\u202e`, `\U000e0041`. Letters of every script
+stay, and so do emoji with their joiners.
 """
 
 import re
+from collections.abc import Callable
+from functools import cache
 from typing import Any
 
+_UNSEEN = (
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e"
+    "\u2060-\u206f\u2800\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\ud800-\udfff"
+    "\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
+)
+"""C0 but newline and tab, DEL, C1, bidirectional and zero-width characters, tags, fillers, lone surrogates."""
+_JOINERS = "\u200c\u200d"
+_SELECTORS = "\ufe0e\ufe0f"
+_EMOJI_BASES = "#*0123456789©®"
 _BLANKS = r"[ \t\u3000]{33,}"
 _LINES = r"\n(?:[ \t]*\n){3,}"
-_UNSEEN = frozenset("\u115f\u1160\u2800\u3164\uffa0\u034f\u17b4\u17b5")
-"""Letters and marks that show nothing though they count as printable."""
+
+
+def escape(text: str, write: Callable[[str], str] | None = None) -> str:
+    r"""`text` with every invisible or cursor-moving character written as `\x1b`, `\u202e`, …; newline and tab stay.
+
+    Blanks of every width stay too: text of several languages is full of no-break spaces. One scan for clean text.
+    `write` says how a character is written; None: as above.
+    """
+    by = write or _written
+    return _unseen().sub(lambda m: m[0] if _belongs(m[0], text, m.start()) else by(m[0]), text)
 
 
 def visible(text: str) -> str:
-    """`text` with everything unseen escaped and long gaps folded. Blank-free printable text comes back as it is."""
-    text = escaped(text)
+    """`text` as it is shown for approval: escaped, long gaps folded with their count.
+
+    Also written out: blanks that a shell takes for letters (U+00A0), and characters that the terminal may have no sign
+    for (unassigned, private).
+    """
+    text = escape(text)
+    if not (text.isascii() or text.isprintable()):
+        text = "".join(c if c.isprintable() or c in _KEPT else _written(c) for c in text)
     text = re.compile(_LINES).sub(lambda m: f"\n[{m[0].count(chr(10))} line breaks]\n", text)
     return re.compile(_BLANKS).sub(lambda m: f" [{len(m[0])} blanks] ", text)
 
 
-def escaped(text: str) -> str:
-    """`text` with every character that shows nothing or moves the cursor written out; gaps stay as they are."""
-    if text.isascii() and text.isprintable():
-        return text
-    return "".join(_shown(text, i) for i in range(len(text)))
+_KEPT = "\n\t\u3000" + _JOINERS + _SELECTORS
 
 
-def _shown(text: str, i: int) -> str:
-    c = text[i]
-    code = ord(c)
-    if c in "\n\t\u3000" or (c.isprintable() and c not in _UNSEEN and not _selector(code)):
-        return c
-    if code in (0x200C, 0x200D, 0xFE0E, 0xFE0F) and _joins(text, i):
-        return c
+@cache
+def _unseen() -> re.Pattern[str]:
+    """Compiled when something is first shown: most headless runs escape nothing."""
+    return re.compile(_UNSEEN)
+
+
+def _written(char: str) -> str:
+    code = ord(char)
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
-def _selector(code: int) -> bool:
-    return 0xFE00 <= code <= 0xFE0F or 0xE0100 <= code <= 0xE01EF or 0x180B <= code <= 0x180F
-
-
-def _joins(text: str, i: int) -> bool:
+def _belongs(char: str, text: str, at: int) -> bool:
     """Whether a joiner or an emoji selector stands where scripts and emoji need one."""
-    before = ord(text[i - 1]) if i else 0
-    after = ord(text[i + 1]) if i + 1 < len(text) else 0
-    if ord(text[i]) >= 0xFE00:
-        return before >= 0x203C or text[i - 1 : i] in tuple("#*0123456789©®")
-    return before >= 0x600 and after >= 0x600 and before not in (0x200C, 0x200D) and after not in (0x200C, 0x200D)
+    before, after = text[at - 1 : at], text[at + 1 : at + 2]
+    if char in _SELECTORS:
+        return before >= "\u203c" or (before != "" and before in _EMOJI_BASES)
+    if char in _JOINERS:
+        return before >= "\u0600" and after >= "\u0600" and before not in _JOINERS and after not in _JOINERS
+    return False
 
 
 def shown_call(arguments: dict[str, Any]) -> str:

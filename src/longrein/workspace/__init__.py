@@ -4,7 +4,7 @@ import importlib
 from typing import Any
 
 from longrein.workspace.environment import depth_of
-from longrein.workspace.git import run_git
+from longrein.workspace.git import GIT_CUT, run_git
 from longrein.workspace.globs import split_glob
 from longrein.workspace.halves import sweep_halves
 from longrein.workspace.memory import MemoryUse, give_back, memory_use
@@ -32,6 +32,7 @@ from longrein.workspace.stamps import differs, stamp
 from longrein.workspace.supervised import SupervisedSpawner, SupervisionOptions
 
 __all__ = [
+    "GIT_CUT",
     "SPOOL",
     "Ended",
     "Finished",

@@ -14,6 +14,8 @@ from longrein.workspace.port import Workspace
 
 GIT_TIMEOUT_S = 10.0
 GIT_BYTES_MAX = 16 << 20
+GIT_CUT = 124
+"""Exit code of a call that took too long or printed too much; what it printed until then is there."""
 
 DISARMED = {
     "core.fsmonitor": "false",
@@ -109,7 +111,7 @@ async def _run(
         output_bytes_max=GIT_BYTES_MAX,
     )
     if ended.cause in ("timeout", "flood"):
-        return 124, output.all()
+        return GIT_CUT, output.all()
     return 128 if ended.code is None else ended.code, output.all()
 
 

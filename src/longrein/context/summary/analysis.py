@@ -5,6 +5,7 @@ its conversation where it says so.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import pairwise
 
 import msgspec
 
@@ -210,7 +211,8 @@ def _time(state: State, talk: Sequence[_Block]) -> tuple[Row, ...]:
         at = min(SLICES - 1, (seq or last) * SLICES // (last + 1))
         counts[at] += 1
         tokens[at] += block.tokens
-    names = [f"r{last * n // SLICES + 1} to r{last * (n + 1) // SLICES}" for n in range(SLICES)]
+    firsts = [max(1, -(-n * (last + 1) // SLICES)) for n in range(SLICES + 1)]
+    names = [f"r{first} to r{after - 1}" for first, after in pairwise(firsts)]
     return tuple(map(Row, names, counts, tokens))
 
 
@@ -289,10 +291,13 @@ def lines(analysis: Analysis) -> list[str]:
         shown += [f"  {row.path:<44} {row.reads:>4} {row.changes:>4} {row.tokens:>9,}" for row in files]
         shown += [f"  and {len(a.files) - len(files)} more"] if len(a.files) > len(files) else []
     shown += _titled("could be freed, cheapest loss first", a.rungs)
-    shown.append(f"the next compaction would take {a.next_count} blocks of {a.next_tokens:,} tokens")
+    taken = f"would take {a.next_count} blocks of {a.next_tokens:,} tokens" if a.next_count else "finds nothing to take"
+    shown.append(f"the next compaction {taken}")
     shown.append(f"without a summary at least {a.floor_tokens:,} tokens stay")
     return shown
 
 
 def _titled(title: str, rows: Sequence[Row]) -> list[str]:
-    return [title, *(f"  {row.name:<40} {row.count:>6} {row.tokens:>9,}" for row in rows)] if rows else []
+    """The rows that hold anything, under `title`; no title without rows."""
+    shown = [f"  {row.name:<40} {row.count:>6} {row.tokens:>9,}" for row in rows if row.count or row.tokens]
+    return [title, *shown] if shown else []

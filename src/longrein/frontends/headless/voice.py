@@ -146,6 +146,8 @@ def progress(heard: Heard) -> list[str]:
             return [f"{end.name} {end.status} after {end.elapsed_ms / 1000:.1f} s"]
         case Entry():
             return _beside(heard)
+        case Pausing(attempt=0):
+            return [f"{heard.message}: the next request waits {heard.delay_s:.1f} s"]
         case Pausing():
             return [f"{heard.message}: attempt {heard.attempt} of {heard.attempts_max} in {heard.delay_s:.1f} s"]
         case Noticed(text=text):

@@ -7,7 +7,7 @@ painted, its own log has them; its questions are, and what it was told, and its 
 from collections import deque
 from typing import Any
 
-from longrein.agent import Noticed, OfChild, TaskOver
+from longrein.agent import Noticed, OfChild, Pausing, TaskOver
 from longrein.events import (
     ChildEnded,
     ChildStarted,
@@ -121,6 +121,8 @@ class Beside:
 
     def of_child(self, of: OfChild) -> list[Line]:
         """Lines for what a subagent made heard; none for most of it."""
+        if isinstance(of.heard, Pausing):
+            self._did(of.child, drawing.retry_text(of.heard, 0))
         if isinstance(of.heard, Noticed):
             return [drawing.notice_line(f"{of.label}: {of.heard.text}")]
         if isinstance(of.heard, TaskOver):

@@ -1,19 +1,84 @@
-"""The commands that begin with `/`: their table, and what was typed as one of them."""
+"""The commands that begin with `/`: one table, each row with its function. A screen and lines alike obey it."""
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 import msgspec
 
-from longrein.agent import Compact, Pin, Uncompact, Unpin, Word
+from longrein.agent import (
+    AgentView,
+    Compact,
+    Pending,
+    Pin,
+    Rewind,
+    Said,
+    SessionPort,
+    SetMode,
+    SetModel,
+    StopChild,
+    StopTask,
+    Uncompact,
+    Unpin,
+    Word,
+)
 from longrein.context import Report, State
+from longrein.events import Text
 from longrein.frontends import amounts
-from longrein.frontends.context_page import item_rows
-from longrein.frontends.safe import escape_line
-from longrein.frontends.terminal import drawing
+from longrein.frontends.acts import key_argument
+from longrein.frontends.context_page import item_rows, reason_rows
+from longrein.frontends.goals_page import goal_rows
+from longrein.frontends.safe import escape, escape_line
+from longrein.frontends.terminal import beside_rows, drawing
+from longrein.frontends.terminal.beside_rows import OPEN
+from longrein.frontends.terminal.chooser import Row
+from longrein.frontends.terminal.facts import Outcome, TerminalFacts
 from longrein.frontends.terminal.lines import Line, line
+from longrein.frontends.terminal.scene import Scene
+from longrein.frontends.terminal.waiting import Waiting
 
 MODES = ("default", "acceptEdits", "plan")
 """What Shift-Tab goes through. `bypassPermissions` must be asked for by name."""
+EVERY_MODE = (*MODES, "bypassPermissions")
+TAIL_LINES = 20
+"""Of a task's output, when it is not said how many."""
+TAIL_LINES_MAX = 1_000
+NUMBER_DIGITS_MAX = 15
+HELP_CELLS = 24
+"""Width of the first column of the help."""
+
+NOTHING_RUNS = "no command runs that could go to the background"
+TOO_LATE = "that message waits no more: it has been delivered"
+NOTHING_SAID = "nothing was said yet, so there is nothing to go back to"
+
+
+class Choices(msgspec.Struct, frozen=True):
+    """A list to choose a row of. Without a screen each row is shown as the command to type."""
+
+    title: str
+    rows: Sequence[Row]
+    chosen: "Callable[[str], Result] | None" = None
+    """What comes of the value of a row; None: the same command with the value as its argument."""
+    hint: str = ""
+    """Said under the rows without a screen."""
+
+
+class Told(msgspec.Struct, frozen=True):
+    """What a command answers, and what it wants done."""
+
+    title: str = ""
+    rows: Sequence[Line] = ()
+    notice: str = ""
+    """One line, in place of the rows."""
+    edit: str = ""
+    """Text for the input."""
+    word: Word | None = None
+    """A word for the session. What comes of it is heard, or stands in `notice`."""
+    choices: Choices | None = None
+    outcome: Outcome | None = None
+    """The session is left."""
+
+
+Result = Told | Awaitable[Told]
+"""What is known at once is told at once, so that words reach the session in the order in which they were typed."""
 
 
 class Command(msgspec.Struct, frozen=True):
@@ -23,42 +88,306 @@ class Command(msgspec.Struct, frozen=True):
     argument: str
     """How its argument is called in the help; '' for none."""
     told: str
+    run: "Callable[[Company, str], Result]"
+    """Carries it out, given its argument. May raise our own errors."""
     idle_only: bool = False
-    """Whether it cannot be given while a turn goes on."""
+    """Whether it cannot be given on a screen while a turn goes on; without a screen, lines run ahead of turns."""
     many_lines: bool = False
     """Whether its argument may have several lines."""
 
 
-COMMANDS = (
-    Command("help", "", "commands and keys"),
-    Command("model", "[PROVIDER/MODEL]", "change the model"),
-    Command("mode", "[MODE]", "permissions: default, acceptEdits, plan, bypassPermissions"),
-    Command("clear", "", "begin a new session; this one stays on disk", idle_only=True),
-    Command("resume", "[ID]", "go on with another session", idle_only=True),
-    Command("rewind", "", "go back to before something you said", idle_only=True),
-    Command("compact", "[FOCUS]", "make room now; FOCUS is what to keep; --dry-run only tells", idle_only=True),
-    Command("uncompact", "[rSEQ]", "undo the last compaction, or that one", idle_only=True),
-    Command("context", "[rN]", "what fills the context; with a handle, why its lines are shown"),
-    Command("pin", "TEXT", "keep TEXT word for word through every compaction"),
-    Command("unpin", "NUMBER", "drop a pin"),
-    Command("pins", "", "what is pinned"),
-    Command("cost", "", "what was used and spent"),
-    Command("tasks", "[stop ID | ID [N]]", "background tasks; ID shows the end of its output"),
-    Command("agents", "[stop ID | tell ID TEXT | ID]", "subagents; tell one something, stop one", many_lines=True),
-    Command("goals", "[add TITLE | done N | …]", "goals of the project; /goals help lists what can be done"),
-    Command("queue", "[N | drop N]", "messages that wait; N takes one back into the input"),
-    Command("stop", "[ID]", "stop one thing that runs: a call, a task, a subagent; without ID, choose"),
-    Command("background", "", "send the running command to the background (Ctrl-B)"),
-    Command("exit", "", "leave; `longrein -c` goes on"),
-)
+class Company:
+    """One session, and what its user may know and do of it and of what works beside it."""
 
-BESIDE = ("tasks", "agents", "goals", "queue", "stop", "background")
-"""Those about what works beside the conversation."""
+    def __init__(self, session: SessionPort, facts: TerminalFacts, scene: Scene) -> None:
+        self.session, self.facts, self.scene = session, facts, scene
+        self.waiting = Waiting(session)
+
+    def label(self, child: str) -> str:
+        """How a subagent is called; '' for one that is not known."""
+        worker = self.scene.beside.workers.get(child)
+        return worker.label if worker else next((v.label for v in self.session.agents() if v.child == child), "")
+
+    def edited(self, taken: Pending) -> str:
+        """A message that was taken back, as it is typed again."""
+        return f"/agents tell {self.label(taken.to)} {taken.text}" if taken.to else taken.text
+
+    # --- tasks -----------------------------------------------------------------------------------------------
+
+    async def tasks(self, argument: str) -> Told:
+        """Background tasks, the end of one's output, or `stop` and one."""
+        views = self.session.tasks()
+        word, _, rest = argument.partition(" ")
+        if not word:
+            return Told("background tasks", beside_rows.task_list(views))
+        wanted = rest.strip() if word == "stop" else word
+        view = next((one for one in views if one.id == wanted), None)
+        if view is None:
+            known = ", ".join(one.id for one in views) or "there are none"
+            return Told(notice=f"no task {escape_line(wanted) or '(say which)'}; known: {escape_line(known)}")
+        if word == "stop":
+            if view.state not in OPEN:
+                return Told(notice=f"task {view.id} is over already: {view.state}")
+            await self.session.tell(StopTask(view.id))
+            return Told(notice=f"task {view.id} is being stopped")
+        lines = min(_number(rest.strip()), TAIL_LINES_MAX) if rest.strip() else TAIL_LINES
+        if lines < 0:
+            return Told(notice=f"say how many lines: /tasks {view.id} 50")
+        tail = await self.facts.task_tail(view.id, lines)
+        rows = [line("  ", row) for row in escape(tail).expandtabs(4).splitlines()]
+        return Told(f"task {view.id}", [beside_rows.task_line(view), *(rows or [line(("dim", "  no output yet"))])])
+
+    # --- subagents -------------------------------------------------------------------------------------------
+
+    async def agents(self, argument: str) -> Told:
+        """Subagents, one of them, or `stop` or `tell` and one."""
+        views = self.session.agents()
+        word, _, rest = argument.partition(" ")
+        if not word:
+            return Told("subagents", beside_rows.agent_list(views))
+        wanted, _, text = rest.strip().partition(" ") if word in ("stop", "tell") else (word, "", "")
+        if word == "tell" and "\n" in wanted:
+            wanted, _, text = rest.strip().partition("\n")
+        view = next((one for one in views if one.label in (wanted, f"a{wanted}")), None)
+        if view is None:
+            known = ", ".join(one.label for one in views) or "there are none"
+            back = f"/agents {argument}" if text else ""
+            notice = f"no subagent {escape_line(wanted) or '(say which)'}; known: {escape_line(known)}"
+            return Told(notice=notice, edit=back)
+        if word in ("stop", "tell"):
+            return await self._to_agent(view, word, text.strip())
+        return self._agent(view)
+
+    async def _to_agent(self, view: AgentView, word: str, text: str) -> Told:
+        again = f"/agents tell {view.label} {text}" if text else ""
+        if view.state not in OPEN:
+            return Told(notice=f"{view.label} is over ({view.state}); ask the model to ask it again", edit=again)
+        if word == "stop":
+            await self.session.tell(StopChild(view.child))
+            return Told(notice=f"{view.label} is being stopped; it reports what it has")
+        if not text:
+            return Told(notice=f"say what: /agents tell {view.label} TEXT")
+        stored = self.session.tell(Said((Text(text),), "steer", view.child))
+        waits = any(one.to == view.child and one.text == text for one in self.session.pending)
+        await stored
+        return Told() if waits else Told(edit=again)  # it has just ended
+
+    def _agent(self, view: AgentView) -> Told:
+        worker, now = self.scene.beside.workers.get(view.child), self.session.state.children.get(view.child)
+        task = worker.started.task if worker else now.started.task if now else ""
+        report = now.ended.report if now and now.ended else ""
+        acts = [*self.scene.beside.acts.get(view.child, ())]
+        return Told(f"subagent {view.label}", beside_rows.agent_page(view, task, report, acts))
+
+    # --- stopping one thing --------------------------------------------------------------------------------------
+
+    def running(self) -> list[Row]:
+        """All that can be stopped alone: calls, subagents, tasks."""
+        calls = [(call, one) for call, one in self.session.state.calls.items() if one.started]
+        return [
+            *(Row(call, f"{one.call.name} {key_argument(one.call.arguments)}".rstrip(), "call") for call, one in calls),
+            *(Row(v.label, f"{v.kind}: {v.description}", v.label) for v in self.session.agents() if v.state in OPEN),
+            *(Row(v.id, v.command, v.id) for v in self.session.tasks() if v.state in OPEN),
+        ]
+
+    def stop(self, wanted: str) -> Result:
+        """Stop one thing that runs; without its name, choose."""
+        rows = self.running()
+        if not wanted and rows:
+            return Told(choices=Choices("stop which?", rows))
+        found = next((row for row in rows if row.value == wanted), None)
+        if found is None:
+            missing = f"nothing that runs is called {escape_line(wanted)}; /stop lists what can be stopped"
+            return Told(notice=missing if wanted else "nothing runs that could be stopped")
+        if found.note == "call":
+            self.session.cancel(wanted)
+            return Told(notice=f"{found.label} is being stopped")
+        if any(view.label == wanted for view in self.session.agents()):
+            return self.agents(f"stop {wanted}")
+        return self.tasks(f"stop {wanted}")
+
+    # --- goals, messages -------------------------------------------------------------------------------------
+
+    async def goals(self, argument: str) -> Told:
+        """Goals of the project."""
+        if self.facts.goals is None:
+            return Told(notice="goals are kept by project, and here is none")
+        return Told("goals", [line(f"  {row}") for row in await goal_rows(self.facts.goals, argument)])
+
+    def queue(self, argument: str) -> Told:
+        """Messages that wait; one is taken back or thrown away."""
+        drop, _, number = argument.partition(" ") if argument.startswith("drop ") else ("", "", argument)
+        if not number:
+            numbered = self.waiting.numbered()
+            labels = {one.to: self.label(one.to) for _, one in numbered if one.to}
+            return Told("waiting messages", beside_rows.queue_list(numbered, labels))
+        if _number(number) < 0:
+            return Told(notice="say which: /queue NUMBER, /queue drop NUMBER; /queue lists them")
+        taken = self.waiting.take(_number(number)) if _number(number) else None
+        if taken is None:
+            return Told(notice=TOO_LATE)
+        return Told(notice=f"thrown away: {taken.text}") if drop else Told(edit=self.edited(taken))
+
+    def background(self, _: str) -> Told:
+        """Send the running command to the background."""
+        return Told(notice="" if self.session.background() else NOTHING_RUNS)
+
+
+# --- the session itself --------------------------------------------------------------------------------------------
+
+
+def _help(_: Company, __: str) -> Told:
+    return Told("commands and keys", help_lines())
+
+
+def _model(company: Company, name: str) -> Told:
+    names = company.facts.models()
+    if name or not names:
+        return Told(word=SetModel(name)) if name else Told(notice="say which: /model PROVIDER/MODEL")
+    return Told(choices=Choices("which model?", [Row(one, one) for one in names]))
+
+
+def _mode(company: Company, mode: str) -> Told:
+    if not mode:
+        return Told(choices=Choices("which mode?", [Row(one, one) for one in EVERY_MODE]))
+    if mode not in EVERY_MODE:
+        return Told(notice=f"there is no mode {escape_line(mode)}; it is one of {', '.join(EVERY_MODE)}")
+    if mode == company.session.state.mode and not company.session.busy:
+        return Told(notice=f"the mode is {mode} already")
+    return Told(word=SetMode(mode))
+
+
+def _clear(_: Company, __: str) -> Told:
+    return Told(outcome=Outcome("new"))
+
+
+def _exit(_: Company, __: str) -> Told:
+    return Told(outcome=Outcome("exit"))
+
+
+def _resume(company: Company, session: str) -> Result:
+    return Told(outcome=Outcome("switch", session)) if session else _sessions(company)
+
+
+async def _sessions(company: Company) -> Told:
+    rows = await company.facts.sessions() if company.facts.sessions is not None else ()
+    others = [Row(r.id, r.title or "(nothing said yet)", r.when) for r in rows if r.id != company.session.id]
+    if not others:
+        return Told(notice="there is no other session of this folder")
+    return Told(choices=Choices("which session?", others))
+
+
+def _rewind(company: Company, argument: str) -> Told:
+    seq, _, rest = argument.partition(" ")
+    said = next((prompt for prompt in company.scene.prompts if prompt.seq == _number(seq)), None)
+    if said is not None and rest.strip() in ("", "files"):
+        return Told(word=Rewind(said.seq - 1, bool(rest)), edit=said.text)
+    if not company.scene.prompts:
+        return Told(notice=NOTHING_SAID)
+    rows = [Row(str(one.seq), one.text.partition("\n")[0][:300]) for one in reversed(company.scene.prompts)]
+    hint = (
+        f"with the word files (/rewind {rows[0].value} files) files go back too, where they are as longrein wrote them"
+    )
+    return Told(choices=Choices("go back to before which of your words?", rows, _rewind_what, hint))
+
+
+def _rewind_what(seq: str) -> Told:
+    rows = [
+        Row(seq, "the conversation only", "files stay as they are"),
+        Row(f"{seq} files", "the conversation and the files", "where they are still as longrein wrote them"),
+    ]
+    return Told(choices=Choices("what goes back?", rows))
+
+
+def _compact(company: Company, focus: str) -> Told:
+    if focus == "--dry-run":
+        rows = [line(escape_line(row)) for row in company.facts.analysis()]
+        return Told("what a compaction would do now", rows)
+    return _uncompact(company, "") if focus == "--undo" else Told(word=Compact(focus))
+
+
+def _uncompact(_: Company, handle: str) -> Told:
+    seq = _number(handle.removeprefix("r")) if handle else 0
+    return (
+        Told(word=Uncompact(seq))
+        if seq >= 0
+        else Told(notice="say which: /uncompact r412, or nothing for the last one")
+    )
+
+
+def _context(company: Company, handle: str) -> Told:
+    if handle:
+        rows = [line(escape_line(row)) for row in reason_rows(company.facts.reasons(handle))]
+        return Told(f"why {escape_line(handle)} stands as it does", rows)
+    report = company.facts.context_report()
+    return (
+        Told("what fills the context", context_lines(report)) if report else Told(notice="nothing is known of it yet")
+    )
+
+
+def _pin(company: Company, text: str) -> Told:
+    if not text:
+        return _pins(company, "")
+    if text in company.session.state.pins:
+        return Told(notice=f"it is pinned already: {escape_line(text)}")
+    return Told(word=Pin(text), notice=f"pinned: {escape_line(text)}")
+
+
+def _unpin(company: Company, number: str) -> Told:
+    pins, n = company.session.state.pins, _number(number)
+    if n < 0:
+        return Told(notice="say which: /unpin NUMBER; /pins lists them")
+    if not 0 < n <= len(pins):
+        return Told(notice=f"there is no pin {n}; /pins lists them")
+    return Told(word=Unpin(n), notice=f"no longer pinned: {escape_line(pins[n - 1])}")
+
+
+def _pins(company: Company, _: str) -> Told:
+    return Told("pinned", pin_lines(company.session.state.pins))
+
+
+def _cost(company: Company, _: str) -> Told:
+    return Told("what this session used", cost_lines(company.session.state))
+
+
+def _number(text: str) -> int:
+    """The number that `text` is; negative when it is none."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= NUMBER_DIGITS_MAX else -1
+
+
+COMMANDS = (
+    Command("help", "", "commands and keys", _help),
+    Command("model", "[PROVIDER/MODEL]", "change the model", _model),
+    Command("mode", "[MODE]", "which calls are asked about; without MODE, choose", _mode),
+    Command("clear", "", "begin a new session; this one stays on disk", _clear, idle_only=True),
+    Command("resume", "[ID]", "go on with another session", _resume, idle_only=True),
+    Command("rewind", "[N [files]]", "go back to before something you said", _rewind, idle_only=True),
+    Command("compact", "[FOCUS]", "make room now, keeping FOCUS; --dry-run only tells", _compact, idle_only=True),
+    Command("uncompact", "[rSEQ]", "undo the last compaction, or that one", _uncompact, idle_only=True),
+    Command("context", "[rN]", "what fills the context; why rN stands as it does", _context),
+    Command("pin", "TEXT", "keep TEXT word for word through compactions", _pin),
+    Command("unpin", "NUMBER", "drop a pin", _unpin),
+    Command("pins", "", "what is pinned", _pins),
+    Command("cost", "", "what was used and spent", _cost),
+    Command("tasks", "[ID | stop ID]", "background tasks; ID shows the end of its output", Company.tasks),
+    Command(
+        "agents",
+        "[ID | stop ID | tell ID TEXT]",
+        "subagents; ID shows its task, acts and report",
+        Company.agents,
+        many_lines=True,
+    ),
+    Command("goals", "[add TITLE | …]", "goals of the project; /goals help tells more", Company.goals),
+    Command("queue", "[N | drop N]", "messages that wait; N takes one back to the input", Company.queue),
+    Command("stop", "[ID]", "stop one call, task or subagent that runs", Company.stop),
+    Command("background", "", "send the running command to the background", Company.background),
+    Command("exit", "", "leave; `longrein -c` goes on", _exit),
+)
 
 KEYS = (
     ("Enter", "send; while a turn goes on: queue for after it"),
     ("Ctrl-S", "steer: send into the turn that goes on"),
-    ("Ctrl-B", "send the running command to the background (in tmux press it twice)"),
+    ("Ctrl-B", "background the running command (in tmux: twice)"),
     ("Alt-Enter, Ctrl-J", "new line"),
     ("Esc, Ctrl-C", "interrupt; Ctrl-C twice leaves"),
     ("↑ on an empty line", "take a queued message back; else history"),
@@ -93,6 +422,11 @@ def parse(text: str) -> Typed | None:
     return Typed(found, name, argument.strip())
 
 
+def named(name: str) -> Command:
+    """The command of this name."""
+    return next(command for command in COMMANDS if command.name == name)
+
+
 def unknown(name: str) -> str:
     """The line for a command that there is not."""
     near = [command.name for command in COMMANDS if command.name[:2] == name[:2] or name in command.name]
@@ -101,12 +435,18 @@ def unknown(name: str) -> str:
 
 
 def help_lines() -> list[Line]:
-    """All commands and keys."""
+    """All commands and keys, in two columns that fit 80; a long name stands above what it means."""
     rows: list[Line] = []
     for command in COMMANDS:
-        rows.append(line(("name", f"  /{command.name} {command.argument}".ljust(27) + " "), command.told))
+        rows += _help_rows(f"/{command.name} {command.argument}".rstrip(), command.told)
     rows.append(())
-    return rows + [line(("name", f"  {key}".ljust(28)), told) for key, told in KEYS]
+    return rows + [row for key, told in KEYS for row in _help_rows(key, told)]
+
+
+def _help_rows(name: str, told: str) -> list[Line]:
+    if len(name) <= HELP_CELLS:
+        return [line(("name", f"  {name.ljust(HELP_CELLS)}  "), told)]
+    return [line(("name", f"  {name}")), line(" " * (HELP_CELLS + 4), told)]
 
 
 def cost_lines(state: State) -> list[Line]:
@@ -133,7 +473,7 @@ def context_lines(report: Report) -> list[Line]:
     rows.append(_share("free", max(window - report.total_tokens, 0), most, wide, "dim"))
     total = f"{amounts.tokens(report.total_tokens):>7} of {amounts.tokens(window)} tokens"
     rows.append(line(("bold", f"  {'all'.ljust(wide)}  {total}")))
-    rows.append(line(("dim", f"  guesses × {report.factor:.2f} are the provider's count")))
+    rows.append(line(("dim", f"  estimates are corrected by {report.factor:.2f} to match the provider's counts")))
     return rows + [line(("dim", escape_line(row))) for row in item_rows(report)]
 
 
@@ -153,24 +493,3 @@ def _share(name: str, count: int, most: int, wide: int, style: str) -> Line:
 def next_mode(mode: str) -> str:
     """The mode after `mode`."""
     return MODES[(MODES.index(mode) + 1) % len(MODES)] if mode in MODES else MODES[0]
-
-
-def compaction_word(name: str, argument: str) -> Word | str | None:
-    """The word that a command about compaction or pins is, or what is wrong with it; None for other commands."""
-    match name:
-        case "compact" if argument == "--undo":
-            return Uncompact()
-        case "compact" if argument != "--dry-run":
-            return Compact(argument)
-        case "uncompact" if not argument or argument.lstrip("r").isdecimal():
-            return Uncompact(int(argument.lstrip("r") or 0))
-        case "uncompact":
-            return "say which: /uncompact r412, or nothing for the last one"
-        case "pin" if argument:
-            return Pin(argument)
-        case "unpin" if argument.isdecimal():
-            return Unpin(int(argument))
-        case "unpin":
-            return "say which: /unpin NUMBER; /pins lists them"
-        case _:
-            return None

@@ -1,14 +1,17 @@
 """Facts as styled lines: pure, one function a kind. Everything from outside is escaped here."""
 
 from collections.abc import Sequence
+from math import ceil
 from typing import Any
 
+from longrein.agent import Pausing
 from longrein.context import State
 from longrein.events import (
     AskFailed,
     Cleared,
     Image,
     PermissionAnswered,
+    Restored,
     Rewound,
     Summarized,
     Todo,
@@ -128,11 +131,27 @@ def ended_turn(ended: TurnEnded) -> list[Line]:
             return [line(("bad", f"stopped: {reason}"), told)]
 
 
+def retry_text(pausing: Pausing, left_s: float) -> str:
+    """Why no request is made for `left_s` seconds, or is made again now, and which attempt it will be."""
+    why, left = escape_line(pausing.message or pausing.kind), f"{ceil(left_s)} s" if left_s > 0 else ""
+    if not pausing.attempt:
+        return f"waiting {left} for the provider: {why}".replace("  ", " ", 1)
+    return f"retrying{left and f' in {left}'}, attempt {pausing.attempt + 1} of {pausing.attempts_max}: {why}"
+
+
 def failed_request(failed: AskFailed, *, shown: bool) -> list[Line]:
     """A request that got no answer; told at once only when part of one stands on the screen."""
     if not shown:
         return []
     return [line(("warn", "the reply above was cut off"), ("dim", f"  {escape_line(failed.message or failed.kind)}"))]
+
+
+def failed_summary(failed: AskFailed) -> list[Line]:
+    """A request for a summary that brought none; silent when nobody wants it any more."""
+    if failed.kind in ("cancelled", "lost"):
+        return []
+    told = (failed.message or failed.kind).removeprefix("no summary: ")
+    return [line(("warn", "the model wrote no summary"), ("dim", f"  {escape_line(told)}"))]
 
 
 def answered_lines(answer: PermissionAnswered, name: str) -> list[Line]:
@@ -153,8 +172,14 @@ def compaction_lines(event: Cleared | Summarized) -> list[Line]:
         many = len(event.forms)
         told = f"{many} old item{'s' if many != 1 else ''} shortened, about {tokens(event.gain_tokens)} tokens freed"
     else:
-        told = f"entries {event.first} to {event.last} summarised"
+        how = "" if event.prose or event.reply else " by the records alone, without the model"
+        told = f"entries {event.first} to {event.last} summarised{how}"
     return [line(("dim", f"context: {told}; every byte can be recalled"))]
+
+
+def restored_line(event: Restored) -> Line:
+    """That a compaction was undone."""
+    return line(("dim", f"context: the compaction r{event.undone} is undone; what it put away is shown again"))
 
 
 def todo_lines(todos: Sequence[Todo]) -> list[Line]:

@@ -8,8 +8,18 @@ import msgspec
 from longrein.context import Reason, Report
 from longrein.tools import GoalPort
 
-CompleteFiles = Callable[[str], Awaitable[Sequence[str]]]
-"""Paths, relative to the folder, for what was typed after `@`."""
+
+class FilesFound(msgspec.Struct, frozen=True):
+    """Files for what was typed after `@`."""
+
+    paths: Sequence[str]
+    """Relative to the folder, the best first."""
+    note: str = ""
+    """Why others are missing; '' when none is."""
+
+
+CompleteFiles = Callable[[str], Awaitable[FilesFound]]
+"""What was typed after `@` -> the files that it may mean."""
 
 TaskTail = Callable[[str, int], Awaitable[str]]
 """Task id and how many lines -> the end of its output. Raises our own errors."""

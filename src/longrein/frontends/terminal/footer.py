@@ -93,12 +93,7 @@ def _lasts(scene: Scene, now_s: float) -> bool:
 def _told(scene: Scene, now_s: float) -> str:
     match scene.phase:
         case "retrying" if scene.pausing is not None:
-            left = max(scene.pausing.delay_s - (now_s - scene.since_s), 0)
-            pausing = scene.pausing
-            return (
-                f"retrying in {left:.0f} s, attempt {pausing.attempt + 1} of {pausing.attempts_max}: "
-                f"{escape_line(pausing.message or pausing.kind)}"
-            )
+            return drawing.retry_text(scene.pausing, scene.pause_until_s - now_s)
         case "calling":
             return f"writing a call of {escape_line(scene.writing_call)}" if scene.writing_call else "writing a call"
         case "compacting":

@@ -20,7 +20,6 @@ PASTE_CHARS_MAX = 1_000
 """The same for one long line."""
 HISTORY_BYTES_MAX = 512 * 1024
 """How much of the history's end is read."""
-COMPLETIONS_MAX = 50
 
 _TOKEN = re.compile(r"\[Pasted text #(\d+) \+\d+ lines\]")
 _AT = re.compile(r"(?:^|(?<=\s))@(\S*)$")
@@ -128,9 +127,12 @@ class InputCompleter(Completer):
         prefix = at_prefix(document.text_before_cursor)
         if prefix is None or self._complete_files is None:
             return
-        for path in list(await self._complete_files(prefix))[:COMPLETIONS_MAX]:
+        found = await self._complete_files(prefix)
+        for path in found.paths:
             written = f'"{path}"' if " " in path else path
             yield Completion(f"@{written} ", start_position=-len(prefix) - 1, display=escape_line(path))
+        if found.note:
+            yield Completion("", display=f"… {found.note}")  # chosen, it leaves what was typed
 
 
 def at_prefix(text: str) -> str | None:

@@ -6,22 +6,23 @@ import signal
 import sys
 from collections.abc import Callable, Sequence
 
-from longrein.agent import Answer, OfChild, Pausing, Rewind, Said, SessionPort, SetMode, SetModel, Word
+from longrein.agent import Answer, Noticed, OfChild, Pausing, Said, SessionPort
 from longrein.events import Entry, LongreinError, Text
 from longrein.frontends.acts import act_of
-from longrein.frontends.context_page import reason_rows
 from longrein.frontends.safe import escape, escape_line
 from longrein.frontends.stdin import read_lines
 from longrein.frontends.terminal import commands, drawing, leaving
 from longrein.frontends.terminal.approvals import Question, answer, choices, content_lines
-from longrein.frontends.terminal.beside_words import Company
 from longrein.frontends.terminal.blocks import Block
+from longrein.frontends.terminal.commands import Choices, Command, Company, Result, Told
 from longrein.frontends.terminal.facts import Outcome, TerminalFacts
 from longrein.frontends.terminal.lines import Line, line, plain
 from longrein.frontends.terminal.scene import Piece, Scene
 
 NOBODY = "stdin has ended, so nobody can approve this"
 """What the model is told with a denial after the end of stdin."""
+
+INVITATION = "\n> "
 
 _ASCII = str.maketrans(
     {"●": "*", "○": "o", "›": ">", "…": "...", "·": "-", "─": "-", "│": "|", "█": "#", "⋮": ":", "↑": "^", "↓": "v"}
@@ -35,9 +36,12 @@ class PlainOut:
         self._fd, self._encoding = fd, encoding
         self._wide = encoding.lower().replace("-", "") == "utf8"
         self.deaf = False
+        self.last = ""
+        """What stands last on the screen."""
 
     def put(self, text: str) -> None:
         """Write `text`, which was escaped; what the encoding does not know becomes ASCII or `\\uXXXX`."""
+        self.last = text
         known = text if self._wide else text.translate(_ASCII)
         data = known.encode(self._encoding, "backslashreplace")
         try:
@@ -84,7 +88,7 @@ class _PlainTalk:
         """Whether stdin has ended."""
         self.left = asyncio.Event()
         self.outcome = Outcome("exit")
-        self.company = Company(session, facts, self.scene.beside)
+        self.company = Company(session, facts, self.scene)
         self._asked: Question | None = None
         """What was last asked."""
         self._leaving: Outcome | None = None
@@ -125,9 +129,9 @@ class _PlainTalk:
                 if isinstance(heard, OfChild) and isinstance(heard.heard, Entry) and (act := act_of(heard.heard.event)):
                     self.show([line(f"  {escape_line(heard.label)} {act}")])
                 if isinstance(heard, Pausing):
-                    self.show([line(f"retrying in {heard.delay_s:.0f} s: {escape(heard.message or heard.kind)}")])
+                    self.show([line(drawing.retry_text(heard, heard.delay_s))])
                 await self._ask()
-                if isinstance(heard, Entry):
+                if isinstance(heard, Entry | Noticed):
                     self._invite_when_idle()
             elif isinstance(heard, Entry) and heard.seq >= start:
                 self.scene.catch_up(busy=self.session.busy, now_s=self.mono_s())
@@ -146,8 +150,8 @@ class _PlainTalk:
                 self.leave(Outcome("exit"))
 
     def _invite(self) -> None:
-        if self.asks and not self.scene.busy:
-            self.out.put("\n> ")
+        if self.asks and not self.scene.busy and self.out.last != INVITATION:
+            self.out.put(INVITATION)
 
     async def _ask(self) -> None:
         question = next(iter(self.scene.questions), None)
@@ -173,13 +177,15 @@ class _PlainTalk:
         if prompt:
             await self._say(prompt)
         elif self.facts.choosing:
-            self.show(await self._told("resume", ""))
+            resume = commands.named("resume")
+            await self._obey(resume, resume.run(self.company, ""))
         await self.session.run(once=False)
 
     async def read(self, fd: int) -> None:
         """Take lines until they end; then wait until all is done."""
         async for raw in read_lines(fd):
             text = raw.decode("utf-8", "replace").replace("\0", "\ufffd").strip()
+            self.out.last = text  # which the terminal has shown
             try:
                 await self._line(text)
             except LongreinError as error:
@@ -201,9 +207,9 @@ class _PlainTalk:
             await self._say(text)
         elif typed.command is None:
             self.show([drawing.notice_line(commands.unknown(typed.name))])
-        else:
-            await self._obey(typed.command.name, typed.argument)
             self._invite()
+        else:
+            await self._obey(typed.command, typed.command.run(self.company, typed.argument))
 
     async def _answer(self, question: Question, text: str) -> None:
         word = answer(question, text.lower()) if text.lower() != "f" else None
@@ -241,70 +247,27 @@ class _PlainTalk:
     async def _say(self, text: str) -> None:
         await self.session.tell(Said((Text(text),), "queued" if self.session.busy else "prompt"))
 
-    async def _obey(self, name: str, argument: str) -> None:
-        word = _word(name, argument) or commands.compaction_word(name, argument)
-        if isinstance(word, str):
-            self.show([drawing.notice_line(word)])
-        elif word is not None:
-            await self.session.tell(word)
-        elif name in ("exit", "clear"):
-            await self._go(Outcome("exit" if name == "exit" else "new"))
-        elif name == "resume" and argument:
-            await self._go(Outcome("switch", argument))
-        elif name in commands.BESIDE:
-            await self._beside(name, argument)
-        else:
-            self.show(await self._told(name, argument))
-
-    async def _beside(self, name: str, argument: str) -> None:
-        told = await self.company.obey(name, argument, str)
+    async def _obey(self, command: Command, result: Result) -> None:
+        told = result if isinstance(result, Told) else await result
+        if told.word is not None:
+            await self.session.tell(told.word)
         self.show(told.rows)
         if told.notice:
             self.show([drawing.notice_line(told.notice)])
         if told.edit:
             self.show([drawing.notice_line("taken back; say it again as it shall be:"), line(escape(told.edit))])
-
-    async def _told(self, name: str, argument: str) -> list[Line]:
-        match name:
-            case "help":
-                return commands.help_lines()
-            case "cost" | "context" | "compact" | "pin" | "pins":
-                return self._inspected(name, argument)
-            case "resume":
-                rows = await self.facts.sessions() if self.facts.sessions is not None else ()
-                return [line(escape(f"/resume {row.id}  {row.title}  {row.when}")) for row in rows]
-            case "rewind":
-                said = self.scene.prompts
-                return [line(escape(f"/rewind {prompt.seq}  {prompt.text.splitlines()[0][:200]}")) for prompt in said]
-            case "model":
-                return [line(escape(f"/model {model}")) for model in self.facts.models()]
-            case _:
-                return [line(f"/mode is one of {', '.join(commands.MODES)}, bypassPermissions")]
-
-    def _inspected(self, name: str, argument: str) -> list[Line]:
-        """What stands in the session, as it is now."""
-        match name:
-            case "cost":
-                return commands.cost_lines(self.session.state)
-            case "context" if argument:
-                return [line(escape(row)) for row in reason_rows(self.facts.reasons(argument))]
-            case "context":
-                report = self.facts.context_report()
-                return commands.context_lines(report) if report is not None else []
-            case "compact":
-                return [line(escape(row)) for row in self.facts.analysis()]
-            case _:
-                return commands.pin_lines(self.session.state.pins)
+        if told.choices is not None:
+            self.show(choice_lines(command, told.choices))
+        if told.outcome is not None:
+            await self._go(told.outcome)
+        elif told.word is None:  # what comes of a word is heard, and invites
+            self._invite()
 
 
-def _word(name: str, argument: str) -> Word | None:
-    """The word that a command with an argument is."""
-    match name:
-        case "model" if argument:
-            return SetModel(argument)
-        case "mode" if argument in (*commands.MODES, "bypassPermissions"):
-            return SetMode(argument)
-        case "rewind" if argument.isdecimal():
-            return Rewind(int(argument) - 1)
-        case _:
-            return None
+def choice_lines(command: Command, choices: Choices) -> list[Line]:
+    """Each row as the command to type."""
+    rows: list[Line] = []
+    for row in choices.rows:
+        told = [one for one in (row.label, row.note) if one and one != row.value]
+        rows.append(line(escape_line("  ".join((f"/{command.name} {row.value}", *told)))))
+    return [*rows, line(choices.hint)] if choices.hint else rows

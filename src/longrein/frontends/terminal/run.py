@@ -2,16 +2,21 @@
 
 import asyncio
 import os
+import re
+import select
 import signal
 import sys
 import termios
 import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
 from prompt_toolkit.data_structures import Size
+from prompt_toolkit.input.typeahead import store_typeahead
+from prompt_toolkit.input.vt100_parser import Vt100Parser
+from prompt_toolkit.key_binding import KeyPress
 from prompt_toolkit.output.vt100 import Vt100_Output
 
 from longrein.agent import SessionPort
@@ -85,6 +90,9 @@ def _size() -> Size:
 
 async def _run_screen(talk: Talk, prompt: str) -> Outcome:
     loop = asyncio.get_running_loop()
+    raw = ExitStack()
+    raw.enter_context(talk.screen.app.input.raw_mode())
+    _take_early_keys(talk)
     talk.greet()
     with _signals(loop, lambda number: talk.leave(Outcome("exit", code=128 + number))), job_control(loop, talk):
         tasks = [
@@ -100,6 +108,7 @@ async def _run_screen(talk: Talk, prompt: str) -> Outcome:
         finally:
             talk.leave(Outcome("exit"))
             await asyncio.wait(tasks[:1], timeout=2)
+            raw.close()
             await talk.session.close()  # ends the walk; an act may take a mere cancel for an interrupt and go on
             for task in tasks[1:]:
                 task.cancel()
@@ -110,6 +119,26 @@ async def _run_screen(talk: Talk, prompt: str) -> Outcome:
     with suppress(OSError):  # the terminal is gone
         talk.say_goodbye()
     return talk.outcome or Outcome("exit")
+
+
+def _take_early_keys(talk: Talk) -> None:
+    """Hand keys that were typed before the terminal was ours to the input. The kernel has made an Enter a line break.
+
+    Empty lines are left out: an Enter on an empty input goes on with a turn that was cut, which nobody has seen yet.
+    With a list to choose from nothing is sent, as it would go to another session.
+    """
+    fd, data = sys.stdin.fileno(), b""
+    with suppress(OSError):  # the terminal is gone
+        while select.select([fd], [], [], 0)[0] and (more := os.read(fd, 65_536)):
+            data += more
+    if data:
+        text = data.decode("utf-8", "surrogateescape")
+        keys: list[KeyPress] = []
+        parser = Vt100Parser(keys.append)
+        parser.feed(text if talk.facts.choosing else re.sub(r"\n+", "\r", text.lstrip("\n")))
+        parser.flush()
+        store_typeahead(talk.screen.app.input, keys)
+        talk.screen.app.output.write_raw("\r\x1b[K")  # the kernel has echoed what was typed
 
 
 async def _while_there(talk: Talk, act: Coroutine[Any, Any, None]) -> None:
@@ -125,7 +154,7 @@ async def _drive(talk: Talk, prompt: str) -> None:
     if prompt:
         talk.say(prompt)
     elif talk.facts.choosing:
-        talk.spawn(choose_session(talk))
+        choose_session(talk)
     await talk.session.run(once=False)
 
 

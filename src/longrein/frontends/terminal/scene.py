@@ -25,6 +25,7 @@ from longrein.events import (
     PrefixSet,
     Reminded,
     Replied,
+    Restored,
     Rewound,
     Summarized,
     TaskEnded,
@@ -88,6 +89,7 @@ class Scene:
         self._splitter: Splitter | None = None
         self._streamed: list[str] = []
         self._purposes: dict[int, str] = {}
+        """Of requests that are not answered yet."""
         self._early: list[Streaming] = []
         """Deltas of a request whose `Asked` has not been heard yet."""
         self._group: Group = ""
@@ -107,6 +109,8 @@ class Scene:
         self.steps = 0
         """Requests of this turn so far."""
         self.pausing: Pausing | None = None
+        """Why the request is made again; kept until the model answers."""
+        self.pause_until_s = 0.0
         self.prompts: list[Prompt] = []
         self.live = False
         """Whether what is heard happens now (False while an old log is read)."""
@@ -176,7 +180,7 @@ class Scene:
                     row.output = (row.output + data)[-OUTPUT_BYTES_MAX:]
                 return []
             case Pausing():
-                self.pausing = heard
+                self.pausing, self.pause_until_s = heard, now_s + heard.delay_s
                 self._enter("retrying", now_s)
                 return []
             case Noticed(text=text):
@@ -257,17 +261,17 @@ class Scene:
 
     def _request(self, entry: Entry, now_s: float) -> list[Piece]:
         match entry.event:
-            case Asked(purpose=purpose):
-                self._purposes = {entry.seq: purpose}
-                self.pausing = None
-                self._in_turn = self._in_turn or purpose == "turn"
-                self.steps += purpose == "turn"
-                self._enter("thinking" if purpose == "turn" else "compacting", now_s)
-                early, self._early = self._early, []
-                return [piece for streaming in early for piece in self._stream(streaming, now_s)]
+            case Asked() as asked:
+                return self._asks(entry.seq, asked, now_s)
             case Replied() as reply:
+                if self._purposes.pop(reply.asked, "turn") == "summary":
+                    return self._end_summary([], now_s)
+                self._answered(now_s)
                 return self._replied(reply, now_s)
             case AskFailed() as failed:
+                if self._purposes.pop(failed.asked, "turn") == "summary":
+                    return self._end_summary(drawing.failed_summary(failed), now_s)
+                self.pausing = None
                 shown = bool(self._streamed)
                 rest = self.rest()
                 self._enter("thinking" if self._in_turn else "idle", now_s)
@@ -275,11 +279,31 @@ class Scene:
             case _:
                 return []
 
-    def _replied(self, reply: Replied, now_s: float) -> list[Piece]:
-        if self._purposes.get(reply.asked, "turn") == "summary":
-            self.rest()
+    def _asks(self, seq: int, asked: Asked, now_s: float) -> list[Piece]:
+        self._purposes[seq] = asked.purpose
+        is_turn = asked.purpose == "turn"
+        self._in_turn = self._in_turn or is_turn
+        self.steps += is_turn
+        if not is_turn and asked.reason != "ahead":  # a summary made ahead leaves the work as it is
+            self.pausing = None
+            self._enter("compacting", now_s)
+        elif is_turn and self.pausing is None:
+            self._enter("thinking", now_s)
+        early, self._early = self._early, []
+        return [piece for streaming in early for piece in self._stream(streaming, now_s)]
+
+    def _end_summary(self, rows: Sequence[Line], now_s: float) -> list[Piece]:
+        if self.phase == "compacting":
             self._enter("thinking" if self._in_turn else "idle", now_s)
-            return []
+        return self._put("note", rows)
+
+    def _answered(self, now_s: float) -> None:
+        """The model answers, so the request is not made again."""
+        if self.pausing is not None:
+            self.pausing = None
+            self._enter("thinking", now_s)
+
+    def _replied(self, reply: Replied, now_s: float) -> list[Piece]:
         text = "".join(part.text for part in reply.parts if isinstance(part, Text))
         streamed = "".join(self._streamed)
         missing = text[len(streamed) :] if text.startswith(streamed) else ""
@@ -347,6 +371,7 @@ class Scene:
         rows: list[Piece] = []
         if purpose == "summary":
             return rows
+        self._answered(now_s)
         for delta in streaming.deltas:
             match delta:
                 case TextDelta(text=text):
@@ -387,6 +412,10 @@ def _other(entry: Entry) -> list[Line]:
     match entry.event:
         case Cleared() | Summarized() as compaction:
             return drawing.compaction_lines(compaction)
+        case Restored() as restored:
+            return [drawing.restored_line(restored)]
+        case Reminded(kind="compact_refused", state=why):
+            return [drawing.notice_line(f"nothing was compacted: {why}")]
         case TodoSet(todos=todos):
             return drawing.todo_lines(todos)
         case GoalChanged(goal=goal):

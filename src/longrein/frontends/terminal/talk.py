@@ -17,9 +17,9 @@ from longrein.frontends.amounts import counted
 from longrein.frontends.safe import escape_line
 from longrein.frontends.terminal import beside_rows, drawing, live
 from longrein.frontends.terminal.approvals import Approval, Question, content_lines
-from longrein.frontends.terminal.beside_words import Company
 from longrein.frontends.terminal.blocks import Block
 from longrein.frontends.terminal.chooser import Chooser, Row
+from longrein.frontends.terminal.commands import Company
 from longrein.frontends.terminal.facts import CompleteFiles, Outcome, TerminalFacts
 from longrein.frontends.terminal.footer import figures, footer_line, word
 from longrein.frontends.terminal.input import InputCompleter, Pastes, ProjectHistory
@@ -57,7 +57,7 @@ class Talk:
     ) -> None:
         self.session, self.facts, self.mono_s = session, facts, mono_s
         self.scene = Scene(facts.file_text)
-        self.company = Company(session, facts, self.scene.beside)
+        self.company = Company(session, facts, self.scene)
         self.pastes = Pastes()
         self.buffer = Buffer(
             completer=InputCompleter(complete_files),
