@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import signal
 import sys
 from collections.abc import Callable, Sequence
@@ -18,7 +19,7 @@ from longrein.frontends.terminal.beside_words import Company
 from longrein.frontends.terminal.blocks import Block
 from longrein.frontends.terminal.facts import Outcome, TerminalFacts
 from longrein.frontends.terminal.lines import Line, line, plain
-from longrein.frontends.terminal.scene import Piece, Scene
+from longrein.frontends.terminal.scene import Piece, Prompt, Scene
 
 NOBODY = "stdin has ended, so nobody can approve this"
 """What the model is told with a denial after the end of stdin."""
@@ -274,8 +275,7 @@ class _PlainTalk:
                 rows = await self.facts.sessions() if self.facts.sessions is not None else ()
                 return [line(escape(f"/resume {row.id}  {row.title}  {row.when}")) for row in rows]
             case "rewind":
-                said = self.scene.prompts
-                return [line(escape(f"/rewind {prompt.seq}  {prompt.text.splitlines()[0][:200]}")) for prompt in said]
+                return _rewinds(self.scene.prompts)
             case "model":
                 return [line(escape(f"/model {model}")) for model in self.facts.models()]
             case _:
@@ -304,7 +304,20 @@ def _word(name: str, argument: str) -> Word | None:
             return SetModel(argument)
         case "mode" if argument in (*commands.MODES, "bypassPermissions"):
             return SetMode(argument)
-        case "rewind" if argument.isdecimal():
-            return Rewind(int(argument) - 1)
+        case "rewind":
+            found = re.fullmatch(r"([0-9]{1,15})(\s+files)?", argument)
+            return Rewind(int(found[1]) - 1, bool(found[2])) if found else None
         case _:
             return None
+
+
+def _rewinds(prompts: Sequence[Prompt]) -> list[Line]:
+    """What can be gone back to, and how to take the files along."""
+    if not prompts:
+        return [line("nothing was said yet, so there is nothing to go back to")]
+    first = ((prompt.seq, (prompt.text.splitlines() or [""])[0][:200]) for prompt in prompts)
+    rows = [line(f"/rewind {seq}  {escape_line(text)}") for seq, text in first]
+    return [
+        *rows,
+        line("with the word files (/rewind 3 files) files go back too, where they are as longrein wrote them"),
+    ]
