@@ -56,13 +56,22 @@ class Session:
 
     @classmethod
     async def resume(
-        cls, session: str, model: str | Model = "", *, state_dir: str = "", tools: Sequence[Tool] = ()
+        cls,
+        session: str,
+        model: str | Model = "",
+        *,
+        state_dir: str = "",
+        permission_mode: str = "",
+        tools: Sequence[Tool] = (),
     ) -> "Session":
-        """The stored session of that id, with the model it had unless another is named.
+        """The stored session of that id, with the model and the permission mode it had unless others are named.
+
+        `bypassPermissions` is never taken from what is stored: it must be named.
 
         Raises `SessionUnknown`, `SessionBusy`, `SessionReadOnly`, `StoreDamaged`, `ModelUnknown`, `SettingsError`.
         """
-        options = Options(model=model if isinstance(model, str) else "", state_dir=state_dir)
+        name = model if isinstance(model, str) else ""
+        options = Options(model=name, state_dir=state_dir, permission_mode=permission_mode)
         given = None if isinstance(model, str) else model
         return cls(await build(survey(options), session, model=given, tools=tools))
 

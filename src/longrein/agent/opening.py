@@ -6,12 +6,15 @@ from collections.abc import Sequence
 from longrein.agent.company import Company
 from longrein.agent.inbox import told_pins
 from longrein.agent.loop import run
+from longrein.agent.port import SetMode
 from longrein.agent.ports import Crew
 from longrein.agent.session import Session
 from longrein.context import State, fold
 from longrein.events import AnyEvent, ModeSet, Opened, PrefixSet
 from longrein.store import Log
 from longrein.tools import AgentPort, Job, Kind, Report
+
+BYPASS = "bypassPermissions"
 
 
 class OpenSession(Session):
@@ -68,7 +71,8 @@ def open_session(
 ) -> OpenSession:
     """The session in `log`, which the caller has locked. `opened` is its first entry when the log is empty.
 
-    `state` is the fold of the log where the caller has it already.
+    `state` is the fold of the log where the caller has it already. `mode` is the permission mode that is asked for now.
+    Without one a stored session keeps its own, but for `bypassPermissions`: that is never taken from what is stored.
 
     What the present version, tools or model would send differently becomes a `PrefixSet` with its reason; else nothing
     that was sent before changes (law 10).
@@ -83,6 +87,10 @@ def open_session(
             session.append(told_pins(opened.nonce, opened.pins))
     elif session.state.prefix is not None:
         _renew(session, session.state.prefix)
+    while (stale := session.inbox.take(lambda word: isinstance(word, SetMode) and word.mode == BYPASS)) is not None:
+        session.take(stale[0])  # asked for in an earlier run and not obeyed when that ended
+    if not mode and session.state.mode == BYPASS and crew.above is None:  # a subagent follows the session above
+        mode = "default"
     if mode and mode != session.state.mode:
         session.append(ModeSet(mode))
     if session.state.tasks:
