@@ -27,12 +27,12 @@ PAGE_BYTES_MIN, PAGE_BYTES_MAX = 1_000, 30_000
 class _Versions(Mapping[str, FileVersion]):
     """Known files, as tools see them."""
 
-    def __init__(self, files: Mapping[str, Seen]) -> None:
-        self._files = files
+    def __init__(self, files: Mapping[str, Seen], asks: int) -> None:
+        self._files, self._asks = files, asks
 
     def __getitem__(self, path: str) -> FileVersion:
         seen = self._files[path]
-        return FileVersion(seen.hash, seen.whole, seen.blob)
+        return FileVersion(seen.hash, seen.whole, seen.blob, seen.told_by(self._asks))
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._files)
@@ -194,7 +194,7 @@ def _hands(session: Session, call: str, tool: Tool) -> Hands:
         cwd=state.cwd,
         workspace=crew.workspace,
         blobs=session.blobs,
-        versions=_Versions(state.files),
+        versions=_Versions(state.files, state.asks),
         todos=state.todos,
         options=crew.options,
         entry=lambda seq: next(iter(crew.history(seq, seq)), None),
