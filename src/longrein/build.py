@@ -163,7 +163,7 @@ def _around(
     spawner.notice = session.notice
     notes = (*settings.notes, *log.notes, *told, *lapsed, *unread, *_left_behind(ended, roots, state))
     fills = schema_diagnosis(session.state.prefix, model.budget.window_tokens) if session.state.prefix else ""
-    return Built(place, session, crew, log, key_from, (*notes, *filter(None, [fills])))
+    return Built(place, session, crew, log, key_from, tuple(map(clean, filter(None, [*notes, fills]))))
 
 
 def _environ(place: Place) -> Mapping[str, str]:

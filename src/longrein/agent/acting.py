@@ -43,6 +43,7 @@ class _Versions(Mapping[str, FileVersion]):
 
 async def run_tools(session: Session, calls: Sequence[ToolCall]) -> None:
     """Run `calls` side by side, at most `limits.parallel_max` at once."""
+    calls = [session.as_said(call) for call in calls]
     fitted = {call.id: _fitted(session, call) for call in calls}
     fresh = [call for call in calls if not session.state.calls[call.id].started]
     changing = [call.id for call in fresh if may_change(session.crew.tools[call.name], fitted[call.id])]

@@ -8,6 +8,7 @@ from longrein.agent.inbox import told_pins
 from longrein.agent.loop import run
 from longrein.agent.port import SetMode
 from longrein.agent.ports import Crew
+from longrein.agent.redaction import redacted
 from longrein.agent.session import Session
 from longrein.context import State, fold
 from longrein.events import AnyEvent, ModeSet, Opened, PrefixSet
@@ -99,7 +100,7 @@ def open_session(
 
 
 def _renew(session: Session, stored: PrefixSet) -> None:
-    wanted = session.crew.prefix(session.crew.model, "upgrade")
+    wanted = redacted(session.crew.prefix(session.crew.model, "upgrade"), session.crew.redact)
     reason = _difference(stored, wanted)
     if reason:
         session.append(session.crew.prefix(session.crew.model, reason))
