@@ -26,6 +26,15 @@ def escape_line(text: str) -> str:
     return escape(text).replace("\n", "\\n").replace("\t", " ")
 
 
+def escape_bytes(data: bytes) -> bytes:
+    r"""UTF-8 for a terminal, where bytes go as they are to files and pipes: text, or JSON, whose values stay the same.
+
+    Everything unseen is written as `\u001b`, what needs more digits as two of these; CRLF becomes a newline.
+    """
+    text = data.decode("utf-8", "replace").replace("\r\n", "\n")
+    return _unseen().sub(_as_json, text).encode()
+
+
 @cache
 def _unseen() -> re.Pattern[str]:
     """Compiled when something is first shown: most headless runs escape nothing."""
@@ -37,6 +46,14 @@ def _written(match: re.Match[str]) -> str:
     if _belongs(char, match.string, match.start()):
         return char
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def _as_json(match: re.Match[str]) -> str:
+    char = match[0]
+    if _belongs(char, match.string, match.start()):
+        return char
+    units = char.encode("utf-16-be", "surrogatepass").hex()
+    return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
 
 
 def _belongs(char: str, text: str, at: int) -> bool:
