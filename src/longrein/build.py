@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from longrein.agent import (
+    BYPASS,
     Crew,
     Limits,
     OpenSession,
@@ -175,13 +176,13 @@ def _around(
     )
     crew.ease = lambda: _ease(crew, log)
     _check_money(crew)
-    mode = settings.permission_mode if not state.seq or place.options.permission_mode else ""
+    mode, lapsed = _mode(place, state)
     session = open_session(log, crew, state=state, opened=opened, mode=mode)
     spawner.notice = session.notice
     _tell_damage(log, session)
-    notes = (*settings.notes, *log.notes, *told, *unread, *_left_behind(ended, roots, state))
+    notes = (*settings.notes, *log.notes, *told, *lapsed, *unread, *_left_behind(ended, roots, state))
     fills = schema_diagnosis(session.state.prefix, model.budget.window_tokens) if session.state.prefix else ""
-    return Built(place, session, crew, log, key_from, (*notes, *filter(None, [fills])))
+    return Built(place, session, crew, log, key_from, tuple(map(clean, filter(None, [*notes, fills]))))
 
 
 def _tell_damage(log: SessionLog, session: OpenSession) -> None:
@@ -235,6 +236,20 @@ def _builtin(kinds: Sequence[Kind], chosen: Sequence[str] | None) -> list[Tool]:
     if unknown := [name for name in chosen if name not in names]:
         raise UsageError(f"there is no built-in tool {unknown[0]!r}; there are {', '.join(names)}")
     return [tool for tool in tools if tool.spec.name in chosen]
+
+
+def _mode(place: Place, state: State) -> tuple[str, list[str]]:
+    """The permission mode that is asked for, '' for that of the stored session; and what is to be said of it.
+
+    `bypassPermissions` is never restored: it must be asked for in each run.
+    """
+    mode, was = place.settings.permission_mode, state.mode
+    if not state.seq or place.options.permission_mode or mode == was:
+        return mode, []
+    if was != BYPASS:
+        return "", []
+    again = f"give --permission-mode {was} to have it again"
+    return mode, [f"mode {was} is not restored: the session goes on in mode {mode}; {again}"]
 
 
 def _left_behind(ended: Sequence[str], roots: Sequence[str], state: State) -> list[str]:

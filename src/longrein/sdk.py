@@ -114,7 +114,9 @@ class Session:
         window: int = 0,
         max_output: int = 0,
     ) -> Opening:
-        """Open the stored session of that id, with the model it had unless another is named.
+        """Open the stored session of that id, with the model and the permission mode it had unless others are named.
+
+        `bypassPermissions` is never taken from what is stored: it must be named.
 
         The other arguments are those of `open`; tools and instructions are not stored, so name them again. Raises
         `SessionUnknown`, `SessionBusy`, `SessionReadOnly`, `StoreDamaged` and what `open` raises.

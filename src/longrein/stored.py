@@ -6,7 +6,7 @@ from longrein.context import fold, next_to_go, report
 from longrein.events import LongreinError, UsageError
 from longrein.frontends import context_page, listing, search_page
 from longrein.frontends.stderr import say
-from longrein.frontends.stdout import show
+from longrein.frontends.stdout import show, stdout_file
 from longrein.place import Place, budget_of
 from longrein.store import Reader, export_jsonl, find_session, list_sessions, session_info, write_transcript
 
@@ -34,7 +34,7 @@ def export(place: Place, session: str, format: str, out: str) -> int:  # noqa: A
 def _export(reader: Reader, out: str) -> None:
     """To the new file `out`, of which nothing stays when it cannot be written to its end; to stdout without `out`."""
     try:
-        with open(out, "xb") if out else open(1, "wb", closefd=False) as file:
+        with open(out, "xb") if out else stdout_file() as file:
             try:
                 export_jsonl(reader, file)
             except BaseException:

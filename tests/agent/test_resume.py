@@ -5,10 +5,21 @@ from pathlib import Path
 
 import pytest
 
-from longrein.agent import GoOn, Said
+from longrein.agent import GoOn, Rewind, Said, SetMode
 from longrein.context import Request, fold
-from longrein.events import Entry, FileChanged, Text, ToolCall, ToolResult, ToolStarted, encode_entry, text_of
+from longrein.events import (
+    Entry,
+    FileChanged,
+    Text,
+    ToolCall,
+    ToolResult,
+    ToolStarted,
+    TurnEnded,
+    encode_entry,
+    text_of,
+)
 from longrein.models import Reply
+from longrein.permissions import Rules
 from longrein.store import import_jsonl
 from tests.agent.house import House, Script, call, says
 
@@ -114,3 +125,42 @@ async def test_law_10_resuming_twice_changes_nothing(tmp_path: Path) -> None:
     async with house.session(model(), create=False):
         pass
     assert house.entries() == before
+
+
+@pytest.mark.parametrize(
+    ("modes", "then"),
+    [
+        (("bypassPermissions",), "default"),
+        (("plan", "bypassPermissions"), "plan"),
+        (("bypassPermissions", "plan"), "plan"),
+        (("acceptEdits", "bypassPermissions"), "acceptEdits"),
+    ],
+)
+async def test_a_mode_that_was_asked_for_just_before_a_kill_allows_nothing_afterwards(
+    tmp_path: Path, modes: tuple[str, ...], then: str
+) -> None:
+    """The last words lie in the inbox; all but one that allows everything are obeyed when the session is opened."""
+    house = House(tmp_path)
+    async with house.session(Script(), rules=Rules()) as session:
+        for mode in modes:
+            await session.tell(SetMode(mode))
+        await session.commit(flush=True)
+    async with house.session(Script(says("done")), create=False, rules=Rules()) as session:
+        session.tell(Said((Text("go on"),)))
+        await session.run(once=True)
+    assert session.state.mode == then
+    async with house.session(Script(), create=False, rules=Rules()) as session:
+        assert not session.inbox.waiting
+
+
+async def test_going_back_to_where_everything_was_allowed_allows_nothing(tmp_path: Path) -> None:
+    house = House(tmp_path)
+    async with house.session(Script(says("one"), says("two"), says("three")), rules=Rules()) as session:
+        for mode in ("bypassPermissions", "default"):
+            session.tell(SetMode(mode))
+            session.tell(Said((Text("go on"),)))
+            await session.run(once=True)
+        session.tell(Rewind(next(e.seq for e in house.entries() if isinstance(e.event, TurnEnded))))
+        await session.run(once=True)
+        assert session.mode == session.state.mode == "default"
+    assert fold(house.entries()).mode == "default"

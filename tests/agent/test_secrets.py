@@ -1,14 +1,30 @@
 """Law 4, P11, S070: a secret does not enter the log, as text or in a blob; files that hold one are not harmed."""
 
+import asyncio
 from pathlib import Path
-from types import SimpleNamespace
+from types import SimpleNamespace, UnionType
+from typing import Any, Union, get_args, get_origin
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from longrein.agent import Rewind, Said, blobs
-from longrein.events import FileSeen, Text, ToolEnded, TurnEnded, redactor
+from longrein.agent import Answer, Compact, Heard, Pin, Rewind, Said, blobs
+from longrein.agent.redaction import NAMES, redacted
+from longrein.events import (
+    AnyEvent,
+    FileSeen,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolEnded,
+    ToolResult,
+    TurnEnded,
+    Usage,
+    redactor,
+)
+from longrein.models import Failure, Reply
 from longrein.testing.store import MemoryBlob
 from longrein.workspace.supervisor.holding import Holding
 from tests.agent.house import House, Script, call, results, says
@@ -56,6 +72,109 @@ async def test_the_user_and_the_model_that_say_it(tmp_path: Path) -> None:
     house = House(tmp_path)
     await house.play(Script(says(f"you said {SECRET}")), f"my key is {SECRET}", **guard())
     assert not on_disk(house)
+
+
+SPOKEN: dict[str, list[Any]] = {
+    "a command": [says(call("Bash", command=f"echo {SECRET} > made")), says("done")],
+    "a command in pieces of JSON": [says(call("Bash", command=f"cat > made <<'E'\n\"{SECRET}\"\nE")), says("done")],
+    "a file": [says(call("Write", file_path="made", content=f"KEY={SECRET}\n")), says("done")],
+    "an edit": [
+        says(call("Write", file_path="made", content="KEY=\n")),
+        says(call("Edit", file_path="made", old_string="KEY=", new_string=f"KEY={SECRET}")),
+        says("done"),
+    ],
+    "a call by CallTool": [
+        says(call("CallTool", name="Write", args={"file_path": "made", "content": SECRET})),
+        says("done"),
+    ],
+    "arguments that do not fit": [says(call("Bash", **{SECRET: [{"x": SECRET}]})), says("done")],
+    "arguments that are no object": [says(ToolCall("", "Bash", None, f'{{"command": "{SECRET}')), says("done")],
+    "thinking": [Reply((Thinking(f"the key is {SECRET}"), Text("done")), "end", Usage())],
+    "an error of the provider": [Failure("auth", f"401: Incorrect API key provided: {SECRET}", 401)],
+    "an error that is tried again": [Failure("overloaded", f"529 for {SECRET}", 529), says("done")],
+}
+
+
+@pytest.mark.parametrize("name", SPOKEN)
+async def test_what_the_model_says_and_does_with_it(tmp_path: Path, name: str) -> None:
+    """The act is done with the very bytes; what is stored, shown and sent again holds a marker."""
+    house, model = House(tmp_path), Script(*SPOKEN[name])
+    shown: list[Heard] = []
+    async with house.session(model, **guard()) as session:
+        session.tell(Said((Text("go"),)))
+        await session.run(once=True)
+        session.notice(f"could not send {SECRET}")
+        assert not on_disk(house), "while it is open"
+
+        async def listen() -> None:
+            async for heard in session.follow(0):
+                shown.append(heard)
+
+        listening = asyncio.create_task(listen())
+        await asyncio.sleep(0)
+        session.notice(f"could not send {SECRET}")
+    await listening
+    assert not on_disk(house)
+    assert SECRET not in repr(shown)
+    assert SECRET not in repr(model.requests[1:])
+    made = house.tree / "made"
+    assert not made.exists() or SECRET in made.read_text()
+    assert made.exists() == (
+        name in ("a command", "a command in pieces of JSON", "a file", "an edit", "a call by CallTool")
+    )
+
+
+async def test_words_that_wait_when_longrein_is_killed(tmp_path: Path) -> None:
+    house = House(tmp_path)
+    async with house.session(Script(), **guard()) as session:
+        for word in (Said((Text(SECRET),)), Pin(SECRET), Compact(SECRET), Answer("c1.0", "deny", message=SECRET)):
+            await session.tell(word)
+        assert not on_disk(house)
+        assert [pending.text for pending in session.pending] == [SECRET], "who takes it back for editing has it whole"
+    async with house.session(Script(says("done"), says("done")), create=False, **guard()) as session:
+        await session.run(once=True)
+    assert not on_disk(house)
+
+
+def filled(kind: Any) -> Any:
+    """A value of `kind` with the secret in every text."""
+    origin, arguments = get_origin(kind), get_args(kind)
+    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+        return kind(**{field.name: filled(field.type) for field in msgspec.structs.fields(kind)})
+    if origin is tuple:
+        choices = get_args(arguments[0]) or (arguments[0],)
+        return tuple(filled(one) for one in choices if one is not ToolResult)  # which holds parts itself
+    if origin is dict:
+        return {SECRET: [SECRET, {"x": SECRET}]}
+    if origin in (UnionType, Union):
+        return filled(arguments[0])
+    return SECRET if kind is str else 0 if kind in (int, float) else False
+
+
+def holding(value: Any, name: str = "") -> set[str]:
+    """Fields in which the secret stands."""
+    if isinstance(value, msgspec.Struct):
+        here = {f"{type(value).__name__}.{f}": getattr(value, f) for f in value.__struct_fields__}
+        return set().union(*(holding(one, field) for field, one in here.items()))
+    if isinstance(value, tuple | list):
+        return set().union(*(holding(one, name) for one in value))
+    return {name} if SECRET in repr(value) else set()
+
+
+@pytest.mark.parametrize("kind", get_args(AnyEvent), ids=lambda kind: kind.__name__)
+def test_every_text_of_every_event_is_clean(kind: Any) -> None:
+    event = filled(kind)
+    texts = {f for f in holding(event) if not {f, f.partition(".")[2]} & NAMES and not f.startswith("ToolSpec.")}
+    clean = redacted(event, redactor((SECRET,), "n0nce"))
+    assert holding(clean) & texts == set()
+    assert redacted(clean, redactor((SECRET,), "n0nce")) is clean, "so that a resumed session stores the same bytes"
+
+
+def test_what_names_a_thing_stays_as_it_is() -> None:
+    """A path or an id that happens to hold a secret could not be found again."""
+    left = set().union(*(holding(redacted(filled(kind), redactor((SECRET,), "n0nce"))) for kind in get_args(AnyEvent)))
+    assert {"FileSeen.path", "Opened.cwd", "ToolEnded.call", "TaskStarted.task", "ModeSet.mode"} <= left
+    assert {f.partition(".")[2] for f in left} <= {n.rpartition(".")[2] for n in NAMES} | {"description", "schema"}
 
 
 async def test_a_file_that_holds_it_is_read_but_never_put_back_wrong(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Files under many writers: locks between agents, changes put down to who made them, calls that are cancelled alone."""
 
 import asyncio
+import shutil
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -8,12 +9,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from longrein.agent import OpenSession, Rewind, Said
+from longrein.agent import GoOn, OpenSession, Rewind, Said
 from longrein.agent.locks import PathLocks
 from longrein.agent.writers import CONTENTS_MAX, PATHS_MAX, Writer, Writers, first_words
 from longrein.context import Request
-from longrein.events import ChildEnded, FileChanged, FilePut, Interrupted, Rewound, Text, ToolCall, ToolEnded, TurnEnded
+from longrein.events import (
+    ChildEnded,
+    FileChanged,
+    FilePut,
+    Interrupted,
+    Rewound,
+    Text,
+    ToolCall,
+    ToolEnded,
+    TurnEnded,
+    encode_entry,
+)
 from longrein.models import Failure, Reply
+from longrein.store import import_jsonl
 from longrein.tools import Hands, Outcome, tool
 from tests.agent.house import House, Limits, Script, call, results, said, says, story
 from tests.agent.test_watching import notes
@@ -275,6 +288,106 @@ async def test_a_conflict_names_the_command_and_the_next_edit_needs_no_reading(h
     )
     assert notes(model.requests[2]) == []
     assert path.read_text() == "one\nII\n"
+
+
+# --- several calls of one reply: what one of them brought, the next was not written with ---------------------------
+
+OLD = "one\ntwo\nthree\nfour\nfive\n"
+READ = call("Read", file_path="a.txt")
+
+
+def editing(old: str, new: str) -> ToolCall:
+    return call("Edit", file_path="a.txt", old_string=old, new_string=new)
+
+
+def writing(text: str) -> ToolCall:
+    return call("Write", file_path="a.txt", content=text)
+
+
+BATCHES: dict[str, tuple[list[ToolCall], list[ToolCall], str, str]] = {
+    # the model has read OLD; somebody writes FIVE for five; one reply with these calls; their ends; the file
+    "an edit is refused, a write of the line that was changed": (
+        [READ],
+        [editing("five", "5"), writing("one\ntwo\nthree\nfour\n5\n")],
+        "failed failed",
+        OLD.replace("five", "FIVE"),
+    ),
+    "an edit is refused, a write of another line": (
+        [READ],
+        [editing("five", "5"), writing("1\ntwo\nthree\nfour\nfive\n")],
+        "failed ok",
+        "1\ntwo\nthree\nfour\nFIVE\n",
+    ),
+    "an edit is merged, then a write": (
+        [READ],
+        [editing("one", "1"), writing("1\ntwo\n3\nfour\n5\n")],
+        "ok failed",
+        "1\ntwo\nthree\nfour\nFIVE\n",
+    ),
+    "an edit is refused, one more fits what is there, then a write": (
+        [READ],
+        [editing("five", "5"), editing("one", "1"), writing("1\ntwo\nthree\nfour\n5\n")],
+        "failed ok failed",
+        "1\ntwo\nthree\nfour\nFIVE\n",
+    ),
+    "two writes of the line that was changed": (
+        [READ],
+        [writing(OLD.replace("five", "5")), writing(OLD.replace("five", "5"))],
+        "failed failed",
+        OLD.replace("five", "FIVE"),
+    ),
+    "it is read anew, then written": (
+        [READ],
+        [READ, writing(OLD.replace("five", "5"))],
+        "ok failed",
+        OLD.replace("five", "FIVE"),
+    ),
+    "it is read for the first time, then written": ([], [READ, writing("all mine\n")], "ok failed", OLD),
+    "it is read for the first time, then edited, then written": (
+        [],
+        [READ, editing("one", "1"), writing("all mine\n")],
+        "ok ok failed",
+        OLD.replace("one", "1"),
+    ),
+    # what the model wrote itself it knows
+    "written, edited, written": (
+        [READ],
+        [writing("a\nb\n"), editing("a", "c"), writing("c\nd\n")],
+        "ok ok ok",
+        "c\nd\n",
+    ),
+    "edited, edited, written": ([READ], [editing("one", "1"), editing("two", "2"), writing("x\n")], "ok ok ok", "x\n"),
+}
+
+
+@pytest.mark.parametrize("name", BATCHES)
+async def test_a_write_replaces_only_what_the_model_had_seen_when_it_wrote_the_call(house: House, name: str) -> None:
+    before, batch, ends, text = BATCHES[name]
+    path = house.tree / "a.txt"
+    path.write_text(OLD)
+    foreign = "FIVE" in text
+    change = lambda: path.write_text(OLD.replace("five", "FIVE") if foreign else OLD)  # noqa: E731
+    model = Script(*([says(*before)] if before else []), then(change, says(*batch)), says("done"))
+    await house.play(model, "go")
+    ended = [e.event.status for e in house.entries() if isinstance(e.event, ToolEnded)][len(before) :]
+    assert (" ".join(ended), path.read_text()) == (ends, text)
+
+
+async def test_nor_does_one_that_a_kill_held_up(house: House) -> None:
+    path, theirs = house.tree / "a.txt", OLD.replace("five", "FIVE")
+    path.write_text(OLD)
+    batch = says(editing("five", "5"), writing(OLD.replace("five", "5")))
+    await house.play(Script(says(READ), then(lambda: path.write_text(theirs), batch), says("done")), "go")
+    entries = house.entries()
+    refused = [e.seq for e in entries if isinstance(e.event, ToolEnded)][1]
+    shutil.rmtree(house.state)
+    cut = [encode_entry(e) for e in entries if e.seq <= refused]
+    await import_jsonl(str(house.state), cut, wall_us=house.clock.wall_us)
+    async with house.session(Script(says("done")), create=False) as session:
+        session.tell(GoOn())
+        await session.run(once=True)
+    assert [e.event.status for e in house.entries() if isinstance(e.event, ToolEnded)] == ["ok", "failed", "failed"]
+    assert path.read_text() == theirs
 
 
 # --- calls side by side ------------------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """Instruction files: which are found, in which order, what they may bring in, and what is said of the rest."""
 
 import hashlib
+import os
 from pathlib import Path
 
 import msgspec
@@ -91,6 +92,24 @@ def test_A18_1_too_much_is_cut_with_a_visible_warning(tmp_path: Path) -> None:
         "~/repo/sub/AGENTS.md was left out: instruction files may hold 32768 bytes together.",
     )
     assert [source.hash for source in found.sources] == [hashlib.sha256(b"line of text\n" * 4000).hexdigest()]
+
+
+@pytest.mark.parametrize(
+    ("huge", "shown"),
+    [
+        ("repo/AGENTS.md", "~/repo/AGENTS.md"),
+        ("repo/sub/AGENTS.local.md", "~/repo/sub/AGENTS.local.md"),
+        (".agents/AGENTS.md", "~/.agents/AGENTS.md"),
+        ("repo/sub/notes.md", "~/repo/sub/notes.md"),
+    ],
+)
+def test_a_file_that_never_ends_is_left_out(tmp_path: Path, huge: str, shown: str) -> None:
+    """20 GB of nothing cost a repository nothing, and their hash would take a minute at each look."""
+    plant(tmp_path, {huge: ""})
+    os.truncate(tmp_path / huge, 20 << 30)
+    found = load(tmp_path, {"repo/sub/CLAUDE.md": "be kind @notes.md"}, "repo/sub")
+    assert bodies(found) == ["be kind @notes.md"]
+    assert found.notes == (f"{shown} is larger than 16 MB: left out.",)
 
 
 # --- imports -----------------------------------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 """Trust in folders: kept by real path in the state folder, never taken from the folder itself. S047, S052."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -60,3 +61,9 @@ def test_what_cannot_be_written_is_said_with_its_place(tmp_path: Path) -> None:
     (tmp_path / "state").write_text("a file")
     with pytest.raises(SettingsError, match=r"^/.*/state/trusted.json cannot be written \((File exists|Not a dir)"):
         trust(str(tmp_path / "state"), str(tmp_path), "/home/ann")
+
+
+def test_a_list_that_never_ends_trusts_nothing(tmp_path: Path) -> None:
+    (tmp_path / "trusted.json").write_text("[")
+    os.truncate(tmp_path / "trusted.json", 20 << 30)
+    assert not is_trusted(str(tmp_path), "/work")

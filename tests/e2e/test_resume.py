@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from longrein.events import Opened, Replied, decode_entry, encode_event
+from longrein.events import ModeSet, Opened, Replied, decode_entry, encode_event
 from longrein.testing.loopback import Call
 
 from .house import Loopback, Provider, Stage, bash, call, calls, says
@@ -83,7 +83,7 @@ def test_a_fork_of_a_session_that_is_open_elsewhere(stage: Stage) -> None:
     stage.plays(calls(bash("sleep 97")), says("in the copy"))
     going = stage.start("-p", "x", BYPASS, "--output-format", "stream-json")
     going.wait_for("assistant")
-    ran = stage.run("-p", "go on", "-c", "--fork-session")
+    ran = stage.run("-p", "go on", "-c", "--fork-session", BYPASS)
     going.send(15)
     assert going.end().code == 143
     assert ran.told() == (0, "in the copy\n", "")
@@ -300,3 +300,35 @@ def change(stage: Stage, seq: int, body: bytes, *, crc: int = 0, last: int = 0) 
         connection.execute("DELETE FROM entries WHERE key > ?", (1 << 40 | last,))
     connection.commit()
     connection.close()
+
+
+LAPSED = (
+    "longrein: mode bypassPermissions is not restored: the session goes on in mode default; give --permission-mode "
+    "bypassPermissions to have it again\n"
+)
+MODES: list[tuple[list[str], list[str], str, str]] = [
+    ([BYPASS], ["-c"], "default", LAPSED),
+    ([BYPASS], ["-r", UUID[:8]], "default", LAPSED),
+    ([BYPASS], ["-c", "--fork-session"], "default", LAPSED),
+    ([BYPASS], ["-c", BYPASS], "bypassPermissions", ""),
+    ([BYPASS], ["-c", "--permission-mode", "plan"], "plan", ""),
+    (["--permission-mode", "acceptEdits"], ["-c"], "acceptEdits", ""),
+    (["--permission-mode", "plan"], ["-c"], "plan", ""),
+]
+
+
+@pytest.mark.parametrize(("first", "then", "mode", "told"), MODES)
+def test_a_mode_that_allows_everything_is_asked_for_in_each_run(
+    first: list[str], then: list[str], mode: str, told: str, stage: Stage
+) -> None:
+    stage.plays(says("one"), says("two"))
+    stage.run("-p", "x", "--session-id", UUID, *first)
+    assert stage.run("-p", "y", *then).told() == (0, "two\n", told)
+    assert [e.event.mode for e in stage.entries() if isinstance(e.event, ModeSet)][-1] == mode
+
+
+def test_what_the_settings_of_the_person_allow_holds_on(stage: Stage) -> None:
+    stage.plays(says("one"), says("two"))
+    stage.run("-p", "x", BYPASS)
+    env = {"LONGREIN_PERMISSION_MODE": "bypassPermissions"}
+    assert stage.run("-p", "y", "-c", env=env).told() == (0, "two\n", "")

@@ -27,7 +27,7 @@ def test_while_the_model_streams(number: int, code: int, stage: Stage) -> None:
     assert ran.result["errors"] == ["interrupted: the session is saved, `longrein -c` goes on with it"]
     assert stage.left() == "Opened PrefixSet ModeSet UserSpoke Asked Replied Interrupted TurnEnded:interrupted"
     assert stage.said()[0].startswith("once upon a time")
-    assert stage.run("-p", "go on", "-c").told() == (0, "As you wish.\n", "")
+    assert stage.run("-p", "go on", "-c", "--dangerously-skip-permissions").told() == (0, "As you wish.\n", "")
 
 
 @pytest.mark.parametrize(("number", "code"), CODES)
@@ -44,7 +44,7 @@ def test_while_a_command_runs(number: int, code: int, stage: Stage) -> None:
     ]
     assert stage.wait_survivors() == []
     assert not (stage.project / "second").exists()
-    assert stage.run("-p", "go on", "-c").told() == (0, "As you wish.\n", "")
+    assert stage.run("-p", "go on", "-c", "--dangerously-skip-permissions").told() == (0, "As you wish.\n", "")
 
 
 def test_while_a_command_that_ignores_TERM_runs(stage: Stage) -> None:

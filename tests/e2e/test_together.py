@@ -131,6 +131,26 @@ def test_S070_P11_a_secret_stands_neither_on_disk_nor_in_what_is_said(secret: st
     assert stage.run("export", stage.session).text.count("secret: ") == 4, "resumed, the same markers stand"
 
 
+@pytest.mark.parametrize(
+    ("status", "flags"),
+    [
+        (401, ()),
+        (401, ("--output-format", "json")),
+        (401, ("--output-format", "stream-json", "--include-partial-messages")),
+        (529, ("--verbose",)),
+    ],
+)
+def test_P11_an_error_of_the_provider_that_echoes_the_key(status: int, flags: tuple[str, ...], stage: Stage) -> None:
+    """A key that has not the shape of one is known by its place in the environment."""
+    key = "zebra-42-quartz-lamp"
+    stage.plays(fails(status, f"Incorrect API key provided: {key}", times=99))
+    ran = stage.run("-p", "x", *flags, env={"OPENAI_API_KEY": key})
+    assert ran.code in (1, 75)
+    assert "Incorrect API key provided: [longrein:" in ran.text + ran.err
+    assert key not in ran.text + ran.err
+    assert holding(key, stage.state) == []
+
+
 def test_P11_a_secret_in_a_long_output_is_not_on_disk(stage: Stage) -> None:
     (stage.project / ".env").write_text(f"TOKEN={KEY}\n")
     stage.plays(calls(bash("seq 1 3000; cat .env; seq 1 30000")), says("done"))

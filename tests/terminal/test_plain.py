@@ -176,3 +176,29 @@ def test_commands_answer_by_lines(tmp_path: Path) -> None:
 def test_commands_leave(tmp_path: Path, command: str, outcome: str) -> None:
     play("echo", tmp_path, command + "\n")
     assert (tmp_path / "outcome").read_text() == outcome
+
+
+REWINDS = {
+    "/rewind 3": [{"type": "Rewind", "to": 2, "files": False}],
+    "/rewind 3 files": [{"type": "Rewind", "to": 2, "files": True}],
+    "/rewind 3  files": [{"type": "Rewind", "to": 2, "files": True}],
+    "/rewind 3 fils": [],
+    "/rewind three": [],
+    "/rewind": [],
+    "/rewind " + "9" * 5000: [],
+}
+
+
+@pytest.mark.parametrize("command", REWINDS, ids=lambda command: command[:20])
+def test_a_rewind_can_be_had_with_the_files(tmp_path: Path, command: str) -> None:
+    with start("echo", tmp_path) as stage:
+        assert stage.stdin
+        assert stage.stdout
+        stage.stdin.write(b"first\n")
+        stage.stdin.flush()
+        while not stage.stdout.readline().startswith(b"You said"):
+            pass
+        out = stage.communicate(f"{command}\n".encode(), timeout=60)[0].decode()
+    assert [word for word in told(tmp_path) if word["type"] == "Rewind"] == REWINDS[command]
+    if not REWINDS[command]:
+        assert out.startswith("/rewind 3  first\nwith the word files (/rewind 3 files) files go back too")

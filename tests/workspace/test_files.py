@@ -247,6 +247,22 @@ def test_removing_takes_a_file_or_a_link_and_nothing_else(tmp_path: Path) -> Non
         remove(str(tmp_path))
 
 
+def test_a_file_that_has_become_endless_is_told_apart_by_its_numbers(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    path.write_bytes(b"one")
+    small = stamp(str(path))
+    os.truncate(path, 20 << 30)
+    huge = stamp(str(path), None)
+    assert differs(str(path), small)
+    assert not differs(str(path), huge)
+    assert stamp(str(path)) == huge
+    os.truncate(path, 30 << 30)
+    assert differs(str(path), huge)
+    os.truncate(path, 3)
+    path.write_bytes(b"one")
+    assert stamp(str(path)).hash == small.hash
+
+
 def test_E22_a_stamp_tells_a_change_from_a_touch(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"one")

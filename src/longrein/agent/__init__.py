@@ -3,7 +3,7 @@
 from longrein.agent.behind import company_of, desk_of
 from longrein.agent.loop import run
 from longrein.agent.moves import Judgement, Move, next_move
-from longrein.agent.opening import OpenSession, open_session, resumed_state
+from longrein.agent.opening import BYPASS, OpenSession, open_session, resumed_state
 from longrein.agent.port import (
     AgentView,
     Answer,
@@ -37,6 +37,7 @@ from longrein.agent.tasks.options import TaskOptions
 from longrein.agent.tasks.pool import TaskPool
 
 __all__ = [
+    "BYPASS",
     "AgentView",
     "Answer",
     "Clock",

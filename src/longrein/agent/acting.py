@@ -31,12 +31,12 @@ PAGE_BYTES_MIN, PAGE_BYTES_MAX = 1_000, 30_000
 class _Versions(Mapping[str, FileVersion]):
     """Known files, as tools see them."""
 
-    def __init__(self, files: Mapping[str, Seen]) -> None:
-        self._files = files
+    def __init__(self, files: Mapping[str, Seen], asks: int) -> None:
+        self._files, self._asks = files, asks
 
     def __getitem__(self, path: str) -> FileVersion:
         seen = self._files[path]
-        return FileVersion(seen.hash, seen.whole, seen.blob)
+        return FileVersion(seen.hash, seen.whole, seen.blob, seen.told_by(self._asks))
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._files)
@@ -47,6 +47,7 @@ class _Versions(Mapping[str, FileVersion]):
 
 async def run_tools(session: Session, calls: Sequence[ToolCall]) -> None:
     """Run `calls` side by side, at most `limits.parallel_max` at once."""
+    calls = [session.as_said(call) for call in calls]
     fitted = {call.id: _fitted(session, call) for call in calls}
     fresh = [call for call in calls if not session.state.calls[call.id].started]
     changing = [call.id for call in fresh if may_change(session.crew.tools[call.name], fitted[call.id])]
@@ -228,7 +229,7 @@ def _hands(session: Session, call: str, tool: Tool) -> Hands:
         cwd=state.cwd,
         workspace=crew.workspace,
         blobs=session.blobs,
-        versions=_Versions(state.files),
+        versions=_Versions(state.files, state.asks),
         todos=state.todos,
         options=_options(session),
         entry=lambda seq: next(iter(crew.history(seq, seq)), None),

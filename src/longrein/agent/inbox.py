@@ -27,6 +27,7 @@ from longrein.agent.port import (
     Word,
 )
 from longrein.agent.ports import Clock
+from longrein.agent.redaction import Redact, redacted
 from longrein.context import State, happened
 from longrein.events import (
     AnyEvent,
@@ -54,8 +55,8 @@ _decoder = msgspec.json.Decoder(Word)
 class Inbox:
     """Words that were said and not yet taken."""
 
-    def __init__(self, log: Log) -> None:
-        self._log = log
+    def __init__(self, log: Log, redact: Redact) -> None:
+        self._log, self._redact = log, redact
         self._words: list[tuple[int, Word]] = []
         self._wake = asyncio.Event()
         for message in log.inbox:
@@ -71,7 +72,7 @@ class Inbox:
         """Keep a word; the awaitable is done when it is on disk."""
         if len(self._words) >= PENDING_MAX:
             raise UsageError(f"{PENDING_MAX} words wait already; let the session take some first")
-        number, written = self._log.put(_encode(word), flush=True)
+        number, written = self._log.put(_encode(redacted(word, self._redact)), flush=True)
         self._words.append((number, word))
         self._wake.set()
         return asyncio.wrap_future(written)

@@ -29,7 +29,7 @@ def judged(session: Session) -> dict[str, Judgement]:
 
 
 def _judge(session: Session, open_call: OpenCall) -> Judgement:
-    call = open_call.call
+    call = session.as_said(open_call.call)
     tool = session.crew.tools.get(call.name)
     deferred = session.state.prefix.deferred if session.state.prefix else ()
     if open_call.cut:
@@ -47,7 +47,7 @@ def _judge(session: Session, open_call: OpenCall) -> Judgement:
 
 
 def _permitted(session: Session, open_call: OpenCall, tool: Tool, arguments: dict[str, object]) -> Judgement:
-    state, call = session.state, open_call.call
+    state, call = session.state, session.as_said(open_call.call)
     allowed = _beside(tool, arguments)
     if open_call.answer is not None and open_call.answer.verdict == "allow":
         return allowed

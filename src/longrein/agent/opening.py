@@ -6,12 +6,16 @@ from collections.abc import Sequence
 from longrein.agent.company import Company
 from longrein.agent.inbox import told_pins
 from longrein.agent.loop import run
+from longrein.agent.port import SetMode
 from longrein.agent.ports import Crew
+from longrein.agent.redaction import redacted
 from longrein.agent.session import Session
 from longrein.context import State, advance, decode_state, fold
 from longrein.events import AnyEvent, ModeSet, Opened, PrefixSet
 from longrein.store import Log
 from longrein.tools import AgentPort, Job, Kind, Report
+
+BYPASS = "bypassPermissions"
 
 
 class OpenSession(Session):
@@ -80,7 +84,8 @@ def open_session(
     """The session in `log`, which the caller has locked. `opened` is its first entry where the log holds none of its
     own: it is empty, or damage took that entry.
 
-    `state` is the fold of the log where the caller has it already.
+    `state` is the fold of the log where the caller has it already. `mode` is the permission mode that is asked for now.
+    Without one a stored session keeps its own, but for `bypassPermissions`: that is never taken from what is stored.
 
     What the present version, tools or model would send differently becomes a `PrefixSet` with its reason; else nothing
     that was sent before changes (law 10).
@@ -99,6 +104,10 @@ def open_session(
         _renew(session, session.state.prefix)
     if opened is not None and opened.pins and new:
         session.append(told_pins(opened.nonce, opened.pins))
+    while (stale := session.inbox.take(lambda word: isinstance(word, SetMode) and word.mode == BYPASS)) is not None:
+        session.take(stale[0])  # asked for in an earlier run and not obeyed when that ended
+    if not mode and session.state.mode == BYPASS and crew.above is None:  # a subagent follows the session above
+        mode = "default"
     if mode and mode != session.state.mode:
         session.append(ModeSet(mode))
     if session.state.tasks:
@@ -107,7 +116,7 @@ def open_session(
 
 
 def _renew(session: Session, stored: PrefixSet) -> None:
-    wanted = session.crew.prefix(session.crew.model, "upgrade")
+    wanted = redacted(session.crew.prefix(session.crew.model, "upgrade"), session.crew.redact)
     reason = _difference(stored, wanted)
     if reason:
         session.append(session.crew.prefix(session.crew.model, reason))

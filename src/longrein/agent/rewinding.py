@@ -1,8 +1,11 @@
 """Going back: the conversation is again as it was; files go back only if asked, and only where they are still ours."""
 
+from collections.abc import Iterable
+
 from longrein.agent.session import Session
 from longrein.context import OpenCall, fold, window_of
 from longrein.events import (
+    AnyEvent,
     Entry,
     FileChanged,
     FilePut,
@@ -73,52 +76,81 @@ def step_end(entries: list[Entry], to: int) -> int:
     return last
 
 
+class _Files:
+    """Contents of files over time, as a log tells them: what was seen, what was changed, what a rewind put back.
+
+    A content is named by its hash; '' stands for no file.
+    """
+
+    def __init__(self, entries: Iterable[Entry]) -> None:
+        self.ours: dict[str, tuple[int, str]] = {}
+        """Path -> the last entry at which the agent or a rewind left something there, and its hash."""
+        self.merged: dict[str, int] = {}
+        """Path -> the last entry at which somebody else's change was merged into ours."""
+        self.kept: dict[str, str] = {}
+        """Hash -> blob, of each content whose very bytes were kept: not too large, and no secret was replaced."""
+        self._past: dict[str, list[tuple[int, str]]] = {}
+        self._replaced: dict[str, list[tuple[int, str]]] = {}
+        """Path -> what each change of the agent replaced."""
+        for entry in entries:
+            self._take(entry.seq, entry.event)
+
+    def at(self, path: str, to: int) -> str:
+        """The content of `path` at entry `to`; where it was not known yet, what our first change replaced."""
+        known = (content for seq, content in reversed(self._past.get(path, ())) if seq <= to)
+        replaced = (content for seq, content in self._replaced.get(path, ()) if seq > to)
+        return next(known, next(replaced, ""))
+
+    def _take(self, seq: int, event: AnyEvent) -> None:
+        match event:
+            case FileSeen() | FileChanged():
+                if event.hash and event.blob == event.hash:
+                    self.kept[event.hash] = event.blob
+                if isinstance(event, FileChanged) and event.by == "agent":
+                    self._replaced.setdefault(event.path, []).append((seq, event.before))
+                    self.ours[event.path] = (seq, event.hash)
+                    if event.over:
+                        self.merged[event.path] = seq
+                self._past.setdefault(event.path, []).append((seq, event.hash))
+            case Rewound(to, files):
+                for path in (put.path for put in files if put.done):
+                    content = self.at(path, to)
+                    self.ours[path] = (seq, content)
+                    self._past.setdefault(path, []).append((seq, content))
+            case _:
+                pass
+
+
 def _put_back(session: Session, entries: list[Entry], to: int) -> tuple[FilePut, ...]:
     """Put every file that this session changed after `to` back to what it was then."""
-    then: dict[str, str] = {}
-    now: dict[str, str] = {}
-    merged: dict[str, None] = {}
-    for entry in entries:
-        event = entry.event
-        if isinstance(event, FileSeen | FileChanged) and entry.seq <= to:
-            then[event.path] = _kept(event) if event.hash else ""
-        elif isinstance(event, FileChanged) and event.by == "agent":
-            now[event.path] = event.hash
-            if event.over:
-                merged[event.path] = None
-            then.setdefault(event.path, _content_before(entries, event))
-    return tuple(
-        FilePut(path, False, "somebody else's change was merged into it")
-        if path in merged
-        else _put(session, path, then[path], now[path])
-        for path in sorted(now)
-    )
+    files = _Files(entries)
+    put = []
+    for path, (seq, ours) in sorted(files.ours.items()):
+        wanted = files.at(path, to)
+        if seq <= to or wanted == ours:
+            continue
+        if files.merged.get(path, 0) > to:
+            put.append(FilePut(path, False, "somebody else's change was merged into it"))
+        else:
+            put.append(_put(session, path, wanted, ours, files.kept.get(wanted, "")))
+    return tuple(put)
 
 
-def _content_before(entries: list[Entry], change: FileChanged) -> str:
-    """Blob of what a change replaced: '' when the file was new."""
-    if not change.before:
-        return ""
-    known = (e.event for e in entries if isinstance(e.event, FileSeen | FileChanged))
-    return next((_kept(event) for event in known if event.hash == change.before and event.blob), "?")
-
-
-def _kept(event: FileSeen | FileChanged) -> str:
-    """Blob of the content; '?' when it is not the file's very bytes (too large to keep, or a secret was replaced)."""
-    return event.blob if event.blob == event.hash else "?"
-
-
-def _put(session: Session, path: str, blob: str, ours: str) -> FilePut:
+def _put(session: Session, path: str, wanted: str, ours: str, blob: str) -> FilePut:
+    """Put content `wanted`, kept as `blob`, in the place of `ours`."""
     workspace = session.crew.workspace
-    if blob == "?":
+    found = workspace.hash(path) or ("" if workspace.look(path, "/").kind == "" else "unreadable")
+    if found == wanted:  # a crash came between the files and the log, or somebody has put it back already
+        return FilePut(path, True, removed=not wanted)
+    if wanted and not blob:
         return FilePut(path, False, "its old content was not kept")
-    if workspace.hash(path) != ours:
+    if found != ours:
         return FilePut(path, False, "it was changed since by somebody else")
     try:
-        if blob:
+        if wanted:
             workspace.write(path, session.log.read_blob(blob), expect=ours)
         else:
             workspace.remove(path)
     except (OSError, KeyError) as error:
         return FilePut(path, False, str(error))
-    return FilePut(path, True, removed=not blob)
+    return FilePut(path, True, removed=not wanted)

@@ -20,12 +20,12 @@ from longrein.agent.memory import Pressure
 from longrein.agent.port import AgentView, Heard, Noticed, Pending, StopTask, Word, for_child
 from longrein.agent.ports import Crew, Limits, Outlook
 from longrein.agent.readers import Readers
-from longrein.agent.redaction import redacted
+from longrein.agent.redaction import changed_calls, redacted
 from longrein.agent.tasks.desk import TaskDesk
 from longrein.agent.waking import Wakes
 from longrein.agent.watching import Watch
 from longrein.context import State, advance, encode_state
-from longrein.events import AnyEvent, Entry, Interrupted, SourceFile, text_of
+from longrein.events import AnyEvent, Entry, Interrupted, Replied, SourceFile, ToolCall, ToolEnded, text_of, unwrapped
 from longrein.permissions import Rules
 from longrein.store import Log, Snapshot, owner_of
 from longrein.tools import AgentPort, TaskView
@@ -49,7 +49,7 @@ class Session:
         self.id = log.session
         self.state = state
         self.blobs = CleanBlobs(log, crew.redact, crew.secrets)
-        self.inbox = Inbox(log)
+        self.inbox = Inbox(log, crew.redact)
         self.readers = Readers(crew.history, self.state.seq, crew.above)
         self.memory = Pressure(crew.memory, crew.ease, self.notice, crew.clock.mono_s)
         self.beside = Beside()
@@ -77,6 +77,8 @@ class Session:
         self.closed = False
         self.deaf = False
         """Whether words are left where they are: it was told to end, and they would be a new turn."""
+        self._said: dict[str, ToolCall] = {}
+        """Open calls whose arguments hold a secret, as the model made them."""
         self._held: list[Entry] = []
         self._flying: list[Entry] = []
         """Handed to the store and not committed yet."""
@@ -95,11 +97,23 @@ class Session:
     def append(self, *events: AnyEvent) -> int:
         """Fold `events` in and hold them for the next commit; gives the last seq."""
         for event in events:
-            entry = Entry(self.state.seq + 1, self.crew.clock.wall_us(), redacted(event, self.crew.redact))
+            clean = redacted(event, self.crew.redact)
+            if isinstance(event, Replied) and isinstance(clean, Replied) and clean is not event:
+                self._said.update(changed_calls(event, clean))
+            elif isinstance(event, ToolEnded):
+                self._said.pop(event.call, None)
+            entry = Entry(self.state.seq + 1, self.crew.clock.wall_us(), clean)
             self.state = advance(self.state, entry, self._entries_to)
             self._held.append(entry)
         self.lasting.note(self.state)
         return self.state.seq
+
+    def as_said(self, call: ToolCall) -> ToolCall:
+        """An open call with the arguments that the model gave, also where the log holds a marker for a secret in them.
+
+        After a crash they are those of the log, and what must not be done with a marker is refused.
+        """
+        return unwrapped(self._said[call.id]) if call.id in self._said else call
 
     def _entries_to(self, seq: int) -> list[Entry]:
         held = [entry for entry in self._held if entry.seq <= seq]
@@ -263,7 +277,7 @@ class Session:
 
     def notice(self, text: str) -> None:
         """One line for the user."""
-        self.readers.publish(Noticed(text))
+        self.readers.publish(Noticed(self.crew.redact(text)))
 
     # --- the loop's needs ------------------------------------------------------------------------------------
 

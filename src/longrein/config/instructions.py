@@ -20,6 +20,8 @@ from longrein.permissions import escape
 
 HOPS_MAX = 4
 """Imports of imports; as deep as other agents go."""
+FILE_BYTES_MAX = 16 << 20
+"""A larger file holds no instructions. It is read whole for its hash, which tells whether it has changed since."""
 ROOT_MARK = ".git"
 """What a project's root holds: a folder or, in a worktree or submodule, a file."""
 
@@ -139,9 +141,11 @@ class _Taking:
             if not stat.S_ISREG(os.stat(real).st_mode):
                 return b"", ""
             with open(real, "rb") as file:
-                data = file.read(self.bytes_max + 1)
-                file.seek(0)
-                return data, hashlib.file_digest(file, "sha256").hexdigest()
+                data = file.read(FILE_BYTES_MAX + 1)
+            if len(data) > FILE_BYTES_MAX:
+                self.notes.append(f"{shown} is larger than {FILE_BYTES_MAX >> 20} MB: left out.")
+                return b"", ""
+            return data[: self.bytes_max + 1], hashlib.sha256(data).hexdigest()
         except FileNotFoundError:
             return b"", ""
         except OSError as error:

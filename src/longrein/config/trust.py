@@ -8,6 +8,7 @@ import os
 
 import msgspec
 
+from longrein.config.reading import SIZE_MAX_BYTES
 from longrein.config.writing import replace_file
 from longrein.events import SettingsError
 
@@ -52,6 +53,6 @@ def _file(state_dir: str) -> str:
 def _folders(state_dir: str) -> list[str]:
     try:
         with open(_file(state_dir), "rb") as file:
-            return msgspec.json.decode(file.read(), type=list[str])
+            return msgspec.json.decode(file.read(SIZE_MAX_BYTES), type=list[str])
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
         return []

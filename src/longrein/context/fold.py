@@ -14,7 +14,7 @@ from longrein.context.items import add, item_of, put, weigh_prefix
 from longrein.context.reform import cleared, prefix_set, reform, summarized_into
 from longrein.context.reminding.noticed import file_seen_anew, went_back, witness
 from longrein.context.request import ItemKind
-from longrein.context.state import Began, OpenCall, Reading, Seen, Settled, State, rejoin
+from longrein.context.state import UNSEEN, Began, OpenCall, Reading, Seen, Settled, State, rejoin
 from longrein.context.summary.ledger import note, note_result
 from longrein.context.trail import Trail, trodden
 from longrein.events import (
@@ -363,4 +363,5 @@ def _file_seen(state: State, seq: int, event: FileSeen) -> None:
     known = state.files.get(event.path)
     changed = known is not None and known.changed and known.hash == event.hash
     whole = event.whole or (known is not None and known.whole and known.hash == event.hash)
-    state.files[event.path] = Seen(event.hash, whole, event.blob, changed, seq)
+    told = (known or UNSEEN).told_by(state.asks)
+    state.files[event.path] = Seen(event.hash, whole, event.blob, changed, seq, told=told, asks=state.asks)

@@ -62,6 +62,19 @@ class Seen(msgspec.Struct, frozen=True):
     """Blob of that."""
     changes: int = 0
     """Changes by others since the model last read or changed it."""
+    told: tuple[str, str] | None = None
+    """Hash and blob that the model had been told of when it wrote the calls of the reply that brought this; None when
+    that is this very content."""
+    asks: int = 0
+    """Requests so far when this was brought: with the next one `told` is over."""
+
+    def told_by(self, asks: int) -> tuple[str, str]:
+        """Hash and blob that the model had been told of by request number `asks`."""
+        return self.told if self.told is not None and self.asks == asks else (self.hash, self.blob)
+
+
+UNSEEN = Seen("", False, "", False, 0)
+"""A file of which nothing is known."""
 
 
 class TaskNow(msgspec.Struct, frozen=True):

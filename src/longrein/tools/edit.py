@@ -7,6 +7,7 @@ from longrein.tools.closest import why_no_match
 from longrein.tools.confirm import neighbours, shown_change
 from longrein.tools.encoding import PLAIN_STYLE, Decoded, decode
 from longrein.tools.files import existing, find, load, quickly, refuse_marker, said
+from longrein.tools.loose_match import Loose, loose_sites
 from longrein.tools.media import binary_kind
 from longrein.tools.port import Hands, Outcome
 from longrein.tools.registry import make_tool
@@ -58,12 +59,16 @@ class Made(msgspec.Struct, frozen=True):
     sites: list[Site]
     data: bytes
     """The whole new content."""
+    but_for: str = ""
+    """In which ways the file had the text otherwise."""
 
     def confirmation(self, shown: str, extra: str) -> str:
         """What was changed, with line numbers as they are now; `shown` instead where it was merged."""
         times = "" if len(self.sites) == 1 else f" in {counted(len(self.sites), 'place')}"
         kept = f" Kept: {self.decoded.style.words()}." if self.decoded.style.words() else ""
         rows = [shown] * bool(shown) if extra else shown_sites(self.decoded, self.sites)
+        if self.but_for:
+            rows.insert(0, f"old_string stands there but for {self.but_for}; what you left alone stays as it is there.")
         return "\n".join([f"Edited {said(self.place.path)}{times}.{kept}", *rows, *[extra] * bool(extra)])
 
 
@@ -72,11 +77,11 @@ def changed(place: Place, base: bytes, change: tuple[str, str], every: bool) -> 
     decoded = decode(base)
     if decoded is None:
         raise ToolError(f"[binary] {said(place.path)} is not text: {binary_kind(base)}.")
-    sites = chosen_sites(place, decoded, change, every)
+    sites, but_for = chosen_sites(place, decoded, change, every)
     data = encoded(place, replaced(decoded.text, sites), decoded.style)
     if data == base:
         raise ToolError("[same] The change leaves the file as it is (only line ends differ); nothing was written.")
-    return Made(place, decoded, sites, data)
+    return Made(place, decoded, sites, data, but_for)
 
 
 async def fill(hands: Hands, place: Place, content: str) -> Outcome:
@@ -95,13 +100,17 @@ async def fill(hands: Hands, place: Place, content: str) -> Outcome:
     return await save(hands, place, base, data, lambda _shown, extra: "\n".join([created, *[extra] * bool(extra)]))
 
 
-def chosen_sites(place: Place, decoded: Decoded, change: tuple[str, str], every: bool) -> list[Site]:
-    """The places to change: one, or all if asked. Refuses none, and several that were not asked for."""
+def chosen_sites(place: Place, decoded: Decoded, change: tuple[str, str], every: bool) -> tuple[list[Site], str]:
+    """The places to change: one, or all if asked; and in which ways the one has the text otherwise. Refuses none, and
+    several that were not asked for."""
     old, new = change
     text = decoded.text
     sites = sites_of(text, old, new, decoded.style.eol)
     if not sites:
-        raise ToolError(f"[no-match] old_string is not in {said(place.path)}. {why_no_match(text, old)}")
+        loose = loose_sites(text, old, new, decoded.style.eol)
+        if len(loose) != 1:
+            raise ToolError(no_match(place, text, old, loose))
+        return [loose[0].site], " and ".join(loose[0].but_for)
     if not every and (len(sites) > 1 or ambiguous(text, old, sites[0])):
         lines = ", ".join(dict.fromkeys(str(line_at(text, site.start)) for site in sites[:10]))
         if len(sites) == 1:
@@ -112,7 +121,16 @@ def chosen_sites(place: Place, decoded: Decoded, change: tuple[str, str], every:
             f"[not-unique] old_string {where} of {said(place.path)}; nothing was changed. "
             "Take in more of the lines around it, or set replace_all."
         )
-    return sites
+    return sites, ""
+
+
+def no_match(place: Place, text: str, old: str, loose: list[Loose]) -> str:
+    """The refusal for text that stands nowhere as it was given."""
+    head = f"[no-match] old_string is not in {said(place.path)}."
+    if not loose:
+        return f"{head} {why_no_match(text, old)}"
+    lines = ", ".join(dict.fromkeys(str(line_at(text, one.site.start)) for one in loose))
+    return f"{head} It stands at several places but for how it is written, at lines {lines}: give it as one of them is."
 
 
 def shown_sites(decoded: Decoded, sites: list[Site]) -> list[str]:

@@ -47,6 +47,8 @@ class FileVersion(msgspec.Struct, frozen=True):
     """Whether the model saw all of it."""
     blob: str = ""
     """Its content."""
+    told: tuple[str, str] | None = None
+    """Hash and blob that the model had been told of when it wrote the call; None when it is this content."""
 
 
 class Blobs(Protocol):

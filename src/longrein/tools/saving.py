@@ -24,7 +24,24 @@ async def known_content(hands: Hands, place: Place) -> tuple[bytes, bytes]:
 
     Identity is content, not time.
     """
+    return await _base(hands, place, hands.versions.get(place.real))
+
+
+async def told_content(hands: Hands, place: Place) -> tuple[bytes, bytes]:
+    """The same for who replaces everything: what another call of the same reply brought (a reading, a refusal that
+    shows somebody else's change) the model had not seen when it wrote this one."""
     known = hands.versions.get(place.real)
+    if known is not None and known.told is not None and known.told[0] != known.hash:
+        if not known.told[0]:
+            raise ToolError(
+                f"[not-read] {said(place.path)} exists and you had not seen what is in it when you wrote this call. "
+                "Nothing was written. Send it again if it shall replace that."
+            )
+        known = FileVersion(known.told[0], known.whole, known.told[1])
+    return await _base(hands, place, known)
+
+
+async def _base(hands: Hands, place: Place, known: FileVersion | None) -> tuple[bytes, bytes]:
     now = await load(hands, place)
     if known is None or not known.hash:
         raise ToolError(

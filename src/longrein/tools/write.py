@@ -5,7 +5,7 @@ from longrein.tools.encoding import PLAIN_STYLE, Style, decode, lines_of
 from longrein.tools.files import HANDLED_BYTES_MAX, find, keep, refuse_marker, said
 from longrein.tools.port import Hands, Outcome
 from longrein.tools.registry import make_tool
-from longrein.tools.saving import create, known_content, save
+from longrein.tools.saving import create, save, told_content
 from longrein.tools.text import counted, size_words
 from longrein.workspace import Place
 
@@ -19,7 +19,7 @@ async def Write(hands: Hands, file_path: str, content: str) -> Outcome:
     refuse_place(place)
     if place.kind == "":
         return await create(hands, place, encoded(place, content, PLAIN_STYLE), f"Created {told(place, content)}.")
-    base, now = await known_content(hands, place)
+    base, now = await told_content(hands, place)
     decoded = decode(base)
     style = decoded.style if decoded and base else PLAIN_STYLE
     data = encoded(place, restyled(content, style), style)

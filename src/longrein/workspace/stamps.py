@@ -5,6 +5,9 @@ import os
 from longrein.workspace.files import content_hash
 from longrein.workspace.port import Stamp
 
+HASHED_BYTES_MAX = 256 << 20
+"""Reading a larger file takes more than a moment: of a sparse one, which costs nothing to make, hours."""
+
 
 def stamp(path: str, known_hash: str | None = None) -> Stamp:
     """The file now. `known_hash` saves reading it, when the caller has just read or written these bytes.
@@ -14,7 +17,7 @@ def stamp(path: str, known_hash: str | None = None) -> Stamp:
     numbers = _numbers(path)
     if numbers is None:
         return Stamp(0, 0, 0, 0, "")
-    return Stamp(*numbers, content_hash(path) if known_hash is None else known_hash)
+    return Stamp(*numbers, _identity(path, numbers) if known_hash is None else known_hash)
 
 
 def differs(path: str, then: Stamp) -> bool:
@@ -27,7 +30,7 @@ def differs(path: str, then: Stamp) -> bool:
         return then.inode != 0
     if numbers == (then.inode, then.size_bytes, then.mtime_ns, then.ctime_ns):
         return False
-    return numbers[1] != then.size_bytes or content_hash(path) != then.hash
+    return numbers[1] != then.size_bytes or _identity(path, numbers) != then.hash
 
 
 def stamp_again(path: str, then: Stamp) -> Stamp:
@@ -35,6 +38,11 @@ def stamp_again(path: str, then: Stamp) -> Stamp:
     if _numbers(path) == (then.inode, then.size_bytes, then.mtime_ns, then.ctime_ns):
         return then
     return stamp(path)
+
+
+def _identity(path: str, numbers: tuple[int, int, int, int]) -> str:
+    """Hash of the content; of a file too large to be read the numbers stand for it."""
+    return content_hash(path) if numbers[1] <= HASHED_BYTES_MAX else "-".join(map(str, numbers))
 
 
 def _numbers(path: str) -> tuple[int, int, int, int] | None:

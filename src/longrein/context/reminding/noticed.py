@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from longrein.context.reminding.catalogue import KINDS, Notice, Told
-from longrein.context.state import Seen, State
+from longrein.context.state import UNSEEN, Seen, State
 from longrein.context.summary.verdicts import clip
 from longrein.events import (
     ChildEnded,
@@ -147,9 +147,13 @@ def _whose(state: State, event: FileChanged) -> str:
 
 def file_seen_anew(state: State, seq: int, event: FileChanged) -> None:
     """Fold a `FileChanged`. What somebody else did is on disk, but the model does not know it before it is told."""
-    known = state.files.get(event.path, Seen("", False, "", False, 0))
+    known = state.files.get(event.path, UNSEEN)
     if event.by == "agent":
-        state.files[event.path] = Seen(event.hash, True, event.blob, event.by == "agent", seq)
+        told = known.told_by(state.asks)
+        mixed = event.over or event.before not in ("", told[0])  # it holds what the model had not seen
+        state.files[event.path] = Seen(
+            event.hash, True, event.blob, True, seq, told=told if mixed else None, asks=state.asks
+        )
         return
     state.files[event.path] = Seen(
         known.hash,
@@ -160,6 +164,8 @@ def file_seen_anew(state: State, seq: int, event: FileChanged) -> None:
         disk=None if event.hash == known.hash else event.hash,
         disk_blob=event.blob,
         changes=known.changes + 1,
+        told=known.told,
+        asks=known.asks,
     )
 
 

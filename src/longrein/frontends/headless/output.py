@@ -5,6 +5,8 @@ import os
 import select
 import stat
 
+from longrein.frontends.safe import escape_bytes
+
 PIECE_BYTES = 4096
 """A pipe that is writable takes this much without waiting (PIPE_BUF on Linux)."""
 
@@ -19,6 +21,8 @@ class Output:
         self._poll: select.poll | None = None
         self._ready: asyncio.Future[None] | None = None
         self._hurried = False
+        self._terminal = False
+        """Whether `fd` is a terminal, which must not obey what a model or a provider wrote."""
         self.deaf = ""
         """Why nothing can be written any more: `closed` when the reader left, else the system's words."""
         try:
@@ -26,6 +30,7 @@ class Output:
         except OSError as error:
             self.deaf = error.strerror or "closed"
             return
+        self._terminal = stat.S_ISCHR(mode) and os.isatty(fd)
         if stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode):
             self._poll = select.poll()
             self._poll.register(fd, select.POLLOUT)
@@ -36,10 +41,11 @@ class Output:
         return len(self._waiting)
 
     def put(self, data: bytes) -> None:
-        """Write `data` as far as that needs no waiting; the rest stays. Drops it when there is no reader."""
+        """Write `data`, whole lines in UTF-8, as far as that needs no waiting; the rest stays. Drops it when there is
+        no reader. On a terminal escapes and controls are shown, not obeyed."""
         if self.deaf:
             return
-        self._waiting += data
+        self._waiting += escape_bytes(data) if self._terminal else data
         self._push()
 
     def hurry(self) -> None:

@@ -1,0 +1,80 @@
+"""Going back with the files, again and again: what a rewind put there is ours, what anybody else wrote there is not."""
+
+from pathlib import Path
+
+import pytest
+
+from longrein.agent import Rewind, Said
+from longrein.events import Rewound, Text, TurnEnded
+from tests.agent.house import House, Script, call, says
+
+pytestmark = pytest.mark.anyio
+
+
+async def play(folder: Path, steps: str) -> str:
+    """The files and what each rewind did, after `steps`:
+
+    `a=1 b=2` a turn that writes these; `back 2` go back with files to the end of turn 2 (0: before all of them),
+    `talk 2` without files; `user a=9` somebody else writes it; `gone a` somebody removes it.
+    """
+    house = House(folder)
+    (house.tree / "old").write_text("0")
+    turns = [step for step in steps.split("; ") if step.split()[0] not in ("back", "talk", "user", "gone")]
+    script = [says(call("Read", file_path="old")), says("read")]
+    for turn in turns:
+        written = (pair.split("=") for pair in turn.split())
+        script += [says(*(call("Write", file_path=name, content=text) for name, text in written)), says("written")]
+    told = []
+    async with house.session(Script(*script)) as session:
+
+        async def turn() -> None:
+            session.tell(Said((Text("go on"),)))
+            await session.run(once=True)
+
+        def ends() -> list[int]:
+            return [entry.seq for entry in house.entries() if isinstance(entry.event, TurnEnded)]
+
+        await turn()
+        for step in steps.split("; "):
+            match step.split():
+                case ["back" | "talk" as how, number]:
+                    session.tell(Rewind(ends()[int(number)], files=how == "back"))
+                    await session.run(once=True)
+                    rewound = next(e.event for e in reversed(house.entries()) if isinstance(e.event, Rewound))
+                    told.append(" ".join(f"{Path(p.path).name}:{p.why or 'back'}" for p in rewound.files))
+                case ["user", pair]:
+                    (house.tree / pair.split("=")[0]).write_text(pair.split("=")[1])
+                case ["gone", name]:
+                    (house.tree / name).unlink()
+                case _:
+                    await turn()
+    files = " ".join(f"{path.name}={path.read_text()}" for path in sorted(house.tree.iterdir()))
+    return " | ".join([files, *told])
+
+
+FOREIGN = "a:it was changed since by somebody else"
+STORIES = {
+    "a=1; a=2; a=3; back 2; back 1; back 0": "old=0 | a:back | a:back | a:back",
+    "a=1; a=2; back 1; a=3; back 0": "old=0 | a:back | a:back",
+    "old=1; old=2; back 1; back 0": "old=0 | old:back | old:back",
+    "a=1 b=1; b=2; back 1; back 0": "old=0 | b:back | a:back b:back",
+    # forward again, to entries that were taken back
+    "a=1; a=2; back 1; back 2": "a=2 old=0 | a:back | a:back",
+    "a=1; back 0; back 1": "a=1 old=0 | a:back | a:back",
+    # one without files in between
+    "a=1; a=2; a=3; talk 2; back 1; back 0": "old=0 |  | a:back | a:back",
+    "a=1; a=2; back 1; talk 0; a=3; back 2": "a=2 old=0 | a:back |  | a:back",
+    # nothing to do, or done already
+    "a=1; a=2; back 1; back 1": "a=1 old=0 | a:back | ",
+    "a=1; a=2; user a=1; back 1; back 0": "old=0 | a:back | a:back",
+    "a=1; gone a; back 0": "old=0 | a:back",
+    # somebody else's stays, however often one goes back
+    "a=1; a=2; a=3; back 2; user a=9; back 1; back 0": f"a=9 old=0 | a:back | {FOREIGN} | {FOREIGN}",
+    "a=1; back 0; user a=9; back 1": f"a=9 old=0 | a:back | {FOREIGN}",
+    "a=1; a=2; back 1; gone a; back 2": f"old=0 | a:back | {FOREIGN}",
+}
+
+
+@pytest.mark.parametrize("steps", STORIES)
+async def test_files_go_back_as_often_as_one_likes_and_only_where_they_are_ours(tmp_path: Path, steps: str) -> None:
+    assert await play(tmp_path, steps) == STORIES[steps]
