@@ -7,6 +7,11 @@ blanks or empty lines are folded with their count. Letters of every script, and 
 import re
 from typing import Any
 
+_SUSPECT = r"[^\n\t -~]+"
+_SELECTORS = "[\ufe00-\ufe0f\U000e0100-\U000e01ef\u180b-\u180f]"
+_JOINERS = frozenset("\u200c\u200d\ufe0e\ufe0f")
+RUN_MAX = 10_000
+"""Characters in a row that are looked at one by one; in a longer row joiners are written out, too."""
 _BLANKS = r"[ \t\u3000]{33,}"
 _LINES = r"\n(?:[ \t]*\n){3,}"
 _UNSEEN = frozenset("\u115f\u1160\u2800\u3164\uffa0\u034f\u17b4\u17b5")
@@ -24,7 +29,17 @@ def escaped(text: str) -> str:
     """`text` with every character that shows nothing or moves the cursor written out; gaps stay as they are."""
     if text.isascii() and text.isprintable():
         return text
-    return "".join(_shown(text, i) for i in range(len(text)))
+    return re.compile(_SUSPECT).sub(lambda match: _run(text, match), text)
+
+
+def _run(text: str, match: re.Match[str]) -> str:
+    """Characters in a row that may have to be written out."""
+    run = match[0]
+    if run.isprintable() and _UNSEEN.isdisjoint(run) and not re.search(_SELECTORS, run):
+        return run
+    if len(run) > RUN_MAX or _JOINERS.isdisjoint(run):
+        return run.translate({ord(c): _shown(c, 0) for c in set(run)})
+    return "".join(_shown(text, i) for i in range(*match.span()))
 
 
 def _shown(text: str, i: int) -> str:
@@ -32,7 +47,7 @@ def _shown(text: str, i: int) -> str:
     code = ord(c)
     if c in "\n\t\u3000" or (c.isprintable() and c not in _UNSEEN and not _selector(code)):
         return c
-    if code in (0x200C, 0x200D, 0xFE0E, 0xFE0F) and _joins(text, i):
+    if c in _JOINERS and _joins(text, i):
         return c
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
