@@ -62,6 +62,25 @@ def test_E17_E18_several_work_at_once_and_are_told_in_the_order_asked() -> None:
     assert stage.clock.elapsed_s < 3.5
 
 
+def test_each_of_several_tells_its_own_time() -> None:
+    stage = Stage(
+        main=[says(tasks("ALPHA", "BETA", "GAMMA")), says("done")],
+        ALPHA=[says("first")],
+        BETA=[Failure("auth", "the key was refused", 401)],
+        GAMMA=[says("third")],
+    )
+    stage.model.latency_s = {"ALPHA": 90, "BETA": 20, "GAMMA": 30}
+
+    async def look(session: OpenSession) -> None:
+        await stage.clock.sleep(60)
+        assert [round(view.elapsed_s) for view in session.agents()] == [60, 20, 30]
+
+    stage.play(meanwhile=look)
+    assert [round(end.elapsed_ms / 1000) for end in stage.events(ChildEnded)] == [90, 20, 30]
+    titles = [line.rpartition(", ")[2] for line in stage.result().splitlines() if line.startswith("[")]
+    assert titles == ["90 s", "20 s", "30 s"]
+
+
 @pytest.mark.parametrize("most", [1, 2, 5])
 def test_E17_no_more_than_the_cap_work_at_once(most: int) -> None:
     names = [f"PART{n:02d}" for n in range(12)]

@@ -1,11 +1,14 @@
 """Shell commands: what an allow rule covers, what a deny rule reaches. Cases S001-S028 and the field's rule syntax."""
 
+import re
+
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from longrein.permissions import Rules, judge
+from longrein.permissions import Rules, judge, sweeps
 from longrein.permissions.plain import META
+from longrein.permissions.rules import glob
 from tests.permissions.table import HOME, ROOT, bash, verdict
 
 X = "touch /tmp/a"
@@ -240,6 +243,42 @@ def test_a_command_too_long_to_read_is_denied_where_there_is_a_rule(long: str) -
     assert verdict(bash(long), deny="Bash(rm *)", mode="bypassPermissions").kind == "deny"
     assert verdict(bash(long), deny="Read", mode="bypassPermissions").kind == "allow"
     assert verdict(bash(long), mode="bypassPermissions").kind == "allow"
+
+
+LONG = ["word ", "x", "'", "echo a\n", "$(", "timeout 5 ", "\u200b", "中", "git -c "]
+
+
+@pytest.mark.parametrize("piece", LONG)
+def test_a_command_of_a_megabyte_is_unknown_at_once_and_that_is_said(piece: str) -> None:
+    long = bash(piece * (1_000_000 // len(piece)))
+    unread = "the command has more than 30,000 characters, "
+    asked = verdict(long, allow="Bash")
+    assert (asked.kind, asked.reason) == ("ask", f"{unread}so it is not read and no rule can allow it")
+    denied = verdict(long, deny="Bash(rm *)", mode="bypassPermissions")
+    assert denied.kind == "deny"
+    assert denied.reason.startswith(f"{unread}too many to see whether the user's rule Bash(rm *) forbids it; write its")
+    assert verdict(long, ask="Bash(rm *)").rule == "Bash(rm *)"
+    assert sweeps(long.arguments["command"], "/", "/") == ()
+
+
+STARS = st.text("ab* .", min_size=1, max_size=8)
+
+
+@given(STARS, st.text("abAB . \n", max_size=12), st.booleans(), st.integers(0, 3))
+@settings(max_examples=200, deadline=None)
+def test_a_pattern_means_what_its_regular_expression_would(pattern: str, text: str, loose: bool, start: int) -> None:
+    """And takes time that is linear in the text."""
+    spec = " ".join(pattern.split()) if loose else pattern
+    head = spec.removesuffix(" *")
+    tail = r"(?:\s.*)?" if head != spec or (loose and not spec.endswith("*")) else ""
+    body = ".*".join(map(re.escape, re.split(r"\*+", head)))
+    regex = re.compile(body + tail + r"\Z", re.DOTALL | (re.IGNORECASE if loose else 0))
+    start = min(start, len(text))
+    assert glob(pattern, loose).match(text, (start,)) is bool(regex.match(text, start))
+
+
+def test_a_pattern_of_many_stars_is_looked_for_once() -> None:
+    assert not glob("*a*a*a*a*a*a*a*a*b", True).match("a" * 30_000, range(0, 30_000, 1000))
 
 
 REASONS = [

@@ -282,3 +282,13 @@ def test_a_deny_pattern_never_permits(pattern: str, path: str, tool: str, mode: 
     for call in (read(path), write(path)):
         before, after = verdict(call, mode=mode), verdict(call, mode=mode, deny=f"{tool}({pattern})")
         assert order[after.kind] <= order[before.kind]
+
+
+@pytest.mark.parametrize(
+    "pattern", ["**/a/**/a/**/a/**/b", "*a*a*a*a*b", "**/*a*a*a*b", "a/**/b/**", "[a]/?/**/**/**/b"]
+)
+@pytest.mark.parametrize("path", ["/a" * 2000, "/" + "a" * 4000])
+def test_a_path_of_two_thousand_folders_is_judged_at_once(pattern: str, path: str) -> None:
+    """Whatever the pattern: its time is linear in the path."""
+    assert verdict(read(ROOT + path), deny=f"Read({pattern})").kind == "allow"
+    assert verdict(read(f"{ROOT}{path}/b"), deny=f"Read({pattern})").kind in ("allow", "deny")

@@ -162,3 +162,9 @@ async def test_content_that_somebody_else_has_written_already_is_known_then(desk
     assert text == f"{path} has exactly this content already; nothing was written."
     await desk.call("Edit", file_path="a.txt", old_string="two", new_string="three")
     assert path.read_text() == "three\n"
+
+
+async def test_folders_are_made_however_many(desk: Any) -> None:
+    path = "d/" * 1200 + "a.txt"
+    assert (await desk.call("Write", file_path=path, content="x")).startswith(f"Created {desk.root}/d/d/")
+    assert (desk.root / path).read_text() == "x"

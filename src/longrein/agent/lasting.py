@@ -17,13 +17,14 @@ class Lasting:
         self._mono_s = mono_s
         self._entry_s = mono_s()
         self._began_at = state.began_at
+        self._over_s: float | None = None
         self._began_s = self._entry_s - (max(0, state.at - state.began_at) / 1e6 if state.began_at else 0.0)
 
     def note(self, state: State) -> None:
         """An entry was appended, which may begin a task."""
         self._entry_s = self._mono_s()
         if state.began_at != self._began_at:
-            self._began_at, self._began_s = state.began_at, self._entry_s
+            self._began_at, self._began_s, self._over_s = state.began_at, self._entry_s, None
 
     @property
     def quiet_s(self) -> float:
@@ -32,5 +33,9 @@ class Lasting:
 
     @property
     def task_s(self) -> float:
-        """Seconds since the present task began."""
-        return self._mono_s() - self._began_s
+        """Seconds from the beginning of the present task until now, or until it was over."""
+        return (self._mono_s() if self._over_s is None else self._over_s) - self._began_s
+
+    def stop(self) -> None:
+        """The task is over, though its end is told later."""
+        self._over_s = self._mono_s()

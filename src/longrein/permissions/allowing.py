@@ -2,7 +2,7 @@
 
 import re
 
-from longrein.permissions.patterns import path_regex
+from longrein.permissions.patterns import path_pattern
 from longrein.permissions.plain import META, plain_words, spelled, unwrapped
 from longrein.permissions.port import Call, Rules, Touched
 from longrein.permissions.rules import READING, WRITING, Rule, glob, names, parse_rule
@@ -51,7 +51,7 @@ def path_rule(call: Call, touched: Touched, rules: Rules) -> str:
             if touched.inside:
                 return text
             continue
-        regex = path_regex(rule.spec, rules.base, rules.home, False)
+        regex = path_pattern(rule.spec, rules.base, rules.home, False)
         if regex and regex.match(touched.path) and regex.match(touched.real):
             return text
     return ""

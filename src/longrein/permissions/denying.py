@@ -6,12 +6,10 @@ import msgspec
 
 from longrein.permissions.allowing import named_values
 from longrein.permissions.overread import Line, Reading, lines, readings, word_set
-from longrein.permissions.patterns import folded, path_regex
+from longrein.permissions.patterns import folded, path_pattern
+from longrein.permissions.plain import LENGTH_MAX
 from longrein.permissions.port import Call, Rules, Touched
 from longrein.permissions.rules import READING, WRITING, Rule, glob, names, parse_rule
-
-LENGTH_MAX = 100_000
-"""Characters of a command; a longer one is not read but denied wherever there is a rule about commands."""
 
 READERS = word_set(
     "cat tac head tail less more bat nl od xxd hexdump strings base64 base32 grep egrep fgrep rg ag ack sed awk gawk "
@@ -86,7 +84,7 @@ def path_reached(touched: Touched, rule: Rule, rules: Rules, cwd: str) -> bool:
 def _matches(path: str, spec: str, rules: Rules, cwd: str) -> bool:
     path = folded(path)
     for base in dict.fromkeys((rules.base, cwd)):
-        regex = path_regex(spec, base, rules.home, True)
+        regex = path_pattern(spec, base, rules.home, True)
         if regex and regex.match(path):
             return True
     return False
@@ -115,7 +113,8 @@ class _Command(msgspec.Struct, frozen=True):
 
 def _read(command: str) -> _Command:
     found = readings(command) if len(command) <= LENGTH_MAX else None
-    return _Command(" ".join(command.split()), found, [line for r in found or () for line in lines(r.words)])
+    whole = " ".join(command.split()) if found is not None else ""
+    return _Command(whole, found, [line for r in found or () for line in lines(r.words)])
 
 
 def _command_reached(command: _Command, rule: Rule, rules: Rules, cwd: str) -> bool:
@@ -131,7 +130,7 @@ def _command_reached(command: _Command, rule: Rule, rules: Rules, cwd: str) -> b
     regex = glob(rule.spec, True)
     if regex.match(command.whole):
         return True
-    return any(regex.match(line.text, start) for line in command.lines for start in line.starts)
+    return any(regex.match(line.text, line.starts) for line in command.lines)
 
 
 def _file_reached(rule: Rule, found: list[Reading], rules: Rules, cwd: str) -> bool:
@@ -154,7 +153,7 @@ def _word_matches(word: str, spec: str, rules: Rules, cwd: str) -> bool:
             return True
     if any(c in word for c in "*?["):
         name = spec.rstrip("/").rpartition("/")[2]
-        regex = path_regex(word.rpartition("/")[2] or "*", "/", "", True)
+        regex = path_pattern(word.rpartition("/")[2] or "*", "/", "", True)
         return bool(regex and not any(c in name for c in "*?[") and regex.match("/" + folded(name)))
     return False
 

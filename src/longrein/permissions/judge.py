@@ -2,7 +2,7 @@
 
 from longrein.permissions.allowing import allowing, path_rule
 from longrein.permissions.denying import path_reached, reaching
-from longrein.permissions.plain import plain_words
+from longrein.permissions.plain import LENGTH_MAX, TOO_LONG, plain_words
 from longrein.permissions.port import Call, Mode, Rules, Touched, Verdict
 from longrein.permissions.protected import protected_name
 from longrein.permissions.rules import parse_rule
@@ -22,7 +22,7 @@ def judge(call: Call, rules: Rules, mode: Mode | str, cwd: str) -> Verdict:
     """
     rule = reaching(call, rules.deny, rules, cwd)
     if rule:
-        return Verdict("deny", f"the user's rule {visible(rule)} forbids this; do not look for a way around it", rule)
+        return Verdict("deny", _why_deny(call, rule), rule)
     changes = call.access in ("write", "command") or any(t.writes for t in call.touched)
     if mode == "plan" and changes:
         return Verdict("deny", _PLAN)
@@ -65,6 +65,15 @@ def _by_rule_or_mode(call: Call, rules: Rules, mode: str) -> Verdict:
     return Verdict("allow", f"rule {visible(deciding)}" if deciding else f"mode {mode}: inside the roots", deciding)
 
 
+def _why_deny(call: Call, rule: str) -> str:
+    if call.access == "command" and len(str(call.arguments.get("command", ""))) > LENGTH_MAX:
+        return (
+            f"the command has {TOO_LONG}, too many to see whether the user's rule {visible(rule)} forbids it; "
+            "write its text to a file and let a short command use that"
+        )
+    return f"the user's rule {visible(rule)} forbids this; do not look for a way around it"
+
+
 def _why_path(touched: Touched) -> str:
     if touched.inside:
         return f"it changes {visible(touched.given)}"
@@ -77,6 +86,8 @@ def _why_ask(call: Call) -> str:
     command = call.arguments.get("command")
     if call.access == "command" and isinstance(command, str):
         problem = plain_words(command)[1]
+        if problem == TOO_LONG:
+            return f"the command has {problem}, so it is not read and no rule can allow it"
         return f"the command holds {problem}, so no rule can allow it" if problem else "no rule allows this command"
     return f"no rule allows {visible(call.tool)}"
 

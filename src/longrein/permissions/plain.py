@@ -9,6 +9,11 @@ import re
 META = frozenset(";&|<>$(){}*?[~#!\\`\n")
 """Characters that mean something to a shell anywhere but between single quotes."""
 
+LENGTH_MAX = 30_000
+"""Characters of a command that is read; a longer one is unknown: no rule allows it, each rule that forbids or asks for
+some commands reaches it. A system starts no command line over 131,072 bytes in any case."""
+TOO_LONG = f"more than {LENGTH_MAX:,} characters"
+
 _ASSIGNMENT = r"(?s)[A-Za-z_]\w*(\[.*\])?\+?="
 _BARE = r"[\w@%+=:,./^\]*-]+"
 _NUMBER = r"\d+(\.\d+)?[smhd]?"
@@ -17,6 +22,8 @@ _WRAPPERS = ("timeout", "time", "nice", "nohup", "stdbuf")
 
 def plain_words(command: str, meta: frozenset[str] = META) -> tuple[tuple[str, ...], str]:
     """The words of a command and '', or () and what it holds that makes it not plain, such as "`;`"."""
+    if len(command) > LENGTH_MAX:
+        return (), TOO_LONG
     words: list[list[str]] = []
     inside = False  # a word has begun
     quote = ""

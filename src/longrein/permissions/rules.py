@@ -1,6 +1,7 @@
 """One rule, `Tool` or `Tool(spec)`: read, checked for sense."""
 
 import re
+from collections.abc import Iterable
 from functools import lru_cache
 
 import msgspec
@@ -71,8 +72,56 @@ def _problem(name: str, bracket: str, rest: str, spec: str) -> str:
     return next((problem for wrong, problem in checks if wrong), "")
 
 
+class Glob:
+    """Pieces of text with anything between them, found from left to right, in time linear in the text."""
+
+    def __init__(self, pieces: list[str], *, open_end: bool, loose: bool) -> None:
+        """`open_end`: after the last piece a blank and anything may follow. `loose`: case does not count."""
+        self._first, *self._rest = [_folded(piece) if loose else piece for piece in pieces]
+        self._open_end, self._loose = open_end, loose
+
+    def match(self, text: str, starts: Iterable[int] = (0,)) -> bool:
+        """Whether `text`, from one of `starts` to its end, is what the pattern means."""
+        text = _folded(text) if self._loose else text
+        return any(self._matches(text, start) for start in starts)
+
+    def _matches(self, text: str, start: int) -> bool:
+        if not text.startswith(self._first, start):
+            return False
+        at = start + len(self._first)
+        if not self._rest:
+            return self._ends(text, at)
+        for piece in self._rest[:-1]:
+            found = text.find(piece, at)
+            if found < 0:
+                return False
+            at = found + len(piece)
+        return self._last(text, at)
+
+    def _last(self, text: str, at: int) -> bool:
+        last = self._rest[-1]
+        if at <= len(text) - len(last) and text.endswith(last):
+            return True
+        found = text.find(last, at) if self._open_end else -1
+        while found >= 0:
+            if self._ends(text, found + len(last)):
+                return True
+            found = text.find(last, found + 1)
+        return False
+
+    def _ends(self, text: str, at: int) -> bool:
+        return at == len(text) or (self._open_end and text[at].isspace())
+
+
+def _folded(text: str) -> str:
+    """`text` without case, as long as it was."""
+    if text.isascii():
+        return text.lower()
+    return "".join(fold if len(fold := c.casefold()) == 1 else c for c in text)
+
+
 @lru_cache(maxsize=1024)
-def glob(pattern: str, loose: bool) -> re.Pattern[str]:
+def glob(pattern: str, loose: bool) -> Glob:
     """`*` stands for anything; ` *` or `:*` at the end for nothing or for a blank and anything.
 
     `loose`, for deny and ask: case and the width of blanks do not count, and more words may always follow.
@@ -82,9 +131,7 @@ def glob(pattern: str, loose: bool) -> re.Pattern[str]:
         pattern = " ".join(pattern.split())
     head = pattern.removesuffix(" *")
     open_end = head != pattern or (loose and not pattern.endswith("*"))
-    body = ".*".join(re.escape(piece) for piece in re.split(r"\*+", head))
-    tail = r"(?:\s.*)?" if open_end else ""
-    return re.compile(body + tail + r"\Z", re.DOTALL | (re.IGNORECASE if loose else 0))
+    return Glob(re.split(r"\*+", head), open_end=open_end, loose=loose)
 
 
 def names(rule: Rule, tool: str) -> bool:

@@ -9,8 +9,9 @@ from collections.abc import Iterator
 
 import msgspec
 
-from longrein.permissions.denying import LENGTH_MAX, READERS, absolute, path_reached
+from longrein.permissions.denying import READERS, absolute, path_reached
 from longrein.permissions.overread import WRAPPERS, Reading, readings, without_options, word_set
+from longrein.permissions.plain import LENGTH_MAX
 from longrein.permissions.port import Rules, Touched
 from longrein.permissions.rules import glob, parse_rule
 

@@ -96,7 +96,7 @@ def _sweep_once(folder: str) -> None:
 def _create(target: str, data: bytes) -> Replaced:
     if present(target) is not None:
         return Replaced(None, (read(target),))
-    os.makedirs(os.path.dirname(target), exist_ok=True)
+    make_folders(os.path.dirname(target))
     half = prepared(target, data)
     try:
         place_new(half.path, target)
@@ -107,12 +107,23 @@ def _create(target: str, data: bytes) -> Replaced:
     return Replaced(data)
 
 
+def make_folders(folder: str) -> None:
+    """Make a folder and those above it, however many; one that is there is fine. Raises OSError."""
+    missing = []
+    while not os.path.isdir(folder):
+        missing.append(folder)
+        folder = os.path.dirname(folder)
+    for one in reversed(missing):
+        with suppress(FileExistsError):
+            os.mkdir(one)
+
+
 def prepared(target: str, data: bytes, expect: str = "") -> Half:
     """`data` as a whole file on disk beside `target`, dressed like what is there. Raises OSError and leaves nothing."""
     old = present(target)
     folder = os.path.dirname(target)
     if old is None:
-        os.makedirs(folder, exist_ok=True)
+        make_folders(folder)
     half, descriptor = _opened(folder, 0o666 if old is None else 0o600)
     try:
         fill(descriptor, data, target, old)

@@ -20,6 +20,7 @@ async def walk(parent: Session, one: Working, gate: Gate) -> None:
     try:
         await _through(parent, one)
     finally:
+        one.session.lasting.stop()
         watching.cancel()
         gate.leave()
 
