@@ -48,6 +48,10 @@ TABLE = [
         ),
     ),
     ("mcp add x --scope user", "no command 'mcp': it is not available yet (if it is a prompt: longrein -- \"mcp …\")"),
+    *(
+        (word, f"no command {word!r}; did you mean {command}? (if it is a prompt: longrein -- {word})")
+        for word, command in (("session", "sessions"), ("task", "tasks"), ("doctr", "doctor"), ("contxt", "context"))
+    ),
     ("sessions now", "longrein sessions does not know what to do with 'now'"),
     ("sessions -p", "longrein sessions has no flag -p; see longrein sessions --help"),
     ("--model a/b doctor", "longrein doctor has no flag --model; see longrein doctor --help"),

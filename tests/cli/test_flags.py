@@ -28,6 +28,8 @@ from .fake_app import FakeApp, given
         ("'login does not work'", "interactive", {"prompt": "login does not work"}),
         ("'config'' '", "interactive", {"prompt": "config "}),
         ("fixit", "interactive", {"prompt": "fixit"}),
+        ("first", "interactive", {"prompt": "first"}),  # as far from `trust` as from a typing error
+        ("test", "interactive", {"prompt": "test"}),
         ("-p help", "print", {"print": True, "prompt": "help"}),
         ("-c continue", "interactive", {"continue_newest": True, "prompt": "continue"}),
         ("review -r 0192ab", "interactive", {"resume": "0192ab", "prompt": "review"}),

@@ -189,3 +189,14 @@ def test_a_summary_that_the_model_does_not_write_is_told(tmp_path: Path, argumen
             tty.send(said + "\r")
             tty.until(told)
         tty.until("summarised by the records alone, without the model")
+
+
+@pytest.mark.parametrize(("argument", "early"), [("first", "second\r"), ("", "first\rsecond\r")])
+def test_lines_typed_before_the_first_frame_come_after_the_prompt_and_one_by_one(
+    tmp_path: Path, argument: str, early: str
+) -> None:
+    with open_it(home(tmp_path, SLOW, {"text": "Hello second.\n"}), argument) as tty:
+        tty.send(early)
+        tty.until("› first").until("after this turn: second").until("word010")
+        tty.send("\x1b")
+        tty.until("interrupted").until("› second").until("Hello second.")

@@ -50,11 +50,15 @@ def parse(argv: Sequence[str]) -> Parsed:
     return parsed
 
 
-def nearest(word: str, known: Sequence[str]) -> str:
-    """`; did you mean X?` when something in `known` is near, else ''."""
+TYPO_RATIO = 0.75
+"""A word alone that is so near a command is taken for a typing error, not for a prompt."""
+
+
+def nearest(word: str, known: Sequence[str], ratio: float = 0.6) -> str:
+    """`; did you mean X?` when something in `known` is near, else ''. `ratio`: from 0 (anything) to 1 (the same)."""
     import difflib
 
-    near = difflib.get_close_matches(word, known, n=1)
+    near = difflib.get_close_matches(word, known, n=1, cutoff=ratio)
     return f"; did you mean {near[0]}?" if near else ""
 
 
@@ -218,7 +222,7 @@ def _check(parsed: Parsed, *, sure: bool) -> None:
         raise UsageError(f"which one? longrein {command.name} {command.usage}; `longrein sessions` lists them")
     sure = sure or bool(_PROMPTING & parsed.values.keys())
     if command is MAIN and words and not sure and " " not in words[0]:
-        near = nearest(words[0], [name for name in COMMANDS if name])
+        near = nearest(words[0], [name for name in COMMANDS if name], TYPO_RATIO)
         if near:
             raise UsageError(f"no command {words[0]!r}{near} (if it is a prompt: longrein -- {words[0]})")
 

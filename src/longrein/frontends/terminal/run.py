@@ -94,13 +94,19 @@ async def _run_screen(talk: Talk, prompt: str) -> Outcome:
     raw.enter_context(talk.screen.app.input.raw_mode())
     _take_early_keys(talk)
     talk.greet()
+
+    def begin() -> None:  # before what was typed early
+        talk.ready.set()
+        if prompt:
+            talk.say(prompt)
+        elif talk.facts.choosing:
+            choose_session(talk)
+
     with _signals(loop, lambda number: talk.leave(Outcome("exit", code=128 + number))), job_control(loop, talk):
         tasks = [
-            loop.create_task(
-                _while_there(talk, talk.screen.app.run_async(set_exception_handler=False, pre_run=talk.ready.set))
-            ),
+            loop.create_task(_while_there(talk, talk.screen.app.run_async(set_exception_handler=False, pre_run=begin))),
             loop.create_task(_listen(talk)),
-            loop.create_task(_drive(talk, prompt)),
+            loop.create_task(_drive(talk)),
             loop.create_task(_while_there(talk, talk.pulse())),
         ]
         try:
@@ -149,12 +155,8 @@ async def _while_there(talk: Talk, act: Coroutine[Any, Any, None]) -> None:
         talk.leave(Outcome("exit", code=128 + signal.SIGHUP))
 
 
-async def _drive(talk: Talk, prompt: str) -> None:
+async def _drive(talk: Talk) -> None:
     await talk.ready.wait()
-    if prompt:
-        talk.say(prompt)
-    elif talk.facts.choosing:
-        choose_session(talk)
     await talk.session.run(once=False)
 
 

@@ -291,7 +291,8 @@ class Talk:
         sent = self.pastes.expand(text).encode("utf-8", "replace").decode().replace("\0", "\ufffd")
         self.buffer.history.append_string(sent)
         self.hurry()
-        how: How = ("steer" if steer else "queued") if self.session.busy else "prompt"
+        busy = self.session.busy or any(not one.to for one in self.session.pending)
+        how: How = ("steer" if steer else "queued") if busy else "prompt"
         self.tell(Said((Text(sent),), how))
 
     def spawn(self, act: Coroutine[Any, Any, None]) -> None:
