@@ -61,7 +61,7 @@ async def ask(session: Session, usd_left: float | None, tokens_left: int | None 
     )
     seq = session.append(asked)
     session.commit(flush=False)
-    request = msgspec.structs.replace(probe, items=tuple(session.state.items)) if forms else probe
+    request = msgspec.structs.replace(probe, items=render(session.state, budget).items) if forms else probe
     known, refused = session.state.gauge.ceiling, session.state.refused_raw
     outcome = await answer(session, request, seq, asked.reserved_usd)
     session.crew.pace.heard(model.provider, outcome, session.crew.clock)
