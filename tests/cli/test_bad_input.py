@@ -111,7 +111,10 @@ TABLE = [
         f"-c --session-id {UUID}",
         "--session-id names a new session: leave out -c and -r, or add --fork-session",
     ),
-    ("--profile sead", "--profile: 'sead' is not one of default, seed, seed-later, seed-new; did you mean seed?"),
+    (
+        "--profile sead",
+        "--profile: 'sead' is not one of default, seed, seed-later, seed-new, seed-framework; did you mean seed?",
+    ),
     *((flag, f"{flag} is not available yet") for flag in sorted(NOT_YET)),
     ("--settings=x.json", "--settings is not available yet"),
 ]

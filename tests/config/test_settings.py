@@ -201,7 +201,10 @@ WRONG = [
         'permission_mode = "yolo"',
         f'{USER}:1: permission_mode must be one of plan, default, acceptEdits, bypassPermissions, not "yolo"',
     ),
-    ('profile = "big"', f'{USER}:1: profile must be one of default, seed, seed-later, seed-new, not "big"'),
+    (
+        'profile = "big"',
+        f'{USER}:1: profile must be one of default, seed, seed-later, seed-new, seed-framework, not "big"',
+    ),
     ("[limits]\nmax_turns = -1", f"{USER}:2: limits.max_turns must be a whole number of 0 or more, not -1"),
     ("[limits]\nmax_turns = 1.5", f"{USER}:2: limits.max_turns must be a whole number of 0 or more, not 1.5"),
     ("[limits]\nmax_turns = true", f"{USER}:2: limits.max_turns must be a whole number of 0 or more, not true"),

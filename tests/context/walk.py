@@ -284,7 +284,7 @@ class Walk:
 
     def swap(self, ready: Swap) -> None:
         if self.profile.startswith("seed"):
-            self.add(seed_summarized(self.budget, ready))
+            self.add(seed_summarized(self.state, self.budget, ready))
         else:
             span = (ready.first, ready.last)
             self.add(summarized(self.state, self.budget, span, ready.reason, ready.prose, (ready.asked,)))

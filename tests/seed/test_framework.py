@@ -1,13 +1,15 @@
 """C1 to C6: the documents' compaction where a framework owns the tool loop, and what longrein does in its place.
 
-The first half plays that text literally, with its own functions under a loop of a few lines. The second half is the
-default profile in the same places.
+The first part plays that text literally, with its own functions under a loop of a few lines, the second as the profile
+`seed-framework`. The third is the default profile in the same places.
 """
+
+from collections.abc import Sequence
 
 import pytest
 
-from longrein.agent import Compact
-from longrein.context import Budget, Price, fold
+from longrein.agent import Compact, Rewind, Word
+from longrein.context import Budget, Price, Request, fold
 from longrein.context.seed.turns import (
     INPUT_CHARS_MAX,
     TOLD,
@@ -19,10 +21,12 @@ from longrein.context.seed.turns import (
     system_with,
     text_turns,
 )
-from longrein.events import ToolCall, ToolEnded, TurnEnded
+from longrein.context.state import FRAMEWORK
+from longrein.events import Summarized, ToolCall, ToolEnded, TurnEnded
 from longrein.testing.model import Step
+from longrein.testing.store import MemoryDisk
 from longrein.tools import builtin_tools
-from tests.seed.house import call, play, prints, results, said, says
+from tests.seed.house import ROOMY, Played, call, play, prints, results, said, says
 
 pytestmark = pytest.mark.anyio
 
@@ -119,6 +123,69 @@ def test_C5_the_tool_sets_a_flag_and_its_focus_goes_nowhere() -> None:
 def test_C6_the_text_has_the_same_five_tools() -> None:
     """bash, read_file, write_file, edit_file and compact, by the names that longrein gives them."""
     assert {"Bash", "Read", "Write", "Edit", "Compact"} <= {tool.spec.name for tool in builtin_tools()}
+
+
+# --- the same as a profile ---------------------------------------------------------------------------------------
+
+
+async def framed(*steps: Step, words: Sequence[str | Word] = ("one",), budget: Budget = ROOMY) -> Played:
+    return await play(*steps, words=words, profile=FRAMEWORK, budget=budget)
+
+
+def shown_turns(request: Request) -> list[str]:
+    """What the system prompt shows of earlier turns."""
+    _, _, shown = request.prefix.system.partition("\n\n<conversation-context>\n")
+    return shown.removesuffix("\n</conversation-context>").split("\n") if shown else []
+
+
+async def test_C2_C3_the_profile_shows_six_cut_turns_in_the_system_prompt_and_no_call_of_them() -> None:
+    steps = [says("let me look", call("Print", chars=900)), says("a" * 600), says("b"), says("c"), says("d")]
+    played = await framed(*steps, words=("one", "two", "three", "four"))
+    assert [shown_turns(request) for request in played.requests] == [
+        [],
+        [],
+        ["user: one", "assistant: " + "a" * 500, "user: two"],
+        ["user: one", "assistant: " + "a" * 500, "user: two", "assistant: b", "user: three"],
+        ["assistant: " + "a" * 500, "user: two", "assistant: b", "user: three", "assistant: c", "user: four"],
+    ], "the present message stands there too and so is sent twice, as in the text"
+    assert [item.kind for item in played.requests[1].items] == ["context", "user", "text", "call", "result"]
+    assert [item.kind for item in played.last.items] == ["context", "user"]
+    assert said(played.last)[-1] == "four"
+    assert not played.summaries
+
+
+async def test_C1_C4_C5_the_profile_compacts_before_a_users_message_and_drops_the_focus() -> None:
+    wish = says(call("Compact", focus="the names"))
+    played = await framed(says("a" * 200_100), says("S" * 900), says("b"), wish, says("c"), says("T"), says("d"),
+                          words=("one", "two", "three", "four"))  # fmt: skip
+    first, second = (said(request)[-1] for request in played.summaries)
+    assert first.startswith("Summarize this conversation for continuity. Include: 1) what was accomplished")
+    assert first.endswith("\n\nuser: one\nassistant: " + "a" * (INPUT_CHARS_MAX - len("user: one\nassistant: ")))
+    assert "the names" not in second
+    assert second.endswith("user: three\nassistant: c"), "the wish of the model waits for the next message"
+    head = "system: [Conversation compressed. Transcript: longrein export "
+    assert shown_turns(played.requests[1])[0].startswith(head)
+    assert sum(turn.count("S") for turn in shown_turns(played.requests[1])) < 500, "500 characters, the path among them"
+    assert shown_turns(played.last)[-1] == "user: four"
+
+
+async def test_C1_a_long_turn_of_the_profile_is_not_touched_until_the_window_is_full() -> None:
+    small = Budget(30_000, 2_000)
+    prints_much = [says(call("Print", chars=9_000, mark="to be ")) for _ in range(9)]
+    played = await framed(*prints_much, says("done"), budget=small)
+    kinds = {event.reason for event in played.events(Summarized)}  # type: ignore[attr-defined]
+    assert kinds <= {"overflow"}
+    assert played.events(TurnEnded) == [TurnEnded("done")]
+
+
+async def test_the_profile_goes_on_after_a_resume_and_a_rewind() -> None:
+    disk = MemoryDisk()
+    for n, word in enumerate(("one", "two", "three")):
+        played = await play(says("abc"[n]), words=(word,), profile=FRAMEWORK, disk=disk)
+    assert shown_turns(played.last) == ["user: one", "assistant: a", "user: two", "assistant: b", "user: three"]
+    to = next(entry.seq for entry in disk.entries() if isinstance(entry.event, TurnEnded))
+    played = await play(says("d"), words=(Rewind(to), "four"), profile=FRAMEWORK, disk=disk)
+    assert shown_turns(played.last) == ["user: one", "assistant: a", "user: four"]
 
 
 # --- the default profile -----------------------------------------------------------------------------------------

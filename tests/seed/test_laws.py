@@ -8,7 +8,7 @@ from tests.context.walk import Walk, content, refold
 from tests.seeds import seeds
 
 
-@pytest.fixture(scope="module", params=["seed", "seed-later", "seed-new"])
+@pytest.fixture(scope="module", params=["seed", "seed-later", "seed-new", "seed-framework"])
 def walks(request: pytest.FixtureRequest) -> list[Walk]:
     return [Walk(n, request.param, (12_000, 40_000, 200_000)[n % 3]).run() for n in seeds(3)]
 

@@ -69,7 +69,7 @@ async def ask(session: Session, usd_left: float | None, tokens_left: int | None 
     )
     seq = session.append(asked)
     session.commit(flush=False)
-    request = msgspec.structs.replace(probe, items=tuple(session.state.items)) if forms else probe
+    request = msgspec.structs.replace(probe, items=render(session.state, budget).items) if forms else probe
     known, refused = session.state.gauge.ceiling, session.state.refused_raw
     meanwhile = asyncio.get_running_loop().call_later(
         SNAPSHOT_AFTER_S, lambda: session.keep_snapshot(due=SNAPSHOT_EVERY)

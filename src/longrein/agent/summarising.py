@@ -177,7 +177,7 @@ def _swap(session: Session, ready: Swap) -> None:
     """Put a summary that has come in place, with the files that matter as they are on disk now."""
     state, budget = session.state, window_of(session.state, session.crew.model.budget)
     if state.profile.startswith("seed"):
-        session.append(seed_summarized(budget, ready))
+        session.append(seed_summarized(state, budget, ready))
         return
     span = (ready.first, ready.last)
     rebuilt = rebuild(session, ready.last)

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 MODES = ("plan", "default", "acceptEdits", "bypassPermissions")
 """From the narrowest to the widest."""
-PROFILES = ("default", "seed", "seed-later", "seed-new")
+PROFILES = ("default", "seed", "seed-later", "seed-new", "seed-framework")
 POLICIES = ("ask", "keep", "stop")
 """What becomes of background tasks when longrein is left."""
 STAYS = ("exit", "drain", "steer")

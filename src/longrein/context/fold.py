@@ -14,7 +14,8 @@ from longrein.context.items import add, item_of, put, weigh_prefix
 from longrein.context.reform import cleared, prefix_set, reform, summarized_into
 from longrein.context.reminding.noticed import file_seen_anew, went_back, witness
 from longrein.context.request import ItemKind
-from longrein.context.state import UNSEEN, Began, OpenCall, Reading, Seen, Settled, State, rejoin
+from longrein.context.seed.turns import record
+from longrein.context.state import FRAMEWORK, UNSEEN, Began, OpenCall, Reading, Seen, Settled, State, rejoin
 from longrein.context.summary.ledger import note, note_result
 from longrein.context.trail import Trail, trodden
 from longrein.events import (
@@ -176,6 +177,8 @@ def step(state: State, entry: Entry) -> State:  # noqa: C901, PLR0912, PLR0915 -
             raise AssertionError("Rewound and Restored are folded by advance()")
         case never:
             assert_never(never)
+    if state.profile == FRAMEWORK:
+        record(state, entry.event)
     return state
 
 

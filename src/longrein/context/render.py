@@ -4,10 +4,11 @@ import msgspec
 
 from longrein.context.decide import Summarise, window_of
 from longrein.context.request import Budget, Item, Request
-from longrein.context.state import State
+from longrein.context.seed.turns import OPENING
+from longrein.context.state import FRAMEWORK, State
 from longrein.context.summary.digest import instruction
 from longrein.context.tokens import ITEM_TOKENS, estimate_part, estimate_text
-from longrein.events import PrefixSet, Text
+from longrein.events import PrefixSet, Text, text_of
 
 OUTPUT_TOKENS_MIN = 1_000
 """A money limit does not lower an answer's limit below this."""
@@ -15,16 +16,28 @@ OUTPUT_TOKENS_MIN = 1_000
 
 def render(state: State, budget: Budget, usd_left: float | None = None, tokens_left: int | None = None) -> Request:
     """The next request of purpose turn. Needs a `PrefixSet` and no open call. What limits leave lowers its answer."""
-    prefix = _prefix(state)
-    return Request(
+    request = Request(
         session=state.session,
-        prefix=prefix,
+        prefix=_prefix(state),
         prefix_seq=state.prefix_seq,
         items=tuple(state.items),
         marks=marks(state),
         max_output_tokens=output_limit(state, budget, usd_left, tokens_left),
         route=state.route,
     )
+    return _framed(request, state.context_items) if state.profile == FRAMEWORK else request
+
+
+def _framed(request: Request, at: int) -> Request:
+    """The profile `seed-framework`: what stands for earlier turns goes to the end of the system prompt."""
+    items = request.items
+    told = text_of((items[at].part,)) if at < len(items) and items[at].kind == "summary" else ""
+    if not told.startswith(OPENING):
+        return request
+    prefix = msgspec.structs.replace(request.prefix, system=f"{request.prefix.system}\n\n{told}")
+    marks = tuple(sorted({mark - (mark >= at) for mark in request.marks} - {-1}))
+    rest = (*items[:at], *items[at + 1 :])
+    return msgspec.structs.replace(request, prefix=prefix, prefix_seq=items[at].key[0], items=rest, marks=marks)
 
 
 def _prefix(state: State) -> PrefixSet:

@@ -135,6 +135,10 @@ class Settled(msgspec.Struct, frozen=True):
     """Requests so far."""
 
 
+FRAMEWORK = "seed-framework"
+"""The profile that keeps `Talk.said`."""
+
+
 class Talk(msgspec.Struct):
     """The conversation: goes back with a rewind."""
 
@@ -203,6 +207,8 @@ class Talk(msgspec.Struct):
     """Seqs of the newest clearings and summaries that can be undone."""
     held: frozenset[str] = frozenset()
     """Handles that the user brought back into the view: what merely pays off leaves them alone."""
+    said: list[tuple[str, str]] = []
+    """In the profile `seed-framework`: the conversation as its text records it: (role, words)."""
     recalled: list[tuple[str, int]] = []
     """(handle, requests so far) of each recall, for the policy: regret. The newest `RECALLED_MAX`."""
     asked_seqs: list[int] = []

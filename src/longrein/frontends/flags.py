@@ -168,7 +168,7 @@ MAIN = Command(
             "context policy; seed: the plainest one",
             _HOW,
             "NAME",
-            ("default", "seed", "seed-later", "seed-new"),
+            ("default", "seed", "seed-later", "seed-new", "seed-framework"),
         ),
         STATE_DIR,
         Flag(("-v", "--version"), "version", "switch", "show the version and exit", STATE),

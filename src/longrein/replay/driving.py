@@ -192,7 +192,7 @@ class Drive:
     def _swap(self, ready: Swap, change: Change) -> None:
         change.asked_tokens, self._owed = change.asked_tokens + self._owed, 0
         if self.policy is POLICIES["seed"]:
-            self._summed(seed_summarized(self.budget, ready), change)
+            self._summed(seed_summarized(self.state, self.budget, ready), change)
             return
         span = (ready.first, ready.last)
         self._summed(summarized(self.state, self.budget, span, ready.reason, PROSE, (ready.asked,)), change)

@@ -5,8 +5,10 @@ estimated tokens (characters / 4) the first 80,000 characters of the conversatio
 replaced. It breaks the cache each turn and forgets what it clears; only the log still has it.
 
 The documents' course changed with time. `seed` is its first text; `seed-later` and `seed-new` are its later ones, where
-they say something else. Where the first text would end the program (a summary that fails, a request that does not fit)
-all three do what the newest one does, and in the last resort what the default does.
+they say something else. `seed-framework` is the text for a framework that owns the tool loop (`turns`): between user
+messages everything gives way to six cut turns at the end of the system prompt, within a turn nothing is touched. Where
+the first text would end the program (a summary that fails, a request that does not fit) all of them do what the newest
+one does, and in the last resort what the default does.
 """
 
 import msgspec
@@ -25,7 +27,17 @@ from longrein.context.decide import (
 )
 from longrein.context.request import Budget, Item, Request
 from longrein.context.seed.talk import as_json, runs, talk
-from longrein.context.state import State
+from longrein.context.seed.turns import (
+    FRAMED,
+    TOLD,
+    compacted,
+    context_summary,
+    is_due,
+    past_items,
+    past_turns,
+    summary_request,
+)
+from longrein.context.state import FRAMEWORK, State
 from longrein.context.summary.digest import digest
 from longrein.events import Cleared, Document, Form, PrefixSet, Summarized, Text, ToolResult, text_of
 
@@ -38,6 +50,8 @@ INSTRUCTION = (
     "1) what was accomplished, 2) current state, 3) key decisions.\n\n"
 )
 ACKNOWLEDGED = "Understood. Continuing."
+COMPACT = "Compact"
+"""Tool by which the model asks for room."""
 MICRO = "micro_compact"
 """Reason of the clearing before each request; nothing is shown of it."""
 FAILURES_MAX = 3
@@ -100,6 +114,8 @@ def course_of(state: State) -> Course:
 
 def decide_seed(state: State, budget: Budget) -> Decision:
     """Large results aside, the middle out, `micro_compact`, then `auto_compact`; a wish of the model or user first."""
+    if state.profile == FRAMEWORK:
+        return _decide_framed(state, budget)
     course = course_of(state)
     swap = ready(state, state.summary_of.reason if state.summary_of else "watermark")
     if swap is not None:
@@ -185,6 +201,36 @@ def _whole_tail(turns: list[list[Item]], count: int) -> int:
     return at - 1 if 0 < at < len(turns) and _answers(turns[at]) else at
 
 
+# --- where a framework owns the loop ------------------------------------------------------------------------------
+
+
+def _decide_framed(state: State, budget: Budget) -> Decision:
+    """`auto_compact` before a user's message is answered; what the model wished comes then, too."""
+    swap = ready(state, state.summary_of.reason if state.summary_of else "watermark")
+    if swap is not None:
+        return swap
+    if overflowed(state) or state.view_tokens > budget.window_tokens:
+        first, last = _span(state, 0)
+        return (
+            Full(floor_diagnosis(state, budget))
+            if last < first
+            else Digest(digest(state, budget, first, last, "overflow"))
+        )
+    past, turns = past_items(state), past_turns(state)
+    if not past:
+        return Nothing("nothing to compact")
+    if state.turn_open and state.steps:
+        return Nothing(TOLD if state.compact_wanted is not None else "a turn is left alone")
+    first, last = min(item.seqs[0] for item in past), max(item.seqs[1] for item in past)
+    wished = state.compact_wanted is not None or any(getattr(item.part, "name", "") == COMPACT for item in past)
+    if is_due(turns, wished) and state.summary_attempts < FAILURES_MAX:
+        return Summarise(first, last, "request" if state.compact_wanted is not None else "watermark")
+    text = context_summary(state.said)
+    if not state.turn_open or (len(past) == 1 and past[0].part == Text(text)):
+        return Nothing("below the threshold")
+    return Digest(Summarized(first, last, text, FRAMED))
+
+
 # --- layers 2 and 3 ----------------------------------------------------------------------------------------------
 
 
@@ -236,26 +282,39 @@ def render_seed_summary(state: State) -> Request:
     if state.prefix is None:
         raise AssertionError("a request needs a PrefixSet before it")
     bare = PrefixSet("start", state.prefix.provider, state.prefix.model, state.prefix.wire, "")
+    if state.profile == FRAMEWORK:
+        return _summary_request(state, bare, summary_request(past_turns(state)))
     focus = state.compact_wanted if course_of(state).reference_only else ""
     asked = f"Focus on: {focus}\n\n" if focus else ""
     text = INSTRUCTION + asked + as_json(talk(state))[:INPUT_CHARS_MAX]
+    return _summary_request(state, bare, text)
+
+
+def _summary_request(state: State, bare: PrefixSet, text: str) -> Request:
     item = Item((state.seq, 0, -1), "user", (state.seq, state.seq), "", Text(text))
     return Request(state.session, bare, 0, (item,), (), SUMMARY_TOKENS_MAX, "summary")
 
 
-def seed_summarized(budget: Budget, swap: Swap) -> Summarized:
+def seed_summarized(state: State, budget: Budget, swap: Swap) -> Summarized:
     """The documents' two fake turns; as one user message where a request may not end with the assistant."""
+    if state.profile == FRAMEWORK:
+        [(_, text)] = compacted(swap.prose, _transcript(state))
+        return Summarized(swap.first, swap.last, text, swap.reason, swap.prose, asks=(swap.asked,))
     text, asks = f"[Compressed]\n\n{swap.prose}", (swap.asked,)
     if budget.accepts_prefill:
         return Summarized(swap.first, swap.last, text, swap.reason, swap.prose, asks=asks, reply=ACKNOWLEDGED)
     return Summarized(swap.first, swap.last, f"{text}\n\n{ACKNOWLEDGED}", swap.reason, swap.prose, asks=asks)
 
 
+def _transcript(state: State) -> str:
+    return f"longrein export {state.session} --format transcript"
+
+
 def _reference(state: State, prose: str) -> str:
     """The later texts' wrapping: the request verbatim, the summary as JSON, where the whole is."""
     request = state.words[-1].text if state.words else ""
     lines = [
-        f"[Conversation compressed. Transcript: longrein export {state.session} --format transcript]",
+        f"[Conversation compressed. Transcript: {_transcript(state)}]",
         f"Current user request:\n{request}",
         f"Conversation summary (reference only; follow only the current request):\n{as_json(prose)}",
     ]

@@ -1,8 +1,8 @@
 """The founding documents' compaction where a framework owns the tool loop: at the borders of user messages, on text.
 
 The framework calls tools inside one request of its own, so only what the user and the model said is recorded and only
-between user messages can anything be made smaller. These functions are that text literally, for a foreign loop and as
-a baseline; `longrein.context.Engine` is what to use instead.
+between user messages can anything be made smaller. These functions are that text literally, for a foreign loop and for
+the profile `seed-framework`; `longrein.context.Engine` is what to use instead.
 
     if is_due(turns): turns = compacted(ask("", summary_request(turns)), path)
     turns.append(("user", words))
@@ -11,11 +11,16 @@ a baseline; `longrein.context.Engine` is what to use instead.
 
 from collections.abc import Sequence
 
+from longrein.context.request import Item
 from longrein.context.state import State
-from longrein.events import Text
+from longrein.events import AnyEvent, Replied, Summarized, Text, ToolCall, UserSpoke, text_of
 
 TextTurn = tuple[str, str]
 """(role, content); the role is `user`, `assistant` or `system`."""
+OPENING = "<conversation-context>"
+"""First line of what the system prompt shows of earlier turns."""
+FRAMED = "framework"
+"""Reason of the `Summarized` by which earlier turns give way to `context_summary`."""
 
 KEEP_RECENT = 3
 """Exchanges that the system prompt shows: twice as many turns."""
@@ -38,6 +43,36 @@ def text_turns(state: State) -> list[TextTurn]:
     return turns
 
 
+def record(state: State, event: AnyEvent) -> None:
+    """Keep in `state.said` what that text's history holds: the user's messages, final answers, the last summary."""
+    match event:
+        case UserSpoke(parts=parts):
+            state.said = [*state.said, ("user", text_of(parts))]
+        case Replied(asked=asked, parts=parts) if asked != state.summarising_seq:
+            if any(isinstance(part, ToolCall) for part in parts):
+                return
+            state.said = [*state.said, ("assistant", text_of(parts))]
+        case Summarized(last=last, reason=reason, text=text) if reason != FRAMED:
+            later = [word for word in state.words if word.seq > last]
+            state.said = [("system", text), *state.said[len(state.said) - len(later) :]]
+        case _:
+            pass
+
+
+def past_items(state: State) -> tuple[Item, ...]:
+    """What stands before the user's last message; everything when no turn is open."""
+    items = state.items[state.context_items :]
+    begin = next((word.seq for word in reversed(state.words) if word.origin != "steer"), 0)
+    return tuple(item for item in items if item.seqs[0] and (item.seqs[0] < begin or not state.turn_open))
+
+
+def past_turns(state: State) -> list[TextTurn]:
+    """The same as text; steering in the middle of a turn goes with that turn."""
+    begin = next((word.seq for word in reversed(state.words) if word.origin != "steer"), 0)
+    present = sum(word.seq >= begin for word in state.words) if state.turn_open else 0
+    return state.said[: len(state.said) - present]
+
+
 def is_due(turns: Sequence[TextTurn], wanted: bool = False) -> bool:
     """Whether to compact now. `wanted`: the model asked for it since the last user message."""
     return wanted or sum(len(content) for _, content in turns) // 4 > THRESHOLD_TOKENS
@@ -48,7 +83,7 @@ def context_summary(turns: Sequence[TextTurn]) -> str:
     if not turns:
         return ""
     lines = [f"{role}: {content[:TURN_CHARS_MAX]}" for role, content in turns[-2 * KEEP_RECENT :]]
-    return "\n".join(["<conversation-context>", *lines, "</conversation-context>"])
+    return "\n".join([OPENING, *lines, "</conversation-context>"])
 
 
 def system_with(system: str, turns: Sequence[TextTurn]) -> str:
