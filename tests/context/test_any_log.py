@@ -23,6 +23,7 @@ from longrein.events import (
     Replied,
     Restored,
     Rewound,
+    Summarized,
     Text,
     ToolCall,
     ToolEnded,
@@ -141,6 +142,8 @@ async def answered(entries: list[Entry], price: Price | None) -> str:
     asked = any("are you there?" in str(item.part) for sent in model.requests for item in sent.items)
     last = disk.entries()[-1].event
     told = isinstance(last, TurnEnded) and "does not fit" in last.message  # a marker or system text of 9,000 signs
+    into = any(isinstance(one.event, Summarized) for one in disk.entries()[len(entries) :])  # `seed` sums up all of it
+    asked = asked or (into and isinstance(last, TurnEnded) and last.reason == "done")
     return "answered" if asked or told else f"not asked: {last}"
 
 
