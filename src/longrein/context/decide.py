@@ -344,7 +344,7 @@ def span(state: State) -> tuple[int, int]:
     cut = next((n for n, item in enumerate(items) if _unseen(state, item.kind, item.seqs[0])), len(items))
     if cut < len(items) and items[cut].kind == "result":
         replied = max((item.seqs[0] for item in items[:cut] if item.mine), default=0)
-        cut = next(n for n, item in enumerate(items) if item.seqs[0] == replied)
+        cut = next((n for n, item in enumerate(items) if item.seqs[0] == replied), cut)
     covered = items[:cut]
     if not covered or (len(covered) <= 2 and covered[0].kind == "summary"):
         return 1, 0
