@@ -345,3 +345,27 @@ def test_only_the_sentence_is_struck_or_marked_and_a_plan_is_no_claim() -> None:
         "- [x] all tests pass [unverified]\n```\nOK\n```"
     )
     assert left(left(prose, log), log) == left(prose, log), "marked once"
+
+
+PROSE = """1. Request and intent
+The user wants the flaky upload test mended without touching the public API, and that all tests pass before the commit.
+2. Key concepts
+- Uploads go through the sender, which retries on 503; a retry waits half a second, then doubles.
+- The suite uses a fake clock, so tests never sleep.
+- The server returns 429 when the limit is reached; the client then waits.
+5. Problems solved
+- The test failed because the clock was not advanced when the first retry was cancelled. Fixed by advancing it there.
+- Mocking the socket was tried; that broke two other tests and was reverted.
+- All 41 tests pass now.
+- Verified by running the suite three times in a row.
+8. Current work
+The change is complete; the changelog is not written yet. The last run of the suite was green. The CI has not run.
+9. Next step
+Write the changelog, run the full suite once more, and commit if it passes."""
+
+
+def test_honest_prose_stands_whole_over_its_records_and_is_marked_line_by_line_without() -> None:
+    assert left(PROSE, worked()) == PROSE
+    shown = left(PROSE, asked())
+    assert shown.replace(f" {UNVERIFIED}", "") == PROSE
+    assert shown.count(UNVERIFIED) == 6
