@@ -211,6 +211,13 @@ def test_nested_files_come_when_their_folder_is_touched_and_only_once(tmp_path: 
     assert nested_instructions(root, root, known, home, Settings()) == Instructions()
 
 
+@pytest.mark.parametrize("folders", [2000, 20_000])
+def test_a_folder_below_thousands_that_are_not_there_is_looked_at_in_no_time(tmp_path: Path, folders: int) -> None:
+    plant(tmp_path, {"repo/.git/": "", "repo/a/AGENTS.md": "a"})
+    root = f"{tmp_path}/repo"
+    assert bodies(nested_instructions(root + "/a" * folders, root, (), str(tmp_path), Settings())) == ["a"]
+
+
 def test_the_environment_is_a_text_of_values() -> None:
     assert describe_environment(
         cwd="/w", roots=("/w", "/x"), platform="Linux", day="2026-11-21", branch="main", shell="bash"

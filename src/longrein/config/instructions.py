@@ -117,6 +117,8 @@ class _Taking:
 
     def take(self, path: str, *, own: bool = False, hops: int = 0, by: str = "") -> bool:
         """Take one file and what it imports; whether there was something in it. `own`: the user's, free to import."""
+        if not os.path.lexists(path):
+            return False  # most folders hold none, and a real path costs a call for each folder above it
         real = os.path.realpath(path)
         shown = short(path, self.home)
         if real in self.seen:
