@@ -68,6 +68,7 @@ class SessionLog:
         self.entries: Sequence[Entry] = ()
         self.inbox: Sequence[Message] = ()
         self.notes = shared.notes
+        self.was_cut = False
         self.reader = reader
         """Reads what is committed: entries by seq, blobs. For the loop's thread."""
         self.folder = shared.folder
@@ -96,6 +97,7 @@ class SessionLog:
         survey = surveys[0]
         self.entries = StoredEntries(self.reader, survey.rows, survey.size)
         self.inbox = [Message(number, body) for number, body in survey.inbox]
+        self.was_cut = ROOT in survey.cut
         self._strand.about = survey.about
         self._shared.go_on(survey)
 
@@ -126,6 +128,7 @@ class SessionLog:
         log = SessionLog(self._shared, reader, Strand(session, number, listed=bool(rows)))
         log.entries = StoredEntries(reader, None if shares else rows, shares + len(rows))
         log.inbox = [Message(*row) for row in reader.inbox()]
+        log.was_cut = number in self._shared.cut
         if rows:
             log._strand.about = reader.about()
         return log

@@ -92,6 +92,9 @@ class Log(Protocol):
     """Messages that were there and not yet taken, in order."""
     notes: list[str]
     """What was repaired at open; each a line for the user."""
+    was_cut: bool
+    """Whether entries that came after these were lost, and none were written since: what seems not to have begun may
+    have been done."""
 
     def append(
         self,

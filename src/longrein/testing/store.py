@@ -58,6 +58,8 @@ class MemoryDisk:
         """Forked subagent -> the session whose first entries are its own, and how many."""
         self.spool: dict[str, bytes] = {}
         """Files that stand in no real folder, by path: what `adopt` takes first."""
+        self.was_cut = False
+        """What its logs say of themselves at the next open."""
         self._log: MemoryLog | None = None
         self._entries: dict[str, list[Entry]] = {}
 
@@ -165,6 +167,7 @@ class MemoryLog:
         self.entries: Sequence[Entry] = disk.entries(session)
         self.inbox: Sequence[Message] = disk.inbox(session=session)
         self.notes: list[str] = []
+        self.was_cut = disk.was_cut
         self.root = root or self
         self.dead = False
         """Whether its process was killed."""
