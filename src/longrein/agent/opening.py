@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from longrein.agent.company import Company
 from longrein.agent.inbox import told_pins
 from longrein.agent.loop import run
+from longrein.agent.moves import after_loss
 from longrein.agent.ports import Crew
 from longrein.agent.session import Session
 from longrein.context import State, fold
@@ -81,8 +82,12 @@ def open_session(
         session.append(opened, *((crew.prefix(crew.model, "start"),) if new else ()))
         if opened.pins and new:
             session.append(told_pins(opened.nonce, opened.pins))
-    elif session.state.prefix is not None:
+    elif session.state.prefix is None:  # it was lost
+        session.append(crew.prefix(crew.model, "start"))
+    else:
         _renew(session, session.state.prefix)
+    if log.was_cut and session.state.nonce:
+        session.append(*after_loss(session.state))
     if mode and mode != session.state.mode:
         session.append(ModeSet(mode))
     if session.state.tasks:
