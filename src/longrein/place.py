@@ -10,7 +10,7 @@ import msgspec
 
 from longrein.config import Settings, choose_model, environment, home_folder, is_trusted, load_settings, state_dir
 from longrein.context import Budget, State
-from longrein.events import Entry, LongreinError, Opened, Parent, SessionBusy, SessionUnknown, UsageError
+from longrein.events import Entry, LongreinError, Opened, Parent, SessionUnknown, UsageError
 from longrein.frontends.options import Options
 from longrein.models import ModelOptions, known_provider, look_up, offered_models
 from longrein.store import Reader, discard_empty, find_session, fork_log, is_open, latest_session, session_info
@@ -130,7 +130,7 @@ def stored_model(place: Place, state: State) -> str:
 async def session_of(place: Place, busy: Sequence[str] = ()) -> tuple[str, bool, str]:
     """(id of the session that the options name, whether it is a new one, what is to be said of the choice).
 
-    `busy`: sessions that another process has opened since they were chosen. Raises `SessionUnknown`, `SessionBusy`.
+    `busy`: sessions that another process has opened since they were chosen. Raises `SessionUnknown`.
     """
     options = place.options
     said = ""
@@ -153,10 +153,7 @@ def _newest(place: Place, busy: Sequence[str]) -> tuple[str, str]:
         return newest, ""
     free = latest_session(place.state_dir, place.cwd, closed=True)
     if not free or free in busy:
-        raise SessionBusy(
-            f"every session of {place.cwd} is open in another process; close one, start a new one without -c, "
-            "or go on in a copy with --fork-session"
-        )
+        return newest, ""  # whoever opens it is told by whom it is held
     info = session_info(place.state_dir, free)
     title = info.title if info else ""
     return free, f"session {newest} is open in another process; going on with {free} ({title or 'nothing was said'})"

@@ -414,11 +414,11 @@ class Database:
         if self._wal >= 0:
             os.close(self._wal)
             self._wal = -1
-        self._connection.close()
         if self.mark.updated and not self.unflushed and not self.displaced:
             self.mark.size_bytes = _size(self.path)
-            self._mark_file.write(self.mark)  # once more, so that it is younger than the database
+            self._mark_file.write(self.mark)  # once more, so that it is not much older than the database will be
         self._mark_file.close()
+        self._connection.close()
 
 
 def _identity(path: str) -> tuple[int, int]:
