@@ -73,7 +73,7 @@ def _clean(value: Any, redact: Redact) -> Any:
 
 
 def _call(call: ToolCall, redact: Redact) -> ToolCall:
-    """What was received is kept only where it tells more than the arguments, and is as clean as they are."""
+    """Redact the arguments; the text as received is dropped where it held a secret and could be parsed."""
     try:
         arguments = _clean(call.arguments, redact)
     except RecursionError:  # nested too deep to be looked through
@@ -85,8 +85,10 @@ def _call(call: ToolCall, redact: Redact) -> ToolCall:
 
 
 def _blocks(said: Replied, clean: Replied) -> tuple[ProviderBlock, ...]:
-    """The provider's own bytes, but where they hold a secret or stand for thinking that did: a signature would not fit
-    what is left of that."""
+    """The provider's own bytes without those that hold a secret or stand for thinking that did.
+
+    A signature would not fit redacted thinking.
+    """
     thought = [n for n, part in enumerate(said.parts) if isinstance(part, Thinking) and part is not clean.parts[n]]
     blocks = zip(said.blocks, clean.blocks, strict=True)
     return tuple(old for old, new in blocks if old is new and old.part not in thought)
