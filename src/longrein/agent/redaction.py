@@ -1,5 +1,6 @@
 """Secrets are replaced at the door: every text of an event passes here before it is folded or stored (law 4)."""
 
+import json
 from collections.abc import Callable
 from functools import cache
 from typing import Any, TypeVar
@@ -76,12 +77,22 @@ def _call(call: ToolCall, redact: Redact) -> ToolCall:
     """Redact the arguments; the text as received is dropped where it held a secret and could be parsed."""
     try:
         arguments = _clean(call.arguments, redact)
-    except RecursionError:  # nested too deep to be looked through
-        arguments = None
+    except RecursionError:  # nested too deep to be looked through value by value
+        return _deep_call(call, redact)
     received = redact(call.received)
     if arguments is call.arguments and received == call.received:
         return call
     return msgspec.structs.replace(call, arguments=arguments, received=received if arguments is None else "")
+
+
+def _deep_call(call: ToolCall, redact: Redact) -> ToolCall:
+    """Redact the arguments as JSON text; what no JSON can hold is left out, as no log could hold it."""
+    try:
+        text = json.dumps(call.arguments, ensure_ascii=False, separators=(",", ":"))
+    except RecursionError:
+        return msgspec.structs.replace(call, arguments=None, received=redact(call.received))
+    clean = redact(text)
+    return call if clean == text else msgspec.structs.replace(call, arguments=None, received=clean)
 
 
 def _blocks(said: Replied, clean: Replied) -> tuple[ProviderBlock, ...]:
