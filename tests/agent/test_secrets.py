@@ -15,6 +15,7 @@ from longrein.agent.redaction import NAMES, redacted
 from longrein.events import (
     AnyEvent,
     FileSeen,
+    Replied,
     Text,
     Thinking,
     ToolCall,
@@ -168,6 +169,26 @@ def test_every_text_of_every_event_is_clean(kind: Any) -> None:
     clean = redacted(event, redactor((SECRET,), "n0nce"))
     assert holding(clean) & texts == set()
     assert redacted(clean, redactor((SECRET,), "n0nce")) is clean, "so that a resumed session stores the same bytes"
+
+
+@pytest.mark.parametrize("depth", [10, 400, 700, 3_000])
+def test_arguments_that_are_nested_deep_are_clean_and_raise_nothing(depth: int) -> None:
+    """How deep is too deep differs between versions of Python; what no JSON could hold is stored as it was received."""
+    for leaf in ("plain", SECRET):
+        nested: Any = leaf
+        for _ in range(depth):
+            nested = [nested]
+        said = Replied(3, (ToolCall("c3.0", "Bash", {"x": nested}, f"[{leaf}]"),), "calls")
+        [call] = redacted(said, redactor((SECRET,), "n0nce")).parts
+        assert isinstance(call, ToolCall)
+        assert SECRET not in call.received
+        inner = (call.arguments or {}).get("x")
+        while isinstance(inner, list):
+            inner = inner[0]
+        assert inner != SECRET
+        assert (
+            depth == 3_000 or "plain" in (inner or "plain", call.received) or "secret: " in f"{inner} {call.received}"
+        )
 
 
 def test_what_names_a_thing_stays_as_it_is() -> None:

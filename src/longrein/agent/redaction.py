@@ -1,5 +1,6 @@
 """Secrets are replaced at the door: every text of an event passes here before it is folded or stored (law 4)."""
 
+import json
 from collections.abc import Callable
 from functools import cache
 from typing import Any, TypeVar
@@ -73,20 +74,32 @@ def _clean(value: Any, redact: Redact) -> Any:
 
 
 def _call(call: ToolCall, redact: Redact) -> ToolCall:
-    """What was received is kept only where it tells more than the arguments, and is as clean as they are."""
+    """Redact the arguments; the text as received is dropped where it held a secret and could be parsed."""
     try:
         arguments = _clean(call.arguments, redact)
-    except RecursionError:  # nested too deep to be looked through
-        arguments = None
+    except RecursionError:  # nested too deep to be looked through value by value
+        return _deep_call(call, redact)
     received = redact(call.received)
     if arguments is call.arguments and received == call.received:
         return call
     return msgspec.structs.replace(call, arguments=arguments, received=received if arguments is None else "")
 
 
+def _deep_call(call: ToolCall, redact: Redact) -> ToolCall:
+    """Redact the arguments as JSON text; what no JSON can hold is left out, as no log could hold it."""
+    try:
+        text = json.dumps(call.arguments, ensure_ascii=False, separators=(",", ":"))
+    except RecursionError:
+        return msgspec.structs.replace(call, arguments=None, received=redact(call.received))
+    clean = redact(text)
+    return call if clean == text else msgspec.structs.replace(call, arguments=None, received=clean)
+
+
 def _blocks(said: Replied, clean: Replied) -> tuple[ProviderBlock, ...]:
-    """The provider's own bytes, but where they hold a secret or stand for thinking that did: a signature would not fit
-    what is left of that."""
+    """The provider's own bytes without those that hold a secret or stand for thinking that did.
+
+    A signature would not fit redacted thinking.
+    """
     thought = [n for n, part in enumerate(said.parts) if isinstance(part, Thinking) and part is not clean.parts[n]]
     blocks = zip(said.blocks, clean.blocks, strict=True)
     return tuple(old for old, new in blocks if old is new and old.part not in thought)

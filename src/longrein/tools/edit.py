@@ -60,7 +60,7 @@ class Made(msgspec.Struct, frozen=True):
     data: bytes
     """The whole new content."""
     but_for: str = ""
-    """In which ways the file had the text otherwise."""
+    """Differences between the file and old_string that were forgiven, in words; '' for exact text."""
 
     def confirmation(self, shown: str, extra: str) -> str:
         """What was changed, with line numbers as they are now; `shown` instead where it was merged."""
@@ -101,8 +101,8 @@ async def fill(hands: Hands, place: Place, content: str) -> Outcome:
 
 
 def chosen_sites(place: Place, decoded: Decoded, change: tuple[str, str], every: bool) -> tuple[list[Site], str]:
-    """The places to change: one, or all if asked; and in which ways the one has the text otherwise. Refuses none, and
-    several that were not asked for."""
+    """The places to change: one, or all if asked; and the differences that were forgiven. Refuses none, and several
+    that were not asked for."""
     old, new = change
     text = decoded.text
     sites = sites_of(text, old, new, decoded.style.eol)

@@ -42,7 +42,7 @@ class Loose(msgspec.Struct, frozen=True):
 
     site: Site
     but_for: tuple[str, ...]
-    """In which ways it differs there, for the model."""
+    """Differences between the file and the old text, for the model."""
 
 
 class _Line(msgspec.Struct, frozen=True):
@@ -72,9 +72,9 @@ class _Misfit(Exception):
 
 
 def loose_sites(text: str, old: str, new: str, eol: str) -> list[Loose]:
-    """Where `old`, which stands nowhere exactly, stands but for how it is written, and what is put there.
+    """Find the places of `old`, which stands nowhere exactly, that differ from it only in writing.
 
-    More than one: it is not clear which is meant, and what is put there is not worked out.
+    One place comes with its new text. Of several only the starts are given: it is not clear which is meant.
     """
     wanted = unix(old).split("\n")
     if len(text) > TEXT_CHARS_MAX or len(old) > OLD_CHARS_MAX or len(wanted) > OLD_LINES_MAX or not old.strip():
@@ -161,7 +161,7 @@ def _as_indented(lines: Sequence[_Line], wanted: Sequence[str]) -> Iterator[_Fou
 
 
 def _starts(lines: Iterable[str]) -> list[int]:
-    """Where each line begins when they are joined, with one character between two."""
+    """Index at which each line begins when they are joined with one character between two."""
     return list(accumulate((len(line) + 1 for line in lines), initial=0))
 
 
@@ -214,7 +214,7 @@ def _applied(lines: Sequence[_Line], found: _Found, wanted: Sequence[str], new: 
 
 
 def _pairs(old: Sequence[str], new: Sequence[str]) -> Iterator[tuple[int, int, int, int]]:
-    """Which lines of `old`, from a to b, became which of `new`, from c to d: as many line by line where that can be."""
+    """Ranges (a, b, c, d): lines a to b of `old` became c to d of `new`. One range where both have as many lines."""
     if len(old) == len(new):
         yield 0, len(old), 0, len(new)
         return
@@ -287,7 +287,7 @@ def _index(body: str, count: int) -> int:
 
 
 def _but_for(parts: Sequence[str], wanted: Sequence[str], found: _Found) -> Iterator[str]:
-    """In which ways the file has it otherwise."""
+    """Differences between what stands in the file and the old text, in words for the model."""
     if found.shift or found.unshift:
         blanks = _blanks(found.shift or found.unshift)
         yield f"its indentation ({blanks} {'more' if found.shift else 'less'} in the file)"

@@ -28,8 +28,11 @@ async def known_content(hands: Hands, place: Place) -> tuple[bytes, bytes]:
 
 
 async def told_content(hands: Hands, place: Place) -> tuple[bytes, bytes]:
-    """The same for who replaces everything: what another call of the same reply brought (a reading, a refusal that
-    shows somebody else's change) the model had not seen when it wrote this one."""
+    """`known_content` for a call that replaces everything.
+
+    A reading, or a refusal that shows somebody else's change, by another call of the same reply does not count: the
+    model had not seen it when it wrote this call.
+    """
     known = hands.versions.get(place.real)
     if known is not None and known.told is not None and known.told[0] != known.hash:
         if not known.told[0]:
