@@ -97,9 +97,9 @@ def run_context(options: Options, session: str, json: bool) -> int:
     return int(_stored().context(survey(options), session, json=json))
 
 
-def run_search(options: Options, query: str, session: str, every: bool, json: bool) -> int:
+def run_search(options: Options, query: str, session: str, every: bool, json: bool, page: int) -> int:
     """Where words stand in stored sessions; 1 when nowhere."""
-    return int(_stored().search(survey(options), query, session, every=every, json=json))
+    return int(_stored().search(survey(options), query, session, every=every, json=json, page=page))
 
 
 def _stored() -> Any:

@@ -45,6 +45,7 @@ from longrein.events import (
     BudgetError,
     Opened,
     PrefixSet,
+    SessionBusy,
     UsageError,
     redactor,
 )
@@ -109,19 +110,33 @@ async def build(place: Place, session: str = "", *, fresh: bool = False, additio
     """
     check_depth(place)
     if fresh:
-        wanted, create = str(uuid.uuid4()), True
-    else:
-        wanted, create = (session, False) if session else await session_of(place)
+        session = str(uuid.uuid4())
     given: Model | ModelOptions | None = additions.model
-    if create and given is None:
+    if given is None and (fresh or not (session or place.options.continue_newest or place.options.resume)):
         given = chosen_model(place)  # before anything is made: a start without a model leaves no session behind
     ended = sweep_orphans(place)
-    log = await open_log(place.state_dir, wanted, create=create, wall_us=CLOCK.wall_us)
+    log = await _open_log(place, session, create=fresh)
     try:
         return _around(place, log, ended, given, additions)
     except BaseException:
         await log.close()
         raise
+
+
+async def _open_log(place: Place, session: str, *, create: bool) -> SessionLog:
+    """The log of `session`, or of the one that the options ask for: with `-c` the newest that nobody has open."""
+    busy: list[str] = []
+    while True:
+        wanted, new, said = (session, create, "") if session else await session_of(place, busy)
+        try:
+            log = await open_log(place.state_dir, wanted, create=new, wall_us=CLOCK.wall_us)
+        except SessionBusy:
+            if session or not place.options.continue_newest or wanted in busy:
+                raise
+            busy.append(wanted)  # since it was chosen
+            continue
+        log.notes[:0] = [said] if said else []
+        return log
 
 
 def _around(

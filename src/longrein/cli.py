@@ -44,8 +44,9 @@ class App(Protocol):
         """What fills the context of session `session` (id or its beginning)."""
         ...
 
-    def run_search(self, options: Options, /, query: str, session: str, every: bool, json: bool) -> int:
-        """`query` in session `session`, else in those of the present folder or, with `every`, of all folders."""
+    def run_search(self, options: Options, /, query: str, session: str, every: bool, json: bool, page: int) -> int:
+        """`query` in session `session`, else in those of the present folder or, with `every`, of all folders; of the
+        hits page `page`, from 1."""
         ...
 
     def run_tasks(self, options: Options, /, words: Sequence[str], tail: int, json: bool) -> int:
@@ -125,7 +126,7 @@ def _how(values: Mapping[str, Any]) -> dict[str, str]:
 def _where(values: Mapping[str, Any]) -> dict[str, Any]:
     if values.get("every") and values.get("session"):
         raise UsageError("--session and --all say two things: give one of them")
-    return {"session": values.get("session", ""), "every": values.get("every", False)}
+    return {"session": values.get("session", ""), "every": values.get("every", False), "page": values.get("page") or 1}
 
 
 def _run(parsed: Parsed, app: App) -> int:

@@ -4,7 +4,7 @@ import os
 import time
 import uuid
 from asyncio import sleep
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -13,7 +13,7 @@ from longrein.context import Budget, State
 from longrein.events import Entry, LongreinError, Opened, Parent, SessionUnknown, UsageError
 from longrein.frontends.options import Options
 from longrein.models import ModelOptions, known_provider, look_up, offered_models
-from longrein.store import Reader, discard_empty, find_session, fork_log, is_open, latest_session
+from longrein.store import Reader, discard_empty, find_session, fork_log, is_open, latest_session, session_info
 from longrein.workspace import depth_of, sweep
 
 
@@ -127,18 +127,36 @@ def stored_model(place: Place, state: State) -> str:
 # --- which session -----------------------------------------------------------------------------------------------
 
 
-async def session_of(place: Place) -> tuple[str, bool]:
-    """Id of the session that the options name, and whether it is a new one."""
+async def session_of(place: Place, busy: Sequence[str] = ()) -> tuple[str, bool, str]:
+    """(id of the session that the options name, whether it is a new one, what is to be said of the choice).
+
+    `busy`: sessions that another process has opened since they were chosen. Raises `SessionUnknown`.
+    """
     options = place.options
+    said = ""
     if options.continue_newest:
-        found = latest_session(place.state_dir, place.cwd)
-        if not found:
-            raise SessionUnknown(f"there is no session of {place.cwd} to go on with; start one without -c")
+        found, said = _newest(place, busy)
     elif options.resume:
         found = find_session(place.state_dir, options.resume)
     else:
-        return options.session_id or str(uuid.uuid4()), True
-    return (await fork(place, found, options.session_id), False) if options.fork_session else (found, False)
+        return options.session_id or str(uuid.uuid4()), True, ""
+    return (await fork(place, found, options.session_id) if options.fork_session else found), False, said
+
+
+def _newest(place: Place, busy: Sequence[str]) -> tuple[str, str]:
+    """The newest session of this folder, and what is to be said. One that is open elsewhere can be copied; to be gone
+    on with, the newest that is not is taken."""
+    newest = latest_session(place.state_dir, place.cwd)
+    if not newest:
+        raise SessionUnknown(f"there is no session of {place.cwd} to go on with; start one without -c")
+    if place.options.fork_session or not (busy or is_open(place.state_dir, newest)):
+        return newest, ""
+    free = latest_session(place.state_dir, place.cwd, closed=True)
+    if not free or free in busy:
+        return newest, ""  # whoever opens it is told by whom it is held
+    info = session_info(place.state_dir, free)
+    title = info.title if info else ""
+    return free, f"session {newest} is open in another process; going on with {free} ({title or 'nothing was said'})"
 
 
 async def fork(place: Place, source: str, session: str = "") -> str:

@@ -63,7 +63,7 @@ def context(place: Place, session: str, *, json: bool) -> int:
     return 0
 
 
-def search(place: Place, query: str, session: str, *, every: bool, json: bool) -> int:
+def search(place: Place, query: str, session: str, *, every: bool, json: bool, page: int = 1) -> int:
     """Where words stand in stored sessions; 1 when nowhere."""
     if not query.strip('" '):
         raise UsageError("what is to be found? longrein search QUERY")
@@ -73,7 +73,7 @@ def search(place: Place, query: str, session: str, *, every: bool, json: bool) -
     else:
         infos = [info for info in list_sessions(place.state_dir) if every or info.cwd == place.cwd]
     found = search_page.found_in(place.state_dir, infos, query, say)
-    show(search_page.as_json(found) if json else search_page.as_text(found))
+    show(search_page.as_json(found) if json else search_page.as_text(found, page))
     if not found:
         say(search_page.nothing(query, len(infos), widest=every or bool(session)))
     return 0 if found else 1

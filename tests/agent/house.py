@@ -115,7 +115,9 @@ class House:
     @asynccontextmanager
     async def session(self, model: Model, *, create: bool = True, **more: object) -> AsyncIterator[OpenSession]:
         log = await open_log(str(self.state), SESSION, create=create, wall_us=self.clock.wall_us)
-        opened = Opened(SCHEMA_VERSION, SESSION, "n0nce", (str(self.tree),), str(self.tree)) if create else None
+        opened = (
+            Opened(SCHEMA_VERSION, SESSION, "n0nce", (str(self.tree),), str(self.tree)) if not log.entries else None
+        )
         mode = "" if "rules" in more else "bypassPermissions"
         session = open_session(log, self.crew(model, log, **more), opened=opened, mode=mode)
         try:

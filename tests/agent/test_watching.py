@@ -242,7 +242,7 @@ async def test_a_turn_that_a_crash_cut_looks_again_when_it_goes_on(house: House)
     model = Script(read(), Failure("auth", "no key", 401))
     await house.play(model, "go")
     (house.tree / "a.txt").write_text("two\n")
-    more = Script(says("done"))
+    more = Script(says("done"), says("and on"))  # the turn that ended in a failure goes on, then comes the word
     async with house.session(more, create=False) as session:
         session.tell(GoOn())
         session.tell(Said((Text("on"),)))

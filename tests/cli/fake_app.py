@@ -36,7 +36,7 @@ class FakeApp:
     def run_context(self, options: Options, session: str, json: bool) -> int:
         return self._called("context", options, session, json)
 
-    def run_search(self, options: Options, query: str, session: str, every: bool, json: bool) -> int:
+    def run_search(self, options: Options, query: str, session: str, every: bool, json: bool, page: int) -> int:
         return self._called("search", options, query, session, every, json)
 
     def run_tasks(self, options: Options, words: Sequence[str], tail: int, json: bool) -> int:

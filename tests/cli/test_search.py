@@ -115,6 +115,20 @@ def test_what_cannot_be_found_or_asked(search: Search, argv: list[str], code: in
     assert (found, out, err.strip()) == (code, "", f"longrein: {line}")
 
 
+def test_many_hits_are_told_page_by_page(search: Search, tmp_path: Path) -> None:
+    fill(tmp_path / "state", HERE[:-1] + "c", tmp_path / "work", *(f"straw number {n}" for n in range(1_000)))
+    code, out, err = search("straw")
+    lines = out.splitlines()
+    assert (code, err, len(lines), lines[-1]) == (0, "", 22, "hits 1 to 20 of more than 1,000; --page 2 shows the next")
+    assert lines[1].endswith("straw number 999")
+    lines = search("straw number 7", "--page", "3")[1].splitlines()
+    assert (len(lines), lines[-1]) == (22, "hits 41 to 60 of 271; --page 4 shows the next")
+    lines = search("straw number 7", "--page", "14")[1].splitlines()
+    assert (len(lines), lines[-1]) == (13, "hits 261 to 271 of 271")
+    assert search("straw number 7", "--page", "15")[1] == "page 15 is empty: there are 271 hits, 14 pages\n"
+    assert len(json.loads(search("straw number 7", "--json")[1])) == 271
+
+
 def test_a_damaged_session_is_passed_over(search: Search, tmp_path: Path) -> None:
     (tmp_path / "state" / "sessions" / HERE / "log.sqlite").write_bytes(b"no database" * 1000)
     code, out, err = search("needle", "--all")

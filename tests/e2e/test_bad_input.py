@@ -516,7 +516,10 @@ def test_a_database_damaged_in_the_middle_is_set_aside_and_its_good_beginning_go
     ran = stage.run("-p", "y", "-r", session, "--verbose")
     kept = len(before) - 3
     assert ran.err.splitlines()[0].startswith("longrein: the session's database was damaged (")
-    assert f"): the first {kept} entries were kept, the rest is in {folder}/log.sqlite.damaged-1" in ran.err
+    assert (
+        f"): the first {kept} of {len(before)} entries were kept, the rest is in {folder}/log.sqlite.damaged-1"
+        in ran.err
+    )
     assert stage.entries()[:kept] == before[:kept]
     assert (folder / "log.sqlite.damaged-1").stat().st_size > 0
 

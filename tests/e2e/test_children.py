@@ -14,6 +14,7 @@ from longrein.events import ChildEnded, ChildStarted, Entry, Replied, ToolEnded,
 from longrein.store import Reader
 from longrein.testing.loopback import Call, Fault, Turn
 from tests.e2e.house import Provider, Stage, wait_until
+from tests.e2e.test_bad_input import full
 
 NAMES = ["APPLE", "BEECH", "CEDAR"]
 
@@ -258,3 +259,18 @@ def test_E17_ctrl_c_ends_the_whole_tree_and_every_command(stage: Stage) -> None:
     for log in children(stage).values():
         assert [type(e.event).__name__ for e in log[-3:]] == ["ToolEnded", "Interrupted", "TurnEnded"]
     assert stage.wait_survivors() == []
+
+
+@pytest.mark.parametrize("limit_bytes", [70_000, 130_000, 200_000])
+def test_a_full_disk_while_subagents_start_is_one_line(limit_bytes: int, stage: Stage) -> None:
+    names = [f"TREE{n}" for n in range(8)]
+    parts = [turn for name in names for turn in part(name)]
+    with serve(stage, Turn(when="SPLIT", calls=(tasks(*names),)), Turn(when="SPLIT", text="all done"), *parts):
+        ran = stage.run(
+            *("-p", "SPLIT", "--permission-mode", "bypassPermissions"),
+            env={"PYTHONDONTWRITEBYTECODE": "1"},
+            preexec_fn=full(limit_bytes),
+        )
+    folder = stage.session_folder(stage.sessions[0])
+    told = f"cannot write to {folder} (disk I/O error); free some room, then go on with `longrein -r {folder.name}`"
+    assert (ran.code, ran.text, ran.err) == (1, "", f"longrein: {told}\n")

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import sqlite3
 from binascii import crc32
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 from longrein.events import ModeSet, Opened, Replied, decode_entry, encode_event
 from longrein.testing.loopback import Call
 
-from .house import Loopback, Provider, Stage, bash, call, calls, says
+from .house import Loopback, Provider, Stage, bash, call, calls, fails, says
 
 BYPASS = "--dangerously-skip-permissions"
 UUID = "0192d0c8-0000-7000-8000-0000000000aa"
@@ -287,7 +288,8 @@ def test_a_log_that_holds_arguments_nested_deep_is_gone_on_with(stage: Stage, le
     event = encode_event(stage.entries()[replied - 1].event)
     change(stage, replied, event.replace(b'{"command":"echo hi"}', deep), last=replied)
     ran = stage.run("-p", "-c", BYPASS)
-    assert ran.told() == (0, "done\n", "")
+    assert ran.told()[:2] == (0, "done\n")
+    assert "this session has lost the last" in ran.err
     assert "nested deeper than 100 levels" in stage.results()[0][1]
 
 
@@ -332,3 +334,38 @@ def test_what_the_settings_of_the_person_allow_holds_on(stage: Stage) -> None:
     stage.run("-p", "x", BYPASS)
     env = {"LONGREIN_PERMISSION_MODE": "bypassPermissions"}
     assert stage.run("-p", "y", "-c", env=env).told() == (0, "two\n", "")
+
+
+def test_c_without_a_prompt_goes_on_after_the_provider_failed_for_good(stage: Stage) -> None:
+    stage.plays(calls(bash("echo one >> acts")), fails(529, "overloaded", times=99))
+    assert stage.run("-p", "x", BYPASS, "--session-id", UUID).code == 75
+    stage.plays(calls(bash("echo one >> acts")), says("it is done"))
+    assert stage.run("-p", "-c", BYPASS).told() == (0, "it is done\n", "")
+    assert (stage.project / "acts").read_text() == "one\n"
+    ran = stage.run("-p", "-c", BYPASS)
+    assert ran.told() == (2, "", "longrein: nothing to go on with: the last turn has ended; give a prompt\n")
+
+
+def test_c_without_a_prompt_goes_on_after_a_limit(stage: Stage) -> None:
+    stage.plays(calls(bash("echo one >> acts")), calls(bash("echo two >> acts")), says("done"))
+    assert stage.run("-p", "x", BYPASS, "--max-turns", "1").code == 4
+    assert stage.run("-p", "-c", BYPASS).told() == (0, "done\n", "")
+    assert (stage.project / "acts").read_text() == "one\ntwo\n"
+
+
+def test_c_goes_on_with_the_newest_session_that_is_not_open_elsewhere(stage: Stage) -> None:
+    other = UUID[:-1] + "b"
+    stage.plays(says("one"))
+    stage.run("-p", "first words", "--session-id", UUID)
+    stage.plays(calls(bash("sleep 97")), says("later"))
+    going = stage.start("-p", "x", BYPASS, "--session-id", other, "--output-format", "stream-json")
+    going.wait_for("assistant")
+    stage.plays(says("one"), says("two"))
+    told = f"longrein: session {other} is open in another process; going on with {UUID} (first words)\n"
+    assert stage.run("-p", "and now", "-c").told() == (0, "two\n", told)
+    shutil.rmtree(stage.session_folder(UUID))
+    ran = stage.run("-p", "and now", "-c")
+    going.send(15)
+    assert going.end().code == 143
+    assert (ran.code, ran.text) == (1, "")
+    assert re.match(rf"longrein: session {other} is open in process \d+ on \S+; close that one, or go on in a", ran.err)

@@ -1,16 +1,19 @@
 """A damaged database is set aside, never overwritten; the longest good beginning of the log goes on."""
 
 import asyncio
+import errno
 import hashlib
 import os
 import shutil
 import sqlite3
+import zlib
 from pathlib import Path
 
 import pytest
 
-from longrein.events import StoreDamaged
+from longrein.events import StoreDamaged, StoreFull, decode_entry
 from longrein.store import Reader, list_sessions, read_entries
+from longrein.store.faults import store_failure
 from tests.store.kit import ID, add, crash, done, entries, entry, filled, folder, make, reopen, seqs
 
 pytestmark = pytest.mark.anyio
@@ -26,20 +29,24 @@ async def state(tmp_path: Path) -> Path:
     log.put_blob(b"a blob of the session")
     await log.close()
     await asyncio.wrap_future(log._writer.closed)
-    assert sorted(os.listdir(folder(tmp_path))) == ["lock", "log.sqlite"]
+    assert sorted(os.listdir(folder(tmp_path))) == ["high-water-mark", "lock", "log.sqlite"]
     return tmp_path
 
 
 async def check(state: Path, kept: int | None, why: str) -> None:
-    """Opening keeps `kept` entries (None: some) and says so; it goes on from there; the damaged file is as it was."""
+    """Opening keeps `kept` entries (None: some) and says so; it goes on from there; the damaged file is as it was. What
+    lies behind the damage is written out as text."""
     damaged = (folder(state) / "log.sqlite").read_bytes()
     log = await reopen(state)
     found = len(log.entries)
     assert found == kept or (kept is None and 0 < found < LAST)
     aside = folder(state) / "log.sqlite.damaged-1"
-    assert [note.replace(why, "WHY") for note in log.notes] == [
-        f"the session's database was damaged (WHY): the first {found} entries were kept, the rest is in {aside}"
-    ]
+    later = [decode_entry(line) for line in Path(f"{aside}.jsonl").read_bytes().splitlines()]
+    assert later[-1].seq == LAST
+    assert all(one.event.parts[0].text == f"{one.seq:04} " * 100 for one in later)  # type: ignore[union-attr]
+    told = f"the first {found} of {LAST} entries were kept, the rest is in {aside}"
+    told += f", {len(later)} later ones also in {aside}.jsonl as text"
+    assert log.notes == [f"the session's database was damaged ({why}): {told}"]
     assert aside.read_bytes() == damaged
     await add(log, [entry(found + 1)])
     await log.close()
@@ -82,11 +89,14 @@ async def test_R033_a_main_file_cut_short(state: Path) -> None:
     with pytest.raises(StoreDamaged):
         list(read_entries(str(state), ID))
     assert [info.title for info in list_sessions(str(state))] == ["(damaged; opening it repairs what can be)"]
-    with pytest.raises(StoreDamaged, match=r"nothing in the database of this session could be read .*damaged-1"):
-        await reopen(state)
-    with pytest.raises(StoreDamaged):  # again: nothing is overwritten
-        await reopen(state)
+    log = await reopen(state)
+    assert "nothing could be read, so it begins anew; the damaged file is" in log.notes[0]
     assert (folder(state) / "log.sqlite.damaged-1").stat().st_size == 6 * 4096
+    await add(log, entries(1, 3))
+    await log.close()
+    log = await reopen(state)
+    assert (seqs(log), log.notes) == ([1, 2, 3], [])
+    await log.close()
 
 
 @pytest.mark.parametrize(
@@ -99,14 +109,15 @@ async def test_R049_a_main_file_lost_altogether(state: Path, content: bytes) -> 
         assert len(log.entries) == 0
         await log.close()
         return
-    with pytest.raises(StoreDamaged, match="could be read"):
-        await reopen(state)
-    assert (folder(state) / "log.sqlite.damaged-1").read_bytes() == content
     with pytest.raises(StoreDamaged):
         list(Reader(str(state), ID).entries())
+    log = await reopen(state)
+    assert (len(log.entries), "nothing could be read" in log.notes[0]) == (0, True)
+    await log.close()
+    assert (folder(state) / "log.sqlite.damaged-1").read_bytes() == content
 
 
-async def test_R049_an_empty_main_file_beside_a_wal_is_not_opened(tmp_path: Path) -> None:
+async def test_R049_an_empty_main_file_beside_a_wal_is_read_page_by_page(tmp_path: Path) -> None:
     """SQLite would delete the WAL."""
 
     async def die_open() -> None:
@@ -118,8 +129,12 @@ async def test_R049_an_empty_main_file_beside_a_wal_is_not_opened(tmp_path: Path
     with pytest.raises(StoreDamaged):
         list(read_entries(str(tmp_path), ID))
     assert [info.damaged for info in list_sessions(str(tmp_path))] == [True]
-    with pytest.raises(StoreDamaged, match="its main file is empty"):
-        await reopen(tmp_path)
+    log = await reopen(tmp_path)
+    aside = folder(tmp_path) / "log.sqlite.damaged-1"
+    why = "the session's database was damaged (its main file is empty)"
+    assert log.notes == [f"{why}: all 8 entries were kept, the damaged file is {aside}"]
+    assert seqs(log) == list(range(1, 9))
+    await log.close()
     assert (folder(tmp_path) / "log.sqlite.damaged-1-wal").read_bytes() == wal
 
 
@@ -132,8 +147,12 @@ async def test_a_main_file_that_is_gone_takes_no_wal_with_it(tmp_path: Path) -> 
     wal = (folder(tmp_path) / "log.sqlite-wal").read_bytes()
     with pytest.raises(StoreDamaged):
         list(read_entries(str(tmp_path), ID))
-    with pytest.raises(StoreDamaged, match="its main file is empty"):
-        await reopen(tmp_path)
+    log = await reopen(tmp_path)
+    aside = folder(tmp_path) / "log.sqlite.damaged-1"
+    why = "the session's database was damaged (its main file is empty)"
+    assert log.notes == [f"{why}: all 8 entries were kept, the damaged file is {aside}"]
+    assert seqs(log) == list(range(1, 9))
+    await log.close()
     assert (folder(tmp_path) / "log.sqlite.damaged-1-wal").read_bytes() == wal
 
 
@@ -160,7 +179,7 @@ async def test_R033_a_wal_cut_at_any_byte_of_its_last_records(tmp_path: Path) ->
         await log.close()
         assert len(list(read_entries(str(copy), ID))) == len(found) + 1
     assert kept == sorted(kept)
-    assert (kept[0], kept[-2], kept[-1]) == (18, 19, 20)
+    assert (kept[0], kept[-2], kept[-1]) == (18, 20, 20)  # of the last record only zeros are missing
 
 
 async def test_blobs_and_messages_survive_a_repair(state: Path) -> None:
@@ -250,7 +269,7 @@ async def test_damage_outside_the_entries_is_met_by_a_write_and_mended_at_the_ne
         await log.close()
     log = await reopen(state)
     assert len(log.entries) == LAST
-    assert "(a write met damage): the first 60 entries were kept" in log.notes[0]
+    assert "(a write met damage): all 60 entries were kept" in log.notes[0]
     assert log.read_blob(name.hex()) == b"a blob of the session"
     log.put_blob(b"another blob")
     await add(log, [entry(LAST + 1)])
@@ -278,3 +297,174 @@ async def test_reading_a_folder_one_may_not_write(tmp_path: Path) -> None:
     os.chmod(folder(copy), 0o500)
     assert len(list(read_entries(str(copy), ID))) == 5
     os.chmod(folder(copy), 0o700)
+
+
+# --- files that were cut short, removed or changed, with SQLite none the wiser --------------------------------------
+
+
+async def killed(state: Path, last: int = 40) -> tuple[bytes, bytes]:
+    """A session of `last` entries, killed with all of them in the write-ahead log; (main file, log)."""
+
+    async def die_open() -> None:
+        log = await make(state)
+        for seq in range(1, last + 1):
+            await add(log, [entry(seq, f"{seq:04} " * 100 if seq > 2 else "")])
+
+    crash(die_open)
+    return (folder(state) / "log.sqlite").read_bytes(), (folder(state) / "log.sqlite-wal").read_bytes()
+
+
+async def test_one_wrong_bit_in_a_write_ahead_log_loses_nothing_that_stands_elsewhere(tmp_path: Path) -> None:
+    _, wal = await killed(tmp_path)
+    for n, at in enumerate(range(len(wal) // 2, len(wal), len(wal) // 7)):
+        copy = tmp_path / str(n)
+        shutil.copytree(folder(tmp_path), folder(copy))
+        (folder(copy) / "log.sqlite-wal").write_bytes(wal[:at] + bytes([wal[at] ^ 1]) + wal[at + 1 :])
+        log = await reopen(copy)
+        assert "(its write-ahead log is damaged): " in log.notes[0]
+        assert len(log.entries) >= 39, log.notes  # each page stands in the log once for each entry that went into it
+        await log.close()
+
+
+@pytest.mark.parametrize("size", [0, None], ids=["emptied", "removed"])
+async def test_a_write_ahead_log_that_is_gone_is_noticed(tmp_path: Path, size: int | None) -> None:
+    log = await make(tmp_path)
+    await add(log, entries(1, 5))
+    await log.close()
+    await asyncio.wrap_future(log._writer.closed)
+
+    async def die_open() -> None:
+        await add(await reopen(tmp_path), entries(6, 9))
+
+    crash(die_open)
+    wal = folder(tmp_path) / "log.sqlite-wal"
+    wal.unlink() if size is None else os.truncate(wal, size)
+    log = await reopen(tmp_path)
+    assert (seqs(log), log.was_cut) == ([1, 2, 3, 4, 5], True)
+    why = "its write-ahead log was removed or cut short, or the database replaced by an older one"
+    assert log.notes == [f"this session has lost the last 4 of its 9 entries: {why}"]
+    await log.close()
+    log = await reopen(tmp_path)  # said once, but nobody has gone on yet
+    assert (list(log.notes), log.was_cut) == ([], True)
+    await add(log, [entry(6)])
+    await log.close()
+    log = await reopen(tmp_path)
+    assert (list(log.notes), log.was_cut) == ([], False)
+    await log.close()
+
+
+async def test_R033_of_a_main_file_cut_short_the_rows_that_are_left_are_kept(state: Path) -> None:
+    whole = (folder(state) / "log.sqlite").read_bytes()
+    found = []
+    for pages in range(8, len(whole) // 4096):
+        copy = state / str(pages)
+        shutil.copytree(folder(state), folder(copy))
+        (folder(copy) / "log.sqlite").write_bytes(whole[: pages * 4096 - 1000])
+        log = await reopen(copy)
+        found.append(len(log.entries))
+        for one in log.entries:
+            assert one.seq < 3 or one.event.parts[0].text == f"{one.seq:04} " * 100  # type: ignore[union-attr]
+        assert log.was_cut == (0 < found[-1] < LAST)
+        await log.close()
+        assert [info.title for info in list_sessions(str(copy))] == ["hello"] * bool(found[-1])
+    assert found == sorted(found)
+    assert found[-1] > 40
+
+
+async def test_a_blob_kept_in_the_database_is_checked_when_it_is_read(state: Path) -> None:
+    name = hashlib.sha256(b"a blob of the session").hexdigest()
+    overwrite(state, (folder(state) / "log.sqlite").read_bytes().index(b"a blob of the session"), b"A")
+    log = await reopen(state)
+    with pytest.raises(StoreDamaged, match=f"blob {name[:12]} in .* is not what was written"):
+        log.read_blob(name)
+    with pytest.raises(KeyError):  # for those who only want the bytes
+        log.read_blob(name)
+    await log.close()
+
+
+@pytest.mark.parametrize("column", ["at", "version", "crc", "body"])
+async def test_a_change_of_any_column_of_an_entry_is_seen(state: Path, column: str) -> None:
+    value = "'a text'" if column == "body" else f"{column} + 1"
+    change(state, f"UPDATE entries SET {column} = {value} WHERE key & 0xffffffff = 30")
+    await check(state, 29, "entry 30 is not what was written")
+
+
+async def test_entries_of_an_older_longrein_keep_their_checksum(state: Path) -> None:
+    with sqlite3.connect(folder(state) / "log.sqlite") as database:
+        for key, body in database.execute("SELECT key, body FROM entries").fetchall():
+            database.execute("UPDATE entries SET crc = ? WHERE key = ?", (zlib.crc32(body), key))
+        database.execute("PRAGMA user_version = 2")
+    database.close()
+    log = await reopen(state)
+    assert (len(log.entries), list(log.notes)) == (LAST, [])
+    await log.close()
+    overwrite(state, (folder(state) / "log.sqlite").read_bytes().index(b"0030 0030"), b"0031")
+    await check(state, 29, "entry 30 is not what was written")
+
+
+@pytest.mark.parametrize("ends", [("",), ("-wal",), ("", "-wal", "-shm")], ids=["main", "wal", "all"])
+@pytest.mark.parametrize("how", ["removed", "replaced"])
+async def test_files_that_are_removed_or_replaced_under_an_open_log_are_noticed(
+    state: Path, ends: tuple[str, ...], how: str
+) -> None:
+    """What the open database holds is written again, also what was committed after the files were gone."""
+    log = await reopen(state)
+    await add(log, [entry(LAST + 1)])
+    for end in ends:
+        path = folder(state) / f"log.sqlite{end}"
+        path.rename(path.with_suffix(".away"))
+        if how == "replaced":
+            shutil.copyfile(path.with_suffix(".away"), path)
+    with pytest.raises(StoreDamaged, match="was removed or replaced while it was open; it was written again, go on"):
+        await add(log, [entry(LAST + 2)])
+    with pytest.raises(StoreDamaged):
+        await log.close()
+    await asyncio.wrap_future(log._writer.closed)
+    log = await reopen(state)
+    assert (len(log.entries), list(log.notes)) == (LAST + 1, [])
+    await add(log, [entry(LAST + 2)])
+    await log.close()
+
+
+async def test_a_log_whose_files_went_after_the_last_write_is_put_back_at_its_close(state: Path) -> None:
+    log = await reopen(state)
+    await add(log, [entry(LAST + 1)])
+    (folder(state) / "log.sqlite").unlink()
+    with pytest.raises(StoreDamaged, match="it was written again"):
+        await log.close()
+    log = await reopen(state)
+    assert len(log.entries) == LAST + 1
+    await log.close()
+
+
+async def test_a_folder_that_is_removed_under_an_open_log_is_not_made_again(state: Path) -> None:
+    log = await reopen(state)
+    shutil.rmtree(folder(state))
+    with pytest.raises(StoreDamaged, match="was removed while the session in it was open; nothing more is kept"):
+        await add(log, [entry(LAST + 1)])
+    with pytest.raises(StoreDamaged):
+        await log.close()
+    assert not folder(state).exists()
+
+
+def sqlite_error(code: int, words: str) -> sqlite3.OperationalError:
+    error = sqlite3.OperationalError(words)
+    error.sqlite_errorcode = code
+    return error
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device"), "free some room"),
+        (OSError(errno.EDQUOT, "Disk quota exceeded"), "free some room"),
+        (OSError(errno.EIO, "Input/output error"), "check the disk"),
+        (sqlite_error(13, "database or disk is full"), "free some room"),
+        (sqlite_error(10 | 3 << 8, "disk I/O error"), "check the disk"),
+    ],
+)
+def test_a_failing_disk_is_told_apart_from_a_full_one(tmp_path: Path, error: Exception, told: str) -> None:
+    failure = store_failure(error, str(tmp_path))
+    assert told in str(failure)
+    assert isinstance(failure, StoreFull) == (told == "free some room")
+    assert os.listdir(tmp_path) == []

@@ -1,7 +1,10 @@
 """Which sessions there are, where they lie and with which modes."""
 
+import asyncio
 import os
 import sqlite3
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -20,7 +23,7 @@ from longrein.store import (
     reading,
 )
 from longrein.store.folder import mount_type
-from tests.store.kit import ID, OTHER, add, entry, filled, folder, make, opened, said, wall_us
+from tests.store.kit import ID, OTHER, add, entry, filled, folder, make, opened, reopen, said, wall_us
 
 pytestmark = pytest.mark.anyio
 
@@ -132,6 +135,7 @@ async def test_one_that_is_made_between_two_looks_is_not_called_damaged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one = await spoken(tmp_path, 1, "/a", "first")
+    (folder(tmp_path, one) / "high-water-mark").unlink()  # as an older longrein leaves it
     looks = [sqlite3.OperationalError("unable to open database file")]
 
     def read_only(path: str) -> sqlite3.Connection:
@@ -203,3 +207,40 @@ def test_the_type_of_a_mount_is_read_from_its_line() -> None:
         "fuse.sshfs",
         "",
     ]
+
+
+async def test_closed_sessions_are_listed_without_opening_their_databases(tmp_path: Path) -> None:
+    for n in range(20):
+        await spoken(tmp_path, n, "/a", f"words {n}")
+    program = (
+        "import sys\n"
+        "from longrein.store import list_sessions\n"
+        "opened = []\n"
+        "sys.addaudithook(lambda event, _: opened.append(event) if event == 'sqlite3.connect' else None)\n"
+        "print(len(list_sessions(sys.argv[1])), len(opened))\n"
+    )
+    ran = await asyncio.create_subprocess_exec(sys.executable, "-c", program, tmp_path, stdout=subprocess.PIPE)
+    assert await ran.communicate() == (b"20 0\n", None)
+
+
+@pytest.mark.parametrize("marked", [True, False])
+@pytest.mark.parametrize("damage", ["head", "cut", "empty"])
+async def test_a_damaged_session_is_found_by_the_folder_it_was_started_in(
+    tmp_path: Path, damage: str, marked: bool
+) -> None:
+    log = await make(tmp_path)
+    one = log.session
+    await add(log, [Entry(1, wall_us(), opened(one, "/a")), Entry(2, wall_us(), said("first words"))])
+    await log.close()
+    await asyncio.wrap_future(log._writer.closed)
+    path = folder(tmp_path, one) / "log.sqlite"
+    whole = path.read_bytes()
+    cut = whole.index(b"Opened") // 4096 * 4096 + 4096
+    path.write_bytes({"head": bytes(4096) + whole[4096:], "cut": whole[:cut], "empty": b""}[damage])
+    if not marked:
+        (folder(tmp_path, one) / "high-water-mark").unlink()
+    expected = "" if damage == "empty" and not marked else one  # then nothing says where it was started
+    assert latest_session(str(tmp_path), "/a") == expected
+    log = await reopen(tmp_path, one)
+    assert [one.seq for one in log.entries] == ([] if damage == "empty" else [1, 2])
+    await log.close()

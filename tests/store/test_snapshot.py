@@ -12,6 +12,7 @@ import pytest
 
 from longrein.store import Snapshot
 from longrein.store import snapshot as module
+from longrein.store.database import row_checksum
 from tests.store.kit import ID, OTHER, add, entries, entry, filled, folder, make, reopen, seqs
 
 pytestmark = pytest.mark.anyio
@@ -52,7 +53,7 @@ async def test_a_snapshot_is_there_at_each_open_until_the_next_is_kept(tmp_path:
     await log.close()
     assert await found(tmp_path) == Snapshot(22, b"newer")
     assert os.stat(path(tmp_path)).st_mode & 0o777 == 0o600
-    assert sorted(os.listdir(folder(tmp_path))) == ["blobs", "lock", "log.sqlite", "state.snapshot"]
+    assert sorted(os.listdir(folder(tmp_path))) == ["blobs", "high-water-mark", "lock", "log.sqlite", "state.snapshot"]
 
 
 async def test_what_a_kill_left_of_the_last_one_is_in_nobodys_way(tmp_path: Path) -> None:
@@ -96,10 +97,12 @@ def path(state: Path, session: str = ID) -> Path:
 
 
 def rows(state: Path, *statements: str) -> None:
-    """Change the stored log behind its back."""
+    """Change the stored log behind its back, so that each row by itself is sound."""
     connection = sqlite3.connect(folder(state) / "log.sqlite")
+    connection.create_function("checksum", 4, row_checksum)
     for statement in statements:
         connection.execute(statement)
+    connection.execute("UPDATE entries SET crc = checksum(key, at, version, body)")
     connection.commit()
     connection.close()
 
@@ -123,7 +126,7 @@ DAMAGE: dict[str, Callable[[Path], None]] = {
     "a time in the log is another": lambda state: rows(state, f"UPDATE entries SET at = at + 1 WHERE key = {LAST} - 9"),
     "an entry of the log is another": lambda state: rows(
         state,
-        f"UPDATE entries SET (crc, body) = (SELECT crc, body FROM entries WHERE key = {LAST} - 2) WHERE key = {LAST}",
+        f"UPDATE entries SET body = (SELECT body FROM entries WHERE key = {LAST} - 2) WHERE key = {LAST}",
     ),
 }
 

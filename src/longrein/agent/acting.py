@@ -16,7 +16,7 @@ from longrein.agent.memory import spilled
 from longrein.agent.nested import tell_nested
 from longrein.agent.noticing import after_command, before_command, may_change, note_written, writer_of, writer_words
 from longrein.agent.port import Output
-from longrein.agent.session import Session
+from longrein.agent.session import Session, retrieve_error
 from longrein.context import Seen, standing, window_of
 from longrein.events import AnyEvent, CwdSet, FileChanged, Text, ToolCall, ToolEnded, ToolError, ToolStarted
 from longrein.store import owner_of
@@ -67,8 +67,10 @@ async def run_tools(session: Session, calls: Sequence[ToolCall]) -> None:
             session.commit(flush=False)
 
     tasks = [asyncio.ensure_future(run(call)) for call in calls]
+    together = asyncio.gather(*tasks)
+    together.add_done_callback(retrieve_error)  # cancelled while one has failed, nobody looks at it
     try:
-        await asyncio.gather(*tasks)
+        await together
     except asyncio.CancelledError:
         await asyncio.wait(tasks)  # gather has cancelled them; each records its own end
         raise

@@ -155,7 +155,7 @@ def takes(state: State, word: Word, *, paused: bool, quiet: bool) -> bool:
             return True
 
 
-def facts_of(word: Word, state: State) -> tuple[AnyEvent, ...]:
+def facts_of(word: Word, state: State) -> tuple[AnyEvent, ...]:  # noqa: PLR0911 - a line for each word
     """The entries a word becomes. Some, as `SetModel` and `GoOn`, are acts of the session, not facts by themselves."""
     match word:
         case Said(parts, how):
@@ -175,6 +175,8 @@ def facts_of(word: Word, state: State) -> tuple[AnyEvent, ...]:
             return _pinned(state, kept) if kept != state.pins else ()
         case Happened(kind, source, text):
             return happened(kind, source, text)
+        case GoOn() if state.unanswered:
+            return (Reminded("wake", "", "user"),)
         case SetModel() | Rewind() | Uncompact() | GoOn() | StopChild() | StopTask():
             return ()
 

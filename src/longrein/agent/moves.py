@@ -147,6 +147,21 @@ def _cut(state: State) -> list[OpenCall]:
     return [call for call in state.calls.values() if call.started and call.call.id not in joined]
 
 
+def after_loss(state: State) -> tuple[AnyEvent, ...]:
+    """What a session that has lost its last entries writes down first, so that nothing is done twice unasked (law 8).
+
+    A call that seems not to have begun may have run: its start may be among what was lost.
+    """
+    unsure = [call for call in state.calls.values() if not call.started]
+    ended = [_ended(call, "interrupted", "interrupted; it may have run") for call in _cut(state)]
+    ended += [_ended(call, "interrupted", "the record of this call was lost; it may have run") for call in unsure]
+    head = (
+        f"the record of this session was damaged: what came after r{state.seq} is lost. Calls, changes of files and "
+        "words of the user may be missing here that did happen; look how things stand before you do anything again"
+    )
+    return (*ended, Reminded("lost_entries", marker(state.nonce, "lost_entries", head), "damage"))
+
+
 def _lost(state: State, outlook: Outlook) -> tuple[AskFailed, ...]:
     """Requests that a crash has left without an answer."""
     waiting = [(state.asked_seq, state.asked)]

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from longrein.agent.company import Company
 from longrein.agent.inbox import told_pins
 from longrein.agent.loop import run
+from longrein.agent.moves import after_loss
 from longrein.agent.port import SetMode
 from longrein.agent.ports import Crew
 from longrein.agent.redaction import redacted
@@ -108,6 +109,8 @@ def open_session(
         session.take(stale[0])  # asked for in an earlier run and not obeyed when that ended
     if not mode and session.state.mode == BYPASS and crew.above is None:  # a subagent follows the session above
         mode = "default"
+    if log.was_cut and session.state.nonce:
+        session.append(*after_loss(session.state))
     if mode and mode != session.state.mode:
         session.append(ModeSet(mode))
     if session.state.tasks:

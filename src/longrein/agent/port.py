@@ -79,7 +79,8 @@ class Rewind(msgspec.Struct, frozen=True, tag=True):
 
 
 class GoOn(msgspec.Struct, frozen=True, tag=True):
-    """Go on with an open turn after a resume (Enter on an empty line; `-p` with `-c`)."""
+    """Go on with a turn that is open after a resume, or that ended without a reply (Enter on an empty line; `-p` with
+    `-c`)."""
 
 
 class Happened(msgspec.Struct, frozen=True, tag=True):

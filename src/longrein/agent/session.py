@@ -40,6 +40,15 @@ INTERRUPTED = "[interrupted by the user]"
 """The line the model is told."""
 
 
+def retrieve_error(done: "asyncio.Future[Any]") -> None:
+    """Count the error of a future as seen, so that asyncio prints no traceback of it.
+
+    For work that fails when the log cannot be written: each later commit of the session raises the same.
+    """
+    if not done.cancelled():
+        done.exception()
+
+
 class Session:
     """See `SessionPort` for what a frontend may do with it."""
 
@@ -134,6 +143,7 @@ class Session:
         done: asyncio.Future[None] = self._loop.create_future()
         if self._broken is not None:
             done.set_exception(self._broken)
+            retrieve_error(done)
             return done
         entries, taken = self._held, self._taken
         if not entries and not taken and not flush:

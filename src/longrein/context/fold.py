@@ -159,6 +159,7 @@ def step(state: State, entry: Entry) -> State:  # noqa: C901, PLR0912, PLR0915 -
             state.compact_wanted = None
             add(state, item_of(seq, 0, "reminder", Text(text), handle=f"r{seq}"))
         case TurnEnded():
+            state.unanswered = state.owes_reply
             state.turn_open = state.owes_reply = state.interrupted = False
         case Recalled(handle=handle):
             if handle:
@@ -204,7 +205,7 @@ def _turn(state: State, *, task: bool) -> None:
         state.began = Began(state.spent_usd, state.usage, state.asks, state.spawned)
     state.failures, state.failure = 0, None
     state.turn_open = state.owes_reply = True
-    state.interrupted = False
+    state.interrupted = state.unanswered = False
 
 
 def _reminded(state: State, seq: int, event: Reminded) -> None:

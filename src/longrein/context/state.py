@@ -167,6 +167,8 @@ class Talk(msgspec.Struct):
     """Whether something was said or done since the last reply."""
     interrupted: bool = False
     """Whether the user stopped this turn."""
+    unanswered: bool = False
+    """Whether the last turn ended while the model still owed a reply: stopped, out of a limit, or after failures."""
     steps: int = 0
     """Requests of purpose turn since the user last spoke."""
     barren_steps: int = 0
@@ -335,6 +337,6 @@ def rejoin(then: State, now: State) -> State:
     joined.gauge.ratio, joined.gauge.learned = now.gauge.ratio, now.gauge.learned
     joined.gauge.ceiling, joined.gauge.flat = now.gauge.ceiling, (0, 0, 0)
     joined.ledger = rejoined(then.ledger, now.ledger)
-    joined.turn_open = joined.owes_reply = joined.interrupted = False
+    joined.turn_open = joined.owes_reply = joined.interrupted = joined.unanswered = False
     joined.compact_wanted = None
     return joined

@@ -236,7 +236,8 @@ COMMANDS: Mapping[str, Command] = {
             (
                 Flag(("--session",), "session", "word", "in this session only, wherever it was", STATE, "ID"),
                 Flag(("--all",), "every", "switch", "in the sessions of every folder", STATE),
-                Flag(("--json",), "json", "switch", "one JSON array", STATE),
+                Flag(("--page",), "page", "count", "which page of the hits", STATE, "N"),
+                Flag(("--json",), "json", "switch", "one JSON array of all hits", STATE),
                 STATE_DIR,
                 HELP,
             ),

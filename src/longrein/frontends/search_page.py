@@ -8,8 +8,10 @@ import msgspec
 from longrein.events import SessionError
 from longrein.store import Found, Past, SessionInfo
 
-HITS_MAX = 50
-"""Hits shown of one session."""
+HITS_MAX = 1_000
+"""Hits looked for in one session."""
+PAGE_HITS = 20
+"""Hits on one page of text."""
 
 
 class InSession(msgspec.Struct, frozen=True):
@@ -43,19 +45,32 @@ def as_json(every: Sequence[InSession]) -> bytes:
     return msgspec.json.format(msgspec.json.encode(hits)) + b"\n"
 
 
-def as_text(every: Sequence[InSession]) -> bytes:
-    """Under each session its hits: handle, time, what it is, line and the words around."""
-    return "".join(_session(one) for one in every).encode("utf-8", "replace")
-
-
-def _session(one: InSession) -> str:
-    info = one.info
-    rows = [f"{info.session}  {info.cwd}  {' '.join(info.title.split())}"]
-    for hit in one.found.hits:
+def as_text(every: Sequence[InSession], page: int = 1) -> bytes:
+    """One page of hits under their sessions: handle, time, what it is, line and the words around. Where there are more
+    pages, the last line says how many hits there are and how to see the next."""
+    hits = [(one.info, hit) for one in every for hit in one.found.hits]
+    first = (page - 1) * PAGE_HITS
+    rows: list[str] = []
+    shown = None
+    for info, hit in hits[first : first + PAGE_HITS]:
+        if info is not shown:
+            rows.append(f"{info.session}  {info.cwd}  {' '.join(info.title.split())}")
+            shown = info
         times = f" ({hit.count} times)" if hit.count > 1 else ""
         rows.append(f"  {hit.handle:<8} {_when(hit.at)}  {hit.title}, line {hit.line}{times}: {hit.snippet}")
-    rows += ["  … and more: take more words"] if one.found.more else []
-    return "\n".join(rows) + "\n"
+    more = any(one.found.more for one in every)
+    rows += [_place(len(hits), more, first, page)] if first or more or len(hits) > PAGE_HITS else []
+    return "".join(row + "\n" for row in rows).encode("utf-8", "replace")
+
+
+def _place(total: int, more: bool, first: int, page: int) -> str:
+    """Which hits these are, of how many, and how to see others."""
+    of = f"{'more than ' * more}{total:,}"
+    if first >= total:
+        return f"page {page} is empty: there are {of} hits, {-(-total // PAGE_HITS)} pages"
+    last = min(first + PAGE_HITS, total)
+    after = f"; --page {page + 1} shows the next" if last < total else "; take more words" if more else ""
+    return f"hits {first + 1:,} to {last:,} of {of}{after}"
 
 
 def _when(at: int) -> str:

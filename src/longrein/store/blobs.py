@@ -9,6 +9,7 @@ import stat
 from collections.abc import Callable, Iterator
 from typing import BinaryIO
 
+from longrein.events import StoreDamaged
 from longrein.store.folder import BLOBS, flush, flush_path, make_folder, new_file, write_file
 
 INLINE_BYTES_MAX = 64 * 1024
@@ -30,6 +31,32 @@ def blob_hash(data: bytes) -> str:
 def is_hash(text: str) -> bool:
     """Whether `text` can name a blob."""
     return len(text) == 64 and all(sign in "0123456789abcdef" for sign in text)
+
+
+class BlobDamaged(StoreDamaged, KeyError):
+    """The bytes of a blob are not what was kept; for those who only want the bytes they are gone."""
+
+    __str__ = Exception.__str__  # a KeyError shows the repr
+
+
+def checked(data: object, blob: str, place: str) -> bytes:
+    """`data`, which lies at `place`, as the bytes of `blob`. Raises `BlobDamaged` when they are not."""
+    if isinstance(data, bytes) and blob_hash(data) == blob:
+        return data
+    raise BlobDamaged(f"blob {blob[:12]} in {place} is not what was written")
+
+
+def read_file(folder: str, blob: str) -> bytes:
+    """Bytes of a blob file, checked. Raises `KeyError` when there is none, `BlobDamaged`."""
+    path = blob_file(folder, blob)
+    try:
+        with open(path, "rb") as file:
+            data = file.read()
+    except OSError as error:
+        if error.errno == errno.EIO:
+            raise BlobDamaged(f"{path} cannot be read: {error.strerror}") from None
+        raise KeyError(blob) from None
+    return checked(data, blob, path)
 
 
 class Kept:
@@ -144,7 +171,7 @@ class Blobs:
         """Remove files that no commit named, as a crash leaves them; how many."""
         swept = 0
         names: set[str] | None = None
-        for path, blob in _files(os.path.join(self.folder, BLOBS)):
+        for path, blob in blob_files(self.folder):
             names = named() if names is None else names
             if blob not in names:
                 with contextlib.suppress(OSError):
@@ -153,10 +180,10 @@ class Blobs:
         return swept
 
 
-def _files(folder: str) -> Iterator[tuple[str, str]]:
-    """(path, name) of every file at most one folder below `folder`."""
+def blob_files(folder: str) -> Iterator[tuple[str, str]]:
+    """(path, name) of every file among the blobs of the session in `folder`, temporary ones too."""
     try:
-        found = list(os.scandir(folder))
+        found = list(os.scandir(os.path.join(folder, BLOBS)))
     except OSError:
         return
     for item in found:

@@ -3,11 +3,10 @@
 import contextlib
 import os
 import sqlite3
-import zlib
 from collections.abc import Generator, Iterable, Iterator, Sequence
 
-from longrein.store.blobs import blob_file
-from longrein.store.database import ROOT, TABLES, Row, entry_key, entry_seq
+from longrein.store.blobs import BlobDamaged, read_file
+from longrein.store.database import ROOT, TABLES, Row, entry_key, entry_seq, is_sound_row, row_checksum
 from longrein.store.faults import is_damage
 from longrein.store.folder import new_file
 
@@ -29,15 +28,23 @@ def sound(rows: Iterable[Row], folder: str, first: int) -> Iterator[Row]:
     """`rows` of one session as far as they are what was written, from seq `first` on without a gap. Raises `Unsound`
     at the first that is not."""
     for expected, row in enumerate(rows, first):
-        key, _, _, crc, body = row
-        if entry_seq(key) != expected:
+        if entry_seq(row[0]) != expected:
             raise Unsound(f"entry {expected} is missing")
-        if isinstance(body, str):
-            if not os.path.exists(blob_file(folder, body)):
-                raise Unsound(f"the file of entry {expected} is missing")
-        elif zlib.crc32(body) != crc:
+        if not is_sound_row(row):
             raise Unsound(f"entry {expected} is not what was written")
+        if isinstance(row[4], str):
+            _check_file(folder, row[4], expected)
         yield row
+
+
+def _check_file(folder: str, blob: str, seq: int) -> None:
+    """Raises `Unsound` when the file that holds entry `seq` is gone or not what was written."""
+    try:
+        read_file(folder, blob)
+    except BlobDamaged:
+        raise Unsound(f"the file of entry {seq} is not what was written") from None
+    except KeyError:
+        raise Unsound(f"the file of entry {seq} is missing") from None
 
 
 def _until_damage(connection: sqlite3.Connection, query: str, values: tuple[int, int]) -> Generator[Row, None, None]:
@@ -60,6 +67,11 @@ def new_database(path: str) -> sqlite3.Connection:
     connection.executescript(TABLES)
     connection.execute("BEGIN")
     return connection
+
+
+def new_row(key: int, at: int, version: int, body: bytes) -> Row:
+    """A row of `entries`."""
+    return key, at, version, row_checksum(key, at, version, body), body
 
 
 def insert_entry(target: sqlite3.Connection, row: Row) -> None:

@@ -7,16 +7,22 @@ it once, so that the main file is whole on disk before anything counts (SQLite d
 
 import os
 import sqlite3
-from collections.abc import Sequence
+import struct
+from collections.abc import Mapping, Sequence
 from hashlib import blake2b
+from typing import Any
 from urllib.parse import quote
+from zlib import crc32
 
 from longrein.events import SessionReadOnly
 from longrein.store.blobs import INLINE_BYTES_MAX, Blobs, Kept
 from longrein.store.folder import DATABASE, flush, flush_path, new_file
+from longrein.store.high_water_mark import HighWaterMark, MarkFile, read_mark
 
-LAYOUT = 2
+LAYOUT = 3
 """Version of the tables, in `user_version`."""
+LAYOUTS_MAX = 1000
+"""No longrein has as many: a higher number is damage."""
 
 TABLES = f"""
 BEGIN;
@@ -36,7 +42,10 @@ COMMIT;
 # inbox.number is the session that the message is for; ids rise over all of them.
 # collected remembers the files of the inbox folder that were taken in; files the blob files that a commit named.
 
-LIFTS = {1: ("ALTER TABLE inbox ADD COLUMN number INTEGER NOT NULL DEFAULT 1",)}
+LIFTS: dict[int, tuple[str, ...]] = {
+    1: ("ALTER TABLE inbox ADD COLUMN number INTEGER NOT NULL DEFAULT 1",),
+    2: (),  # the checksum of an entry is of its whole row from here on; older rows keep theirs
+}
 """Layout -> what makes it the next one."""
 
 WAL_TIDY_BYTES = 4 * 1024 * 1024
@@ -47,7 +56,7 @@ BUSY_S = 10.0
 """How long a write waits for a reader of a rollback-journal database, or for another process that recovers the WAL."""
 
 Row = tuple[int, int, int, int, bytes | str]
-"""(key, at, version, crc32 of the body, body)."""
+"""(key, at, version, checksum, body)."""
 About = tuple[int, str, int, str, str]
 """(number, session, created in microseconds UTC, cwd, title): a row of `sessions`."""
 
@@ -106,6 +115,38 @@ class LogHash:
     def digest(self) -> bytes:
         """The hash of what it covers."""
         return b"%d %b%b" % (self._versions or 0, self._times.digest(), self._checks.digest())
+
+
+_pack = struct.Struct("<qqq").pack
+
+
+def row_checksum(key: int, at: int, version: int, body: bytes | str) -> int:
+    """CRC-32 of a whole row of `entries`."""
+    data = body.encode() if isinstance(body, str) else body
+    return crc32(data, crc32(_pack(key, at, version)))
+
+
+def is_sound_row(row: Sequence[Any]) -> bool:
+    """Whether a row of `entries` is what was written. Rows of layouts 1 and 2 have a checksum of the body alone, and
+    none where the body is a file."""
+    key, at, version, checksum, body = row
+    try:
+        if type(body) is bytes:
+            return bool(crc32(body, crc32(_pack(key, at, version))) == checksum or crc32(body) == checksum)
+        return type(body) is str and checksum in (row_checksum(key, at, version, body), 0)
+    except struct.error:  # a number that is none
+        return False
+
+
+def last_key(connection: sqlite3.Connection, number: int) -> int:
+    """Key of the last entry of session `number`; 0 when there is none. Raises sqlite3.Error."""
+    query = "SELECT key FROM entries WHERE key > ? AND key < ? ORDER BY key DESC LIMIT 1"
+    row = connection.execute(query, (entry_key(number, 0), entry_key(number + 1, 0))).fetchone()
+    return int(row[0]) if row else 0
+
+
+class Displaced(Exception):
+    """A file of an open database was removed, moved or replaced by another one; `str(error)` is its path."""
 
 
 class Write:
@@ -171,6 +212,12 @@ class Database:
         """Whether a commit is not on disk yet."""
         self.root_hash = LogHash()
         """Of all that is committed of the root's log; whoever opens a log that was there sets it."""
+        self.mark = read_mark(folder) or HighWaterMark()
+        """What was on disk at the last flush; brought up to date with each commit, and written after each flush."""
+        self.displaced = False
+        """Whether its files were found gone or replaced."""
+        self._mark_file = MarkFile(folder)
+        self._identities: list[tuple[str, tuple[int, int]]] = []
         self._blobs = blobs
         self._wal = -1
         self._grown_bytes = 0
@@ -196,6 +243,8 @@ class Database:
         execute(f"PRAGMA synchronous={'NORMAL' if self._founded else 'OFF'}")
         mode = execute(f"PRAGMA journal_mode={'DELETE' if network else 'WAL'}").fetchone()[0]
         layout = execute("PRAGMA user_version").fetchone()[0]
+        if not 0 <= layout < LAYOUTS_MAX:
+            raise sqlite3.DatabaseError("malformed header")
         if layout > LAYOUT:
             raise SessionReadOnly(
                 f"this session was written by a newer longrein (layout {layout}, this one knows {LAYOUT}); upgrade it"
@@ -210,6 +259,7 @@ class Database:
             execute("PRAGMA synchronous=NORMAL")
             self._wal = os.open(self.path + "-wal", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             self._grown_bytes = os.fstat(self._wal).st_size
+            self._identities = [(path, _identity(path)) for path in (self.path, self.path + "-wal")]
         else:
             execute("PRAGMA synchronous=FULL")
             notes.append(f"{self.folder} is on a network file system: the log is written in a slower, safe mode")
@@ -251,6 +301,7 @@ class Database:
             if key_number(row[0]) == ROOT:
                 self.root_hash.add(row)
         self.unflushed = True
+        self._advance(writes)
         self._grown_bytes += sum(len(row[4]) for row in rows) + sum(map(len, kept.bodies.values())) + 8192
 
     def _keep(self, kept: Kept) -> None:
@@ -276,14 +327,50 @@ class Database:
     def _placed(self, row: Row) -> Row:
         """`row`, its body moved to a file when it is too large for the database."""
         key, at, version, _, body = row
-        if len(body) <= INLINE_BYTES_MAX or isinstance(body, str):
-            return row
-        return key, at, version, 0, self._blobs.put(body)
+        if len(body) > INLINE_BYTES_MAX and not isinstance(body, str):
+            body = self._blobs.put(body)
+        return key, at, version, row_checksum(key, at, version, body), body
+
+    def _advance(self, writes: Sequence[Write]) -> None:
+        """Have the mark say what was committed. A session that goes on is no longer one that was cut."""
+        mark = self.mark
+        for write in writes:
+            for row in write.rows:
+                number = key_number(row[0])
+                mark.entries[number] = entry_seq(row[0])
+                mark.cut.discard(number)
+                if number == ROOT:
+                    mark.updated = row[1]
+            for number, _, created, cwd, title in write.about:
+                if number == ROOT:
+                    mark.created, mark.cwd, mark.title = created, cwd, title
+            for message, _, _ in write.put:
+                mark.message = max(mark.message, message)
+
+    def settle(self, ends: Mapping[int, int]) -> None:
+        """Have the mark say that these sessions (number -> last seq) have lost what came after."""
+        for number, seq in ends.items():
+            self.mark.entries[number] = seq
+            if seq:
+                self.mark.cut.add(number)
+        self._mark_file.write(self.mark, durable=True)
+
+    def check_place(self) -> None:
+        """Raises `Displaced` when the database is not at its path any more: what is written now would be lost."""
+        for path, identity in self._identities:
+            try:
+                self.displaced = _identity(path) != identity
+            except (FileNotFoundError, NotADirectoryError):
+                self.displaced = True
+            if self.displaced:
+                raise Displaced(path)
 
     def sync(self) -> None:
         """Bring every commit to disk; after `found`. Raises OSError; then nothing later may count as on disk."""
         if self._wal >= 0 and self.unflushed:
             flush(self._wal)
+        if self.unflushed:
+            self._mark_file.write(self.mark)
         self.unflushed = False
 
     def found(self) -> None:
@@ -315,10 +402,8 @@ class Database:
             return
 
     def last_key(self, number: int) -> int:
-        """Key of the last entry of session `number`; 0 when there is none."""
-        query = "SELECT key FROM entries WHERE key > ? AND key < ? ORDER BY key DESC LIMIT 1"
-        row = self._connection.execute(query, (entry_key(number, 0), entry_key(number + 1, 0))).fetchone()
-        return int(row[0]) if row else 0
+        """See the function `last_key`."""
+        return last_key(self._connection, number)
 
     def has_pending(self) -> bool:
         """Whether a blob waits for a commit."""
@@ -329,4 +414,14 @@ class Database:
         if self._wal >= 0:
             os.close(self._wal)
             self._wal = -1
+        if self.mark.updated and not self.unflushed and not self.displaced:
+            self.mark.size_bytes = _size(self.path)
+            self._mark_file.write(self.mark)  # once more, so that it is not much older than the database will be
+        self._mark_file.close()
         self._connection.close()
+
+
+def _identity(path: str) -> tuple[int, int]:
+    """(device, inode) of a file. Raises OSError."""
+    status = os.stat(path)
+    return status.st_dev, status.st_ino

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from longrein.events import Entry, ModeSet, Opened, PrefixSet, SessionError
 from longrein.store.folder import BLOBS, DATABASE, INBOX, LOCK, existing_folder
+from longrein.store.high_water_mark import NAME as MARK
 from longrein.store.lock import take_lock
 from longrein.store.reading import Reader
 
@@ -13,7 +14,7 @@ BEGINNING = (Opened, PrefixSet, ModeSet)
 """What longrein writes before anybody has said or done anything."""
 ENTRIES_MAX = 64
 """A log with more is not looked through."""
-NAMES = {DATABASE, f"{DATABASE}-wal", f"{DATABASE}-shm", LOCK, BLOBS, INBOX}
+NAMES = {DATABASE, f"{DATABASE}-wal", f"{DATABASE}-shm", MARK, LOCK, BLOBS, INBOX}
 """All that lies in the folder of such a session; what is not known here keeps it."""
 
 

@@ -3,15 +3,18 @@
 import contextlib
 import errno
 import os
+import resource
 import sqlite3
 
 from longrein.events import SessionError, StoreDamaged, StoreFull
 
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-_FULL, _IOERR, _CORRUPT, _NOTADB = 13, 10, 11, 26
+_ERROR, _FULL, _IOERR, _CORRUPT, _NOTADB = 1, 13, 10, 11, 26
 """Primary result codes of SQLite."""
 
 
+PROBE_BYTES = 64 * 1024
+"""Written to see whether there is room."""
 SUSPECT = "suspect"
 """A file in a session's folder that says: a write met damage, rebuild the database at the next open."""
 
@@ -19,8 +22,15 @@ SUSPECT = "suspect"
 def is_damage(error: BaseException) -> bool:
     """Whether SQLite says that the file is not what it wrote."""
     return isinstance(error, sqlite3.DatabaseError) and (
-        _primary(error) in (_CORRUPT, _NOTADB) or "malformed" in str(error) or _short_read(error)
+        _primary(error) in (_CORRUPT, _NOTADB)
+        or any(words in str(error) for words in ("malformed", "Could not decode"))
+        or _short_read(error)
     )
+
+
+def is_damage_at_open(error: sqlite3.DatabaseError) -> bool:
+    """The same of an error met while a log was opened, when every statement and table is known to be right."""
+    return is_damage(error) or _primary(error) in (0, _ERROR)
 
 
 def store_failure(error: BaseException, folder: str) -> SessionError:
@@ -37,20 +47,51 @@ def store_failure(error: BaseException, folder: str) -> SessionError:
 def _of_system(error: OSError, folder: str) -> SessionError:
     if error.errno in _NO_ROOM:
         return _full(folder, error.strerror or "no room")
+    if error.errno == errno.EIO:
+        return _broken_disk(folder, error.strerror or "input/output error")
     return SessionError(f"cannot use {error.filename or folder}: {error.strerror or error}")
 
 
 def _of_sqlite(error: sqlite3.Error, folder: str) -> SessionError:
     if is_damage(error):
         return StoreDamaged(f"the database in {folder} is damaged ({error}); open the session again to repair it")
-    if _primary(error) in (_FULL, _IOERR):
+    if _primary(error) == _FULL:
         return _full(folder, str(error))
+    if _primary(error) == _IOERR:  # SQLite says this of every failed write but one for which there is no room
+        return _full(folder, str(error)) if _no_room(folder) else _broken_disk(folder, str(error))
     return SessionError(f"the log in {folder} cannot be used: {error}")
 
 
 def _full(folder: str, why: str) -> StoreFull:
     name = os.path.basename(folder)
     return StoreFull(f"cannot write to {folder} ({why}); free some room, then go on with `longrein -r {name}`")
+
+
+def _no_room(folder: str) -> bool:
+    """Whether a file in `folder` cannot grow: by a limit on the size of files, a quota, or a full disk."""
+    if resource.getrlimit(resource.RLIMIT_FSIZE)[0] != resource.RLIM_INFINITY:
+        return True
+    probe = os.path.join(folder, f".probe-{os.getpid()}")
+    try:
+        descriptor = os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            os.write(descriptor, bytes(PROBE_BYTES))
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        return error.errno in _NO_ROOM
+    finally:
+        with contextlib.suppress(OSError):
+            os.unlink(probe)
+    return False
+
+
+def _broken_disk(folder: str, why: str) -> SessionError:
+    name = os.path.basename(folder)
+    return SessionError(
+        f"the disk failed while {folder} was read or written ({why}); check the disk and its cables, "
+        f"then go on with `longrein -r {name}`"
+    )
 
 
 def _primary(error: sqlite3.Error) -> int:

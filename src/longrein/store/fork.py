@@ -5,11 +5,10 @@ import contextlib
 import os
 import shutil
 import sqlite3
-from binascii import crc32
 
 from longrein.events import SCHEMA_VERSION, Entry, Opened, SessionError, StoreDamaged, encode_event
 from longrein.store.blobs import blob_file
-from longrein.store.copying import Unsound, copy_tables, insert_entry, new_database, sound_rows
+from longrein.store.copying import Unsound, copy_tables, insert_entry, new_database, new_row, sound_rows
 from longrein.store.database import ROOT, entry_key, entry_seq, read_only
 from longrein.store.faults import store_failure
 from longrein.store.folder import BLOBS, DATABASE, existing_folder, flush_path, make_folder, make_session_folder
@@ -50,7 +49,7 @@ def _copy(origin: str, folder: str, to: int, first: Entry, opened: Opened) -> No
         source.execute("BEGIN")  # one view of the source, whatever its owner writes meanwhile
         _copy_entries(origin, source, target, to)
         body = encode_event(opened)
-        insert_entry(target, (entry_key(ROOT, 1), first.at, SCHEMA_VERSION, crc32(body), body))
+        insert_entry(target, new_row(entry_key(ROOT, 1), first.at, SCHEMA_VERSION, body))
         copy_tables(source, target, ("blobs", "files"))
         title = source.execute("SELECT title FROM sessions WHERE number = ?", (ROOT,)).fetchone()
         about = (ROOT, opened.session, first.at, opened.cwd, title[0] if title else "")

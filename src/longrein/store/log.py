@@ -77,6 +77,7 @@ class SessionLog:
         self.snapshot: Snapshot | None = None
         self.checked: Future[str] | None = None
         """What is wrong with entries that were not looked through at open, '' for nothing; None where all were."""
+        self.was_cut = False
         self.reader = reader
         """Reads what is committed: entries by seq, blobs. For the loop's thread."""
         self.folder = shared.folder
@@ -107,6 +108,7 @@ class SessionLog:
         survey = surveys[0]
         self.entries = StoredEntries(self.reader, survey.rows, survey.size)
         self.inbox = [Message(number, body) for number, body in survey.inbox]
+        self.was_cut = ROOT in survey.cut
         self._strand.about = survey.about
         self.snapshot = survey.snapshot
         self._shared.go_on(survey)
@@ -158,6 +160,7 @@ class SessionLog:
         log = SessionLog(self._shared, reader, Strand(session, number, listed=bool(rows)))
         log.entries = StoredEntries(reader, None if shares else rows, shares + len(rows))
         log.inbox = [Message(*row) for row in reader.inbox()]
+        log.was_cut = number in self._shared.cut
         if rows:
             log._strand.about = reader.about()
         return log

@@ -103,6 +103,9 @@ class Log(Protocol):
     """What was repaired at open; each a line for the user."""
     snapshot: Snapshot | None
     """The one that was kept last, where it still fits the log; None for a subagent."""
+    was_cut: bool
+    """Whether entries that came after these were lost, and none were written since: what seems not to have begun may
+    have been done."""
 
     def append(
         self,

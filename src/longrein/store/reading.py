@@ -3,15 +3,14 @@
 import contextlib
 import os
 import sqlite3
-import zlib
 from collections.abc import Iterator, Sequence
 from typing import Any, overload
 
 import msgspec
 
 from longrein.events import Entry, Opened, StoreDamaged, decode_event
-from longrein.store.blobs import blob_file, blob_hash, is_hash
-from longrein.store.database import ROOT, SEQ_MAX, Row, entry_key, entry_seq, lost_main, read_only
+from longrein.store.blobs import BlobDamaged, blob_file, checked, is_hash, read_file
+from longrein.store.database import ROOT, SEQ_MAX, Row, entry_key, entry_seq, is_sound_row, lost_main, read_only
 from longrein.store.faults import store_failure
 from longrein.store.folder import DATABASE, existing_folder, set_aside
 
@@ -228,11 +227,11 @@ class Reader:
         return self._source.all("SELECT id, body FROM inbox WHERE number = ? ORDER BY id", self.number)
 
     def blob(self, blob: str) -> bytes:
-        """Bytes of a blob. `KeyError` when there is none, `StoreDamaged` when they are not what was kept."""
+        """Bytes of a blob. `KeyError` when there is none, `BlobDamaged` when they are not what was kept."""
         if not is_hash(blob):
             raise KeyError(blob)
         row = self._source.one("SELECT body FROM blobs WHERE hash = ?", bytes.fromhex(blob))
-        return bytes(row[0]) if row else read_file(self.folder, blob)
+        return checked(row[0], blob, self.folder) if row else read_file(self.folder, blob)
 
     def blob_range(self, blob: str, start: int, size_bytes: int) -> bytes:
         """At most `size_bytes` of a blob from offset `start`, not checked against its hash. `KeyError` when none."""
@@ -313,24 +312,14 @@ def entry_of(folder: str, row: Row) -> Entry:
 
 def stored_body(folder: str, row: Row) -> bytes:
     """The event's bytes, wherever they lie. Raises `StoreDamaged` when they are not what was written."""
-    key, _, _, crc, body = row
-    if isinstance(body, str):
-        try:
-            return read_file(folder, body)
-        except KeyError:
-            raise StoreDamaged(f"the file of entry {entry_seq(key)} in {folder} is gone") from None
-    if zlib.crc32(body) != crc:
-        raise StoreDamaged(f"entry {entry_seq(key)} in {folder} is not what was written")
-    return body
-
-
-def read_file(folder: str, blob: str) -> bytes:
-    """Bytes of a blob file, checked. Raises `KeyError`, `StoreDamaged`."""
+    seq, body = entry_seq(row[0]), row[4]
+    if not is_sound_row(row):
+        raise StoreDamaged(f"entry {seq} in {folder} is not what was written")
+    if isinstance(body, bytes):
+        return body
     try:
-        with open(blob_file(folder, blob), "rb") as file:
-            data = file.read()
-    except OSError:
-        raise KeyError(blob) from None
-    if blob_hash(data) != blob:
-        raise StoreDamaged(f"{blob_file(folder, blob)} is not what was written")
-    return data
+        return read_file(folder, body)
+    except BlobDamaged:
+        raise
+    except KeyError:
+        raise StoreDamaged(f"the file of entry {seq} in {folder} is gone") from None

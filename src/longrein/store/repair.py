@@ -9,18 +9,21 @@ import os
 import sqlite3
 
 from longrein.events import SCHEMA_VERSION, SessionReadOnly, StoreDamaged
-from longrein.store.blobs import Blobs
+from longrein.store.blobs import Blobs, blob_files, is_hash
 from longrein.store.copying import Unsound, copy_tables, new_database, sound_rows
-from longrein.store.database import ROOT, Database, LogHash, Row, entry_seq, lost_main, read_only
-from longrein.store.faults import SUSPECT, is_damage
-from longrein.store.folder import DATABASE, flush_path, set_aside
+from longrein.store.database import ROOT, Database, LogHash, Row, entry_key, entry_seq, last_key, lost_main, read_only
+from longrein.store.faults import SUSPECT, is_damage_at_open
+from longrein.store.folder import DATABASE, flush_path, new_file, set_aside, write_file
+from longrein.store.high_water_mark import HighWaterMark, read_mark, write_mark
+from longrein.store.page_scan import PageScan
 from longrein.store.port import Snapshot
+from longrein.store.reading import stored_body
 from longrein.store.salvage import Kept, copy_sessions, last_number
 from longrein.store.snapshot import read_snapshot
 
 KEEP_BYTES_MAX = 16 * 1024 * 1024
 """Rows of a log up to this size are kept from the look at open, so that the first walk does not read them again."""
-_OTHER_TABLES = ("collected", "blobs", "files", "sqlite_sequence")
+_SMALL_TABLES = ("collected", "files", "sqlite_sequence")
 
 
 class Survey:
@@ -45,25 +48,60 @@ class Survey:
         """Of the whole log."""
         self.unread = 0
         """So many of the first entries were not looked through: the snapshot stands for them."""
+        self.updated = 0
+        """Time of the last entry."""
+        self.cut: frozenset[int] = frozenset()
+        """Numbers of sessions that have lost their last entries and have not gone on since."""
 
 
 def open_sound(folder: str, blobs: Blobs, notes: list[str], *, network: bool) -> tuple[Database, Survey]:
     """The database of an existing session, repaired if need be; what was repaired is added to `notes`.
 
-    Raises `StoreDamaged` when nothing could be kept, `SessionReadOnly`, OSError, sqlite3.Error.
+    One of which nothing could be read begins anew. Raises `SessionReadOnly`, OSError, sqlite3.Error.
     """
     why = _outward_damage(folder)
     if not why:
         try:
-            return _open(folder, blobs, notes, network)
+            return _open_whole(folder, blobs, notes, network)
         except Unsound as damage:
             why = str(damage)
         except sqlite3.DatabaseError as error:
-            if not is_damage(error):
+            if not is_damage_at_open(error):
                 raise
             why = str(error)
     _rebuild(folder, why, notes)
     return _open(folder, blobs, notes, network)
+
+
+def _open_whole(folder: str, blobs: Blobs, notes: list[str], network: bool) -> tuple[Database, Survey]:
+    """The database as it is. Raises `Unsound` when its write-ahead log ends before the high-water mark.
+
+    Where there is such a log a reader holds the database meanwhile: SQLite would else fold the log in and remove it,
+    with all that stands behind its first wrong bit, when a damaged database is closed again.
+    """
+    path = os.path.join(folder, DATABASE)
+    if not _has_content(path + "-wal"):
+        return _open(folder, blobs, notes, network)
+    with contextlib.closing(read_only(path)) as reader:
+        mark = read_mark(folder)
+        if mark is not None and _lost(mark, reader):
+            raise Unsound("its write-ahead log is damaged")
+        return _open(folder, blobs, notes, network)
+
+
+def _has_content(path: str) -> bool:
+    return os.path.exists(path) and os.path.getsize(path) > 0
+
+
+def _lost(mark: HighWaterMark, connection: sqlite3.Connection) -> dict[int, tuple[int, int]]:
+    """Sessions that end before their mark: number -> (last seq, last seq by the mark). 0 stands for the inbox."""
+    ends = {number: (entry_seq(last_key(connection, number)), seq) for number, seq in mark.entries.items()}
+    ends[0] = (_last_message(connection), mark.message)
+    return {number: (found, seq) for number, (found, seq) in ends.items() if found < seq}
+
+
+def _last_message(connection: sqlite3.Connection) -> int:
+    return int(connection.execute("SELECT coalesce(max(seq), 0) FROM sqlite_sequence").fetchone()[0] or 0)
 
 
 def _open(folder: str, blobs: Blobs, notes: list[str], network: bool) -> tuple[Database, Survey]:
@@ -71,11 +109,35 @@ def _open(folder: str, blobs: Blobs, notes: list[str], network: bool) -> tuple[D
     try:
         survey = _look(database.connection, folder)
         database.root_hash = survey.hash
-        blobs.sweep(lambda: {row[0].hex() for row in database.connection.execute("SELECT hash FROM files")})
+        _compare(database, survey, notes)
+        if not survey.cut:  # what was lost may have named them
+            blobs.sweep(lambda: {row[0].hex() for row in database.connection.execute("SELECT hash FROM files")})
     except BaseException:
         database.close()
         raise
     return database, survey
+
+
+def _compare(database: Database, survey: Survey, notes: list[str]) -> None:
+    """Find what was lost since the last high-water mark, and have the mark go on from what is there."""
+    mark = database.mark
+    lost = _lost(mark, database.connection)
+    survey.last_message = max(survey.last_message, mark.message)
+    if lost:
+        inbox = lost.pop(0, (0, 0))
+        mark.message = inbox[0] if inbox[1] else mark.message
+        database.settle({number: found for number, (found, _) in lost.items()})
+        found, claimed = lost.get(ROOT, (survey.size, survey.size))
+        gone = [f"the last {claimed - found} of its {claimed} entries"] if found < claimed else []
+        gone += ["the last entries of subagents"] if len(lost) > (ROOT in lost) else []
+        gone += ["messages to it"] if inbox[1] else []
+        why = "its write-ahead log was removed or cut short, or the database replaced by an older one"
+        notes.append(f"this session has lost {' and '.join(gone)}: {why}")
+    mark.entries.setdefault(ROOT, survey.size)
+    mark.updated = mark.updated or survey.updated
+    if not mark.created:
+        mark.created, mark.cwd, mark.title = survey.about
+    survey.cut = frozenset(mark.cut)
 
 
 def _look(connection: sqlite3.Connection, folder: str) -> Survey:
@@ -93,15 +155,19 @@ def _look(connection: sqlite3.Connection, folder: str) -> Survey:
             )
         survey.size += 1
         survey.hash.add(row)
+        survey.updated = row[1]
         size_bytes += len(row[4])
         if size_bytes <= KEEP_BYTES_MAX and not survey.unread:
             rows.append(row)
         elif rows:
             rows, survey.rows = [], None
     survey.rows = rows if survey.rows is not None else None
+    if survey.unread == survey.size:
+        last = connection.execute("SELECT at FROM entries WHERE key = ?", (entry_key(ROOT, survey.size),)).fetchone()
+        survey.updated = last[0] if last else 0
     survey.inbox = connection.execute("SELECT id, body FROM inbox WHERE number = ? ORDER BY id", (ROOT,)).fetchall()
     survey.last_number = last_number(connection)
-    survey.last_message = connection.execute("SELECT coalesce(max(seq), 0) FROM sqlite_sequence").fetchone()[0]
+    survey.last_message = _last_message(connection)
     about = connection.execute("SELECT created, cwd, title FROM sessions WHERE number = ?", (ROOT,)).fetchone()
     survey.about = about or (0, "", "")
     return survey
@@ -122,22 +188,32 @@ def _rebuild(folder: str, why: str, notes: list[str]) -> None:
     damaged = _move_aside(folder)
     path = os.path.join(folder, DATABASE)
     building = path + ".new"
-    kept = _copy_good(folder, damaged, building)
+    mark = read_mark(folder) or HighWaterMark()
+    kept = _copy_good(folder, damaged, building, mark)
     flush_path(building)
-    if kept.entries == 0:
-        os.unlink(building)
-        raise StoreDamaged(f"nothing in the database of this session could be read ({why}); it is kept as {damaged}")
+    notes.append(_told(kept, mark.entries.get(ROOT, 0), why, damaged))
+    mark.cut = {number for number in mark.cut | kept.cut if number in kept.ends}
+    mark.entries, mark.size_bytes = kept.ends, 0
+    write_mark(folder, mark)  # before anybody can go on with what was cut
     os.rename(building, path)
     with contextlib.suppress(FileNotFoundError):
         os.unlink(os.path.join(folder, SUSPECT))
     flush_path(folder)
-    below = (
-        f"; of its subagents' logs {kept.cut} were cut and {kept.dropped} dropped" if kept.cut or kept.dropped else ""
-    )
-    notes.append(
-        f"the session's database was damaged ({why}): the first {kept.entries} entries were kept, "
-        f"the rest is in {damaged}{below}"
-    )
+
+
+def _told(kept: Kept, before: int, why: str, damaged: str) -> str:
+    """The line for the user."""
+    if not kept.entries:
+        told = f"nothing could be read, so it begins anew; the damaged file is {damaged}"
+    elif ROOT not in kept.cut:
+        told = f"all {kept.entries} entries were kept, the damaged file is {damaged}"
+    else:
+        of = f" of {before}" if before > kept.entries else ""
+        told = f"the first {kept.entries}{of} entries were kept, the rest is in {damaged}"
+        told += f", {kept.later} later ones also in {damaged}.jsonl as text" if kept.later else ""
+    cut = len(kept.cut - {ROOT})
+    below = f"; of its subagents' logs {cut} were cut and {kept.dropped} dropped" if cut or kept.dropped else ""
+    return f"the session's database was damaged ({why}): {told}{below}"
 
 
 def _move_aside(folder: str) -> str:
@@ -157,18 +233,84 @@ def _move_aside(folder: str) -> str:
     return target
 
 
-def _copy_good(folder: str, damaged: str, building: str) -> Kept:
-    """Copy what can be read of `damaged` into a new database."""
-    target = new_database(building)
+def _write_later(folder: str, rows: sqlite3.Connection, last: int, path: str) -> int:
+    """Write the entries of the root behind entry `last` to the file `path`, as an export has them; how many. They do
+    not join the log, because entries before them are missing."""
+    span = entry_key(ROOT, last), entry_key(ROOT + 1, 0)
+    size = int(rows.execute("SELECT count(*) FROM entries WHERE key > ? AND key < ?", span).fetchone()[0])
+    if not size:
+        return 0
+    query = "SELECT key, at, version, crc, body FROM entries WHERE key > ? AND key < ? ORDER BY key"
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path)  # of a repair that was killed
+    write_file(path, (_line(folder, row) for row in rows.execute(query, span)))
+    return size
+
+
+def _line(folder: str, row: Row) -> bytes:
+    """One entry as an export has it; its event is null where the file that holds it is gone."""
     try:
-        with contextlib.closing(read_only(damaged)) as source:
-            kept = copy_sessions(folder, source, target)
-            copy_tables(source, target, _OTHER_TABLES)
-            target.execute("COMMIT")
-            return kept
-    except sqlite3.DatabaseError:
-        return Kept()
+        event = stored_body(folder, row)
+    except StoreDamaged:
+        event = b"null"
+    return b'{"seq":%d,"at":%d,"event":%s}\n' % (entry_seq(row[0]), row[1], event)
+
+
+def put_back(database: Database) -> str:
+    """Write what an open database holds to its path again, whence its files were removed or replaced; what is to be
+    said of it. What has taken their place is set aside."""
+    path = database.path
+    if not os.path.isdir(database.folder):
+        return f"the folder {database.folder} was removed while the session in it was open; nothing more is kept of it"
+    building = path + ".new"
+    try:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(building)
+        os.close(new_file(building))
+        with contextlib.closing(sqlite3.connect(building)) as target:
+            database.connection.backup(target)
+        flush_path(building)
+        if any(os.path.exists(path + end) for end in ("", "-wal", "-journal")):
+            _move_aside(database.folder)
+        os.rename(building, path)
+        flush_path(database.folder)
+    except (OSError, sqlite3.Error) as error:
+        return f"{path} was removed or replaced while it was open, and could not be written again ({error})"
+    name = os.path.basename(database.folder)
+    return f"{path} was removed or replaced while it was open; it was written again, go on with `longrein -r {name}`"
+
+
+def _copy_good(folder: str, damaged: str, building: str, mark: HighWaterMark) -> Kept:
+    """Copy what can be read of `damaged` into a new database: first every row, in a file of its own, then of each
+    session the longest good beginning."""
+    gathered = building + ".rows"
+    rows, target = new_database(gathered), new_database(building)
+    try:
+        _gather(folder, damaged, rows)
+        kept = copy_sessions(folder, rows, target, mark.entries)
+        copy_tables(rows, target, ("blobs", *_SMALL_TABLES))
+        target.execute("COMMIT")
+        kept.later = _write_later(folder, rows, kept.entries, damaged + ".jsonl")
+        return kept
     finally:
         target.close()
+        rows.close()
+        os.unlink(gathered)
         with contextlib.suppress(FileNotFoundError):
             os.unlink(damaged + "-shm")
+
+
+def _gather(folder: str, damaged: str, rows: sqlite3.Connection) -> None:
+    """Every row that can be read of `damaged`, by SQLite or page by page."""
+    tables: tuple[str, ...] = ("inbox", *_SMALL_TABLES)
+    if _has_content(damaged + "-journal"):  # pages may hold what was never committed
+        tables = ("entries", "blobs", *tables)
+    else:
+        with contextlib.closing(PageScan(damaged)) as pages:
+            rows.executemany("INSERT OR IGNORE INTO entries VALUES(?, ?, ?, ?, ?)", pages.entries())
+            rows.executemany("INSERT OR IGNORE INTO blobs(hash, body) VALUES(?, ?)", pages.blobs())
+    with contextlib.suppress(sqlite3.DatabaseError), contextlib.closing(read_only(damaged)) as source:
+        source.execute("PRAGMA writable_schema=ON")  # else a file that was cut short is refused as a whole
+        copy_tables(source, rows, tables)
+    files = [(bytes.fromhex(name),) for _, name in blob_files(folder) if is_hash(name)]
+    rows.executemany("INSERT OR IGNORE INTO files(hash) VALUES(?)", files)

@@ -6,8 +6,9 @@ know of. What is left out lies in the database that was set aside.
 """
 
 import contextlib
+import os
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import msgspec
 
@@ -15,19 +16,35 @@ from longrein.events import AnyEvent, ChildStarted, Opened, Reminded, SessionErr
 from longrein.store.copying import Unsound, insert_entry, sound_rows
 from longrein.store.database import ROOT, Row, entry_key, entry_seq, key_number
 from longrein.store.faults import is_damage
+from longrein.store.folder import DATABASE, set_aside
+from longrein.store.page_scan import PageScan
 from longrein.store.reading import stored_body
+from longrein.store.strand import WORDLESS, title_of
 
 
 class Kept:
     """What was copied."""
 
     def __init__(self) -> None:
-        self.entries = 0
-        """Of the root."""
-        self.cut = 0
-        """Subagents of which not all was kept."""
+        self.ends: dict[int, int] = {}
+        """Number of a session -> its last entry."""
+        self.cut: set[int] = set()
+        """Numbers of those of which not all was kept."""
         self.dropped = 0
         """Subagents that were left out."""
+        self.later = 0
+        """Entries of the root behind the first that is missing, as far as they could be read."""
+
+    @property
+    def entries(self) -> int:
+        """Of the root."""
+        return self.ends.get(ROOT, 0)
+
+    def note(self, number: int, last: int, *, whole: bool) -> None:
+        """Session `number` was copied up to entry `last`."""
+        self.ends[number] = last
+        if not whole:
+            self.cut.add(number)
 
 
 class _Below:
@@ -40,6 +57,17 @@ class _Below:
         """Session -> (its last entry that was copied, whether that was all)."""
 
 
+def start_of(folder: str) -> str:
+    """The folder in which a session was started whose database cannot be opened; '' when that cannot be read."""
+    paths = [os.path.join(folder, DATABASE), *reversed(set_aside(folder))]
+    for path in paths:
+        with contextlib.closing(PageScan(path)) as pages:
+            for row in pages.entries():
+                if row[0] == entry_key(ROOT, 1) and isinstance(event := _event(folder, row), Opened):
+                    return event.cwd
+    return ""
+
+
 def last_number(connection: sqlite3.Connection) -> int:
     """The highest number of a session in the database, whatever of it is there."""
     found = ROOT
@@ -48,25 +76,30 @@ def last_number(connection: sqlite3.Connection) -> int:
     return max(found, key_number(connection.execute("SELECT max(key) FROM entries").fetchone()[0] or 0))
 
 
-def copy_sessions(folder: str, source: sqlite3.Connection, target: sqlite3.Connection) -> Kept:
-    """Copy every session and its inbox. Raises sqlite3.DatabaseError when not even the first table can be asked."""
+def copy_sessions(
+    folder: str, source: sqlite3.Connection, target: sqlite3.Connection, known: Mapping[int, int]
+) -> Kept:
+    """Copy every session and its inbox. `known`: number of a session -> the last entry that it had at least; one that
+    is not there may have lost some. Raises sqlite3.Error."""
     kept, below = Kept(), _Below()
     rows = sound_rows(source, folder)
-    root, whole = "", True
+    about, whole, last = ("", 0, "", ""), True, 0
     try:
         for row in rows:
             insert_entry(target, row)
-            kept.entries += 1
-            root = root or _opened(folder, row)[0]
+            last = entry_seq(row[0])
+            about = _about(folder, row, about)
             _note(below, folder, row)
     except Unsound:
         whole = False
-    _listed(source, target, ROOT, root)
-    below.reach[root] = (kept.entries, whole)
+    if not last:
+        return kept
+    kept.note(ROOT, last, whole=whole and 0 < known.get(ROOT, 0) <= last)
+    _listed(source, target, ROOT, about)
+    below.reach[about[0]] = (last, ROOT not in kept.cut)
     for number in _numbers(source):
-        size, whole = _copy_child(folder, source, target, number, below)
-        kept.dropped += not size
-        kept.cut += bool(size) and not whole
+        _copy_child(folder, source, target, number, below, kept, known.get(number, 0))
+        kept.dropped += number not in kept.ends
     return kept
 
 
@@ -82,24 +115,33 @@ def _numbers(source: sqlite3.Connection) -> Iterator[int]:
 
 
 def _copy_child(
-    folder: str, source: sqlite3.Connection, target: sqlite3.Connection, number: int, below: _Below
-) -> tuple[int, bool]:
-    """How many entries of subagent `number` were copied, and whether these are all."""
+    folder: str,
+    source: sqlite3.Connection,
+    target: sqlite3.Connection,
+    number: int,
+    below: _Below,
+    kept: Kept,
+    known: int,
+) -> None:
+    """Copy subagent `number`, which had at least `known` entries (0: nobody knows), as far as it can be kept."""
     rows, whole = _good(folder, source, number)
     session, parent = _opened(folder, rows[0]) if rows else ("", "")
     reach, parent_whole = below.reach.get(parent, (-1, False))
     if not session or reach < entry_seq(rows[0][0]) - 1:
-        return 0, False
+        return
     turns = len(rows) if parent_whole else below.turns.get(session, 0)
-    known = _known(folder, rows, turns, whole=whole)
-    if not known:
-        return 0, False
-    for row in rows[:known]:
+    whole = whole and 0 < known <= entry_seq(rows[-1][0])
+    size = _known(folder, rows, turns, whole=whole)
+    if not size:
+        return
+    about = ("", 0, "", "")
+    for row in rows[:size]:
         insert_entry(target, row)
+        about = _about(folder, row, about)
         _note(below, folder, row)
-    _listed(source, target, number, session)
-    below.reach[session] = (entry_seq(rows[known - 1][0]), whole and known == len(rows))
-    return known, below.reach[session][1]
+    _listed(source, target, number, about)
+    kept.note(number, entry_seq(rows[size - 1][0]), whole=whole and size == len(rows))
+    below.reach[session] = (kept.ends[number], number not in kept.cut)
 
 
 def _good(folder: str, source: sqlite3.Connection, number: int) -> tuple[list[Row], bool]:
@@ -162,16 +204,26 @@ def _note(below: _Below, folder: str, row: Row) -> None:
             below.turns[event.child] = below.turns.get(event.child, 0) + 1
 
 
-def _listed(source: sqlite3.Connection, target: sqlite3.Connection, number: int, session: str) -> None:
-    """Copy a session's row and its inbox as far as they can be read; at least its id."""
+def _about(folder: str, row: Row, about: tuple[str, int, str, str]) -> tuple[str, int, str, str]:
+    """(session, created, cwd, title) as far as the entries up to `row` say it; `about` is what those before it said."""
+    session, created, cwd, title = about
+    if session and title not in ("", WORDLESS):
+        return about
+    match _event(folder, row):
+        case Opened() as event:
+            return event.session, row[1], event.cwd, title
+        case UserSpoke() as event:
+            return session, created, cwd, title_of(event)
+    return about
+
+
+def _listed(
+    source: sqlite3.Connection, target: sqlite3.Connection, number: int, about: tuple[str, int, str, str]
+) -> None:
+    """Write a session's row and copy its inbox as far as that was found."""
     add = "INSERT OR REPLACE INTO sessions(number, session, created, cwd, title) VALUES(?, ?, ?, ?, ?)"
-    if session:
-        target.execute(add, (number, session, 0, "", ""))
-    with contextlib.suppress(sqlite3.DatabaseError):
-        query = "SELECT number, session, created, cwd, title FROM sessions WHERE number = ?"
-        for row in source.execute(query, (number,)):
-            target.execute(add, row)
-    with contextlib.suppress(sqlite3.DatabaseError):
-        for row in source.execute("SELECT * FROM inbox"):
-            if (row[2] if len(row) > 2 else ROOT) == number:
-                target.execute("INSERT OR REPLACE INTO inbox(id, body, number) VALUES(?, ?, ?)", (*row[:2], number))
+    target.execute(add, (number, *about))
+    query = "SELECT id, body, number FROM inbox WHERE number = ?"
+    target.executemany(
+        "INSERT OR REPLACE INTO inbox(id, body, number) VALUES(?, ?, ?)", source.execute(query, (number,))
+    )

@@ -4,10 +4,13 @@ import os
 from collections.abc import Callable, Iterator
 
 from longrein.events import SessionError, SessionUnknown
-from longrein.store.folder import DATABASE, session_id, sessions_folder
+from longrein.store.database import ROOT
+from longrein.store.folder import DATABASE, existing_folder, session_id, sessions_folder
+from longrein.store.high_water_mark import HighWaterMark, read_mark
 from longrein.store.lock import is_held
 from longrein.store.port import SessionInfo
 from longrein.store.reading import Reader
+from longrein.store.salvage import start_of
 
 TIE_NS = 1_000_000_000
 """Files written within this time of each other are put in order by their last entries: closing a log touches it too."""
@@ -18,24 +21,29 @@ def list_sessions(state_dir: str, limit: int = 0) -> list[SessionInfo]:
     return _newest(state_dir, lambda _: True, limit)
 
 
-def latest_session(state_dir: str, cwd: str) -> str:
-    """Id of the session that was started in `cwd` and written last; '' when there is none.
+def latest_session(state_dir: str, cwd: str, *, closed: bool = False) -> str:
+    """Id of the session that was started in `cwd` and written last, with `closed` of those that no process has open;
+    '' when there is none.
 
     One in which nothing was said yet is taken only where there is no other.
     """
-    spoken = _newest(state_dir, lambda info: info.cwd == cwd and bool(info.title), 1)
-    found = spoken or _newest(state_dir, lambda info: info.cwd == cwd, 1)
+
+    def here(info: SessionInfo) -> bool:
+        return info.cwd == cwd and not (closed and info.open)
+
+    spoken = _newest(state_dir, lambda info: here(info) and bool(info.title), 1)
+    found = spoken or _newest(state_dir, here, 1)
     return found[0].session if found else ""
 
 
 def _newest(state_dir: str, wanted: Callable[[SessionInfo], bool], limit: int) -> list[SessionInfo]:
     """The sessions that are `wanted`, the latest first. Opens only as many as it takes to find `limit` of them."""
     found: list[SessionInfo] = []
-    enough_ns = 0
-    for written_ns, session in _by_time(state_dir):
+    enough_ns, folder = 0, sessions_folder(state_dir)
+    for written_ns, size_bytes, session in _by_time(state_dir):
         if written_ns < enough_ns:
             break
-        info = session_info(state_dir, session)
+        info = _info(state_dir, session, os.path.join(folder, session), written_ns, size_bytes)
         if info is None or not wanted(info):
             continue
         found.append(info)
@@ -69,26 +77,56 @@ def is_open(state_dir: str, session: str) -> bool:
 
 def session_info(state_dir: str, session: str) -> SessionInfo | None:
     """One line of the list; None for a session without an entry. A damaged one says so in its title."""
+    folder = existing_folder(state_dir, session)
+    return _info(state_dir, session, folder, *_written(folder))
+
+
+def _info(state_dir: str, session: str, folder: str, written_ns: int, size_bytes: int) -> SessionInfo | None:
+    """The same from the high-water mark; the database is opened only where that is not up to date."""
+    mark = read_mark(folder, since_ns=written_ns) if size_bytes else None
+    if mark is not None and mark.updated and size_bytes >= mark.size_bytes:
+        return _of_mark(session, folder, mark)
     reader = Reader(state_dir, session)
-    open_now = is_held(reader.folder)
     try:
         created, cwd, title = reader.about()
         entries, updated = reader.tail()
     except SessionError:
-        when = _written_ns(reader.folder) // 1000
-        title = "(damaged; opening it repairs what can be)"
-        return SessionInfo(session, reader.folder, 0, when, "", title, 0, open_now, damaged=True)
+        return _of_damaged(session, folder)
     finally:
         reader.close()
+    if entries:
+        return SessionInfo(session, folder, created, updated, cwd, title, entries, is_held(folder))
+    mark = read_mark(folder)  # it may have lost all it had
+    return None if mark is None else _of_mark(session, folder, mark)
+
+
+def _of_mark(session: str, folder: str, mark: HighWaterMark) -> SessionInfo | None:
+    entries = mark.entries.get(ROOT, 0)
     if not entries:
         return None
-    return SessionInfo(session, reader.folder, created, updated, cwd, title, entries, open_now)
+    return SessionInfo(session, folder, mark.created, mark.updated, mark.cwd, mark.title, entries, is_held(folder))
 
 
-def _by_time(state_dir: str) -> list[tuple[int, str]]:
-    """(when it was written in nanoseconds, id) of every session, the latest first."""
+def _of_damaged(session: str, folder: str) -> SessionInfo:
+    """What is known of a session whose database cannot be read: where it started, so that `-c` finds it."""
+    mark = read_mark(folder) or HighWaterMark()
+    return SessionInfo(
+        session,
+        folder,
+        mark.created,
+        _written(folder)[0] // 1000,
+        mark.cwd or start_of(folder),
+        "(damaged; opening it repairs what can be)",
+        0,
+        is_held(folder),
+        damaged=True,
+    )
+
+
+def _by_time(state_dir: str) -> list[tuple[int, int, str]]:
+    """(when it was written in nanoseconds, size of its main file, id) of every session, the latest first."""
     folder = sessions_folder(state_dir)
-    return sorted(((_written_ns(os.path.join(folder, name)), name) for name in _ids(state_dir)), reverse=True)
+    return sorted(((*_written(os.path.join(folder, name)), name) for name in _ids(state_dir)), reverse=True)
 
 
 def _ids(state_dir: str) -> Iterator[str]:
@@ -101,17 +139,18 @@ def _ids(state_dir: str) -> Iterator[str]:
             yield name
 
 
-def _written_ns(folder: str) -> int:
-    """When the log was last written, in nanoseconds; 0 when it has none."""
-    latest = 0
-    for end in ("", "-wal"):
+def _written(folder: str) -> tuple[int, int]:
+    """When the log was last written, in nanoseconds, and the size of its main file; zeros when it has none."""
+    latest, size_bytes = 0, 0
+    for end in ("-wal", ""):
         try:
-            found = os.stat(os.path.join(folder, DATABASE + end))
+            found = os.stat(f"{folder}/{DATABASE}{end}")
         except OSError:
             continue
+        size_bytes = 0 if end else found.st_size
         if found.st_size:  # a mere reader leaves an empty WAL
             latest = max(latest, found.st_mtime_ns)
-    return latest
+    return latest, size_bytes
 
 
 def _shared(one: str, other: str) -> int:

@@ -1,6 +1,6 @@
 """What the logs of one database share: the lock, the writer, the blobs, and the numbers that they deal out."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from longrein.store.blobs import Blobs
 from longrein.store.database import ROOT, Database
@@ -19,6 +19,8 @@ class Shared:
         self.blobs = Blobs(folder)
         self.notes: list[str] = []
         """What was repaired at open."""
+        self.cut: Collection[int] = ()
+        """Numbers of sessions whose last entries were lost before this open."""
         self.writer: Writer
         self._last_message = 0
         self._last_number = ROOT
@@ -45,7 +47,7 @@ class Shared:
 
     def go_on(self, survey: Survey) -> None:
         """Deal out what comes after all that the database has seen."""
-        self._last_message, self._last_number = survey.last_message, survey.last_number
+        self._last_message, self._last_number, self.cut = survey.last_message, survey.last_number, survey.cut
 
     def next_message(self) -> int:
         """Id of a new inbox message: rising over all sessions of the database, for ever."""

@@ -1,6 +1,5 @@
 """One session among those of a database: how its entries become rows, and what lists show of it."""
 
-from binascii import crc32
 from collections.abc import Sequence
 from concurrent.futures import Future
 
@@ -28,7 +27,7 @@ class Strand:
         """Have `write` hold `entries` and take the messages `take` out of the inbox."""
         for entry in entries:
             body = encode_event(entry.event)
-            write.rows.append((entry_key(self.number, entry.seq), entry.at, SCHEMA_VERSION, crc32(body), body))
+            write.rows.append((entry_key(self.number, entry.seq), entry.at, SCHEMA_VERSION, 0, body))
             if self.about[2] in ("", WORDLESS):
                 self._learn(entry)
         if take:

@@ -8,9 +8,10 @@ from queue import Empty, SimpleQueue
 from sqlite3 import Error as SqliteError
 from typing import Any, TypeVar
 
-from longrein.events import SessionError
-from longrein.store.database import Database, Write, entry_key, key_number
+from longrein.events import SessionError, StoreDamaged
+from longrein.store.database import Database, Displaced, Write, entry_key, key_number
 from longrein.store.faults import is_damage, mark_suspect, store_failure
+from longrein.store.repair import put_back
 
 FLUSH_AFTER_S = 0.02
 """A commit that nobody flushed is on disk after this."""
@@ -66,7 +67,7 @@ class Writer:
     def _run(self, open_database: Callable[[], Database]) -> None:
         try:
             database = open_database()
-        except (OSError, SqliteError, SessionError) as error:
+        except Exception as error:  # whoever opens it waits for this thread
             self._refuse(store_failure(error, self._folder))
         else:
             self.opened.set_result(database)
@@ -154,8 +155,12 @@ class Writer:
         clean, flush = not database.unflushed, any(write.flush for write in writes)
         try:
             if flush:
+                database.check_place()
                 database.found()
             database.commit(writes)
+        except Displaced:
+            self._broken = StoreDamaged(put_back(database))
+            return self._broken
         except (OSError, SqliteError) as error:
             if is_damage(error):
                 mark_suspect(self._folder)
@@ -192,13 +197,21 @@ class Writer:
 
     def _end(self, database: Database, future: "Future[Any]") -> None:
         failure = self._broken
-        if failure is None and database.has_pending():
-            failure = self._attempt(database, ())
+        if failure is None:
+            failure = self._attempt(database, ()) if database.has_pending() else self._look_back(database)
         failure = failure or self._sync(database)
         if failure:
             future.set_exception(failure)
         else:
             future.set_result(None)
+
+    def _look_back(self, database: Database) -> SessionError | None:
+        """See that the files are where they were: what was written since is there only then."""
+        try:
+            database.check_place()
+        except Displaced:
+            return StoreDamaged(put_back(database))
+        return None
 
 
 def _future() -> "Future[Any]":

@@ -60,6 +60,8 @@ class MemoryDisk:
         """Files that stand in no real folder, by path: what `adopt` takes first."""
         self.snapshot: tuple[Snapshot, Entry] | None = None
         """The one that was kept last, and the entry it was made at."""
+        self.was_cut = False
+        """What its logs say of themselves at the next open."""
         self._log: MemoryLog | None = None
         self._entries: dict[str, list[Entry]] = {}
 
@@ -168,6 +170,7 @@ class MemoryLog:
         self.inbox: Sequence[Message] = disk.inbox(session=session)
         self.notes: list[str] = []
         self.snapshot = None if session else self._fitting()
+        self.was_cut = disk.was_cut
         self.root = root or self
         self.dead = False
         """Whether its process was killed."""

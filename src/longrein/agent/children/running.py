@@ -22,7 +22,7 @@ from longrein.agent.children.walking import walk
 from longrein.agent.children.worktrees import dropped, made
 from longrein.agent.port import AgentView, Answer, OfChild, Pending, Said, StopChild, Word
 from longrein.agent.ports import Limits
-from longrein.agent.session import Session
+from longrein.agent.session import Session, retrieve_error
 from longrein.agent.synthesis import synthesis_job
 from longrein.context import ChildNow
 from longrein.events import AnyEvent, ChildEnded, LongreinError
@@ -191,6 +191,7 @@ class Children:
         """Let it go."""
         if one.walk is None:
             one.walk = asyncio.ensure_future(walk(self.session, one, self.tree.gate))
+            one.walk.add_done_callback(retrieve_error)
             one.walk.add_done_callback(lambda _walk: self.session.poke())
 
     async def _wait(self, those: Sequence[Working], call: str) -> None:
@@ -246,6 +247,7 @@ class Children:
             self.session.notice(told)
         leaving = asyncio.ensure_future(one.session.close())
         self._leaving[child] = leaving
+        leaving.add_done_callback(retrieve_error)
         leaving.add_done_callback(lambda _done: self._leaving.pop(child, None))
         return ended, whole
 

@@ -12,6 +12,7 @@ from longrein.events import (
     Entry,
     LongreinError,
     PermissionAsked,
+    SessionError,
     TurnEnded,
     UsageError,
 )
@@ -118,7 +119,8 @@ class _Run:
 
     async def _leave_work(self) -> None:
         """Say what goes on without us."""
-        for agent in self.session.agents():
+        stored = not isinstance(self.error, SessionError)  # else nobody knows whether they are in the log
+        for agent in self.session.agents() if stored else ():
             if agent.depth == 1 and agent.state in ("queued", "running", "asking"):
                 self.err(f"subagent {agent.label} has not ended; it goes on with `longrein -c`")
         for task in await self.session.leave("keep"):
@@ -152,7 +154,7 @@ class _Run:
             if prompt:
                 await self.session.tell(Said(prompt))
                 self.fresh.set()
-            elif self.session.state.turn_open:
+            elif self.session.state.turn_open or self.session.state.unanswered:
                 await self.session.tell(GoOn())
                 self.fresh.set()
             elif lines is None and not self.session.pending:

@@ -1,0 +1,201 @@
+"""Rows read from the pages of a damaged database and its write-ahead log, without the trees that should lead to them.
+
+SQLite gives up a file that was cut short, and silently ends a write-ahead log at the first frame with a wrong bit. Here
+every page is looked at for itself. A row is taken only when it proves itself: an entry by its checksum, a blob by its
+hash. Entries and blobs are never changed or deleted, so an old copy of a page holds nothing that is wrong today.
+
+Formats: https://sqlite.org/fileformat2.html. Nothing here writes.
+"""
+
+import contextlib
+import os
+import struct
+from collections.abc import Iterator
+from typing import Any
+
+from longrein.store.blobs import INLINE_BYTES_MAX, blob_hash
+from longrein.store.database import Row, is_sound_row
+
+PAGE_BYTES = 4096
+"""Of every database that longrein makes."""
+PAYLOAD_BYTES_MAX = INLINE_BYTES_MAX + 1024
+"""No row of entries or blobs is larger."""
+_LEAF = b"\x0d"
+"""First byte of a leaf page of a table."""
+_WAL_HEADER_BYTES, _FRAME_HEADER_BYTES = 32, 24
+_LOCAL_MAX = PAGE_BYTES - 35
+"""A larger payload goes on in a chain of overflow pages."""
+_LOCAL_MIN = (PAGE_BYTES - 12) * 32 // 255 - 23
+_INTEGER_BYTES = {1: 1, 2: 2, 3: 3, 4: 4, 5: 6, 6: 8}
+"""Serial type of an integer -> its size."""
+
+
+class PageScan:
+    """The pages of one database that nobody has open."""
+
+    def __init__(self, path: str) -> None:
+        self._main = _Pages(path, 0, PAGE_BYTES, 0)
+        self._wal = _Pages(path + "-wal", _WAL_HEADER_BYTES, PAGE_BYTES + _FRAME_HEADER_BYTES, _FRAME_HEADER_BYTES)
+        self._frames, self._newest = _committed(self._wal)
+
+    def entries(self) -> Iterator[Row]:
+        """Every sound row of `entries`, in no order; those on several copies of a page more than once."""
+        for key, values in self._rows(columns=5, key_type=0):
+            row = (key, *values[1:])
+            if is_sound_row(row):
+                yield row
+
+    def blobs(self) -> Iterator[tuple[bytes, bytes]]:
+        """(hash, body) of every sound row of `blobs`, likewise."""
+        for _, values in self._rows(columns=2, key_type=2 * 32 + 12):
+            name, body = values
+            if isinstance(body, bytes) and blob_hash(body) == name.hex():
+                yield name, body
+
+    def close(self) -> None:
+        """Let go of the files."""
+        self._main.close()
+        self._wal.close()
+
+    def _rows(self, columns: int, key_type: int) -> Iterator[tuple[int, list[Any]]]:
+        """(rowid, values) of rows with so many columns, the first of that serial type."""
+        for page in self._leaves():
+            for at in _cells(page):
+                with contextlib.suppress(IndexError, ValueError, struct.error):
+                    rowid, payload = self._payload(page, at)
+                    values = _values(payload, columns, key_type)
+                    if values is not None:
+                        yield rowid, values
+
+    def _leaves(self) -> Iterator[bytes]:
+        """Every copy of a leaf page: of the write-ahead log the newest first, then the main file's."""
+        for frame in reversed(self._frames):
+            page = self._wal.read(frame)
+            if page[:1] == _LEAF:
+                yield page
+        for number in range(1, self._main.count):
+            page = self._main.read(number)
+            if page[:1] == _LEAF:
+                yield page
+
+    def _payload(self, page: bytes, at: int) -> tuple[int, bytes]:
+        """(rowid, payload) of the cell at offset `at`. Raises `ValueError` and `IndexError` where it is none."""
+        size, at = _varint(page, at)
+        if not 0 < size <= PAYLOAD_BYTES_MAX:
+            raise ValueError(size)
+        rowid, at = _varint(page, at)
+        local = _local(size)
+        payload = page[at : at + local]
+        if local == size:
+            return rowid, payload
+        (following,) = struct.unpack_from(">I", page, at + local)
+        pieces = [payload]
+        for _ in range(-(-(size - local) // (PAGE_BYTES - 4))):
+            overflow = self._latest(following)
+            pieces.append(overflow[4:])
+            (following,) = struct.unpack_from(">I", overflow)
+        return rowid, b"".join(pieces)[:size]
+
+    def _latest(self, number: int) -> bytes:
+        """The newest copy of page `number`, from 1."""
+        frame = self._newest.get(number)
+        return self._main.read(number - 1) if frame is None else self._wal.read(frame)
+
+
+class _Pages:
+    """Pages of equal size in a file; one that cannot be read, or lies behind the end, is empty."""
+
+    def __init__(self, path: str, start: int, step: int, skip: int) -> None:
+        self._start, self._step, self._skip = start, step, skip
+        self._descriptor, self.count = -1, 0
+        with contextlib.suppress(OSError):
+            self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            self.count = max(0, os.fstat(self._descriptor).st_size - start + PAGE_BYTES - 1) // step
+
+    def read(self, number: int) -> bytes:
+        """Page `number`, from 0."""
+        return self._read(self._start + number * self._step + self._skip, PAGE_BYTES)
+
+    def header(self, number: int) -> bytes:
+        """What stands before it."""
+        return self._read(self._start + number * self._step, self._skip)
+
+    def _read(self, at: int, size: int) -> bytes:
+        with contextlib.suppress(OSError):  # a sector that the disk cannot read
+            return os.pread(self._descriptor, size, at)
+        return b""
+
+    def close(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+
+
+def _committed(wal: _Pages) -> tuple[list[int], dict[int, int]]:
+    """Frames of the write-ahead log without those of a transaction that was never finished; page -> its newest frame.
+
+    Each frame's header is page number, size of the database after a commit (else 0), two salts, two checksums. The log
+    is written from its start again and again, each time with other salts, so its first frame is of the newest round.
+    """
+    headers = [struct.unpack(">IIII", wal.header(number)[:16].ljust(16, b"\0")) for number in range(wal.count)]
+    salts = headers[0][2:] if headers else ()
+    last = max((number for number, header in enumerate(headers) if header[1] and header[2:] == salts), default=-1)
+    older = [number for number in range(last + 1, wal.count) if headers[number][2:] != salts]
+    frames = [*older, *range(last + 1)]
+    return frames, {headers[number][0]: number for number in range(last + 1)}
+
+
+def _cells(page: bytes) -> list[int]:
+    """Offsets of the cells of a leaf page, as far as they can be offsets."""
+    if len(page) < 8:
+        return []
+    count = min(struct.unpack_from(">H", page, 3)[0], (len(page) - 8) // 2)
+    return [at for at in struct.unpack_from(f">{count}H", page, 8) if 8 <= at < len(page)]
+
+
+def _local(size: int) -> int:
+    """How much of a payload of `size` bytes lies in its leaf page."""
+    if size <= _LOCAL_MAX:
+        return size
+    wanted = _LOCAL_MIN + (size - _LOCAL_MIN) % (PAGE_BYTES - 4)
+    return wanted if wanted <= _LOCAL_MAX else _LOCAL_MIN
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    """(value, offset behind it) of the variable-length integer at `at`. Raises `IndexError`."""
+    value = 0
+    for offset in range(at, at + 8):
+        byte = data[offset]
+        value = value << 7 | byte & 0x7F
+        if byte < 0x80:
+            return value, offset + 1
+    return value << 8 | data[at + 8], at + 9
+
+
+def _values(payload: bytes, columns: int, key_type: int) -> list[Any] | None:
+    """The values of a record; None when it has not so many columns or another first type. Raises `IndexError`,
+    `ValueError`."""
+    end, at = _varint(payload, 0)
+    types: list[int] = []
+    while at < end and len(types) <= columns:
+        kind, at = _varint(payload, at)
+        types.append(kind)
+    if len(types) != columns or types[0] != key_type:
+        return None
+    values = []
+    for kind in types:
+        value, at = _value(payload, at, kind)
+        values.append(value)
+    return values
+
+
+def _value(payload: bytes, at: int, kind: int) -> tuple[Any, int]:
+    """(value, offset behind it) of the serial type `kind`. Raises `ValueError`."""
+    if kind >= 12:
+        end = at + (kind - 12) // 2
+        if end > len(payload):
+            raise ValueError(kind)
+        return (payload[at:end] if kind % 2 == 0 else payload[at:end].decode()), end
+    if kind in _INTEGER_BYTES:
+        end = at + _INTEGER_BYTES[kind]
+        return int.from_bytes(payload[at:end], "big", signed=True), end
+    return {8: 0, 9: 1}.get(kind), at
