@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 from longrein.agent import Said
-from longrein.build import build
+from longrein.build import Additions, build
 from longrein.context import Budget, Request
 from longrein.events import Entry, Text, ToolCall, ToolStarted, TurnEnded, Usage
 from longrein.frontends.options import Options
@@ -61,7 +61,7 @@ async def once(folder: Path, rounds: int) -> list[float]:
     model, luck, took = Busy(), random.Random(1), []
     options = Options(state_dir=str(folder / "state"), permission_mode="bypassPermissions")
     environ = {"PATH": os.environ["PATH"], "HOME": str(folder)}
-    built = await build(survey(options, environ, folder=str(folder)), fresh=True, model=model)
+    built = await build(survey(options, environ, folder=str(folder)), fresh=True, additions=Additions(model))
     session = built.session
     walk = asyncio.ensure_future(session.run(once=False))
     heard = session.follow(0, streaming=False)

@@ -24,7 +24,7 @@ from benchmarks.context.soak import rss_mib
 from benchmarks.context.table import Row, told
 
 from longrein.agent import Noticed, OpenSession, Said
-from longrein.build import build
+from longrein.build import Additions, build
 from longrein.context import Request
 from longrein.events import Cleared, Entry, Summarized, Text, ToolCall, TurnEnded, Usage
 from longrein.frontends.options import Options
@@ -96,7 +96,7 @@ async def work(folder: Path, turns: int) -> Ran:
         (tree / f"part{n}.txt").write_text(body, encoding="utf-8")
     hoarder = Hoarder(tree, turns)
     options = Options(state_dir=str(folder / "state"), permission_mode="bypassPermissions")
-    session = (await build(survey(options, folder=str(tree)), fresh=True, model=hoarder)).session
+    session = (await build(survey(options, folder=str(tree)), fresh=True, additions=Additions(hoarder))).session
     heard: list[object] = []
     reader = asyncio.ensure_future(_hear(session, heard))
     session.tell(Said((Text("read everything"),)))

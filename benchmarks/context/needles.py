@@ -27,7 +27,7 @@ from benchmarks.context.playing import budget_of
 from benchmarks.context.table import Row, told
 
 from longrein.agent import Answer, Compact, Rewind, Said
-from longrein.build import Built, build
+from longrein.build import Additions, Built, build
 from longrein.context import Request
 from longrein.events import (
     SCHEMA_VERSION,
@@ -471,7 +471,7 @@ async def story(folder: Path, count: int, compactions: int, *, hay: bool = True)
     tools = (msgspec.structs.replace(PLANT, spec=spec),)
     options = Options(state_dir=str(state), append_system_prompt=names[2])
     place = survey(options, environ, folder=str(tree))
-    built = await build(place, fresh=True, model=Planter(), tools=tools)
+    built = await build(place, fresh=True, additions=Additions(Planter(), tools))
     ground = Field(built, tree, state)
     ground.needles = [
         Needle("Opened.cwd", tree.name, tree.name),
@@ -488,14 +488,14 @@ async def story(folder: Path, count: int, compactions: int, *, hay: bool = True)
     made = [entry.event for entry in entries]
     await built.session.close()
     await allowing
-    again = Asker(await build(place, built.session.id, model=Planter(), tools=tools))
+    again = Asker(await build(place, built.session.id, additions=Additions(Planter(), tools)))
     fork_at = count - count // 10
     await again.bring(needles[:fork_at])
     await again.built.session.close()
     forking = survey(
         Options(state_dir=str(state), resume=built.session.id, fork_session=True), environ, folder=str(tree)
     )
-    fork = Asker(await build(forking, model=Planter(), tools=tools))
+    fork = Asker(await build(forking, additions=Additions(Planter(), tools)))
     await fork.bring(needles[fork_at:])
     await fork.built.session.close()
     summaries = [event for event in made if isinstance(event, Summarized)]

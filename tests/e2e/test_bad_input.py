@@ -27,6 +27,7 @@ from longrein.events import (
     StoreDamaged,
     StoreFull,
     ToolError,
+    TurnFailed,
     UsageError,
     UserSpoke,
     text_of,
@@ -360,6 +361,7 @@ ELSEWHERE = {
     SessionBusy: "test_a_session_open_elsewhere_names_the_process",
     StoreFull: "test_a_full_disk_is_said_and_loses_nothing",
     ToolError: "test_bad_calls.TABLE: it never reaches a person",
+    TurnFailed: "tests/test_sdk.py: a program catches it",
     LongreinError: "the root",
 }
 
