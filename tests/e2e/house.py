@@ -238,10 +238,10 @@ class Stage:
         return " ".join(map(_short, self.entries(session)))
 
     def results(self, session: str = "") -> list[tuple[str, str]]:
-        """(status, text) of each tool result."""
-        return [
-            (e.event.status, text_of(e.event.parts)) for e in self.entries(session) if isinstance(e.event, ToolEnded)
-        ]
+        """(status, text) of each tool result, in the order of the calls."""
+        ends = [e.event for e in self.entries(session) if isinstance(e.event, ToolEnded)]
+        ends.sort(key=lambda end: tuple(map(int, end.call.lstrip("c").split("."))))
+        return [(end.status, text_of(end.parts)) for end in ends]
 
     def said(self, session: str = "") -> list[str]:
         """Texts of the model."""
