@@ -32,6 +32,8 @@ from longrein.events import (
     UserSpoke,
     text_of,
 )
+from longrein.store.blobs import BlobDamaged
+from longrein.store.database import row_checksum
 
 from .house import Loopback, Provider, Stage, bash, call, calls, fails, says
 
@@ -105,7 +107,9 @@ def from_the_future(stage: Stage) -> None:
     """The last entry was written by a newer longrein."""
     a_session(stage)
     with sqlite3.connect(stage.session_folder() / "log.sqlite") as database:
-        database.execute("UPDATE entries SET version = 99 WHERE key = (SELECT max(key) FROM entries)")
+        row = database.execute("SELECT key, at, body FROM entries ORDER BY key DESC LIMIT 1").fetchone()
+        crc = row_checksum(row[0], row[1], 99, row[2])
+        database.execute("UPDATE entries SET version = 99, crc = ? WHERE key = ?", (crc, row[0]))
     database.close()
 
 
@@ -340,7 +344,7 @@ TABLE = [
     ),
     Row(
         "corrupt database",
-        ("-p", "x", "-r", "SESSION"),
+        ("export", "SESSION"),
         "nothing in the database of this session could be read (file is not a database); it is kept as "
         "STATE/sessions/SESSION/log.sqlite.damaged-1",
         1,
@@ -361,6 +365,7 @@ ELSEWHERE = {
     SessionBusy: "test_a_session_open_elsewhere_names_the_process",
     StoreFull: "test_a_full_disk_is_said_and_loses_nothing",
     ToolError: "test_bad_calls.TABLE: it never reaches a person",
+    BlobDamaged: "tests/store/test_repair.py: a blob is not what was written",
     TurnFailed: "tests/test_sdk.py: a program catches it",
     LongreinError: "the root",
 }

@@ -288,8 +288,7 @@ def test_a_log_that_holds_arguments_nested_deep_is_gone_on_with(stage: Stage, le
     event = encode_event(stage.entries()[replied - 1].event)
     change(stage, replied, event.replace(b'{"command":"echo hi"}', deep), last=replied)
     ran = stage.run("-p", "-c", BYPASS)
-    assert ran.told()[:2] == (0, "done\n")
-    assert "this session has lost the last" in ran.err
+    assert ran.told() == (0, "done\n", "")
     assert "nested deeper than 100 levels" in stage.results()[0][1]
 
 
@@ -302,6 +301,7 @@ def change(stage: Stage, seq: int, body: bytes, *, crc: int = 0, last: int = 0) 
         connection.execute("DELETE FROM entries WHERE key > ?", (1 << 40 | last,))
     connection.commit()
     connection.close()
+    (stage.session_folder() / "high-water-mark").unlink()  # as a longrein that kept none
 
 
 LAPSED = (
