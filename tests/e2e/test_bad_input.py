@@ -345,8 +345,7 @@ TABLE = [
     Row(
         "corrupt database",
         ("export", "SESSION"),
-        "nothing in the database of this session could be read (file is not a database); it is kept as "
-        "STATE/sessions/SESSION/log.sqlite.damaged-1",
+        "the database in STATE/sessions/SESSION is damaged (file is not a database); open the session again to repair it",
         1,
         "unread",
         broken,
