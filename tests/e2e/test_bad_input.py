@@ -345,7 +345,8 @@ TABLE = [
     Row(
         "corrupt database",
         ("export", "SESSION"),
-        "the database in STATE/sessions/SESSION is damaged (file is not a database); open the session again to repair it",
+        "the database in STATE/sessions/SESSION is damaged (file is not a database); open the session again to "
+        "repair it",
         1,
         "unread",
         broken,

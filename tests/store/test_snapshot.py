@@ -7,7 +7,6 @@ import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from longrein.store import Snapshot
@@ -110,9 +109,9 @@ def rows(state: Path, *statements: str, sound: bool = True) -> None:
 
 def other_code(state: Path) -> None:
     """As a longrein of other code would have written it."""
-    stored = msgspec.msgpack.decode(path(state).read_bytes()[module.HASH_BYTES :])
-    data = msgspec.msgpack.encode([b"other code", *stored[1:]])
-    path(state).write_bytes(module._checksum(data) + data)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "code_version", lambda: b"other code")
+        module.write_snapshot(str(folder(state)), ID, Snapshot(20, STATE), module._stored(str(folder(state)))[0].log)
 
 
 LAST = "(SELECT max(key) FROM entries)"

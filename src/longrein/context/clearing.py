@@ -300,19 +300,19 @@ _encoder = msgspec.msgpack.Encoder(enc_hook=list)  # the rows of an item may be 
 _decoder = msgspec.msgpack.Decoder(_Kept)
 
 
-def encode_memory(state: State) -> bytes:
-    """What hangs on the state, as bytes; b"" where nothing does."""
+def encode_memory(state: State, data: bytearray) -> None:
+    """Append the memory that hangs on the state to `data`; nothing where there is none."""
     memo = state.worth
     if not isinstance(memo, Memo):
-        return b""
+        return
     places = {id(item): at for at, item in enumerate(state.items)}
     values = {name: getattr(memo.worth, name) for name in KeptWorth.__struct_fields__}
     values["_same"] = list(memo.worth._same.items())
     known = [places.get(id(item), item) for item in memo.known]
-    return _encoder.encode(_Kept(KeptWorth(**values), known, memo.plans, memo.recalls))
+    _encoder.encode_into(_Kept(KeptWorth(**values), known, memo.plans, memo.recalls), data, -1)
 
 
-def decode_memory(state: State, data: bytes) -> Memo:
+def decode_memory(state: State, data: bytes | memoryview) -> Memo:
     """The same again. Raises `msgspec.DecodeError`, `IndexError`."""
     kept, worth = _decoder.decode(data), Worth()
     for name in KeptWorth.__struct_fields__:

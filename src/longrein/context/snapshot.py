@@ -13,35 +13,37 @@ from longrein.context.state import State
 CLEARING = "longrein.context.clearing"
 
 
-class _Saved(msgspec.Struct, array_like=True):
-    state: State
-    memory: bytes
-    """Of the clearing policy; empty where it remembers nothing."""
-
-
 _encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(_Saved)
+_decoder = msgspec.msgpack.Decoder(State)
+LENGTH_BYTES = 8
+"""The length of the policy's memory stands first, then the memory, then the state: written into one buffer, since
+there may be megabytes of each."""
 
 
-def encode_state(state: State) -> bytes:
-    """`state` as bytes; b"" for one that holds what no log could."""
-    memo = state.worth
+def encode_state(state: State) -> bytearray:
+    """`state` as bytes; none for one that holds what no log could."""
+    memo, data = state.worth, bytearray(LENGTH_BYTES)
     try:
-        memory = importlib.import_module(CLEARING).encode_memory(state) if memo is not None else b""
+        if memo is not None:
+            importlib.import_module(CLEARING).encode_memory(state, data)
+        data[:LENGTH_BYTES] = (len(data) - LENGTH_BYTES).to_bytes(LENGTH_BYTES)
         state.worth = None
-        return _encoder.encode(_Saved(state, memory))
+        _encoder.encode_into(state, data, -1)
     except (OverflowError, RecursionError, TypeError, UnicodeError):
-        return b""
+        return bytearray()
     finally:
         state.worth = memo
+    return data
 
 
-def decode_state(data: bytes) -> State | None:
+def decode_state(data: bytes | bytearray) -> State | None:
     """The state in `data`; None where it is of another form."""
+    start = LENGTH_BYTES + int.from_bytes(data[:LENGTH_BYTES])
+    view = memoryview(data)
     try:
-        saved = _decoder.decode(data)
-        if saved.memory:
-            saved.state.worth = importlib.import_module(CLEARING).decode_memory(saved.state, saved.memory)
+        state = _decoder.decode(view[start:])
+        if start > LENGTH_BYTES:
+            state.worth = importlib.import_module(CLEARING).decode_memory(state, view[LENGTH_BYTES:start])
     except (msgspec.DecodeError, RecursionError, IndexError):
         return None
-    return saved.state
+    return state

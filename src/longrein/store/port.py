@@ -28,7 +28,7 @@ class Snapshot(msgspec.Struct, frozen=True):
 
     seq: int
     """The entry."""
-    state: bytes
+    state: bytes | bytearray
     """Its form is the agent's."""
 
 

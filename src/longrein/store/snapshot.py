@@ -21,17 +21,19 @@ from longrein.store.port import Snapshot
 SNAPSHOT = "state.snapshot"
 """The file in a session's folder."""
 HASH_BYTES = 16
+HEAD_LENGTH_BYTES = 2
 FOLDING = ("context", "events")
 """Packages whose code makes the state."""
 
 
-class _Stored(msgspec.Struct, frozen=True, array_like=True):
+class _Head(msgspec.Struct, frozen=True, array_like=True):
+    """Stands before the state in the file, after the checksum of both and its own length."""
+
     code: bytes
     session: str
     seq: int
     log: bytes
     """`LogHash` up to `seq`."""
-    state: bytes
 
 
 @cache
@@ -62,13 +64,15 @@ def write_snapshot(folder: str, session: str, snapshot: Snapshot, log: bytes) ->
     code, path = code_version(), os.path.join(folder, SNAPSHOT)
     if not code:
         return False
-    data = msgspec.msgpack.encode(_Stored(code, session, snapshot.seq, log, snapshot.state))
+    head = msgspec.msgpack.encode(_Head(code, session, snapshot.seq, log))
+    head = len(head).to_bytes(HEAD_LENGTH_BYTES) + head
     with contextlib.suppress(OSError):
         with contextlib.suppress(FileNotFoundError):
             os.unlink(path + ".new")  # of one that was killed
         with open(new_file(path + ".new"), "wb") as file:
-            file.write(_checksum(data))
-            file.write(data)
+            file.write(_checksum(head, snapshot.state))
+            file.write(head)
+            file.write(snapshot.state)
         os.rename(path + ".new", path)
         return True
     return False
@@ -79,27 +83,31 @@ def read_snapshot(folder: str, session: str, connection: sqlite3.Connection) -> 
 
     Only the heads of the rows are read.
     """
-    stored = _stored(folder)
-    if stored is None or stored.session != session or stored.code != code_version():
+    head, state = _stored(folder)
+    if head is None or head.session != session or head.code != code_version():
         return None
     log = LogHash()
     with contextlib.suppress(sqlite3.Error):  # whoever looks through the rows next finds what is wrong with them
-        log.take(connection, stored.seq)
-    if log.seq != stored.seq or log.digest() != stored.log:
+        log.take(connection, head.seq)
+    if log.seq != head.seq or log.digest() != head.log:
         return None
-    return Snapshot(stored.seq, stored.state), log
+    return Snapshot(head.seq, state), log
 
 
-def _stored(folder: str) -> _Stored | None:
+def _stored(folder: str) -> tuple[_Head | None, bytes]:
     try:
         with open(os.path.join(folder, SNAPSHOT), "rb") as file:
-            data = file.read()
-        if data[:HASH_BYTES] != _checksum(data[HASH_BYTES:]):
-            return None
-        return msgspec.msgpack.decode(memoryview(data)[HASH_BYTES:], type=_Stored)
+            checksum, length = file.read(HASH_BYTES), file.read(HEAD_LENGTH_BYTES)
+            head = length + file.read(int.from_bytes(length))
+            state = file.read()
+        if checksum != _checksum(head, state):
+            return None, b""
+        return msgspec.msgpack.decode(head[HEAD_LENGTH_BYTES:], type=_Head), state
     except (OSError, msgspec.DecodeError):
-        return None
+        return None, b""
 
 
-def _checksum(data: bytes) -> bytes:
-    return blake2b(data, digest_size=HASH_BYTES).digest()
+def _checksum(head: bytes, state: bytes | bytearray) -> bytes:
+    found = blake2b(head, digest_size=HASH_BYTES)
+    found.update(state)
+    return found.digest()
