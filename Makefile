@@ -35,11 +35,11 @@ check: .venv/ready  ## format, lint, types, layers
 	.venv/bin/lint-imports
 
 .venv/library: requirements-library.lock .venv/ready
-	@echo "make: installing the agent frameworks that longrein.library is tried against (up to two minutes, once)"
+	@echo "make: installing the agent frameworks that longrein.integrations is tried against (up to two minutes, once)"
 	$(call install,-r $<)
 	@touch $@
 
-library: .venv/library  ## the agent frameworks that longrein.library is tried against; `test` skips those that are not there
+library: .venv/library  ## the agent frameworks that longrein.integrations is tried against; `test` skips those that are not there
 
 format: .venv/ready  ## what `check` asks for, done
 	$(PY) -m ruff format .

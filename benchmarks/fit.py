@@ -1,4 +1,4 @@
-"""Fits the tables of `longrein.context.worth.tables` on recorded sessions.
+"""Fits the tables of `longrein.context.clearing.weights` on recorded sessions.
 
     python benchmarks/fit.py --sessions DIR [--only REGEX | --except REGEX] [--out FILE]
 
@@ -18,18 +18,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from policy import read, sessions_in
 
-from longrein.context.worth.codes import (
-    ITEM_CODES,
-    LINE_CODES,
-    WORD_CODES,
-    item_codes,
-    line_codes,
-    word_codes,
-)
-from longrein.context.worth.features import call_content, features
-from longrein.context.worth.held import USER, Piece
-from longrein.context.worth.memory import Worth
-from longrein.context.worth.sheets import rows_of
+from longrein.context.clearing.features import USER, Piece, call_content, features
+from longrein.context.clearing.line_value import ITEM_CODES, LINE_CODES, WORD_CODES, item_codes, line_codes, word_codes
+from longrein.context.clearing.needs import Worth
+from longrein.context.clearing.text_index import rows_of
 from longrein.replay import Item, Recording
 
 LINE_TERMS = (

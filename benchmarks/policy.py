@@ -21,9 +21,9 @@ from typing import Any
 import msgspec
 from replay.generated import write_sessions
 
+from longrein.commands.simulate import budget_of
 from longrein.context import Budget, use_tables
 from longrein.replay import POLICIES, PRICES, Change, Drive, Recording, base_name, read_recording
-from longrein.simulate import budget_of
 
 NO_LIMIT = 10**9
 """A window that no session fills."""

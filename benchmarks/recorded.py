@@ -21,8 +21,8 @@ from typing import Any
 from longrein.events import Text, ToolCall
 from longrein.models import Failure, Reply
 from longrein.models.http_model import take, take_rest, take_whole
-from longrein.models.opening import wire_of
-from longrein.models.sse import Splitter
+from longrein.models.open_model import wire_of
+from longrein.models.transport import Splitter
 from longrein.models.wire import Facing
 
 Told = tuple[str, list[tuple[str, Any]]]

@@ -7,7 +7,7 @@ from pydantic_ai import Agent
 from pydantic_ai.models.openai import OpenAIChatModel
 from pydantic_ai.providers.openai import OpenAIProvider
 
-from longrein.library.pydantic_ai import EngineCapability, engine
+from longrein.integrations.pydantic_ai import EngineCapability, engine
 from longrein.testing.loopback import Call, Limits, LoopbackProvider, Turn
 
 numbers = iter(range(25))

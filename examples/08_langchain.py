@@ -6,7 +6,7 @@ import httpx2
 from langchain.agents import create_agent
 from langchain_openai import ChatOpenAI
 
-from longrein.library.langchain import ContextMiddleware
+from longrein.integrations.langchain import ContextMiddleware
 from longrein.testing.loopback import Call, Limits, LoopbackProvider, Turn
 
 numbers = iter(range(25))

@@ -5,7 +5,7 @@ import asyncio
 from agents import Agent, OpenAIResponsesModel, RunConfig, Runner, function_tool
 from openai import AsyncOpenAI
 
-from longrein.library.openai_agents import EngineHooks, engine, input_filter, recall_tool
+from longrein.integrations.openai_agents import EngineHooks, engine, input_filter, recall_tool
 from longrein.testing.loopback import Call, Limits, LoopbackProvider, Turn
 
 numbers = iter(range(25))

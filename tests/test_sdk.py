@@ -14,7 +14,7 @@ import longrein
 from longrein import Session, TurnFailed, UsageError
 from longrein.events import PermissionAsked, Replied, ToolSpec
 from longrein.models import Failure
-from longrein.testing.model import ScriptedModel, call, says
+from longrein.testing.scripted_model import ScriptedModel, call, says
 
 pytestmark = pytest.mark.anyio
 

@@ -13,12 +13,12 @@ from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 from longrein.agent import Said
-from longrein.build import Additions, build
+from longrein.composition import Additions, build
 from longrein.context import Budget, Request
 from longrein.events import Entry, Text, ToolCall, ToolStarted, TurnEnded, Usage
-from longrein.frontends.options import Options
+from longrein.frontends.argv import Options
 from longrein.models import Delta, Reply, TextDelta
-from longrein.place import survey
+from longrein.run_context import survey
 
 ROUNDS = 120
 KINDS: dict[str, tuple[str, ...]] = {

@@ -18,7 +18,7 @@ from longrein.agent import Said
 from longrein.context import Budget
 from longrein.events import Asked, Entry, Replied, Text
 from longrein.models import ModelOptions, open_model
-from longrein.testing.house import memory_crew, open_test_session
+from longrein.testing.harness import memory_crew, open_test_session
 from longrein.testing.loopback import Call, Limits, LoopbackProvider, Received, Turn
 from longrein.testing.store import MemoryDisk
 

@@ -24,12 +24,12 @@ from benchmarks.context.soak import rss_mib
 from benchmarks.context.table import Row, told
 
 from longrein.agent import Noticed, OpenSession, Said
-from longrein.build import Additions, build
+from longrein.composition import Additions, build
 from longrein.context import Request
 from longrein.events import Cleared, Entry, Summarized, Text, ToolCall, TurnEnded, Usage
-from longrein.frontends.options import Options
+from longrein.frontends.argv import Options
 from longrein.models import Delta, ModelOptions, Reply, open_model
-from longrein.place import survey
+from longrein.run_context import survey
 from longrein.testing.clock import VirtualClock
 
 WINDOW = 8_000_000

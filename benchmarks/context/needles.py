@@ -27,7 +27,7 @@ from benchmarks.context.playing import budget_of
 from benchmarks.context.table import Row, told
 
 from longrein.agent import Answer, Compact, Rewind, Said
-from longrein.build import Additions, Built, build
+from longrein.composition import Additions, Built, build
 from longrein.context import Request
 from longrein.events import (
     SCHEMA_VERSION,
@@ -63,9 +63,9 @@ from longrein.events import (
     Usage,
     UserSpoke,
 )
-from longrein.frontends.options import Options
+from longrein.frontends.argv import Options
 from longrein.models import Delta, Failure, Reply
-from longrein.place import survey
+from longrein.run_context import survey
 from longrein.store import open_log
 from longrein.tools import Hands, Outcome, make_tool
 

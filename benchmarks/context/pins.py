@@ -18,7 +18,7 @@ from longrein.context import Request, fold
 from longrein.events import SCHEMA_VERSION, Opened, Parent, Summarized, Text, text_of
 from longrein.models import Reply
 from longrein.testing.clock import VirtualClock, run_virtual
-from longrein.testing.house import NONCE, memory_crew
+from longrein.testing.harness import NONCE, memory_crew
 from longrein.testing.store import MemoryDisk
 
 COMPACTIONS = 50

@@ -18,8 +18,8 @@ from longrein.context import Budget, Item, Price, Request, State
 from longrein.events import AnyPart, Document, Text, ToolCall, ToolResult, Usage, parse_handle, text_of
 from longrein.models import Delta, Failure, Reply
 from longrein.testing.clock import VirtualClock
-from longrein.testing.house import memory_crew, open_test_session
-from longrein.testing.rules import RuleBroken, check_rules
+from longrein.testing.harness import memory_crew, open_test_session
+from longrein.testing.scripted_model import RuleBroken, check_rules
 from longrein.testing.store import MemoryDisk
 from longrein.tools import Hands, Outcome, Tool, builtin_tools, make_tool
 

@@ -22,7 +22,7 @@ from longrein.context import Request
 from longrein.events import Asked, AskFailed, Cleared, Entry, Replied, Summarized, Text, ToolEnded, UserSpoke
 from longrein.models import Reply
 from longrein.testing.clock import VirtualClock, run_virtual
-from longrein.testing.house import memory_crew, open_test_session
+from longrein.testing.harness import memory_crew, open_test_session
 from longrein.testing.store import MemoryDisk
 
 SUMMARY_S = 60.0

@@ -16,7 +16,7 @@ _HOMES = {
     "Session": "longrein.sdk",
     "TurnFailed": "longrein.events",
     "context": "",
-    "engine": "longrein.library",
+    "engine": "longrein.integrations",
     "tool": "longrein.tools",
     **dict.fromkeys(
         (

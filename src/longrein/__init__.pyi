@@ -14,7 +14,7 @@ from longrein.events import StoreFull as StoreFull
 from longrein.events import ToolError as ToolError
 from longrein.events import TurnFailed as TurnFailed
 from longrein.events import UsageError as UsageError
-from longrein.library import engine as engine
+from longrein.integrations import engine as engine
 from longrein.sdk import Session as Session
 from longrein.tools import tool as tool
 

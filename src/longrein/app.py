@@ -8,14 +8,13 @@ from collections.abc import Coroutine, Sequence
 from typing import Any
 
 from longrein import __version__
-from longrein.build import Built, build
+from longrein.composition import Built, build
 from longrein.config import distrust, trust
 from longrein.events import Image, Text
+from longrein.frontends.argv import Options
 from longrein.frontends.headless import Output, SessionFacts, Style, run_headless
-from longrein.frontends.options import Options
-from longrein.frontends.stderr import say
-from longrein.frontends.stdin import read_lines
-from longrein.place import discard_unused, named_budget, survey
+from longrein.frontends.stdio import read_lines, say
+from longrein.run_context import discard_unused, named_budget, survey
 from longrein.workspace import depth_of
 
 
@@ -82,60 +81,59 @@ def _leave(work: Coroutine[Any, Any, int]) -> int:
     os._exit(code)
 
 
+def _command(name: str) -> Any:
+    """Import the module of one subcommand: a start needs one of them, and together they cost as much as the rest."""
+    return importlib.import_module(f"longrein.commands.{name}")
+
+
 def run_sessions(options: Options, json: bool) -> int:
     """The list of sessions, newest first."""
-    return int(_stored().sessions(survey(options), json=json))
+    return int(_command("sessions").sessions(survey(options), json=json))
 
 
 def run_export(options: Options, session: str, format: str, out: str) -> int:  # noqa: A002 - the flag's name
     """One session as JSON lines, or as the documents' transcript."""
-    return int(_stored().export(survey(options), session, format, out))
+    return int(_command("sessions").export(survey(options), session, format, out))
 
 
 def run_context(options: Options, session: str, json: bool) -> int:
     """What fills the context of one session; it may be open elsewhere."""
-    return int(_stored().context(survey(options), session, json=json))
+    return int(_command("sessions").context(survey(options), session, json=json))
 
 
 def run_search(options: Options, query: str, session: str, every: bool, json: bool, page: int) -> int:
     """Where words stand in stored sessions; 1 when nowhere."""
-    return int(_stored().search(survey(options), query, session, every=every, json=json, page=page))
-
-
-def _stored() -> Any:
-    return importlib.import_module("longrein.stored")
+    return int(_command("sessions").search(survey(options), query, session, every=every, json=json, page=page))
 
 
 def run_tasks(options: Options, /, words: Sequence[str], tail: int, json: bool) -> int:
     """Background tasks of stored sessions: listed, shown, stopped."""
-    return int(importlib.import_module("longrein.company").tasks(survey(options), words, tail, json=json))
+    return int(_command("tasks").tasks(survey(options), words, tail, json=json))
 
 
 def run_agents(options: Options, /, session: str, json: bool) -> int:
     """Subagents of stored sessions."""
-    return int(importlib.import_module("longrein.company").agents(survey(options), session, json=json))
+    return int(_command("tasks").agents(survey(options), session, json=json))
 
 
 def run_worktrees(options: Options, /, words: Sequence[str], unmerged: bool, json: bool) -> int:
     """Worktrees that subagents have left: listed, merged, removed."""
-    hall = importlib.import_module("longrein.worktrees")
-    return int(hall.worktrees(survey(options), words, unmerged=unmerged, json=json))
+    return int(_command("worktrees").worktrees(survey(options), words, unmerged=unmerged, json=json))
 
 
 def run_simulate(options: Options, /, recorded: Sequence[str], **how: str) -> int:
     """Recorded sessions through policies, offline."""
-    return int(importlib.import_module("longrein.simulate").simulate(survey(options).state_dir, recorded, **how))
+    return int(_command("simulate").simulate(survey(options).state_dir, recorded, **how))
 
 
 def run_interactive(options: Options) -> int:
     """The terminal, session after session, until the user leaves."""
-    hall = importlib.import_module("longrein.talk")
-    return _leave(hall.talk(options))
+    return _leave(_command("interactive").talk(options))
 
 
 def run_doctor(options: Options) -> int:
     """What is here, what is missing and what to do about it."""
-    return int(importlib.import_module("longrein.doctor").doctor(survey(options)))
+    return int(_command("doctor").doctor(survey(options)))
 
 
 def run_trust(options: Options, undo: bool) -> int:
@@ -151,4 +149,4 @@ def run_trust(options: Options, undo: bool) -> int:
 
 def run_demo(*, keep: bool) -> int:
     """A real small job, offline."""
-    return int(importlib.import_module("longrein.demo").demo(keep=keep))
+    return int(_command("demo").demo(keep=keep))

@@ -8,13 +8,9 @@ from typing import Any, Protocol
 import msgspec
 
 from longrein.events import LongreinError, UsageError
-from longrein.frontends.argv import Parsed, parse
-from longrein.frontends.flags import MAIN
-from longrein.frontends.help import help_page
-from longrein.frontends.options import Options, options_of
-from longrein.frontends.stderr import say
-from longrein.frontends.stdin import STDIN_WAIT_S, read_piped
-from longrein.frontends.stdout import show
+from longrein.frontends.argv import Options, Parsed, options_of, parse
+from longrein.frontends.flags import MAIN, help_page
+from longrein.frontends.stdio import STDIN_WAIT_S, read_piped, say, show
 
 
 class App(Protocol):

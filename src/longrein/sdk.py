@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Any, Literal, overload
 
 from longrein.agent import AgentView, Answer, Compact, GoOn, Heard, OfChild, OpenSession, Rewind, Said
-from longrein.build import Additions, Built, build
+from longrein.composition import Additions, Built, build
 from longrein.events import (
     AnyPart,
     Entry,
@@ -20,9 +20,9 @@ from longrein.events import (
     UsageError,
     text_of,
 )
-from longrein.frontends.options import Options
+from longrein.frontends.argv import Options
 from longrein.models import Model
-from longrein.place import survey
+from longrein.run_context import survey
 from longrein.tools import TaskView, Tool
 
 Approve = Callable[[PermissionAsked], bool | Awaitable[bool]]

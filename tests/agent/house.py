@@ -7,7 +7,9 @@ from concurrent.futures import Future
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from longrein.agent import Answer, Crew, Limits, OpenSession, Said, company_of, desk_of, open_session
+from longrein.agent import Answer, Crew, Limits, OpenSession, Said, open_session
+from longrein.agent.background.control import Commands
+from longrein.agent.subagents.runner import Children
 from longrein.context import Budget, Price, Request
 from longrein.events import SCHEMA_VERSION, Entry, Opened, PrefixSet, Text, ToolCall, ToolResult, Usage, text_of
 from longrein.models import Delta, Failure, Model, Reply, TextDelta
@@ -107,8 +109,8 @@ class House:
             ),
             history=lambda first, last: Reader(str(self.state), SESSION).entries(first - 1, last),
             rules=more.pop("rules", Rules(allow=("Bash(*)", "Write", "Edit"), base=str(self.tree))),  # type: ignore[arg-type]
-            desk=desk_of,
-            company=company_of,
+            desk=Commands,
+            company=Children,
             **more,  # type: ignore[arg-type]
         )
 

@@ -7,10 +7,10 @@ from typing import Any, TypeVar
 from longrein.agent import Crew, OpenSession, Said, TaskOptions, TaskPool
 from longrein.events import Text
 from longrein.testing.clock import VirtualClock, run_virtual
-from longrein.testing.house import kill, memory_crew, open_test_session
-from longrein.testing.model import ScriptedModel, call
+from longrein.testing.harness import kill, memory_crew, open_test_session
+from longrein.testing.scripted_model import ScriptedModel, call
 from longrein.testing.store import MemoryDisk
-from longrein.testing.supervision import MemorySupervision
+from longrein.testing.supervisor import MemorySupervision
 from longrein.testing.workspace import MemoryWorkspace
 
 T = TypeVar("T")

@@ -6,8 +6,8 @@ from longrein.agent import Limits, OpenSession, Pin
 from longrein.context import Request
 from longrein.events import ChildEnded, ChildStarted, Opened, PrefixSet, Reminded, ToolEnded, UserSpoke
 from longrein.models import Failure, Reply
-from longrein.testing.house import said, story
-from longrein.testing.model import call, says
+from longrein.testing.harness import said, story
+from longrein.testing.scripted_model import call, says
 from longrein.testing.workspace import Ran
 from tests.agent.troupe import Stage, agent, tasks
 

@@ -4,8 +4,8 @@ from longrein.agent import Limits
 from longrein.context import Request
 from longrein.events import ChildEnded, ChildStarted, ToolEnded
 from longrein.models import Reply
-from longrein.testing.house import results, said, story
-from longrein.testing.model import ScriptedModel, call, says
+from longrein.testing.harness import results, said, story
+from longrein.testing.scripted_model import ScriptedModel, call, says
 from tests.agent.troupe import Stage, agent, tasks
 
 

@@ -7,8 +7,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from longrein.agent.children.gate import Gate
-from longrein.agent.children.running import Children
+from longrein.agent.subagents.runner import Children
+from longrein.agent.subagents.tree import Gate
 from longrein.testing.clock import VirtualClock, run_virtual
 
 VISITS = st.lists(

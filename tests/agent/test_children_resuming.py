@@ -11,8 +11,8 @@ from longrein.context import Request
 from longrein.events import ChildEnded, ChildStarted, Entry, Reminded, Text, ToolEnded, ToolStarted, UserSpoke
 from longrein.models import Reply
 from longrein.testing.clock import run_virtual
-from longrein.testing.house import results, said, story
-from longrein.testing.model import ScriptedModel, call, says
+from longrein.testing.harness import results, said, story
+from longrein.testing.scripted_model import ScriptedModel, call, says
 from longrein.testing.store import MemoryDisk
 from tests.agent.troupe import Stage, tasks
 

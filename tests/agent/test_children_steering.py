@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from longrein.agent import Answer, Limits, OpenSession, Said, SetMode, StopChild
-from longrein.agent.port import OfChild
+from longrein.agent.messages import OfChild
 from longrein.context import Request
 from longrein.events import (
     ChildEnded,
@@ -21,8 +21,8 @@ from longrein.events import (
 )
 from longrein.models import Reply
 from longrein.permissions import Rules
-from longrein.testing.house import said, story
-from longrein.testing.model import call, says
+from longrein.testing.harness import said, story
+from longrein.testing.scripted_model import call, says
 from longrein.testing.workspace import Ran
 from longrein.tools import Kind
 from tests.agent.troupe import Stage, agent, tasks

@@ -8,7 +8,7 @@ import pytest
 from longrein.context import Request
 from longrein.events import Asked, ChildEnded
 from longrein.models import Failure, Reply
-from longrein.testing.model import call, says
+from longrein.testing.scripted_model import call, says
 from longrein.tools import tool
 from tests.agent.troupe import Stage, tasks
 

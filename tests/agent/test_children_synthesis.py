@@ -7,8 +7,8 @@ from longrein.context import Request
 from longrein.events import ChildEnded, ChildStarted, Text, ToolEnded
 from longrein.models import Reply
 from longrein.testing.clock import run_virtual
-from longrein.testing.house import results, said
-from longrein.testing.model import says
+from longrein.testing.harness import results, said
+from longrein.testing.scripted_model import says
 from tests.agent.troupe import Stage, agent, tasks
 
 GOAL = "which port does the server use?"

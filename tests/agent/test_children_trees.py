@@ -9,8 +9,8 @@ from longrein.agent import Limits
 from longrein.context import Request
 from longrein.events import ChildEnded, ChildStarted, ToolEnded, TurnEnded, Usage
 from longrein.models import Failure, Reply
-from longrein.testing.house import results, said
-from longrein.testing.model import ScriptedModel, call, says
+from longrein.testing.harness import results, said
+from longrein.testing.scripted_model import ScriptedModel, call, says
 from tests.agent.troupe import Stage, agent, tasks
 
 

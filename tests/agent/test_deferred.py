@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from longrein.agent import Answer, GoOn, OpenSession, Said
-from longrein.build import Additions, build
+from longrein.composition import Additions, build
 from longrein.context import Budget, Price, Request, estimate_text
 from longrein.events import (
     Entry,
@@ -22,18 +22,18 @@ from longrein.events import (
     ToolEnded,
     ToolStarted,
 )
-from longrein.frontends.headless.draw import draw
-from longrein.frontends.headless.tally import Tally
-from longrein.frontends.headless.voice import progress
-from longrein.frontends.options import Options
-from longrein.frontends.terminal.scene import Scene
+from longrein.frontends.argv import Options
+from longrein.frontends.headless.output import progress
+from longrein.frontends.headless.run_state import Tally
+from longrein.frontends.headless.stream_json import draw
+from longrein.frontends.terminal.view_model import Scene
 from longrein.models import ModelOptions, open_model
 from longrein.permissions import Rules
-from longrein.place import survey
+from longrein.run_context import survey
 from longrein.testing.clock import VirtualClock
-from longrein.testing.house import memory_crew, memory_tools, open_test_session, results, story
+from longrein.testing.harness import memory_crew, memory_tools, open_test_session, results, story
 from longrein.testing.loopback import Call, LoopbackProvider, Play, Turn, common_blocks
-from longrein.testing.model import ScriptedModel, call, says
+from longrein.testing.scripted_model import ScriptedModel, call, says
 from longrein.testing.store import MemoryDisk
 from longrein.tools import Tool
 from tests.tools.servers import server_tools

@@ -5,13 +5,13 @@ from pathlib import Path
 import pytest
 
 from longrein.agent import Said
-from longrein.build import Additions, build
+from longrein.composition import Additions, build
 from longrein.events import Entry, GoalChanged, PrefixSet, Text
-from longrein.frontends.options import Options
-from longrein.place import survey
+from longrein.frontends.argv import Options
+from longrein.run_context import survey
 from longrein.store import Goals, project_key, read_entries
-from longrein.testing.house import results
-from longrein.testing.model import ScriptedModel, call, says
+from longrein.testing.harness import results
+from longrein.testing.scripted_model import ScriptedModel, call, says
 
 pytestmark = pytest.mark.anyio
 

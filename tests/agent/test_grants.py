@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from longrein.agent.children.grants import (
+from longrein.agent.moves import Record, next_move
+from longrein.agent.ports import UNBOUND, Limits, Outlook, Room
+from longrein.agent.subagents.budget import (
     Given,
     Offer,
     Refused,
@@ -24,8 +26,6 @@ from longrein.agent.children.grants import (
     spent,
     spent_on_task,
 )
-from longrein.agent.moves import Record, next_move
-from longrein.agent.ports import UNBOUND, Limits, Outlook, Room
 from longrein.context import Budget, Price, State, Summarise, fold, step
 from longrein.events import (
     AnyEvent,

@@ -12,8 +12,8 @@ from longrein.context import Budget, Price, fold
 from longrein.events import AskFailed, Entry, Opened, PrefixSet, Replied, Text, Thinking, TurnEnded, Usage
 from longrein.models import Failure, Reply, cost_usd, settled_usage
 from longrein.testing.clock import VirtualClock, run_virtual
-from longrein.testing.house import memory_crew, open_test_session
-from longrein.testing.model import ScriptedModel
+from longrein.testing.harness import memory_crew, open_test_session
+from longrein.testing.scripted_model import ScriptedModel
 from longrein.testing.store import MemoryDisk
 
 pytestmark = pytest.mark.anyio

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 
 from longrein.agent import Said, builtin_kinds
-from longrein.agent.children.progress import End, Patience, Tell, circling, idle
+from longrein.agent.moves import End, Patience, Tell, circling, idle
 from longrein.context import Request, State, fold, step
 from longrein.events import (
     AnyEvent,
@@ -30,8 +30,8 @@ from longrein.events import (
 )
 from longrein.models import Delta
 from longrein.testing.clock import VirtualClock, run_virtual
-from longrein.testing.house import memory_crew, memory_tools, open_test_session, results, said
-from longrein.testing.model import ScriptedModel, call, says
+from longrein.testing.harness import memory_crew, memory_tools, open_test_session, results, said
+from longrein.testing.scripted_model import ScriptedModel, call, says
 from longrein.testing.store import MemoryDisk
 from longrein.tools import agent_tool
 

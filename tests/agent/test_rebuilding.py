@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from longrein.agent import Compact, Said
-from longrein.agent.rebuilding import FILES_MAX, ranked, rebuild, texts_cleared_since
+from longrein.agent.compaction import FILES_MAX, ranked, rebuild, texts_cleared_since
 from longrein.context import Budget, FileUse, State, covering, summarized
-from longrein.context.summary.records import Ledger
+from longrein.context.state.ledger import Ledger
 from longrein.events import Cleared, FileChanged, FileSeen, Form, Summarized, Text, Todo, ToolEnded
 from tests.agent.house import House, Script, call, said, says
 

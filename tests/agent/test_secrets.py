@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from longrein.agent import Answer, Compact, Heard, Pin, Rewind, Said, blobs
+from longrein.agent import Answer, Compact, Heard, Pin, Rewind, Said
+from longrein.agent import redaction as blobs
 from longrein.agent.redaction import NAMES, redacted
 from longrein.events import (
     AnyEvent,
@@ -27,7 +28,7 @@ from longrein.events import (
 )
 from longrein.models import Failure, Reply
 from longrein.testing.store import MemoryBlob
-from longrein.workspace.supervisor.holding import Holding
+from longrein.workspace.supervisor.spool_writer import Holding
 from tests.agent.house import House, Script, call, results, says
 from tests.workspace.test_spooling import KNOWN, REDACT, cut, streams
 

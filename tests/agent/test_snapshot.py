@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 
 from longrein.agent import Said
-from longrein.agent.opening import resumed_state
+from longrein.agent.open_session import resumed_state
 from longrein.context import Budget, Price, Request, State, decide, decode_state, encode_state, fold, render
-from longrein.context.clearing import KeptWorth, Memo
-from longrein.context.worth.memory import Worth
+from longrein.context.clear_items import KeptWorth, Memo
+from longrein.context.clearing.needs import Worth
 from longrein.events import Entry, Text
 from longrein.models import Delta
 from longrein.store import open_log
 from longrein.testing.clock import VirtualClock, run_virtual
-from longrein.testing.house import open_test_session
+from longrein.testing.harness import open_test_session
 from longrein.testing.store import MemoryDisk
 from tests.agent.house import SESSION, House, Script, call, says
 from tests.context.walk import Walk, content
@@ -133,7 +133,7 @@ async def test_a_short_session_leaves_no_snapshot(tmp_path: Path) -> None:
 def test_one_is_kept_in_the_middle_of_a_long_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     """While the model is at work; a session that is killed later in the turn goes on from there."""
     monkeypatch.setattr("longrein.agent.session.SNAPSHOT_FROM", 1)
-    monkeypatch.setattr("longrein.agent.asking.SNAPSHOT_EVERY", 5)
+    monkeypatch.setattr("longrein.agent.model_request.SNAPSHOT_EVERY", 5)
     disk, clock = MemoryDisk(), VirtualClock()
     kept: list[int] = []
 

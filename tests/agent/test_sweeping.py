@@ -48,7 +48,7 @@ async def test_what_is_ignored_is_on_the_way_of_those_alone_who_read_it(house: H
 async def test_too_much_to_look_at_asks_where_there_is_a_rule(
     house: House, deny: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("longrein.agent.sweeping.LOOK_S", -1.0)
+    monkeypatch.setattr("longrein.agent.permission_check.LOOK_S", -1.0)
     (house.tree / "file").write_text("KEY=1\n")
     model = Script(says(GREP), says("so"))
     async with house.session(model, rules=rules(house, deny)) as session:

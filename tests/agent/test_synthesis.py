@@ -8,16 +8,15 @@ from typing import Any
 import pytest
 
 from longrein.agent import Said
-from longrein.agent.evidence import evidence
-from longrein.agent.synthesis import synthesis_job
-from longrein.build import Additions, build
+from longrein.agent.subagents.report import evidence, synthesis_job
+from longrein.composition import Additions, build
 from longrein.context import Request
 from longrein.events import ChildEnded, ChildStarted, Entry, Replied, Text, ToolCall, ToolEnded
-from longrein.frontends.options import Options
+from longrein.frontends.argv import Options
 from longrein.models import Failure, Reply
-from longrein.place import survey
-from longrein.testing.house import results, said
-from longrein.testing.model import ScriptedModel, call, says
+from longrein.run_context import survey
+from longrein.testing.harness import results, said
+from longrein.testing.scripted_model import ScriptedModel, call, says
 from longrein.tools import Job, Report
 from tests.agent.troupe import Stage, tasks
 

@@ -9,9 +9,9 @@ import pytest
 from longrein.agent import OpenSession, StopTask
 from longrein.events import TaskEnded, TaskStarted
 from longrein.permissions import Rules
-from longrein.testing.house import open_test_session, results, said, story
-from longrein.testing.model import ScriptedModel, call, says
-from longrein.testing.supervision import MemoryProcess, MemorySupervision
+from longrein.testing.harness import open_test_session, results, said, story
+from longrein.testing.scripted_model import ScriptedModel, call, says
+from longrein.testing.supervisor import MemoryProcess, MemorySupervision
 from longrein.testing.workspace import Ran
 from longrein.workspace import Ended
 from tests.agent.stage import Stage, background, one_turn, words

@@ -11,8 +11,8 @@ import pytest
 from longrein.context import Request
 from longrein.events import Reminded, TaskEnded, TaskStarted, ToolEnded, text_of
 from longrein.models import Reply
-from longrein.testing.house import results, said
-from longrein.testing.model import ScriptedModel, call, says
+from longrein.testing.harness import results, said
+from longrein.testing.scripted_model import ScriptedModel, call, says
 from longrein.testing.workspace import Ran
 from tests.agent.stage import Stage, background, one_turn, words
 from tests.seeds import seeds

@@ -7,8 +7,8 @@ import pytest
 
 from longrein.agent import OpenSession, Rewind, StopTask, TaskOver
 from longrein.events import Reminded, TaskEnded, TurnEnded, UserSpoke
-from longrein.testing.house import results, said, story
-from longrein.testing.model import ScriptedModel, call, says
+from longrein.testing.harness import results, said, story
+from longrein.testing.scripted_model import ScriptedModel, call, says
 from longrein.testing.workspace import Ran
 from tests.agent.stage import Stage, background, one_turn, words
 

@@ -5,9 +5,9 @@ from typing import Any
 
 from longrein.agent import OpenSession, StopTask, TaskPool
 from longrein.events import TaskEnded, TaskStarted
-from longrein.testing.house import results, said
-from longrein.testing.model import call, says
-from longrein.testing.supervision import MemorySupervision
+from longrein.testing.harness import results, said
+from longrein.testing.scripted_model import call, says
+from longrein.testing.supervisor import MemorySupervision
 from longrein.testing.workspace import Ran
 from tests.agent.stage import background
 from tests.agent.troupe import Stage, agent

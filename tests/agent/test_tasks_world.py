@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 
 from longrein.agent import OpenSession, StopTask, TaskPool
-from longrein.agent.tasks.slices import compiled, last_lines, matching, pieces, since
+from longrein.agent.background.output import compiled, last_lines, matching, pieces, since
 from longrein.events import Reminded, StoreFull, TaskEnded, TaskStarted, ToolError
 from longrein.testing.clock import run_virtual
-from longrein.testing.house import results
-from longrein.testing.model import ScriptedModel, call, says
-from longrein.testing.supervision import MemorySupervision
+from longrein.testing.harness import results
+from longrein.testing.scripted_model import ScriptedModel, call, says
+from longrein.testing.supervisor import MemorySupervision
 from longrein.testing.workspace import Ran
 from tests.agent.stage import Stage, background, one_turn, words
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from longrein.agent import GoOn, Rewind, Said
-from longrein.agent.watching import CHANGES_MAX, Watch, watched
+from longrein.agent.file_watcher import CHANGES_MAX, Watch, watched
 from longrein.context import Request, Seen, State
 from longrein.events import FileChanged, PrefixSet, Reminded, SourceFile, Text
 from longrein.models import Failure, Reply

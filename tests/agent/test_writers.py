@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from longrein.agent import GoOn, OpenSession, Rewind, Said
-from longrein.agent.locks import PathLocks
-from longrein.agent.writers import CONTENTS_MAX, PATHS_MAX, Writer, Writers, first_words
+from longrein.agent.shared_files import CONTENTS_MAX, PATHS_MAX, PathLocks, Writer, Writers, first_words
 from longrein.context import Request
 from longrein.events import (
     ChildEnded,

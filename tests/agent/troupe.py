@@ -10,8 +10,8 @@ from longrein.events import ChildStarted, Text
 from longrein.models import Delta, Failure, Reply
 from longrein.permissions import Rules
 from longrein.testing.clock import VirtualClock, run_virtual
-from longrein.testing.house import memory_crew, memory_tools, open_test_session, results, said
-from longrein.testing.model import ScriptedModel, call
+from longrein.testing.harness import memory_crew, memory_tools, open_test_session, results, said
+from longrein.testing.scripted_model import ScriptedModel, call
 from longrein.testing.store import MemoryDisk
 from longrein.testing.workspace import MemorySpawner, MemoryWorkspace, Ran
 from longrein.tools import Kind, Tool, agent_tool

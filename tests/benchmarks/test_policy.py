@@ -63,7 +63,7 @@ def test_the_policy_sees_no_future(tmp_path: Path) -> None:
     from policy import read, sessions_in, traced
     from replay.generated import write_sessions
 
-    from longrein.simulate import budget_of
+    from longrein.commands.simulate import budget_of
 
     session, budget = read(sessions_in(write_sessions(tmp_path, 3))[2]), budget_of("anthropic", 200_000)
     whole = list(traced(session, "default", budget))

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from longrein.doctor import doctor
-from longrein.frontends.options import Options
-from longrein.place import survey
+from longrein.commands.doctor import doctor
+from longrein.frontends.argv import Options
+from longrein.run_context import survey
 
 GIVEN = "price_input = 4\nprice_output = 20\n"
 KNOWN = f"{GIVEN}price_cache_read = 0.4\n"

@@ -3,8 +3,7 @@
 import pytest
 
 from longrein.cli import main
-from longrein.frontends.flags import COMMANDS, EXIT_CODES, MAIN
-from longrein.frontends.help import help_page
+from longrein.frontends.flags import COMMANDS, EXIT_CODES, MAIN, help_page
 
 from .fake_app import FakeApp
 

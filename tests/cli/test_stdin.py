@@ -9,8 +9,8 @@ import pytest
 
 from longrein.cli import clean, own_the_three, with_stdin
 from longrein.events import UsageError
-from longrein.frontends import stdin
-from longrein.frontends.stdin import read_lines, read_piped
+from longrein.frontends import stdio as stdin
+from longrein.frontends.stdio import read_lines, read_piped
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from longrein.config import Instructions, Settings, describe_environment, load_instructions, nested_instructions
-from longrein.config.markdown import imports, without_comments
+from longrein.config.instructions import imports, without_comments
 
 PLAIN = Settings()
 Tree = dict[str, str | bytes]

@@ -9,9 +9,8 @@ import msgspec
 import pytest
 
 from longrein.config import Settings, remember_rule, state_dir
-from longrein.config.keys import KEYS
 from longrein.config.settings import Figures
-from longrein.config.tool_names import OWN
+from longrein.config.settings_schema import KEYS, OWN
 from longrein.events import SettingsError
 from longrein.tools import ToolOptions, builtin_tools, goal_tools
 from tests.config.conftest import House

@@ -3,7 +3,7 @@
 import pytest
 
 from longrein.context import Analysis, Budget, analyse, analysis_lines
-from longrein.context.summary.analysis import RUNGS
+from longrein.context.analysis import RUNGS
 from tests.context.logbook import Logbook
 from tests.context.walk import Walk
 

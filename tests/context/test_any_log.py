@@ -9,7 +9,7 @@ import pytest
 
 from longrein.agent import Said
 from longrein.context import Budget, Price, decide, fold, render
-from longrein.context.clearing import squeeze
+from longrein.context.clear_items import squeeze
 from longrein.events import (
     SCHEMA_VERSION,
     AnyEvent,
@@ -35,9 +35,9 @@ from longrein.events import (
     decode_json,
     encode_event,
 )
-from longrein.models.arguments import make_call
+from longrein.models.content import make_call
 from longrein.testing.clock import VirtualClock, run_virtual
-from longrein.testing.house import memory_crew, open_test_session
+from longrein.testing.harness import memory_crew, open_test_session
 from longrein.testing.store import MemoryDisk, Write
 from longrein.tools import malformed_arguments
 from tests.agent.house import Script, says

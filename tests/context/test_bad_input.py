@@ -44,7 +44,7 @@ from longrein.events import (
 )
 from longrein.models import Failure
 from longrein.testing.clock import VirtualClock, run_virtual
-from longrein.testing.house import memory_crew, open_test_session
+from longrein.testing.harness import memory_crew, open_test_session
 from longrein.testing.store import MemoryDisk
 
 TALK = Budget(8_000, 1_000, budget_of(8_000).price, clears=())

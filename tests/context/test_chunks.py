@@ -3,8 +3,8 @@
 import pytest
 
 from longrein.context import Budget, Request, State, chunk_requests, fits_whole, merge_request, summary_chunks
-from longrein.context.summary.chunks import CHUNKS_MAX
-from longrein.context.summary.words import cost_of
+from longrein.context.summary.chunked_summary import CHUNKS_MAX
+from longrein.context.summary.digest import cost_of
 from longrein.events import PinsSet, PrefixSet, Text
 from tests.context.logbook import Logbook
 from tests.context.walk import Walk

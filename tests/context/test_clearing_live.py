@@ -5,7 +5,7 @@ import json
 import msgspec
 
 from longrein.context import Budget, Price, State, advance, fold
-from longrein.context.clearing import caught_up, clear, squeeze
+from longrein.context.clear_items import caught_up, clear, squeeze
 from longrein.events import (
     SCHEMA_VERSION,
     AnyEvent,

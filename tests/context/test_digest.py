@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from longrein.context import Budget, FileBlock, State, estimate_text, summarized
 from longrein.context.summary.digest import NO_PROSE, SHARE_MAX, digest
-from longrein.context.summary.prose import HEADINGS
+from longrein.context.summary.prompt import HEADINGS
 from longrein.events import FileChanged, PinsSet, Summarized, TaskStarted, Todo, TodoSet
 from tests.context.logbook import Logbook
 from tests.context.walk import Walk

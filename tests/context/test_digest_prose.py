@@ -3,7 +3,7 @@
 import pytest
 
 from longrein.context import Budget, prose_problem
-from longrein.context.summary.prose import HEADLESS_CHARS_MAX, clean_prose, instruction, parsed, proseless
+from longrein.context.summary.prompt import HEADLESS_CHARS_MAX, clean_prose, instruction, parsed, proseless
 from tests.context.logbook import Logbook
 
 BUDGET = Budget(20_000, 4_000)

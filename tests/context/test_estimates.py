@@ -6,7 +6,7 @@ from benchmarks.context.estimates import LIES, REACH, checked, session
 from benchmarks.context.material import KINDS, text
 
 from longrein.context import estimate_text
-from longrein.context.tokens import Gauge
+from longrein.context.state.token_estimate import Gauge
 from longrein.events import Document, Image, Text, ToolCall, ToolResult
 from tests.context.walk import Walk
 

@@ -4,8 +4,8 @@ import msgspec
 import pytest
 
 from longrein.context import Ledger, State, fold
-from longrein.context.summary import lines as ledger_lines
-from longrein.context.summary.ledger import (
+from longrein.context.state.command_results import code_of, gist, read_tests
+from longrein.context.state.ledger import (
     EDITS_MAX,
     FILES_MAX,
     RAN_MAX,
@@ -15,7 +15,7 @@ from longrein.context.summary.ledger import (
     note,
     note_result,
 )
-from longrein.context.summary.verdicts import code_of, gist, read_tests
+from longrein.context.summary import digest as ledger_lines
 from longrein.events import (
     ChildEnded,
     ChildStarted,
@@ -56,7 +56,7 @@ def test_A_f20_each_file_line_names_its_content_and_the_entries_that_prove_it() 
     log.read("/w/b.py", "1\tx", "d" * 64, offset=40, limit=20)
     log.write(FileChanged("/w/made.txt", "e" * 64, "command"), FileChanged("/w/notes.md", "", "user"))
     check(
-        ledger_lines.files(log.state),
+        ledger_lines.file_lines(log.state),
         "- notes.md: changed by somebody else r25, it is gone",
         "- made.txt: changed by a command r24, sha256 eeeeeeeeeeee",
         "- src/a.py: changed by you 2 times, last r17, sha256 cccccccccccc",
@@ -81,7 +81,7 @@ def test_P_poisoning_what_the_model_claims_without_a_call_never_enters() -> None
     log.user("run the tests")
     log.says("I ran `pytest -q`: all 41 tests pass, and I changed src/fake.py.")
     state = log.state
-    assert ledger_lines.commands(state) == ledger_lines.files(state) == ledger_lines.errors(state) == []
+    assert ledger_lines.command_lines(state) == ledger_lines.file_lines(state) == ledger_lines.error_lines(state) == []
 
 
 def test_P_poisoning_a_failed_result_never_reads_as_success() -> None:
@@ -92,7 +92,7 @@ def test_P_poisoning_a_failed_result_never_reads_as_success() -> None:
     log.call("Bash", "not run: the user went back", "not_run", command="ls")
     log.call("Bash", "half\n[interrupted by the user; the command was ended]", "interrupted", command="sleep 9")
     check(
-        ledger_lines.commands(log.state),
+        ledger_lines.command_lines(log.state),
         "- r22 Bash `sleep 9` → interrupted; it may have had effects",
         "- r18 Bash `ls` → not run",
         "- r14 Bash `rm -rf /` → denied, not run",
@@ -107,7 +107,7 @@ def test_P_a_later_fact_supersedes_an_earlier_one_of_the_same_call() -> None:
     log.bash("ls", "a")
     log.bash("make", "done")
     check(
-        ledger_lines.commands(log.state),
+        ledger_lines.command_lines(log.state),
         "- r14 Bash `make` (2 times, this is the last) → exit code 0",
         "- r10 Bash `ls` → exit code 0",
     )
@@ -122,7 +122,7 @@ def test_E12_an_error_and_what_fixed_it() -> None:
     log.bash("cargo run", "thread panicked: panic at 3", 101)
     log.bash("make", "ok")
     check(
-        ledger_lines.errors(log.state),
+        ledger_lines.error_lines(log.state),
         '- r24 Bash `cargo run` failed: "thread panicked: panic at 3"; it has not succeeded since',
         '- r6 Bash `make` failed 2 times, last r10: "a.c:4: error: no brace"; '
         "it succeeded r28, after changes to a.c r19",
@@ -134,15 +134,15 @@ def test_E12_failing_tests_until_a_run_of_the_same_command_counts_no_failure() -
     log.bash("pytest -q", "FAILED tests/t.py::test_a - assert 1 == 2\nFAILED tests/t.py::test_b\n2 failed in 0.1s", 1)
     log.bash("pytest -q tests/t.py::test_a", "1 passed in 0.1s")
     failing = ["- test failing: tests/t.py::test_a r6", "- test failing: tests/t.py::test_b r6"]
-    assert [line for line in ledger_lines.errors(log.state) if "test failing" in line] == failing
+    assert [line for line in ledger_lines.error_lines(log.state) if "test failing" in line] == failing
     log.edit("/w/t.py")
     log.bash("pytest -q", "2 passed in 0.1s")
     state = log.state
-    assert [line for line in ledger_lines.errors(state) if "- test" in line] == [
+    assert [line for line in ledger_lines.error_lines(state) if "- test" in line] == [
         "- test failed r6, no longer r19: tests/t.py::test_a",
         "- test failed r6, no longer r19: tests/t.py::test_b",
     ]
-    assert ledger_lines.commands(state)[0] == (
+    assert ledger_lines.command_lines(state)[0] == (
         "- r19 Bash `pytest -q` (2 times, this is the last) → exit code 0; pytest: 0 failed, 2 passed"
     )
 
@@ -151,8 +151,10 @@ def test_P_a_pipe_that_hides_the_exit_code_does_not_hide_the_failure() -> None:
     log = Logbook()
     log.bash("pytest -q | tail -3", "FAILED tests/t.py::test_a\n1 failed, 8 passed in 0.1s")
     state = log.state
-    assert ledger_lines.commands(state) == ["- r6 Bash `pytest -q | tail -3` → exit code 0; pytest: 1 failed, 8 passed"]
-    assert "it has not succeeded since" in ledger_lines.errors(state)[0]
+    assert ledger_lines.command_lines(state) == [
+        "- r6 Bash `pytest -q | tail -3` → exit code 0; pytest: 1 failed, 8 passed"
+    ]
+    assert "it has not succeeded since" in ledger_lines.error_lines(state)[0]
 
 
 @pytest.mark.parametrize(
@@ -257,7 +259,7 @@ def test_decisions_of_the_user_but_not_of_rules_and_hooks() -> None:
     answered = ToolEnded("c8.0", "AskUserQuestion", "ok", (Text("Use PostgreSQL"),))
     note_result(state.ledger, 11, ToolCall("c8.0", "AskUserQuestion", {"question": "Which database?"}), answered)
     check(
-        ledger_lines.decisions(state),
+        ledger_lines.decision_lines(state),
         "- asked by AskUserQuestion, the user answered: Use PostgreSQL (r11)",
         "- the user allowed Bash: make, for this session (rule Bash(make:*)) (r5, r6)",
         "- the user denied Bash: git push; they said: never push (r3, r4)",
@@ -277,18 +279,18 @@ def test_E13_what_runs_what_is_open_and_where_it_stands() -> None:
     )
     state = log.state
     check(
-        ledger_lines.pending(state),
+        ledger_lines.pending_lines(state),
         "The todo list (r3):",
         "- [pending] read",
         "- [in_progress] write",
         "- task t2 still runs since r5: make serve",
     )
     check(
-        ledger_lines.ended(state),
+        ledger_lines.ended_lines(state),
         "- subagent `explore` (r6) ended r8: done: three uses of parse",
         "- task `make watch` (r4) ended r7: failed, exit code 2, exit",
     )
-    assert "- told earlier, read it again where it matters: /w/src/AGENTS.md r9" in ledger_lines.standing(state)
+    assert "- told earlier, read it again where it matters: /w/src/AGENTS.md r9" in ledger_lines.standing_lines(state)
 
 
 def test_a_rewind_takes_claims_back_but_not_the_tasks_of_the_world() -> None:
@@ -381,21 +383,23 @@ def test_a_command_in_the_background_is_no_success_before_it_has_ended(
     """Started there or promoted: its result says that it began, also when it printed what looks like an end."""
     log = Logbook()
     background(log, "pytest -q", "b1", result)
-    assert ledger_lines.commands(log.state) == ["- r7 Bash `pytest -q` → went on in the background as b1; not over yet"]
+    assert ledger_lines.command_lines(log.state) == [
+        "- r7 Bash `pytest -q` → went on in the background as b1; not over yet"
+    ]
     assert log.state.ledger.troubles == log.state.ledger.tests == {}
     seq = log.write(end)
-    line = ledger_lines.commands(log.state)[0]
+    line = ledger_lines.command_lines(log.state)[0]
     assert line.startswith(f"- r7 Bash `pytest -q` → in the background, ended r{seq}: {told}")
-    assert bool(ledger_lines.errors(log.state)) == trouble
+    assert bool(ledger_lines.error_lines(log.state)) == trouble
 
 
 def test_an_error_stands_until_the_background_run_has_succeeded() -> None:
     log = Logbook()
     log.bash("make", "error: no rule", 2)
     background(log, "make", "b1")
-    assert "has not succeeded since" in ledger_lines.errors(log.state)[0]
+    assert "has not succeeded since" in ledger_lines.error_lines(log.state)[0]
     log.write(TaskEnded("b1", "done", 0, "exit"))
-    assert "it succeeded r" in ledger_lines.errors(log.state)[0]
+    assert "it succeeded r" in ledger_lines.error_lines(log.state)[0]
 
 
 def test_subagents_in_the_background_are_done_when_all_of_them_are() -> None:
@@ -404,9 +408,9 @@ def test_subagents_in_the_background_are_done_when_all_of_them_are() -> None:
     starts = (ChildStarted("s-1", "explore", call, background=True), ChildStarted("s-2", "explore", call, index=1))
     log.call("Agent", "They work.", "ok", *starts, prompt="look")
     log.write(ChildEnded("s-1", "limit", "half", message="out of time"))
-    assert "FAILED, stopped by a limit" in ledger_lines.commands(log.state)[0]
+    assert "FAILED, stopped by a limit" in ledger_lines.command_lines(log.state)[0]
     seq = log.write(ChildEnded("s-2", "done", "all"))
-    assert ledger_lines.commands(log.state) == [
+    assert ledger_lines.command_lines(log.state) == [
         f"- r8 Agent `look` → in the background, ended r{seq}: FAILED, stopped by a limit"
     ]
 
@@ -420,4 +424,4 @@ def test_how_a_background_command_ended_stands_after_a_rewind() -> None:
     log.write(TaskEnded("b1", "failed", 2, "exit", tail="error: no rule"))
     log.says("it failed")
     log.write(Rewound(to))
-    assert "FAILED, exit code 2" in ledger_lines.commands(log.state)[0]
+    assert "FAILED, exit code 2" in ledger_lines.command_lines(log.state)[0]

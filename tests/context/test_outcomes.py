@@ -2,8 +2,8 @@
 
 import pytest
 
+from longrein.context.state.ledger import note
 from longrein.context.summary.audit import UNVERIFIED, audit
-from longrein.context.summary.ledger import note
 from longrein.context.summary.outcomes import proofs
 from longrein.events import FileChanged, PermissionAnswered, PermissionAsked, TaskStarted, call_id
 from tests.context.logbook import Logbook

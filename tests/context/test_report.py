@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from longrein.context import Budget, Price, State, next_to_go, reasons, report
 from longrein.context.report import MODULES, Report
-from longrein.frontends.context_page import as_json, as_text, reason_rows
+from longrein.frontends.reports.context import as_json, as_text, reason_rows
 from tests.context.walk import Walk
 
 

@@ -4,13 +4,13 @@ import json
 
 import pytest
 
-from longrein.context.worth import sheets
-from longrein.context.worth.bodies import Measure, Values, body, why
-from longrein.context.worth.held import EDIT_CALL, PART_READ, READ, Piece
-from longrein.context.worth.memory import Worth
-from longrein.context.worth.rental import Rental, Tolerates, decide, squeeze, view_tokens
-from longrein.context.worth.shaping import is_small, saved
-from longrein.context.worth.tables import TABLES
+from longrein.context.clearing import text_index as sheets
+from longrein.context.clearing.features import EDIT_CALL, PART_READ, READ, Piece
+from longrein.context.clearing.line_value import Measure, Values, body, why
+from longrein.context.clearing.needs import Worth
+from longrein.context.clearing.rewrite import is_small, saved
+from longrein.context.clearing.timing import Rental, Tolerates, decide, squeeze, view_tokens
+from longrein.context.clearing.weights import TABLES
 
 RENTAL = Rental(Values(TABLES), nonce="a1b2c3")
 

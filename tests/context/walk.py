@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from longrein.agent import Judgement, Limits, Outlook, next_move
-from longrein.agent.asking import with_call_ids
+from longrein.agent.model_request import with_call_ids
 from longrein.agent.moves import AskModel, AskUser, Pause, Record, RunTools, Stop, Switch, Wait
 from longrein.context import (
     Budget,
@@ -27,7 +27,7 @@ from longrein.context import (
     summarized,
     window_of,
 )
-from longrein.context.summary.ledger import Word
+from longrein.context.state.ledger import Word
 from longrein.events import (
     SCHEMA_VERSION,
     AnyEvent,

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from longrein.frontends.safe import escape
+from longrein.frontends.text_format import escape
 
 from .house import Stage, fails, says
 

@@ -10,8 +10,8 @@ from longrein.agent import OfChild
 from longrein.context import Request
 from longrein.events import Entry, PermissionAsked, TaskStarted, TurnEnded, UsageError, UserSpoke
 from longrein.models import Failure, Reply
-from longrein.testing.house import said
-from longrein.testing.model import ScriptedModel, call, says
+from longrein.testing.harness import said
+from longrein.testing.scripted_model import ScriptedModel, call, says
 
 pytestmark = pytest.mark.anyio
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from longrein.agent import Streaming
 from longrein.events import Asked, AskFailed, Entry, Replied, Text, Thinking, ToolCall, TurnEnded
 from longrein.frontends.headless import Style
-from longrein.frontends.headless.partial import Delta, Partial
-from longrein.frontends.headless.tally import Tally
+from longrein.frontends.headless.partial_messages import Delta, Partial
+from longrein.frontends.headless.run_state import Tally
 from longrein.models import CallDelta, TextDelta, ThinkingDelta
 
 from .play import DONE, FACTS, SESSION, Scene, answered, asked, call, ended, play

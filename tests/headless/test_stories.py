@@ -23,7 +23,7 @@ from longrein.events import (
     UserSpoke,
 )
 from longrein.frontends.headless import Style
-from longrein.frontends.headless.voice import progress
+from longrein.frontends.headless.output import progress
 
 from .play import DONE, FACTS, SESSION, Played, Raise, Scene, answered, asked, call, ended, play
 

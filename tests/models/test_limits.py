@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from longrein.models import Delta, Failure, Reply
-from longrein.models.draft import PART_CHARS, PIECE_CHARS, REPLY_CHARS_MAX, Draft
+from longrein.models.content import PART_CHARS, PIECE_CHARS, REPLY_CHARS_MAX, Draft
 from longrein.models.http_model import take
-from longrein.models.sse import EVENT_BYTES_MAX, EventTooLong, Splitter
+from longrein.models.transport import EVENT_BYTES_MAX, EventTooLong, Splitter
 from tests.models.served import Answer, answer_of, opened, served, sse
 from tests.models.streams import STREAMS, WIRES
 from tests.models.test_replies import ASKED, reading
@@ -127,7 +127,7 @@ async def test_a_body_a_head_or_an_event_without_an_end(answer: Answer, kind: st
 
 
 async def test_all_of_an_answer_has_a_limit_whatever_it_holds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("longrein.models.connection.ANSWER_BYTES_MAX", 4 << 20)
+    monkeypatch.setattr("longrein.models.transport.ANSWER_BYTES_MAX", 4 << 20)
     ping = sse({"type": "ping"}) * 2_000
     async with served(Answer(chunks=[ping] * ENDLESS)) as server:
         model = opened("anthropic", server.url, idle_timeout_s=5.0)

@@ -12,7 +12,7 @@ import pytest
 
 from longrein.events import Text
 from longrein.models import Failure, Reply
-from longrein.models.network import (
+from longrein.models.transport import (
     TOGETHER_BYTES_MAX,
     UNREAD_BYTES_MAX,
     ConnectFailed,

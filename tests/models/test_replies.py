@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from longrein.events import ProviderBlock, Text, Thinking, ToolCall, Usage
 from longrein.models import CallDelta, Delta, Failure, Reply, TextDelta, ThinkingDelta
 from longrein.models.http_model import take, take_rest
-from longrein.models.opening import wire_of
-from longrein.models.sse import Splitter
+from longrein.models.open_model import wire_of
+from longrein.models.transport import Splitter
 from longrein.models.wire import Facing, Reading
 from tests.models.served import Answer, answer_of, item, opened, request, served, sse
 from tests.models.streams import STREAMS, WIRES

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from longrein.events import Document, Image, Text, ToolCall
 from longrein.models import CallDelta, Failure, Reply, TextDelta
-from longrein.models.text_calls import LiveText, TextCall, repaired, split_calls
-from longrein.models.text_tools import call_text, result_text
+from longrein.models.text_tool_calls import LiveText, TextCall, call_text, repaired, result_text, split_calls
 from tests.models.served import Answer, answer_of, item, opened, request, result, served, sse
 
 

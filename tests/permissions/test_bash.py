@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from longrein.permissions.plain import plain_words
+from longrein.permissions.shell_parser import plain_words
 from tests.permissions.table import bash, verdict
 
 BASH = shutil.which("bash") or ""

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from longrein.permissions import Rules, judge, sweeps
-from longrein.permissions.plain import META
 from longrein.permissions.rules import glob
+from longrein.permissions.shell_parser import META
 from tests.permissions.table import HOME, ROOT, bash, verdict
 
 X = "touch /tmp/a"

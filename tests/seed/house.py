@@ -6,8 +6,8 @@ from longrein.agent import Compact, Said, Word
 from longrein.context import Budget, Price, Request
 from longrein.events import AnyEvent, Text, ToolResult, text_of
 from longrein.models import Failure, Reply
-from longrein.testing.house import memory_crew, memory_tools, open_test_session, results, said, story
-from longrein.testing.model import ScriptedModel, Step, call, says
+from longrein.testing.harness import memory_crew, memory_tools, open_test_session, results, said, story
+from longrein.testing.scripted_model import ScriptedModel, Step, call, says
 from longrein.testing.store import MemoryDisk
 from longrein.testing.workspace import MemorySpawner, MemoryWorkspace, Ran
 from longrein.tools import Tool, make_tool

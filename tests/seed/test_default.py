@@ -22,7 +22,7 @@ from longrein.events import (
     text_of,
 )
 from longrein.models import Failure, Reply
-from longrein.testing.model import ScriptedModel, received
+from longrein.testing.scripted_model import ScriptedModel, received
 from tests.seed.house import PROSE, ROOMY, Answers, Played, call, play, prints, results, said, says, shown, sizes
 
 pytestmark = pytest.mark.anyio

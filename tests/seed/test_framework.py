@@ -10,8 +10,8 @@ import pytest
 
 from longrein.agent import Compact, Rewind, Word
 from longrein.context import Budget, Price, Request, fold
-from longrein.context.seed.turns import (
-    INPUT_CHARS_MAX,
+from longrein.context.seed_policy import TEXT_INPUT_CHARS_MAX as INPUT_CHARS_MAX
+from longrein.context.seed_policy import (
     TOLD,
     TextTurn,
     compacted,
@@ -21,9 +21,9 @@ from longrein.context.seed.turns import (
     system_with,
     text_turns,
 )
-from longrein.context.state import FRAMEWORK
+from longrein.context.state.state import FRAMEWORK
 from longrein.events import Summarized, ToolCall, ToolEnded, TurnEnded
-from longrein.testing.model import Step
+from longrein.testing.scripted_model import Step
 from longrein.testing.store import MemoryDisk
 from longrein.tools import builtin_tools
 from tests.seed.house import ROOMY, Played, call, play, prints, results, said, says

@@ -11,10 +11,9 @@ import msgspec
 import pytest
 
 from longrein.agent import Compact
-from longrein.build import Additions, build
+from longrein.composition import Additions, build
 from longrein.context import Budget, fold, seed_due
-from longrein.context.seed.policy import INSTRUCTION, course_of, estimate
-from longrein.context.seed.talk import as_json, talk
+from longrein.context.seed_policy import INSTRUCTION, as_json, course_of, estimate, talk
 from longrein.events import (
     Asked,
     AskFailed,
@@ -28,12 +27,12 @@ from longrein.events import (
     TurnEnded,
     text_of,
 )
-from longrein.frontends.options import Options
-from longrein.frontends.terminal.drawing import compaction_lines
+from longrein.frontends.argv import Options
+from longrein.frontends.terminal.event_lines import compaction_lines
 from longrein.models import Failure
-from longrein.place import survey
+from longrein.run_context import survey
 from longrein.store import write_transcript
-from longrein.testing.model import ScriptedModel
+from longrein.testing.scripted_model import ScriptedModel
 from longrein.testing.workspace import Ran
 from tests.seed.house import ROOMY, Answers, Played, call, gone, play, prints, results, said, says, shown, sizes
 

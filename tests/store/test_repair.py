@@ -13,7 +13,7 @@ import pytest
 
 from longrein.events import StoreDamaged, StoreFull, decode_entry
 from longrein.store import Reader, list_sessions, read_entries
-from longrein.store.faults import store_failure
+from longrein.store.errors import store_failure
 from tests.store.kit import ID, add, crash, done, entries, entry, filled, folder, make, reopen, seqs
 
 pytestmark = pytest.mark.anyio

@@ -39,10 +39,9 @@ from longrein.events import (
     encode_event,
 )
 from longrein.store import Archive, Found, Past, SessionLog, fork_log
-from longrein.store import search_index as index
+from longrein.store import search as index
 from longrein.store.database import entry_key
-from longrein.store.search import scan
-from longrein.store.search_words import place_of, query_of, small, snippet
+from longrein.store.search import place_of, query_of, scan, small, snippet
 from tests.store.kit import ID, OTHER, add, crash, ended, folder, fork_off, make, opened, reopen, wall_us
 
 pytestmark = pytest.mark.anyio

@@ -20,9 +20,9 @@ from longrein.store import (
     list_sessions,
     open_log,
     read_entries,
-    reading,
 )
-from longrein.store.folder import mount_type
+from longrein.store import reader as reading
+from longrein.store.session_folder import mount_type
 from tests.store.kit import ID, OTHER, add, entry, filled, folder, make, opened, reopen, said, wall_us
 
 pytestmark = pytest.mark.anyio

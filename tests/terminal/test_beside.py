@@ -23,12 +23,14 @@ from longrein.events import (
     Usage,
     UserSpoke,
 )
-from longrein.frontends import acts, amounts
-from longrein.frontends.terminal import beside_rows, leaving, live
-from longrein.frontends.terminal.beside import Beside
-from longrein.frontends.terminal.beside_rows import Running, Worker
-from longrein.frontends.terminal.lines import Line, cells, crop, plain
-from longrein.frontends.terminal.scene import Scene
+from longrein.frontends import text_format as acts
+from longrein.frontends import text_format as amounts
+from longrein.frontends.terminal import command_actions as leaving
+from longrein.frontends.terminal import live_area as live
+from longrein.frontends.terminal import task_rows as beside_rows
+from longrein.frontends.terminal.event_lines import Line, cells, crop, plain
+from longrein.frontends.terminal.task_rows import Beside, Running, Worker
+from longrein.frontends.terminal.view_model import Scene
 from longrein.models import TextDelta
 from longrein.tools import TaskView
 

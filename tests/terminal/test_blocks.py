@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from longrein.frontends.terminal.blocks import BLOCK_CHARS_MAX, FENCE_LINES_MAX, LINE_CHARS_MAX, Block, Splitter
+from longrein.frontends.terminal.markdown import BLOCK_CHARS_MAX, FENCE_LINES_MAX, LINE_CHARS_MAX, Block, Splitter
 from tests.terminal.stage import MARKDOWN
 
 TEXTS = "||  |word|# head|---|===|- item|  nested|    code|1. one|2. two|> quote|\tx|text\r|日本"

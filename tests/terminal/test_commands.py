@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from longrein.frontends.safe import escape
 from longrein.frontends.terminal import TerminalFacts
 from longrein.frontends.terminal.commands import COMMANDS, Command, Company, Told
-from longrein.frontends.terminal.scene import Scene
+from longrein.frontends.terminal.view_model import Scene
+from longrein.frontends.text_format import escape
 from tests.terminal.actor import Actor
 from tests.terminal.stage import echo
 from tests.terminal.tty import Tty

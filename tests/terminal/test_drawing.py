@@ -30,16 +30,31 @@ from longrein.events import (
     TurnEnded,
     UserSpoke,
 )
-from longrein.frontends import amounts
-from longrein.frontends.terminal import drawing
+from longrein.frontends import text_format as amounts
+from longrein.frontends.terminal import event_lines as drawing
 from longrein.frontends.terminal.approvals import Approval, Question, answer, choices, content_lines
-from longrein.frontends.terminal.blocks import Block
-from longrein.frontends.terminal.chooser import Chooser, Row
+from longrein.frontends.terminal.choice_list import Chooser, Row
 from longrein.frontends.terminal.commands import COMMANDS, context_lines, help_lines, next_mode, parse, unknown
-from longrein.frontends.terminal.diff import GAP, change_lines, counts, diff_lines, only_changes
-from longrein.frontends.terminal.footer import Figures, footer_line, state_line, word
-from longrein.frontends.terminal.lines import ONE, Line, ansi, cells, crop, fit, fold, line, plain, wrap
-from longrein.frontends.terminal.scene import Scene
+from longrein.frontends.terminal.event_lines import (
+    GAP,
+    ONE,
+    Line,
+    ansi,
+    cells,
+    change_lines,
+    counts,
+    crop,
+    diff_lines,
+    fit,
+    fold,
+    line,
+    only_changes,
+    plain,
+    wrap,
+)
+from longrein.frontends.terminal.live_area import Figures, footer_line, state_line, word
+from longrein.frontends.terminal.markdown import Block
+from longrein.frontends.terminal.view_model import Scene
 from longrein.models import TextDelta
 
 

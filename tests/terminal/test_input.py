@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from longrein.commands.interactive import FileNames
 from longrein.frontends.terminal import FilesFound
 from longrein.frontends.terminal.input import Pastes, ProjectHistory, at_prefix
-from longrein.talk import FileNames
 from longrein.workspace import PlainSpawner, open_workspace
 from tests.terminal.tty import Tty
 

@@ -15,14 +15,14 @@ from longrein.agent import Compact, OpenSession
 from longrein.context import Request
 from longrein.events import UserSpoke, text_of
 from longrein.frontends.terminal import TerminalFacts
+from longrein.frontends.terminal.command_actions import obey, take_back
 from longrein.frontends.terminal.commands import parse
+from longrein.frontends.terminal.conversation import Talk
 from longrein.frontends.terminal.keys import enter, steer
-from longrein.frontends.terminal.obey import obey, take_back
-from longrein.frontends.terminal.talk import Talk
 from longrein.models import Failure, Reply
 from longrein.testing.clock import run_virtual
-from longrein.testing.house import said
-from longrein.testing.model import call, says
+from longrein.testing.harness import said
+from longrein.testing.scripted_model import call, says
 from tests.agent.troupe import Stage, Troupe, agent
 
 ACTS = ("say", "steer", "tell", "up", "again", "take 1", "take 2", "drop 1", "interrupt", "compact")

@@ -3,7 +3,7 @@
 import pytest
 
 from longrein.context import fold
-from longrein.frontends.terminal.scene import Scene
+from longrein.frontends.terminal.view_model import Scene
 from tests.context.walk import Walk
 
 
@@ -16,7 +16,7 @@ def heard(walk: Walk, scene: Scene, after: int) -> Scene:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_the_scene_of_a_long_session_is_taken_from_its_fold(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("longrein.frontends.terminal.scene.REPLAYED_MAX", 60)
+    monkeypatch.setattr("longrein.frontends.terminal.view_model.REPLAYED_MAX", 60)
     walk = Walk(seed).run(150)
     whole, late = heard(walk, Scene(), 0), Scene()
     skipped = late.resume(fold(walk.entries))

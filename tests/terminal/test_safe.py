@@ -22,16 +22,17 @@ from longrein.events import (
     ToolEnded,
     UserSpoke,
 )
-from longrein.frontends.goals_page import goal_line
-from longrein.frontends.safe import escape, escape_line
-from longrein.frontends.terminal import beside_rows, drawing, leaving, live
+from longrein.frontends.reports.goals import goal_line
+from longrein.frontends.terminal import command_actions as leaving
+from longrein.frontends.terminal import event_lines as drawing
+from longrein.frontends.terminal import live_area as live
+from longrein.frontends.terminal import task_rows as beside_rows
 from longrein.frontends.terminal.approvals import Approval, Question, content_lines
-from longrein.frontends.terminal.beside import Beside
-from longrein.frontends.terminal.beside_rows import Running, Worker
-from longrein.frontends.terminal.blocks import Block
 from longrein.frontends.terminal.commands import unknown
-from longrein.frontends.terminal.lines import Line, cells, plain
-from longrein.frontends.terminal.markdown import MarkdownPainter
+from longrein.frontends.terminal.event_lines import Line, cells, plain
+from longrein.frontends.terminal.markdown import Block, MarkdownPainter
+from longrein.frontends.terminal.task_rows import Beside, Running, Worker
+from longrein.frontends.text_format import escape, escape_line
 from longrein.tools import TaskView
 
 SGR = re.compile(r"\x1b\[[\d;]*m")

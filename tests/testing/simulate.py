@@ -26,7 +26,7 @@ from longrein.agent import (
     SetMode,
     SetModel,
 )
-from longrein.agent.port import Word
+from longrein.agent.messages import Word
 from longrein.context import Item, Request, State, fold
 from longrein.events import (
     Asked,
@@ -42,10 +42,9 @@ from longrein.events import (
     text_of,
 )
 from longrein.permissions import Rules
-from longrein.testing.approver import Approver
 from longrein.testing.chaos import ChaosModel
 from longrein.testing.clock import VirtualClock, run_virtual
-from longrein.testing.house import NONCE, kill, memory_crew, open_test_session
+from longrein.testing.harness import NONCE, Approver, kill, memory_crew, open_test_session
 from longrein.testing.store import MemoryDisk
 from longrein.testing.workspace import MemorySpawner, MemoryWorkspace, Ran
 from longrein.tools import ToolOptions

@@ -32,9 +32,9 @@ from longrein.agent import (
     StopTask,
     builtin_kinds,
 )
-from longrein.agent.children.grants import limits_under, spent
-from longrein.agent.tasks.options import TaskOptions
-from longrein.agent.tasks.pool import TaskPool
+from longrein.agent.ports import TaskOptions
+from longrein.agent.subagents.budget import limits_under, spent
+from longrein.agent.task_pool import TaskPool
 from longrein.context import Item, Request, State, fold
 from longrein.events import (
     Asked,
@@ -62,9 +62,9 @@ from longrein.models import Delta
 from longrein.permissions import Rules
 from longrein.testing.chaos import ChaosModel
 from longrein.testing.clock import VirtualClock, run_virtual
-from longrein.testing.house import memory_crew, memory_tools, open_test_session
+from longrein.testing.harness import memory_crew, memory_tools, open_test_session
 from longrein.testing.store import MemoryDisk
-from longrein.testing.supervision import MemorySupervision
+from longrein.testing.supervisor import MemorySupervision
 from longrein.testing.workspace import MemoryWorkspace, Ran
 from longrein.tools import ToolOptions, agent_tool
 from longrein.workspace import Keeping

@@ -7,8 +7,7 @@ import pytest
 from longrein.context import Budget, Item, Request
 from longrein.events import AnyPart, PrefixSet, Text, Thinking, ToolCall, ToolResult, Usage
 from longrein.models import CallDelta, Delta, Failure, Reply, TextDelta, ThinkingDelta
-from longrein.testing.model import ScriptedModel, call, says
-from longrein.testing.rules import RuleBroken, check_rules
+from longrein.testing.scripted_model import RuleBroken, ScriptedModel, call, check_rules, says
 
 pytestmark = pytest.mark.anyio
 

@@ -9,10 +9,9 @@ import pytest
 from longrein.agent import Answer, OpenSession, Said
 from longrein.events import PermissionAsked, Text, ToolEnded
 from longrein.permissions import Rules
-from longrein.testing.approver import Answers, Approver
 from longrein.testing.clock import VirtualClock, run_virtual
-from longrein.testing.house import kill, memory_crew, open_test_session, results, story
-from longrein.testing.model import ScriptedModel, call, says
+from longrein.testing.harness import Answers, Approver, kill, memory_crew, open_test_session, results, story
+from longrein.testing.scripted_model import ScriptedModel, call, says
 from longrein.testing.store import MemoryDisk
 from longrein.testing.workspace import MemorySpawner, MemoryWorkspace, Ran
 from longrein.workspace import Ended, PlainSpawner, Workspace, open_workspace

@@ -7,7 +7,7 @@ import pytest
 from longrein.context import Item
 from longrein.events import RETRYABLE, Text, ToolCall
 from longrein.models import Model, Reply
-from longrein.testing.faults import CALM, MAKERS, FaultPlan
+from longrein.testing.chaos import CALM, MAKERS, FaultPlan
 from longrein.testing.loopback import Call, LoopbackProvider, Turn
 from tests.models.served import answer_of, item, opened, request, result
 from tests.models.test_loopback import MODELS, of_reply

@@ -5,7 +5,7 @@ from base64 import b64encode
 
 import pytest
 
-from longrein.testing.loopback.images import Picture, look_at, split_data_url
+from longrein.testing.loopback.validation import Picture, look_at, split_data_url
 
 from .kit import png
 

@@ -7,8 +7,8 @@ import pytest
 from longrein.context import Item
 from longrein.events import Text, ToolCall, ToolResult
 from longrein.testing.loopback import Limits, Rules
-from longrein.testing.loopback.judging import Case, Memo, Refused, fields_of
-from longrein.testing.loopback.wires import wire_of
+from longrein.testing.loopback.server import wire_of
+from longrein.testing.loopback.validation import Case, Memo, Refused, fields_of
 from tests.models.served import item, opened, request
 
 from .kit import PATHS

@@ -17,7 +17,7 @@ from longrein.testing.loopback import (
     Turn,
     read_play,
 )
-from longrein.testing.loopback.wires import wire_of
+from longrein.testing.loopback.server import wire_of
 
 from .asking import STOPS, WIRES, ask, told
 from .kit import PATHS, post
@@ -83,9 +83,9 @@ async def test_the_pieces_of_a_text_can_be_chosen() -> None:
 
 @pytest.mark.parametrize(("batch", "writes"), [(1, 7), (3, 3), (0, 1)])
 async def test_events_come_one_by_one_or_together(batch: int, writes: int) -> None:
-    from longrein.testing.loopback.answering import Answering
-    from longrein.testing.loopback.cache import Cached
-    from longrein.testing.loopback.delivery import deliver
+    from longrein.testing.loopback.answer import Answering
+    from longrein.testing.loopback.http import deliver
+    from longrein.testing.loopback.prompt_cache import Cached
 
     found = wire_of(PATHS["anthropic"])
     assert found is not None

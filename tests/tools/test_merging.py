@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from longrein.tools.hunks import hunks_of
-from longrein.tools.merging import merge
+from longrein.tools.diff import hunks_of, merge
 
 BASE = b"one\ntwo\nthree\nfour\nfive\n"
 BOM = b"\xef\xbb\xbf"

@@ -3,8 +3,8 @@
 import pytest
 
 from longrein.tools import Kept, TaskView
+from longrein.tools.background_tasks import stands
 from longrein.tools.bash import told
-from longrein.tools.tasks import stands
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,7 @@ from hypothesis import strategies as st
 from tests.tools.conftest import Desk
 
 from longrein.events import CwdSet, Document, Text
-from longrein.tools.bash import BASH
-from longrein.tools.output import Output
-from longrein.tools.plain import reads_only, runs_beside
+from longrein.tools.bash import BASH, Output, reads_only, runs_beside
 
 pytestmark = pytest.mark.anyio
 

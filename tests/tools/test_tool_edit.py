@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from longrein.events import FileChanged, FileSeen, marker
 from longrein.tools import FileVersion
-from longrein.tools.confirm import shown_change
-from longrein.tools.encoding import decode
-from longrein.tools.replace import replaced, sites_of
-from longrein.workspace import replacing
+from longrein.tools.diff import shown_change
+from longrein.tools.find_replace import replaced, sites_of
+from longrein.tools.text_encoding import decode
+from longrein.workspace import atomic_write as replacing
 
 pytestmark = pytest.mark.anyio
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from longrein.tools.find_replace import replaced, sites_of
 from longrein.tools.loose_match import loose_sites, plain
-from longrein.tools.replace import replaced, sites_of
 
 pytestmark = pytest.mark.anyio
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from longrein.events import Document, FileSeen, Image
-from longrein.tools.media import picture
+from longrein.tools.read import picture
 
 pytestmark = pytest.mark.anyio
 

@@ -26,7 +26,7 @@ from longrein.events import (
     UserSpoke,
 )
 from longrein.store import Content
-from longrein.tools.recall_pages import page, read_range
+from longrein.tools.paging import page, read_range
 
 LOOKS = "handles look like r412, r412.2 (its second part) or a398/r412 (in the log of the subagent of r398)"
 TAKE = "Take handles from markers or from Recall(query=…), do not guess them"

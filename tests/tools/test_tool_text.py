@@ -6,10 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from longrein.tools import clean
-from longrein.tools.encoding import decode
-from longrein.tools.nearest import nearest
-from longrein.tools.schema import read_docstring
-from longrein.tools.text import cut_head, cut_tail, visible
+from longrein.tools.arguments import nearest
+from longrein.tools.registry import read_docstring
+from longrein.tools.text_encoding import cut_head, cut_tail, decode, visible
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from longrein.workspace import Ended, PlainSpawner, SupervisedSpawner, SupervisionOptions, open_workspace
-from longrein.workspace.processes import marked, processes, variable
+from longrein.workspace.supervisor.process_tree import marked, processes, variable
 from tests.timeouts import HANG_S
 
 _numbers = count(1)

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from longrein.workspace import PlainSpawner
-from longrein.workspace import child as child_module
-from longrein.workspace.running import Running
+from longrein.workspace import command as child_module
+from longrein.workspace.command import Running
 from tests.timeouts import HANG_S
 from tests.workspace.conftest import Desk
 

@@ -11,8 +11,8 @@ import pytest
 
 from longrein.workspace import differs, stamp
 from longrein.workspace import files as files_module
+from longrein.workspace.atomic_write import write
 from longrein.workspace.files import content_hash, read, remove
-from longrein.workspace.replacing import write
 
 
 def sha(data: bytes) -> str:

@@ -10,10 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from longrein.workspace import Replaced, afterwards, replacing, sweep_halves
-from longrein.workspace import exchange as exchange_module
+from longrein.workspace import Replaced, sweep_halves
+from longrein.workspace import atomic_write as replacing
+from longrein.workspace import temp_files as afterwards
+from longrein.workspace import temp_files as exchange_module
+from longrein.workspace.atomic_write import replace
 from longrein.workspace.files import read
-from longrein.workspace.replacing import replace
 
 OLD, OURS, THEIRS = b"base\n", b"base ours\n", b"base theirs\n"
 
@@ -304,7 +306,7 @@ def test_what_was_taken_out_and_whose_place_was_written_since_is_kept_beside(tmp
     path.write_bytes(b"somebody else again\n")
     pid = os.fork()
     if not pid:
-        from longrein.workspace.halves import name_hash, new_half, short
+        from longrein.workspace.temp_files import name_hash, new_half, short
 
         half = new_half(str(tmp_path))
         name = half.path.removesuffix(".tmp") + f"-{name_hash(str(path))}-{short(sha(OURS))}-{short(sha(OLD))}.tmp"

@@ -12,8 +12,7 @@ import pytest
 
 from longrein.workspace import sweep
 from longrein.workspace.orphans import find_orphans
-from longrein.workspace.processes import Process, marked, process, send, variable
-from longrein.workspace.tree import owner_mark
+from longrein.workspace.supervisor.process_tree import Process, marked, owner_mark, process, send, variable
 from tests.timeouts import HANG_S
 from tests.work import files_opened
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from longrein.workspace import Place
-from longrein.workspace.paths import find_program, is_inside, look, spellings
+from longrein.workspace.files import find_program, is_inside, look, spellings
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from longrein.workspace import Found, Query, glob, grep, split_glob
 from longrein.workspace import search as search_module
-from longrein.workspace.globs import compile_glob
+from longrein.workspace.walk import compile_glob
 from tests.workspace.conftest import Desk
 
 TREE = {

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from longrein.events import redactor
 from longrein.workspace.spool import extent, forget, make_whole, read_output, sweep_spool
-from longrein.workspace.supervisor.holding import HOLD_CHARS_MAX, Holding
-from longrein.workspace.supervisor.spooling import Output
+from longrein.workspace.supervisor.spool_writer import HOLD_CHARS_MAX, Holding, Output
 
 KNOWN = ("hunter2-hunter2", "pass phrase with blanks", "schlüssel-öffnet")
 TOKENS = (

@@ -18,20 +18,17 @@ from longrein.workspace import (
     Spooled,
     SupervisedSpawner,
     is_supervised,
-    link,
     open_workspace,
     spooled_tasks,
     stop_spooled,
     sweep,
 )
-from longrein.workspace.processes import Process, marked, process, processes
+from longrein.workspace import supervisor_client as link
 from longrein.workspace.supervisor.channel import VERSION
-from longrein.workspace.supervisor.commands import Command, Kept
-from longrein.workspace.supervisor.endings import Rest
-from longrein.workspace.supervisor.holding import Holding
-from longrein.workspace.supervisor.loop import Loop
-from longrein.workspace.supervisor.pipes import Pipes
-from longrein.workspace.supervisor.spooling import Output
+from longrein.workspace.supervisor.commands import Command, Kept, Rest
+from longrein.workspace.supervisor.pipes import Loop, Pipes
+from longrein.workspace.supervisor.process_tree import Process, marked, process, processes
+from longrein.workspace.supervisor.spool_writer import Holding, Output
 from longrein.workspace.supervisor.tasks import Tasks
 from tests.timeouts import HANG_S
 from tests.workspace.conftest import supervised, tagged
@@ -529,9 +526,9 @@ async def test_longrein_tasks_of_another_process_stops_one(yard: Yard) -> None:
 def frozen(yard: Yard, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None]]:
     """Stops the supervisor, as a debugger does; nobody waits long for it."""
     for name, limit_s in (("HELLO_S", 0.2), ("DRAIN_S", 0.2), ("START_S", 0.4), ("LATE_S", 0.05)):
-        monkeypatch.setattr(f"longrein.workspace.supervised.{name}", limit_s)
+        monkeypatch.setattr(f"longrein.workspace.supervised_command.{name}", limit_s)
     for name in ("HELLO_S", "END_S"):
-        monkeypatch.setattr(f"longrein.workspace.stopping.{name}", 0.2)
+        monkeypatch.setattr(f"longrein.workspace.background_tasks.{name}", 0.2)
     monkeypatch.setattr(link.Link.ask, "__kwdefaults__", {"limit_s": 0.2})
     stopped: list[int] = []
 
@@ -750,9 +747,11 @@ async def test_where_no_socket_can_lie_tasks_are_kept_told_of_and_stopped(tmp_pa
 async def test_where_there_is_no_proc_psutil_tells_of_processes(
     tmp_path: Path, tag: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    elsewhere = "import socket, longrein.workspace.processes as p; del socket.MSG_CMSG_CLOEXEC; p.LINUX = False\n"
+    elsewhere = (
+        "import socket, longrein.workspace.supervisor.process_tree as p; del socket.MSG_CMSG_CLOEXEC; p.LINUX = False\n"
+    )
     last = "from longrein.workspace.supervisor.main"
-    monkeypatch.setattr("longrein.workspace.processes.LINUX", False)
+    monkeypatch.setattr("longrein.workspace.supervisor.process_tree.LINUX", False)
     monkeypatch.setattr(link, "FLAGS", ("-E", "-s"))
     monkeypatch.setattr(link, "BEGIN", link.BEGIN.replace(last, elsewhere + last))
     yard = Yard(tmp_path, tag)
@@ -787,7 +786,7 @@ async def test_one_that_fails_at_once_is_done_without(
     yard = Yard(tmp_path, tag)
     told: list[str] = []
     yard.spawner.notice = told.append
-    monkeypatch.setattr("longrein.workspace.link.BEGIN", "raise SystemExit('broken')")
+    monkeypatch.setattr("longrein.workspace.supervisor_client.BEGIN", "raise SystemExit('broken')")
     run = yard.spawner.run("exit 3", cwd="/", env=yard.env, sink=Paper(yard.printed), timeout_s=5, output_bytes_max=9)
     assert (await run).code == 3, "nothing was started, so it is started here"
     assert len(told) == 1

@@ -19,8 +19,8 @@ from typing import Any
 import pytest
 
 from longrein.workspace import Spooled, is_supervised, spooled_tasks, sweep
-from longrein.workspace.processes import process
 from longrein.workspace.supervisor.channel import VERSION
+from longrein.workspace.supervisor.process_tree import process
 from tests.timeouts import HANG_S
 from tests.workspace.conftest import supervised, tagged
 

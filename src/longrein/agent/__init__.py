@@ -1,10 +1,7 @@
 """The loop, the inbox and the only writer of events."""
 
-from longrein.agent.behind import company_of, desk_of
 from longrein.agent.loop import run
-from longrein.agent.moves import Judgement, Move, next_move
-from longrein.agent.opening import BYPASS, OpenSession, open_session, resumed_state
-from longrein.agent.port import (
+from longrein.agent.messages import (
     AgentView,
     Answer,
     Compact,
@@ -30,11 +27,12 @@ from longrein.agent.port import (
     Unpin,
     Word,
 )
-from longrein.agent.ports import Clock, Crew, Limits, Outlook
+from longrein.agent.moves import Judgement, Move, next_move
+from longrein.agent.open_session import BYPASS, OpenSession, open_session, resumed_state
+from longrein.agent.ports import Clock, Crew, Limits, Outlook, TaskOptions
 from longrein.agent.prompts import builtin_kinds, child_system, compose_system, fork_task
 from longrein.agent.session import Session
-from longrein.agent.tasks.options import TaskOptions
-from longrein.agent.tasks.pool import TaskPool
+from longrein.agent.task_pool import TaskPool
 
 __all__ = [
     "BYPASS",
@@ -74,9 +72,7 @@ __all__ = [
     "Word",
     "builtin_kinds",
     "child_system",
-    "company_of",
     "compose_system",
-    "desk_of",
     "fork_task",
     "next_move",
     "open_session",

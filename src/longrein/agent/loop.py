@@ -6,14 +6,14 @@ walk (a crash, a kill, the user) it goes on from the log alone.
 
 from typing import assert_never
 
-from longrein.agent.acting import run_tools
-from longrein.agent.asking import ask
-from longrein.agent.judging import judged
+from longrein.agent.compaction import compact
+from longrein.agent.file_changes import look_around
+from longrein.agent.loop_actions import answered, drain, idle, rest, switch
+from longrein.agent.model_request import ask
 from longrein.agent.moves import AskModel, AskUser, Pause, Record, RunTools, Stop, Switch, Wait, next_move
-from longrein.agent.noticing import look_around
+from longrein.agent.permission_check import judged
 from longrein.agent.session import Session
-from longrein.agent.summarising import compact
-from longrein.agent.taking import answered, drain, idle, rest, switch
+from longrein.agent.tool_runner import run_tools
 from longrein.context import Summarise, Swap
 from longrein.events import TurnEnded
 

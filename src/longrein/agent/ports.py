@@ -1,23 +1,73 @@
 """All that a session needs from outside, handed in by `app` (or by a test, or by a simulation)."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import msgspec
 
-from longrein.agent.locks import PathLocks
-from longrein.agent.pace import Pace
-from longrein.agent.port import Heard
-from longrein.agent.tasks.desk import TaskDesk
-from longrein.agent.tasks.options import TaskOptions
-from longrein.agent.tasks.pool import TaskPool
-from longrein.agent.writers import Writers
-from longrein.context import Budget
-from longrein.events import Entry, PrefixSet
+from longrein.agent.messages import AgentView, Heard, OfChild, Pending, Word
+from longrein.agent.rate_limit import Pace
+from longrein.agent.shared_files import PathLocks, Writers
+from longrein.agent.task_pool import TaskPool
+from longrein.context import Budget, State
+from longrein.events import Entry, PrefixSet, TaskEnded
 from longrein.models import Model
 from longrein.permissions import Call, Rules
-from longrein.tools import Archive, GoalPort, Kind, Tool, ToolOptions
+from longrein.tools import AgentPort, Archive, GoalPort, Kind, TaskPort, TaskView, Tool, ToolOptions
 from longrein.workspace import MemoryUse, Workspace
+
+# ---------------------------------------------------------------------------------------------------------------------
+#
+# The commands of a session as the loop knows them; `commands` is what stands behind, imported with the first one.
+
+
+LEAVING = "longrein on leaving"
+"""Who ended the tasks of a session that was left: in the cause of their ends."""
+
+
+class TaskDesk(Protocol):
+    """See `commands.Commands`."""
+
+    async def collect(self) -> bool: ...
+    def of(self, call: str) -> TaskPort: ...
+    def told_by(self, call: str) -> Sequence[TaskEnded]: ...
+    def background(self) -> bool: ...
+    def views(self) -> Sequence[TaskView]: ...
+    def unfinished(self, after: int = 0) -> bool: ...
+    def stop(self, task: str) -> None: ...
+    async def leave(self, policy: str) -> Sequence[TaskView]: ...
+    async def close(self) -> None: ...
+
+
+# --- What may be set about background tasks --------------------------------------------------------------------------
+
+
+class TaskOptions(msgspec.Struct, frozen=True):
+    """How tasks are kept and told of."""
+
+    promote: bool = True
+    """Whether a command that passes its time goes on in the background; else it is ended."""
+    wake: bool = True
+    """Whether an end wakes an agent that waits for its user."""
+    wake_after_s: float = 0.5
+    """How long more ends are waited for before it is woken."""
+    stall_s: float = 45.0
+    """Silence after which a task that seems to ask for something is told of; 0 for never."""
+    timeout_s: float = 0
+    """Time of a task that names none; 0 for no limit."""
+    memory_bytes: int = 0
+    """Resident memory of a task's tree; 0 for no limit."""
+    cpu_s: float = 0
+    """CPU of a task's tree; 0 for no limit."""
+    quota_bytes: int = 64 * 1024 * 1024
+    """Output kept of one task: its first and its newest half."""
+    tail_bytes: int = 2_000
+    """Of its end, told with the notice."""
+    leave_s: float = 5.0
+    """How long tasks that are ended when longrein leaves are waited for."""
+
+
+# --- ports -----------------------------------------------------------------------------------------------------------
 
 
 class Clock(Protocol):
@@ -168,9 +218,9 @@ class Crew(msgspec.Struct):
     """Places and news of background tasks, shared by all agents of a tree; None where there is no supervisor."""
     task_options: TaskOptions = TaskOptions()
     desk: Callable[..., TaskDesk] | None = None
-    """See `behind.desk_of`; None where commands are run as any tool."""
+    """The background tasks of a session; None where commands are run as any tool."""
     company: Callable[..., Any] | None = None
-    """See `behind.company_of`; None where there are no subagents."""
+    """The subagents of a session; None where there are no subagents."""
     goals: GoalPort | None = None
     """The project's goals, shared by all agents of a tree; None where they cannot be kept."""
     workspace_in: Callable[[tuple[str, ...]], Workspace] | None = None
@@ -202,3 +252,115 @@ class Outlook(msgspec.Struct, frozen=True):
     """Whether the process is short of memory."""
     seed: bool = False
     """Whether the founding documents' policy decides."""
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+#
+# The subagents of a session, as the loop knows of them; `children` stands behind, imported when it is needed.
+
+
+WIDTH = {"plan": 0, "default": 1, "acceptEdits": 2, "bypassPermissions": 3}
+"""How much a permission mode lets happen unasked."""
+
+
+def narrower(mode: str, other: str) -> str:
+    """The one of two modes that lets less happen. What is unknown counts as `default`."""
+    return other if WIDTH.get(other, 1) < WIDTH.get(mode, 1) else mode
+
+
+def below(label: str, name: str) -> str:
+    """How `name` of the agent `label` ('' for the session of the user) is called in the whole tree: `a398.b3`."""
+    return f"{label}.{name}" if label else name
+
+
+class Company(AgentPort, Protocol):
+    """The subagents of one session."""
+
+    @property
+    def running(self) -> bool:
+        """Whether one works in the background."""
+        ...
+
+    @property
+    def pending(self) -> Sequence[Pending]:
+        """Words that wait in the inbox of a subagent somewhere below."""
+        ...
+
+    @property
+    def questions(self) -> Sequence[OfChild]:
+        """The approval that a subagent somewhere below waits for, for those who begin to listen now."""
+        ...
+
+    def within(self, limits: Limits) -> Limits:
+        """What the next request may use of `limits`, with what is left to the whole tree."""
+        ...
+
+    def collect(self) -> None:
+        """Append what has become of those in the background."""
+        ...
+
+    async def settled(self) -> None:
+        """Until one of those in the background is over; at once when there is none."""
+        ...
+
+    def stop(self) -> None:
+        """Let all end now, with what they have."""
+        ...
+
+    def resume(self) -> None:
+        """Let go on what worked when the session was left and whose call does not wait for it."""
+        ...
+
+    def tell(self, word: Word, child: str) -> Awaitable[None] | None:
+        """Put a word into the inbox of `child`, somewhere below; None when it does not work."""
+        ...
+
+    def unqueue(self, number: int) -> str:
+        """Take a message that waits somewhere below (the newest when 0) back; '' when it is not there."""
+        ...
+
+    def views(self) -> Sequence[AgentView]:
+        """All below, each followed by its own."""
+        ...
+
+    async def close(self) -> None:
+        """End them; they go on when the session is opened again."""
+        ...
+
+
+# --- How long things last in an open session, by the clock that nobody sets ------------------------------------------
+#
+# The time of an entry is wall time: it is for display, and jumps by hours when somebody sets the clock or a laptop
+# wakes up. No limit may be reached by that, and no agent be taken for hung.
+
+
+class Lasting:
+    """Belongs to one session, and hears of each entry as it is appended."""
+
+    def __init__(self, mono_s: Callable[[], float], state: State) -> None:
+        """What an earlier longrein worked on the present task is taken from the log; the time in between is none."""
+        self._mono_s = mono_s
+        self._entry_s = mono_s()
+        self._began_at = state.began_at
+        self._over_s: float | None = None
+        self._began_s = self._entry_s - (max(0, state.at - state.began_at) / 1e6 if state.began_at else 0.0)
+
+    def note(self, state: State) -> None:
+        """An entry was appended, which may begin a task."""
+        self._entry_s = self._mono_s()
+        if state.began_at != self._began_at:
+            self._began_at, self._began_s, self._over_s = state.began_at, self._entry_s, None
+
+    @property
+    def quiet_s(self) -> float:
+        """Seconds since the last entry."""
+        return self._mono_s() - self._entry_s
+
+    @property
+    def task_s(self) -> float:
+        """Seconds from the beginning of the present task until now, or until it was over."""
+        return (self._mono_s() if self._over_s is None else self._over_s) - self._began_s
+
+    def stop(self) -> None:
+        """The task is over, though its end is told later."""
+        self._over_s = self._mono_s()

@@ -7,28 +7,84 @@ act on the world comes after a commit that flushes, so what an act relies on is 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Coroutine, Sequence
 from concurrent.futures import Future
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
-from longrein.agent.beside import Beside
-from longrein.agent.blobs import CleanBlobs
-from longrein.agent.company import Company, narrower
-from longrein.agent.inbox import Inbox
-from longrein.agent.lasting import Lasting
-from longrein.agent.memory import Pressure
-from longrein.agent.port import AgentView, Heard, Noticed, Pending, StopTask, Word, for_child
-from longrein.agent.ports import Crew, Limits, Outlook
-from longrein.agent.readers import Readers
-from longrein.agent.redaction import changed_calls, redacted
-from longrein.agent.tasks.desk import TaskDesk
-from longrein.agent.waking import Wakes
-from longrein.agent.watching import Watch
+from longrein.agent.file_watcher import Watch
+from longrein.agent.inbox import Inbox, Wakes
+from longrein.agent.memory_pressure import Pressure
+from longrein.agent.messages import AgentView, Heard, Noticed, Pending, StopTask, Word, for_child
+from longrein.agent.ports import Company, Crew, Lasting, Limits, Outlook, TaskDesk, narrower
+from longrein.agent.redaction import CleanBlobs, changed_calls, redacted
+from longrein.agent.subscribers import Readers
 from longrein.context import State, advance, encode_state
-from longrein.events import AnyEvent, Entry, Interrupted, Replied, SourceFile, ToolCall, ToolEnded, text_of, unwrapped
+from longrein.events import (
+    AnyEvent,
+    AskFailed,
+    Entry,
+    Interrupted,
+    Replied,
+    SourceFile,
+    ToolCall,
+    ToolEnded,
+    text_of,
+    unwrapped,
+)
 from longrein.permissions import Rules
 from longrein.store import Log, Snapshot, owner_of
 from longrein.tools import AgentPort, TaskView
+
+# ---------------------------------------------------------------------------------------------------------------------
+#
+# One summary request beside the work. What comes of it waits here until the loop drains it into the log.
+
+
+class _Host(Protocol):
+    """What it needs of the session."""
+
+    def append(self, *events: AnyEvent) -> int: ...
+    def poke(self) -> None: ...
+
+
+class Beside:
+    """At most one request runs beside the conversation."""
+
+    def __init__(self) -> None:
+        self._task: asyncio.Task[Replied | AskFailed] | None = None
+        self._seq, self._reserved_usd = 0, 0.0
+
+    @property
+    def running(self) -> bool:
+        """Whether a request was made whose outcome is not in the log yet."""
+        return self._task is not None
+
+    def start(
+        self, host: _Host, attempt: Coroutine[Any, Any, Replied | AskFailed], seq: int, reserved_usd: float
+    ) -> None:
+        """Let `attempt`, the answer to `Asked` `seq`, go on by itself; the loop is woken when it has come."""
+        self._task, self._seq, self._reserved_usd = asyncio.ensure_future(attempt), seq, reserved_usd
+        self._task.add_done_callback(lambda _task: host.poke())
+
+    def collect(self, host: _Host) -> None:
+        """Append what has come."""
+        if self._task is not None and self._task.done():
+            task, self._task = self._task, None
+            host.append(task.result())
+
+    async def stop(self, host: _Host) -> None:
+        """Give up the request that runs; what it may have cost is written down."""
+        if self._task is None:
+            return
+        self._task.cancel()
+        await asyncio.wait([self._task])
+        task, self._task = self._task, None
+        gone = AskFailed(self._seq, "cancelled", "no longer needed", assumed_usd=self._reserved_usd)
+        host.append(gone if task.cancelled() else task.result())
+
+
+# --- session ---------------------------------------------------------------------------------------------------------
+
 
 CLOSE_WAIT_S = 5.0
 """How long `close` waits for the loop to come to rest; only a stuck disk takes longer than a moment."""

@@ -1,7 +1,59 @@
-"""What the model is told of where it is: once, at the start, so it holds nothing that changes."""
+"""Where the user's settings and longrein's state lie, and the one look at the environment."""
 
+import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+
+
+def environment() -> dict[str, str]:
+    """The environment variables of this process, as they are now. Nothing else in longrein looks at them."""
+    return dict(os.environ)
+
+
+def home_folder(environ: Mapping[str, str]) -> str:
+    """The user's home, absolute; from the user database where HOME is not set."""
+    home = environ.get("HOME", "")
+    return home if home.startswith("/") else os.path.expanduser("~")
+
+
+def config_dir(environ: Mapping[str, str], home: str, platform: str = sys.platform) -> str:
+    """The folder of the user's settings: `~/.config/longrein` or its like."""
+    return _place(environ, home, platform, "XDG_CONFIG_HOME", ".config")
+
+
+def user_file(environ: Mapping[str, str], home: str) -> str:
+    """The user's settings file, whether or not it is there."""
+    return f"{config_dir(environ, home)}/config.toml"
+
+
+def project_file(cwd: str) -> str:
+    """The settings file of the folder longrein was started in, whether or not it is there."""
+    return f"{cwd.rstrip('/')}/.longrein/config.toml"
+
+
+def state_dir(environ: Mapping[str, str], home: str, platform: str = sys.platform) -> str:
+    """Where sessions are kept: LONGREIN_STATE_DIR, else `~/.local/state/longrein` or its like. Absolute."""
+    given = environ.get("LONGREIN_STATE_DIR", "")
+    if given:
+        return os.path.abspath(home + given[1:] if given == "~" or given.startswith("~/") else given)
+    return _place(environ, home, platform, "XDG_STATE_HOME", ".local/state")
+
+
+def _place(environ: Mapping[str, str], home: str, platform: str, variable: str, below: str) -> str:
+    # These lines are the XDG rules themselves (a relative value counts as none); the package that knows them for every
+    # system costs 14 ms to import, so it is asked only where they do not hold.
+    given = environ.get(variable, "")
+    if given.startswith("/"):
+        return f"{given.rstrip('/')}/longrein"
+    if platform != "darwin":
+        return f"{home.rstrip('/')}/{below}/longrein"
+    import platformdirs
+
+    return platformdirs.user_config_dir("longrein") if below == ".config" else platformdirs.user_state_dir("longrein")
+
+
+# --- What the model is told of where it is: once, at the start, so it holds nothing that changes ---------------------
+
 
 PLATFORM = {"linux": "Linux", "darwin": "macOS"}.get(sys.platform, sys.platform)
 """Where this runs."""

@@ -8,8 +8,7 @@ import os
 
 import msgspec
 
-from longrein.config.reading import SIZE_MAX_BYTES
-from longrein.config.writing import replace_file
+from longrein.config.settings_file import SIZE_MAX_BYTES, replace_file
 from longrein.events import SettingsError
 
 

@@ -1,8 +1,9 @@
 """The engine: the log goes in, requests and decisions come out. Pure: no clock, no disk, no loop."""
 
-import importlib
-from typing import Any
-
+from longrein.context.analysis import Analysis, analyse, analysis_lines
+from longrein.context.clear_items import reasons, use_tables
+from longrein.context.clearing.features import call_content, features
+from longrein.context.clearing.line_value import Reason
 from longrein.context.decide import (
     PREPARE,
     Clear,
@@ -20,25 +21,25 @@ from longrein.context.decide import (
     window_of,
 )
 from longrein.context.fold import History, advance, fold, step
-from longrein.context.forms import births, born_gain
-from longrein.context.reminding.catalogue import KINDS
-from longrein.context.reminding.noticed import happened
-from longrein.context.reminding.reminders import due, outside, quoted, untold
+from longrein.context.message_list import Engine
+from longrein.context.reminder_events import happened
+from longrein.context.reminders import due, outside, quoted, untold
 from longrein.context.render import OUTPUT_TOKENS_MIN, output_limit, render, render_summary, request_tokens, reserve_usd
-from longrein.context.report import Report, Shown, report
-from longrein.context.request import Budget, Item, Price, Request
-from longrein.context.schemas import by_server, schema_diagnosis, spec_tokens
-from longrein.context.seed.background import seed_due
-from longrein.context.seed.policy import decide_seed, render_seed_summary, seed_summarized
+from longrein.context.report import Report, Shown, by_server, report, schema_diagnosis, spec_tokens
+from longrein.context.seed_policy import decide_seed, render_seed_summary, seed_due, seed_summarized
 from longrein.context.snapshot import decode_state, encode_state
-from longrein.context.standing import standing
-from longrein.context.state import ChildNow, OpenCall, Seen, State, TaskNow
+from longrein.context.state.ledger import FileUse, Ledger
+from longrein.context.state.reminder_kinds import KINDS
+from longrein.context.state.repetition import PERIODS
+from longrein.context.state.request import Budget, Item, Price, Request
+from longrein.context.state.state import ChildNow, OpenCall, Seen, State, TaskNow
+from longrein.context.state.token_estimate import arguments_text, estimate_part, estimate_text
+from longrein.context.state.view import standing
 from longrein.context.summary.audit import Claim, Covered
-from longrein.context.summary.chunks import chunk_requests, fits_whole, merge_request, summary_chunks
+from longrein.context.summary.chunked_summary import chunk_requests, fits_whole, merge_request, summary_chunks
 from longrein.context.summary.digest import FileBlock, covering, event_texts, part_texts, prose_problem, summarized
-from longrein.context.summary.records import FileUse, Ledger
-from longrein.context.tokens import arguments_text, estimate_part, estimate_text
-from longrein.context.trail import PERIODS
+from longrein.context.summary.reexpand import reexpanded
+from longrein.context.truncation import births, born_gain
 
 __all__ = [
     "KINDS",
@@ -124,26 +125,3 @@ __all__ = [
     "use_tables",
     "window_of",
 ]
-
-
-_LATER = {
-    "Analysis": ("summary.analysis", "Analysis"),
-    "Engine": ("listed", "Engine"),
-    "Reason": ("worth.bodies", "Reason"),
-    "analyse": ("summary.analysis", "analyse"),
-    "analysis_lines": ("summary.analysis", "lines"),
-    "call_content": ("worth.features", "call_content"),
-    "features": ("worth.features", "features"),
-    "reasons": ("clearing", "reasons"),
-    "reexpanded": ("summary.reexpand", "reexpanded"),
-    "use_tables": ("clearing", "use_tables"),
-}
-"""Public name -> where it stands, for what no turn of longrein's own loop needs."""
-
-
-def __getattr__(name: str) -> Any:
-    """Names of `_LATER`, imported at first use."""
-    if name in _LATER:
-        module, there = _LATER[name]
-        return getattr(importlib.import_module(f"longrein.context.{module}"), there)
-    raise AttributeError(f"longrein.context has no public name {name!r}")

@@ -7,18 +7,16 @@ is full and no summary came, the digest that needs no model. Only these function
 they decide is appended, and the view obeys the log alone.
 """
 
-import importlib
-
 import msgspec
 
-from longrein.context.forms import births, born_gain
-from longrein.context.request import Budget
-from longrein.context.schemas import schema_diagnosis
-from longrein.context.state import State
+from longrein.context.clear_items import clear, squeeze
+from longrein.context.report import schema_diagnosis
+from longrein.context.state.request import Budget
+from longrein.context.state.state import State
 from longrein.context.summary.digest import digest
+from longrein.context.truncation import births, born_gain
 from longrein.events import Cleared, Summarized, text_of
 
-CLEARING = "longrein.context.clearing"
 PREPARE = 0.80
 """Share of the usable window at which a summary is prepared."""
 WATERMARK = 0.92
@@ -288,18 +286,6 @@ def _tokens_when_sent(state: State, budget: Budget) -> int:
     if view < PREPARE * budget.usable_tokens:
         return view
     return view - born_gain(state, births(state, budget, roomy=True))
-
-
-def clear(state: State, budget: Budget, *, cold: bool) -> Cleared | None:
-    """See `clearing.clear`, which is imported with its tables when a view is first large enough."""
-    found: Cleared | None = importlib.import_module(CLEARING).clear(state, budget, cold=cold)
-    return found
-
-
-def squeeze(state: State, budget: Budget, goal_tokens: int, reason: str, least: float = 0.0) -> Cleared | None:
-    """See `clearing.squeeze`."""
-    found: Cleared | None = importlib.import_module(CLEARING).squeeze(state, budget, goal_tokens, reason, least)
-    return found
 
 
 def overflowed(state: State) -> bool:

@@ -3,11 +3,11 @@
 import msgspec
 
 from longrein.context.decide import Summarise, window_of
-from longrein.context.request import Budget, Item, Request
-from longrein.context.seed.turns import OPENING
-from longrein.context.state import FRAMEWORK, State
+from longrein.context.seed_policy import OPENING
+from longrein.context.state.request import Budget, Item, Request
+from longrein.context.state.state import FRAMEWORK, State
+from longrein.context.state.token_estimate import ITEM_TOKENS, estimate_part, estimate_text
 from longrein.context.summary.digest import instruction
-from longrein.context.tokens import ITEM_TOKENS, estimate_part, estimate_text
 from longrein.events import PrefixSet, Text, text_of
 
 OUTPUT_TOKENS_MIN = 1_000

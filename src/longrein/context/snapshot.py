@@ -4,14 +4,10 @@ A snapshot is a shortcut: what it holds follows from the log, and whoever reads 
 log instead. Only values that the fold and the policy made are in it, in a format that can hold nothing else.
 """
 
-import importlib
-
 import msgspec
 
-from longrein.context.state import State
-
-CLEARING = "longrein.context.clearing"
-
+from longrein.context.clear_items import decode_memory, encode_memory
+from longrein.context.state.state import State
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(State)
@@ -25,7 +21,7 @@ def encode_state(state: State) -> bytearray:
     memo, data = state.worth, bytearray(LENGTH_BYTES)
     try:
         if memo is not None:
-            importlib.import_module(CLEARING).encode_memory(state, data)
+            encode_memory(state, data)
         data[:LENGTH_BYTES] = (len(data) - LENGTH_BYTES).to_bytes(LENGTH_BYTES)
         state.worth = None
         _encoder.encode_into(state, data, -1)
@@ -43,7 +39,7 @@ def decode_state(data: bytes | bytearray) -> State | None:
     try:
         state = _decoder.decode(view[start:])
         if start > LENGTH_BYTES:
-            state.worth = importlib.import_module(CLEARING).decode_memory(state, view[LENGTH_BYTES:start])
+            state.worth = decode_memory(state, view[LENGTH_BYTES:start])
     except (msgspec.DecodeError, RecursionError, IndexError):
         return None
     return state

@@ -1,6 +1,19 @@
 """The words: events, content parts, ids, usage, errors, and their one JSON form."""
 
 from longrein.events.codec import decode_entry, decode_event, encode_entry, encode_event
+from longrein.events.content import (
+    CALL_TOOL,
+    AnyPart,
+    Document,
+    Image,
+    ProviderBlock,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    text_of,
+    unwrapped,
+)
 from longrein.events.errors import (
     BudgetError,
     LongreinError,
@@ -16,7 +29,9 @@ from longrein.events.errors import (
     TurnFailed,
     UsageError,
 )
-from longrein.events.facts import (
+from longrein.events.events import (
+    COUNT_MAX,
+    RETRYABLE,
     SCHEMA_VERSION,
     AnyEvent,
     Asked,
@@ -26,6 +41,7 @@ from longrein.events.facts import (
     Cleared,
     CwdSet,
     Entry,
+    FailureKind,
     FileChanged,
     FilePut,
     FileSeen,
@@ -57,24 +73,14 @@ from longrein.events.facts import (
     ToolSpec,
     ToolStarted,
     TurnEnded,
+    Usage,
     UserSpoke,
+    counts_of,
+    is_count,
 )
 from longrein.events.ids import Handle, call_id, entry_uuid, marker, marker_sign, parse_handle
 from longrein.events.nesting import DEPTH_MAX, TOO_DEEP, decode_json, is_too_deep
-from longrein.events.parts import (
-    AnyPart,
-    Document,
-    Image,
-    ProviderBlock,
-    Text,
-    Thinking,
-    ToolCall,
-    ToolResult,
-    text_of,
-)
 from longrein.events.redact import redact, redactor
-from longrein.events.usage import COUNT_MAX, RETRYABLE, FailureKind, Usage, counts_of, is_count
-from longrein.events.wrapped import CALL_TOOL, unwrapped
 
 __all__ = [
     "CALL_TOOL",

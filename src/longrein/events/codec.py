@@ -8,10 +8,10 @@ from typing import Any
 
 import msgspec
 
+from longrein.events.content import ToolCall
 from longrein.events.errors import SessionReadOnly
-from longrein.events.facts import SCHEMA_VERSION, AnyEvent, Entry, Replied, ToolStarted
+from longrein.events.events import SCHEMA_VERSION, AnyEvent, Entry, Replied, ToolStarted
 from longrein.events.nesting import DEPTH_MAX, decode_json, flattened, is_too_deep
-from longrein.events.parts import ToolCall
 
 _event_encoder = msgspec.json.Encoder()
 _event_decoder: msgspec.json.Decoder[AnyEvent] = msgspec.json.Decoder(AnyEvent)

@@ -9,14 +9,21 @@ import msgspec
 
 from longrein.context import Item, Request
 from longrein.events import Text, Thinking, ToolCall, ToolResult, ToolSpec, Usage
-from longrein.models.arguments import object_json
-from longrein.models.content import Pdf, Picture, Piece, Plain, encode_json
-from longrein.models.draft import PIECE_CHARS, Draft, Slot
+from longrein.models.content import PIECE_CHARS, Draft, Pdf, Picture, Piece, Plain, Slot, encode_json, object_json
 from longrein.models.failures import kind_of_error_event, limit_tokens
-from longrein.models.layout import Grammar, Memo
-from longrein.models.naming import wire_call_id, wire_tool_name
 from longrein.models.port import CallDelta, Delta, Failure, Reply, TextDelta, ThinkingDelta
-from longrein.models.wire import ERROR_CODES, Facing, head_of, listed, thinking_raw, with_path
+from longrein.models.wire import (
+    ERROR_CODES,
+    Facing,
+    Grammar,
+    Memo,
+    head_of,
+    listed,
+    thinking_raw,
+    wire_call_id,
+    wire_tool_name,
+    with_path,
+)
 
 API_VERSION = "2023-06-01"
 """The only version there is."""

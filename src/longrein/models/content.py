@@ -6,12 +6,27 @@ text that says so: one refused picture would otherwise make every later request 
 
 import re
 from base64 import b64encode
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
-from longrein.events import AnyPart, Document, Image, Text, Thinking, ToolCall, ToolResult
-from longrein.models.port import ReadBlob
+from longrein.events import (
+    TOO_DEEP,
+    AnyPart,
+    Document,
+    Image,
+    ProviderBlock,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    Usage,
+    decode_json,
+    is_count,
+    is_too_deep,
+)
+from longrein.models.port import Failure, ReadBlob, Reply
 
 IMAGE_BYTES_MAX = 3_900_000
 """Original bytes: a provider's 5 MiB limit counts base64, which is a third longer."""
@@ -125,3 +140,224 @@ def _bytes(blob: str, read_blob: ReadBlob) -> bytes | None:
         return read_blob(blob)
     except (OSError, LookupError):
         return None
+
+
+# --- The arguments of a call: from what a model wrote to an object, and back to what a wire takes --------------------
+#
+# What cannot be read stays as it was received, with `arguments` None: such a call never runs and the model is told.
+# So that the reply can be sent back, each wire gets an object that holds the received text.
+
+
+MALFORMED_KEY = "malformed_arguments"
+"""Key under which text that is no JSON object is sent back to the model that wrote it."""
+
+
+def read_arguments(received: str) -> dict[str, Any] | None:
+    """The object in `received`; None when there is none. No text at all is the empty object: a call without arguments.
+
+    An object wrapped in one more layer of quotes is unwrapped: several open models write that.
+    """
+    if not received.strip():
+        return {}
+    value = _decoded(received)
+    if isinstance(value, str):
+        value = _decoded(value)
+    return value if isinstance(value, dict) else None
+
+
+def _decoded(text: str) -> object:
+    try:
+        value: object = decode_json(text)
+    except msgspec.DecodeError:
+        return None
+    return value
+
+
+def make_call(name: str, received: str) -> ToolCall:
+    """A call without an id, as the reply holds it."""
+    arguments = read_arguments(received)
+    if arguments is not None and (not received.strip() or exact_json(arguments).decode() == received):
+        return ToolCall("", name, arguments)
+    return ToolCall("", name, arguments, received)
+
+
+def given_json(arguments: dict[str, Any]) -> str:
+    """The text of arguments that a provider sent as an object; what is nested too deep is no object any more."""
+    return f"({TOO_DEEP})" if is_too_deep(arguments) else exact_json(arguments).decode()
+
+
+def object_json(call: ToolCall) -> bytes:
+    """The arguments as a JSON object, whatever was received."""
+    return encode_json(call.arguments if call.arguments is not None else {MALFORMED_KEY: call.received})
+
+
+def text_json(call: ToolCall) -> bytes:
+    """The same for wires that take the arguments as a JSON string: what was received if it is that object."""
+    if call.arguments is not None and call.received and _decoded(call.received) == call.arguments:
+        return encode_json(call.received)
+    return encode_json(object_json(call).decode())
+
+
+# --- The reply as far as it has come: slots that grow with the stream and become parts at its end --------------------
+
+
+REPLY_CHARS_MAX = 32 << 20
+"""Text, thinking and arguments of one reply, each piece with `PIECE_CHARS` on top: about the memory that they take."""
+PIECE_CHARS = 64
+"""A piece is counted as this much longer than it is."""
+PART_CHARS = 1_024
+"""So is a part: text, thinking or a call."""
+
+
+class Slot(msgspec.Struct):
+    """One part that grows."""
+
+    kind: str
+    """`text`, `thinking` or `call`."""
+    grown: list[str]
+    """What has come of its text or arguments."""
+    name: str = ""
+    """Tool name."""
+    raw: str = ""
+    """The provider's own bytes for it; empty for none."""
+    call: int = -1
+    """Which call of the reply."""
+    signs: list[str] = []
+    """What has come of the signature of thinking."""
+
+    @property
+    def text(self) -> str:
+        """All that has come."""
+        return "".join(self.grown)
+
+
+class Draft:
+    """All slots of one reply in order."""
+
+    def __init__(self) -> None:
+        self.slots: list[Slot] = []
+        self.came = 0
+        """How much content has come; it grows with each piece, and with nothing else."""
+        self.calls = 0
+        self.usage = Usage()
+        self.stop = ""
+        self.model = ""
+
+    def open(self, kind: str, text: str = "", name: str = "") -> Slot:
+        """A new slot at the end."""
+        slot = Slot(kind, [text] if text else [], name)
+        self.came += PART_CHARS + len(text) + len(name)
+        if kind == "call":
+            slot.call, self.calls = self.calls, self.calls + 1
+        self.slots.append(slot)
+        return slot
+
+    def grow(self, slot: Slot, text: str) -> None:
+        """More text, thinking or arguments."""
+        slot.grown.append(text)
+        self.came += PIECE_CHARS + len(text)
+
+    def last(self, kind: str) -> Slot:
+        """The slot that text of `kind` goes to: the last one if it is of that kind, else a new one."""
+        if self.slots and self.slots[-1].kind == kind:
+            return self.slots[-1]
+        return self.open(kind)
+
+    def parts(self) -> tuple[AnyPart, ...]:
+        """Everything that has come, as parts. Text of nothing but blanks and empty thinking are none."""
+        return tuple(part for _, part in self._filled())
+
+    def _filled(self) -> list[tuple[Slot, AnyPart]]:
+        made = ((slot, _part(slot)) for slot in self.slots)
+        return [(slot, part) for slot, part in made if part is not None]
+
+    def finish(self, wire: str, model: str) -> Reply | Failure:
+        """The reply; a `Failure` when it holds neither text nor call, or announced calls and has none."""
+        filled = self._filled()
+        parts = tuple(part for _, part in filled)
+        has_calls = any(isinstance(part, ToolCall) for part in parts)
+        stop = self.stop or "end"
+        if stop == "end" and has_calls:
+            stop = "calls"
+        if stop == "calls" and not has_calls:
+            return self.failure("empty", "the model announced a tool call and sent none")
+        if stop == "end" and not any(isinstance(part, Text) for part in parts):
+            return self.failure("empty", "the model gave an answer with neither text nor a tool call")
+        blocks = tuple(ProviderBlock(n, wire, model, slot.raw) for n, (slot, _) in enumerate(filled) if slot.raw)
+        return Reply(parts, stop, self.usage, blocks, self.model or model)
+
+    def failure(self, kind: str, message: str, status: int = 0) -> Failure:
+        """A failure that holds what had come."""
+        return Failure(kind, message, status, partial=self.parts(), usage=self.usage)
+
+
+def _part(slot: Slot) -> AnyPart | None:
+    text = slot.text
+    if slot.kind == "call":
+        return make_call(slot.name, text)
+    if slot.kind == "thinking":
+        return Thinking(text) if text or slot.raw else None
+    return Text(text) if text.strip() else None
+
+
+def texts(parts: Sequence[AnyPart]) -> str:
+    """The visible text among `parts`."""
+    return "".join(part.text for part in parts if isinstance(part, Text))
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+#
+# Reading JSON that is almost right: a provider's event with half a surrogate pair, bytes that are no UTF-8, counts
+# written as 12.0, or a usage that holds anything but counts.
+
+
+LOOSE_BYTES_MAX = 4 << 20
+"""Longer ones are not tried: read without types they would take tens of times their size."""
+NOT_READABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What a typed decoder raises for bytes from outside."""
+
+
+def loosened(payload: bytes) -> bytes | None:
+    """`payload` as strict JSON: U+FFFD for what cannot be carried, 12 for 12.0, null for what is no count in a usage.
+
+    None if it is no JSON at all.
+    """
+    import json
+
+    if len(payload) > LOOSE_BYTES_MAX:
+        return None
+    try:
+        value = _clean(json.loads(payload.decode("utf-8", "replace")))
+        for holder in (value, *(value.get(name) for name in _HOLDERS)) if isinstance(value, dict) else ():
+            for name in _USAGES:
+                if isinstance(holder, dict) and name in holder:
+                    holder[name] = _counts(holder[name])
+        return msgspec.json.encode(value)
+    except (ValueError, OverflowError, RecursionError):
+        return None
+
+
+_HOLDERS = ("message", "response")
+"""Fields of an event beside the event itself that may hold a usage …"""
+_USAGES = ("usage", "usageMetadata", "usage_metadata")
+"""… under one of these names."""
+
+
+def _counts(usage: Any) -> Any:
+    """A usage with null for whatever is no count, and no table of details with counts."""
+    if not isinstance(usage, dict):
+        return None
+    return {
+        name: _counts(inner) if name.lower().endswith("details") else inner if is_count(inner) else None
+        for name, inner in usage.items()
+    }
+
+
+def _clean(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    if isinstance(value, list):
+        return [_clean(inner) for inner in value]
+    if isinstance(value, dict):
+        return {_clean(key): _clean(inner) for key, inner in value.items()}
+    return int(value) if isinstance(value, float) and value.is_integer() else value

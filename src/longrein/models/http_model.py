@@ -5,6 +5,7 @@ nothing of the reply, in seconds. A limit that is reached is a failure that says
 """
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 
@@ -12,24 +13,68 @@ import msgspec
 
 from longrein.context import Budget, Request
 from longrein.events import Usage
-from longrein.models.connection import AddressInvalid, Answer, Connections
-from longrein.models.draft import REPLY_CHARS_MAX
+from longrein.models.content import NOT_READABLE, REPLY_CHARS_MAX, loosened
 from longrein.models.failures import Headers, failure_of_status
-from longrein.models.healing import eased, told
-from longrein.models.layout import Memo, Memos
-from longrein.models.loose_json import NOT_READABLE, loosened
-from longrein.models.network import (
+from longrein.models.port import Clock, Delta, Failure, ModelOptions, Reply
+from longrein.models.transport import (
+    EVENT_BYTES_MAX,
+    AddressInvalid,
+    Answer,
     Broken,
     ConnectFailed,
+    Connections,
     ConnectTimeout,
     Cut,
+    EventTooLong,
     ReadTimeout,
     RequestInvalid,
+    Splitter,
     TooLong,
 )
-from longrein.models.port import Clock, Delta, Failure, ModelOptions, Reply
-from longrein.models.sse import EVENT_BYTES_MAX, EventTooLong, Splitter
-from longrein.models.wire import Reading, Wire, fields_of
+from longrein.models.wire import Facing, Memo, Memos, Reading, Wire, fields_of
+
+# ---------------------------------------------------------------------------------------------------------------------
+#
+# What to leave out when a provider refuses a request for one thing in it, so that a session is never stuck with it.
+#
+# A picture or a piece of reasoning that is refused once would be refused in each later request. The model answers
+# such a refusal with a failure that may be asked again, and encodes without the thing from then on.
+
+
+PICTURE_SIDES_PX = (8_000, 2_000, 0)
+"""Longest side of a picture that is sent: what one takes, what many in one request may have, none at all."""
+_REASONING = (
+    r"signature.{0,80}(thinking|thought)|(thinking|thought).{0,80}signature|expected `?(redacted_)?thinking|"
+    r"encrypted[_ ]content.{0,80}(verif|decrypt|invalid|not supported|pars)|reasoning.{0,60}without its required"
+)
+_PICTURE = (
+    r"(image|picture|media|vision).{0,120}(exceed|too large|too big|invalid|not support|unsupported|could not|unable|"
+    r"corrupt|dimension|pixels)|"
+    r"(could not|unable to|not support|unsupported|invalid|cannot|failed to).{0,60}(image|vision)"
+)
+
+
+def eased(facing: Facing, failure: Failure) -> Facing | None:
+    """The facing to go on with after `failure`; None when leaving something out would not help."""
+    if failure.kind != "invalid" or failure.status not in (400, 404, 413, 415, 422):
+        return None
+    text = failure.message
+    if facing.reasoning and re.search(_REASONING, text, re.IGNORECASE | re.DOTALL):
+        return msgspec.structs.replace(facing, reasoning=False, effort="")
+    smaller = [side for side in PICTURE_SIDES_PX if side < facing.picture_side_px]
+    if smaller and re.search(_PICTURE, text, re.IGNORECASE | re.DOTALL):
+        return msgspec.structs.replace(facing, picture_side_px=smaller[0])
+    return None
+
+
+def told(failure: Failure) -> Failure:
+    """`failure` as one that may be asked again."""
+    said = f"{failure.message}; asked again without what was refused"
+    return msgspec.structs.replace(failure, kind="server", message=said)
+
+
+# --- http_model ------------------------------------------------------------------------------------------------------
+
 
 FIRST_BYTE_IDLES = 5.0
 """The first byte may take this many idle limits: a local server reads the whole prompt before it answers."""

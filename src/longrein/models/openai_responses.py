@@ -1,15 +1,278 @@
 """OpenAI Responses: a flat list of input items, nothing stored at the provider, reasoning sent back encrypted."""
 
 from collections.abc import Sequence
+from typing import Any
+
+import msgspec
 
 from longrein.context import Item, Request
-from longrein.events import Text, Thinking, ToolCall, ToolResult, ToolSpec
-from longrein.models.arguments import text_json
-from longrein.models.content import Pdf, Picture, Piece, Plain, encode_json
-from longrein.models.layout import Grammar, Memo
-from longrein.models.naming import family, wire_call_id, wire_tool_name
-from longrein.models.responses_stream import ResponsesReading
-from longrein.models.wire import Facing, fields_of, head_of, listed, thinking_raw, with_path
+from longrein.events import Text, Thinking, ToolCall, ToolResult, ToolSpec, Usage
+from longrein.models.content import Draft, Pdf, Picture, Piece, Plain, Slot, encode_json, given_json, text_json
+from longrein.models.failures import kind_of_error_event, limit_tokens
+from longrein.models.port import CallDelta, Delta, Failure, Reply, TextDelta, ThinkingDelta
+from longrein.models.wire import (
+    Facing,
+    Grammar,
+    Memo,
+    family,
+    fields_of,
+    head_of,
+    listed,
+    thinking_raw,
+    wire_call_id,
+    wire_tool_name,
+    with_path,
+)
+
+# --- Reading a Responses stream, or a whole response -----------------------------------------------------------------
+#
+# Terminal events are `response.completed`, `response.incomplete` and `response.failed`; the status of the response
+# inside them counts, not their name.
+
+
+class _Piece(msgspec.Struct):
+    type: str = ""
+    text: str | None = None
+    refusal: str | None = None
+
+
+class _Item(msgspec.Struct):
+    type: str = ""
+    id: str | None = None
+    call_id: str | None = None
+    name: str | None = None
+    arguments: str | dict[str, Any] | None = None
+    content: list[_Piece] | None = None
+    summary: list[_Piece] | None = None
+    encrypted_content: str | None = None
+    phase: str | None = None
+
+
+class _Kind(msgspec.Struct):
+    type: str = ""
+
+
+class _InputDetails(msgspec.Struct):
+    cached_tokens: int | None = None
+    cache_write_tokens: int | None = None
+
+
+class _OutputDetails(msgspec.Struct):
+    reasoning_tokens: int | None = None
+
+
+class _Usage(msgspec.Struct):
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    input_tokens_details: _InputDetails | None = None
+    output_tokens_details: _OutputDetails | None = None
+
+
+class _Error(msgspec.Struct):
+    code: str | int | None = None
+    type: str | None = None
+    message: str | None = None
+
+
+class _Incomplete(msgspec.Struct):
+    reason: str | None = None
+
+
+class _Response(msgspec.Struct):
+    status: str | None = None
+    model: str | None = None
+    usage: _Usage | None = None
+    error: _Error | None = None
+    incomplete_details: _Incomplete | None = None
+
+
+class _Whole(_Response):
+    object: str = ""
+    output: list[msgspec.Raw] = []
+
+
+class _Event(msgspec.Struct):
+    type: str = ""
+    object: str | None = None
+    output_index: int = 0
+    summary_index: int = 0
+    delta: str | None = None
+    item: msgspec.Raw = msgspec.Raw(b"")
+    response: _Response | None = None
+    error: _Error | None = None
+    code: str | int | None = None
+    message: str | None = None
+
+
+_decode = msgspec.json.Decoder(_Event).decode
+_decode_item = msgspec.json.Decoder(_Item).decode
+_decode_kind = msgspec.json.Decoder(_Kind).decode
+_decode_whole = msgspec.json.Decoder(_Whole).decode
+_KINDS = {"message": "text", "reasoning": "thinking", "function_call": "call"}
+"""Items that are read; others are the provider's own tools (`web_search_call`, `tool_search_call`)."""
+_READ = frozenset(
+    {
+        *("response.output_item.added", "response.output_item.done", "error"),
+        *("response.output_text.delta", "response.refusal.delta", "response.function_call_arguments.delta"),
+        *("response.reasoning_summary_text.delta", "response.reasoning_text.delta"),
+        *("response.completed", "response.incomplete", "response.done", "response.failed", "response.cancelled"),
+    }
+)
+"""Types of the events below that are read."""
+
+
+def usage_of(usage: _Usage) -> Usage:
+    """The four kinds apart."""
+    details = usage.input_tokens_details or _InputDetails()
+    read, written = details.cached_tokens or 0, details.cache_write_tokens or 0
+    thought = (usage.output_tokens_details or _OutputDetails()).reasoning_tokens or 0
+    return Usage(max(0, (usage.input_tokens or 0) - read - written), read, written, usage.output_tokens or 0, thought)
+
+
+class ResponsesReading:
+    """Reads one streamed response."""
+
+    settled = False
+    kinds = _READ
+
+    def __init__(self, model: str) -> None:
+        self.draft = Draft()
+        self.done = False
+        self.failed: Failure | None = None
+        self._model = model
+        self._slots: dict[int, Slot | None] = {}
+        """By index; None for an item that is passed over."""
+        self._summary = 0
+
+    def take(self, payload: bytes, out: list[Delta]) -> None:
+        """One event."""
+        if payload == b"[DONE]":
+            return
+        event = _decode(payload)
+        match event.type:
+            case "response.output_text.delta" | "response.refusal.delta":
+                self._grow(event, "text", out)
+            case "response.function_call_arguments.delta":
+                self._grow(event, "call", out)
+            case "response.reasoning_summary_text.delta" | "response.reasoning_text.delta":
+                self._think(event, out)
+            case "response.output_item.added":
+                self._open(event.output_index, bytes(event.item), out)
+            case "response.output_item.done":
+                self._shut(event.output_index, bytes(event.item), out)
+            case "response.completed" | "response.incomplete" | "response.done":
+                self._end(event.response or _Response(), event.type.removeprefix("response."))
+            case "response.failed" | "response.cancelled":
+                self._fail((event.response or _Response()).error or _Error(event.type))
+            case "" if event.object == "response":
+                self._whole_response(_decode_whole(payload), out)
+            case _ if event.type == "error" or event.error is not None:
+                self._fail(event.error or _Error(event.code, None, event.message))
+        if event.type == "response.refusal.delta":
+            self.draft.stop = "refusal"
+
+    def finish(self) -> Reply | Failure:
+        """The reply."""
+        return self.draft.finish("openai-responses", self._model)
+
+    def _whole_response(self, response: _Whole, out: list[Delta]) -> None:
+        for index, raw in enumerate(response.output):
+            self._shut(index, bytes(raw), out)
+        self._end(response, "")
+
+    def _open(self, index: int, raw: bytes, out: list[Delta]) -> Slot | None:
+        kind = _KINDS.get(_decode_kind(raw).type)
+        if kind is None:
+            self._slots[index] = None
+            return None
+        item = _decode_item(raw)
+        self._slots[index] = slot = self.draft.open(kind, name=item.name or "")
+        if kind == "call":
+            slot.raw = encode_json({"id": item.id or "", "call_id": item.call_id or ""}).decode()
+            out.append(CallDelta(slot.call, slot.name))
+        return slot
+
+    def _grow(self, event: _Event, kind: str, out: list[Delta]) -> None:
+        text, slot = event.delta, self._growing(event.output_index, kind)
+        if not text or slot is None:
+            return
+        self.draft.grow(slot, text)
+        out.append(TextDelta(text) if kind == "text" else CallDelta(slot.call, json=text))
+
+    def _think(self, event: _Event, out: list[Delta]) -> None:
+        text, slot = event.delta, self._growing(event.output_index, "thinking")
+        if not text or slot is None:
+            return
+        if event.summary_index != self._summary:
+            self._summary, text = event.summary_index, ("\n\n" if slot.grown else "") + text
+        self.draft.grow(slot, text)
+        out.append(ThinkingDelta(text))
+
+    def _growing(self, index: int, kind: str) -> Slot | None:
+        """The slot of `kind` at `index`, made when its start never came; None for an item that is passed over."""
+        slot = self._slots.get(index)
+        if slot is None and index in self._slots:
+            return None
+        if slot is None or slot.kind != kind:
+            self._slots[index] = slot = self.draft.open(kind)
+        return slot
+
+    def _shut(self, index: int, raw: bytes, out: list[Delta]) -> None:
+        """An item is whole: its raw bytes are kept where they must go back; what came without deltas is taken now."""
+        slot = self._slots.pop(index, None)  # a server that numbers nothing ends one item before it begins the next
+        kind = _KINDS.get(_decode_kind(raw).type)
+        if kind is not None and (slot is None or slot.kind != kind):
+            slot = self._open(index, raw, out)
+            self._slots.pop(index, None)
+        if kind is None or slot is None:
+            return
+        item = _decode_item(raw)
+        if slot.kind == "thinking":
+            if item.encrypted_content:
+                slot.raw = raw.decode("utf-8", "replace")
+                self.draft.came += len(raw)
+            self._whole(slot, "\n\n".join(p.text or "" for p in item.summary or item.content or ()), out)
+        elif slot.kind == "text":
+            if item.phase:
+                slot.raw = encode_json({"phase": item.phase}).decode()
+            self._whole(slot, "".join(p.text or p.refusal or "" for p in item.content or ()), out)
+            if any(p.refusal for p in item.content or ()):
+                self.draft.stop = "refusal"
+        elif slot.kind == "call":
+            given = item.arguments or ""
+            self._whole(slot, given if isinstance(given, str) else given_json(given), out)
+
+    def _whole(self, slot: Slot, text: str, out: list[Delta]) -> None:
+        """Take what no delta brought: all of it, or what is missing at the end."""
+        come = slot.text
+        if len(text) > len(come) and text.startswith(come):
+            text = text[len(come) :]
+            self.draft.grow(slot, text)
+            whole: dict[str, Delta] = {"text": TextDelta(text), "thinking": ThinkingDelta(text)}
+            out.append(whole.get(slot.kind) or CallDelta(slot.call, json=text))
+
+    def _end(self, response: _Response, name: str) -> None:
+        """The response is over; `name` is what the event calls it, for a response that does not say."""
+        self.done = True
+        self.draft.model = response.model or ""
+        if response.usage is not None:
+            self.draft.usage = usage_of(response.usage)
+        reason = response.incomplete_details.reason if response.incomplete_details else None
+        status = response.status or name
+        if status in ("failed", "cancelled"):
+            self._fail(response.error or _Error(status))
+        elif reason or status == "incomplete":
+            self.draft.stop = "refusal" if reason == "content_filter" else "length"
+
+    def _fail(self, error: _Error) -> None:
+        code, text = str(error.code or error.type or ""), error.message or ""
+        kind = kind_of_error_event(code, text)
+        failure = self.draft.failure(kind, text or code or "the provider broke off")
+        self.failed = msgspec.structs.replace(failure, limit_tokens=limit_tokens(text) if kind == "overflow" else 0)
+
+
+# --- openai_responses ------------------------------------------------------------------------------------------------
+
 
 _OPENING = b'{"type":"message","role":"user","content":['
 _OURS = (b'{"type":"message"', b'{"type":"function_call"')

@@ -1,10 +1,10 @@
 """May this call happen? (call, rules, mode, cwd) -> allow, ask or deny, with the reason. Pure."""
 
-from longrein.permissions.judge import hidden, judge
-from longrein.permissions.port import Call, Mode, Rules, Touched, Verdict
+from longrein.permissions.display import escape, shown_call, visible
+from longrein.permissions.recursive_reads import Sweep, sweep_rule, sweeps, takes
 from longrein.permissions.rules import check_rule, rule_tool
-from longrein.permissions.shown import escape, shown_call, visible
-from longrein.permissions.sweeping import Sweep, sweep_rule, sweeps, takes
+from longrein.permissions.types import Call, Mode, Rules, Touched, Verdict
+from longrein.permissions.verdict import hidden, judge
 
 __all__ = [
     "Call",

@@ -1,16 +1,15 @@
 """The session log on disk: one database per root session, one writer thread, blobs beside it."""
 
-import importlib
-from typing import Any
-
+from longrein.store.entry_content import Content, contents_of, encoding_of, kind_of, title_of
+from longrein.store.export import export_jsonl, import_jsonl, write_transcript
 from longrein.store.fork import fork_log
 from longrein.store.goals import Goals, owner_of, project_key
-from longrein.store.inbox import leave_message
-from longrein.store.log import SessionLog, open_log
-from longrein.store.past import Archive, Past
+from longrein.store.history import Archive, Past
+from longrein.store.log import SessionLog, leave_message, open_log
 from longrein.store.port import USER, BlobWriter, Found, Hit, Log, Message, SessionInfo, Snapshot
-from longrein.store.reading import Reader, read_entries
-from longrein.store.sessions import find_session, is_open, latest_session, list_sessions, session_info
+from longrein.store.reader import Reader, read_entries
+from longrein.store.search import scan
+from longrein.store.sessions import discard_empty, find_session, is_open, latest_session, list_sessions, session_info
 
 __all__ = [
     "USER",
@@ -43,28 +42,8 @@ __all__ = [
     "owner_of",
     "project_key",
     "read_entries",
+    "scan",
     "session_info",
     "title_of",
     "write_transcript",
 ]
-
-
-_LATER = {
-    "Content": "contents",
-    "contents_of": "contents",
-    "discard_empty": "empty",
-    "encoding_of": "contents",
-    "export_jsonl": "export",
-    "import_jsonl": "export",
-    "kind_of": "contents",
-    "title_of": "contents",
-    "write_transcript": "export",
-}
-"""Public name -> where it stands, for what most starts never need."""
-
-
-def __getattr__(name: str) -> Any:
-    """Names of `_LATER`, imported at first use."""
-    if name in _LATER:
-        return getattr(importlib.import_module(f"longrein.store.{_LATER[name]}"), name)
-    raise AttributeError(f"longrein.store has no public name {name!r}")

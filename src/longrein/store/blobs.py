@@ -6,11 +6,13 @@ import hashlib
 import itertools
 import os
 import stat
+import threading
 from collections.abc import Callable, Iterator
-from typing import BinaryIO
+from concurrent.futures import Future
+from typing import BinaryIO, TypeVar
 
 from longrein.events import StoreDamaged
-from longrein.store.folder import BLOBS, flush, flush_path, make_folder, new_file, write_file
+from longrein.store.session_folder import BLOBS, flush, flush_path, make_folder, new_file, write_file
 
 INLINE_BYTES_MAX = 64 * 1024
 """Content up to this size lies in the database and so costs no flush of its own."""
@@ -291,3 +293,30 @@ class GrowingBlob:
     def _close(self) -> None:
         os.close(self._descriptor)
         self._descriptor = -1
+
+
+# --- Work that takes its time, beside the event loop and the writer: each in a thread of its own ---------------------
+
+
+T = TypeVar("T")
+
+
+def in_thread(work: Callable[[], T], name: str) -> "Future[T]":
+    """Begin `work` in a thread called `longrein-<name>`; resolves as it does.
+
+    Whoever stops waiting lets the thread finish.
+    """
+    future: Future[T] = Future()
+
+    def run() -> None:
+        if not future.set_running_or_notify_cancel():
+            return
+        try:
+            result = work()
+        except BaseException as error:  # the thread's end is the caller's news, whatever it is
+            future.set_exception(error)
+        else:
+            future.set_result(result)
+
+    threading.Thread(target=run, name=f"longrein-{name}", daemon=True).start()
+    return future

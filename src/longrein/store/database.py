@@ -16,8 +16,8 @@ from zlib import crc32
 
 from longrein.events import SessionReadOnly
 from longrein.store.blobs import INLINE_BYTES_MAX, Blobs, Kept
-from longrein.store.folder import DATABASE, flush, flush_path, new_file
 from longrein.store.high_water_mark import HighWaterMark, MarkFile, read_mark
+from longrein.store.session_folder import DATABASE, flush, flush_path, new_file
 
 LAYOUT = 3
 """Version of the tables, in `user_version`."""

@@ -7,12 +7,11 @@ import shutil
 import sqlite3
 
 from longrein.events import SCHEMA_VERSION, Entry, Opened, SessionError, StoreDamaged, encode_event
-from longrein.store.blobs import blob_file
-from longrein.store.copying import Unsound, copy_tables, insert_entry, new_database, new_row, sound_rows
+from longrein.store.blobs import blob_file, in_thread
 from longrein.store.database import ROOT, entry_key, entry_seq, read_only
-from longrein.store.faults import store_failure
-from longrein.store.folder import BLOBS, DATABASE, existing_folder, flush_path, make_folder, make_session_folder
-from longrein.store.threads import in_thread
+from longrein.store.errors import store_failure
+from longrein.store.repair import Unsound, copy_tables, insert_entry, new_database, new_row, sound_rows
+from longrein.store.session_folder import BLOBS, DATABASE, existing_folder, flush_path, make_folder, make_session_folder
 
 
 async def fork_log(state_dir: str, source: str, to: int, first: Entry) -> None:

@@ -12,7 +12,7 @@ from zlib import crc32
 
 import msgspec
 
-from longrein.store.folder import flush
+from longrein.store.session_folder import flush
 
 NAME = "high-water-mark"
 """The file in a session's folder: eight hexadecimal digits of the CRC-32 of the JSON behind them, to the line's end."""

@@ -5,27 +5,156 @@ A subagent's is of the same class: it has its own entries and inbox, and shares 
 
 import asyncio
 import contextlib
+import itertools
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import Future
 from threading import Event
 
 from longrein.events import Entry, SessionError, StoreDamaged
 from longrein.store import port
-from longrein.store.blobs import GrowingBlob
-from longrein.store.copying import Unsound, sound
-from longrein.store.database import ROOT, SEQ_MAX, Write
-from longrein.store.faults import mark_suspect, store_failure
-from longrein.store.folder import existing_folder, make_session_folder, on_network, session_id
-from longrein.store.inbox import read_message, remove_message, waiting_files
-from longrein.store.lock import take_lock
+from longrein.store.blobs import Blobs, GrowingBlob, in_thread
+from longrein.store.database import ROOT, SEQ_MAX, Database, Write
+from longrein.store.errors import mark_suspect, store_failure
+from longrein.store.pending_writes import Strand
 from longrein.store.port import Message, Snapshot
-from longrein.store.reading import Reader, StoredEntries, cut
-from longrein.store.shared import Shared
+from longrein.store.reader import Reader, StoredEntries, cut
+from longrein.store.repair import Survey, Unsound, open_sound, sound
+from longrein.store.session_folder import (
+    INBOX,
+    SessionLock,
+    existing_folder,
+    flush_path,
+    make_folder,
+    make_session_folder,
+    on_network,
+    session_id,
+    take_lock,
+    write_file,
+)
 from longrein.store.snapshot import write_snapshot
-from longrein.store.strand import Strand
-from longrein.store.threads import in_thread
 from longrein.store.writer import Writer
+
+# ---------------------------------------------------------------------------------------------------------------------
+#
+# What the logs of one database share: the lock, the writer, the blobs, and the numbers that they deal out.
+
+
+class Shared:
+    """For the loop's thread; the database itself belongs to the writer's."""
+
+    def __init__(self, folder: str, lock: SessionLock) -> None:
+        self.folder = folder
+        """Folder of the session and all below it."""
+        self.lock = lock
+        self.blobs = Blobs(folder)
+        self.notes: list[str] = []
+        """What was repaired at open."""
+        self.cut: Collection[int] = ()
+        """Numbers of sessions whose last entries were lost before this open."""
+        self.writer: Writer
+        self._last_message = 0
+        self._last_number = ROOT
+        self._numbers: dict[str, int] = {}
+
+    def start(self, wall_us: Callable[[], int], network: bool) -> None:
+        """Make the database of a new session, in the writer thread."""
+        self.writer = Writer(
+            self.folder, lambda: Database(self.folder, self.blobs, self.notes, network=network), wall_us
+        )
+
+    def load(self, wall_us: Callable[[], int], network: bool) -> Sequence[Survey]:
+        """Open the database that is there, in the writer thread. The survey is in what is given back once the writer
+        says `opened`."""
+        surveys: list[Survey] = []
+
+        def open_database() -> Database:
+            database, survey = open_sound(self.folder, self.blobs, self.notes, network=network)
+            surveys.append(survey)
+            return database
+
+        self.writer = Writer(self.folder, open_database, wall_us)
+        return surveys
+
+    def go_on(self, survey: Survey) -> None:
+        """Deal out what comes after all that the database has seen."""
+        self._last_message, self._last_number, self.cut = survey.last_message, survey.last_number, survey.cut
+
+    def next_message(self) -> int:
+        """Id of a new inbox message: rising over all sessions of the database, for ever."""
+        self._last_message += 1
+        return self._last_message
+
+    def number_for(self, session: str) -> int:
+        """Number of a session that is not stored yet; the same each time."""
+        if session not in self._numbers:
+            self._last_number += 1
+            self._numbers[session] = self._last_number
+        return self._numbers[session]
+
+
+# --- Words from other processes: each is a file in the session's `inbox/`, taken into the database once --------------
+
+
+MESSAGE_BYTES_MAX = 1024 * 1024
+"""Of one message from another process."""
+MESSAGES_MAX = 256
+"""Taken in at once, and at most so many may lie there."""
+
+_numbers = itertools.count(1)
+
+
+def leave_message(state_dir: str, session: str, body: bytes) -> None:
+    """Leave `body` for the process that has `session` open, or opens it next. On disk when this returns.
+
+    Raises `SessionUnknown`, `StoreFull`, `SessionError`.
+    """
+    folder = existing_folder(state_dir, session)
+    inbox = os.path.join(folder, INBOX)
+    if len(body) > MESSAGE_BYTES_MAX:
+        raise SessionError(f"a message of {len(body)} bytes is too long; {MESSAGE_BYTES_MAX} is the limit")
+    if len(waiting_files(folder)) >= MESSAGES_MAX:
+        raise SessionError(f"{MESSAGES_MAX} messages wait in {inbox} already; open the session to take them in")
+    number = next(_numbers)
+    temporary = os.path.join(inbox, f".{os.getpid()}-{number}")
+    try:
+        make_folder(inbox)
+        write_file(temporary, (body,))
+        # the kernel's time orders senders, pid and number tell apart what it does not: a name is never used twice
+        name = f"{os.stat(temporary).st_mtime_ns:020d}-{os.getpid()}-{number:06d}"
+        os.rename(temporary, os.path.join(inbox, name))
+        flush_path(inbox)
+    except OSError as error:
+        raise store_failure(error, folder) from None
+
+
+def waiting_files(folder: str) -> list[str]:
+    """Names of messages that lie in the inbox of the session in `folder`, oldest first."""
+    try:
+        return sorted(name for name in os.listdir(os.path.join(folder, INBOX)) if name[0] != ".")[:MESSAGES_MAX]
+    except FileNotFoundError:
+        return []
+
+
+def read_message(folder: str, name: str) -> bytes:
+    """Body of one; empty when it is gone."""
+    try:
+        with open(os.path.join(folder, INBOX, name), "rb") as file:
+            return file.read(MESSAGE_BYTES_MAX)
+    except OSError:
+        return b""
+
+
+def remove_message(folder: str, name: str) -> None:
+    """Remove one that is stored; a missing one is fine."""
+    try:
+        os.unlink(os.path.join(folder, INBOX, name))
+    except OSError:
+        return
+
+
+# --- log -------------------------------------------------------------------------------------------------------------
+
 
 CHECK_AFTER_S = 2.0
 """How long after the open the entries are looked through that a snapshot stands for."""

@@ -4,18 +4,310 @@ So a hit is never stale or wrong, whatever state the index is in; and where ther
 folder that cannot be written to, no room) the log is simply read through.
 """
 
+import contextlib
 import itertools
-from collections.abc import Iterable, Iterator
+import os
+import re
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Protocol
 
 import msgspec
 
 from longrein.events import ChildStarted, Entry
-from longrein.store.contents import Content, contents_of, encoding_of, title_of
+from longrein.store.database import Row, entry_key, entry_seq
+from longrein.store.entry_content import Content, contents_of, encoding_of, title_of
 from longrein.store.port import Found, Hit
-from longrein.store.reading import Reader
-from longrein.store.search_index import IndexTrouble, indexed
-from longrein.store.search_words import Query, line_of, place_of, query_of, small, snippet
+from longrein.store.reader import Reader, entry_of
+from longrein.store.session_folder import new_file
+
+# ---------------------------------------------------------------------------------------------------------------------
+#
+# The disposable index of a session's texts: it knows which entries may hold a word, never what they hold.
+#
+# Three characters at a time (SQLite's trigram tokens), so that any piece of any script is found. It keeps neither
+# texts nor places: 0.4 bytes for each byte of text where an index with both takes more than three. It is built at the
+# first search, 14 MB of text a second, and brought up to date by each later one from the last entry it knows; a
+# damaged or older file is made anew. Several processes may search at once; they take turns in bringing it up to date.
+
+
+NAME = "search.sqlite"
+"""File in the session's folder; it may be removed at any time."""
+LAYOUT = 1
+"""Version of the tables and of what is put into them."""
+BUSY_S = 10.0
+"""How long to wait for another process that brings the index up to date."""
+TURN_CHARS = 4_000_000
+"""Text that goes in with one transaction: then another process has its turn."""
+SPAN_CHARS = 32_000
+"""A longer text goes in piece by piece, so that a large one does not answer to every word."""
+OVERLAP_CHARS = 80
+"""Pieces overlap by this much, so that no word of up to `NARROW_CHARS` is cut apart."""
+NARROW_CHARS = 60
+"""Of a word, this much is looked up; the text itself decides."""
+GRAM = 3
+"""Characters of a token."""
+
+OPTIONS = "content='', detail=none, columnsize=0, tokenize='trigram case_sensitive 1'"
+TABLES = (
+    "DROP TABLE IF EXISTS reached",
+    "DROP TABLE IF EXISTS spans",
+    "DROP TABLE IF EXISTS grams",
+    "CREATE TABLE reached(number INTEGER PRIMARY KEY, seq INTEGER NOT NULL, sign TEXT NOT NULL)",
+    "CREATE TABLE spans(id INTEGER PRIMARY KEY, key INTEGER NOT NULL)",
+    f"CREATE VIRTUAL TABLE grams USING fts5(text, {OPTIONS})",
+    f"PRAGMA user_version={LAYOUT}",
+)
+# reached: how far each session of the database is in, and a sign of that entry: a log that was repaired has another
+
+TextsOf = Callable[[Entry], Iterable[str]]
+
+
+class IndexTrouble(Exception):
+    """There is no index to ask: read the log through."""
+
+
+def indexed(reader: Reader, words: Sequence[str], texts_of: TextsOf, after: int = 0) -> Iterator[int]:
+    """Entries after seq `after` that may hold all of `words`, the newest first; `texts_of` gives the texts of an entry
+    in small letters. Entries that several sessions share are in the index once.
+
+    Raises `IndexTrouble` when the words are too short to be looked up or the index cannot be had. Raises what `Reader`
+    raises.
+    """
+    long = [word for word in words if len(word) >= GRAM]
+    if not long:
+        raise IndexTrouble("too short")
+    path = os.path.join(reader.folder, NAME)
+    try:
+        return iter(_looked_up(path, reader, long, texts_of, after))
+    except sqlite3.DatabaseError as error:
+        if isinstance(error, sqlite3.OperationalError) and "locked" in str(error):
+            raise IndexTrouble(str(error)) from None
+    except OSError as error:
+        raise IndexTrouble(str(error)) from None
+    try:  # damaged: once more from nothing
+        for end in ("", "-journal"):
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(path + end)
+        return iter(_looked_up(path, reader, long, texts_of, after))
+    except (sqlite3.Error, OSError) as error:
+        raise IndexTrouble(str(error)) from None
+
+
+def _looked_up(path: str, reader: Reader, words: Sequence[str], texts_of: TextsOf, after: int) -> list[int]:
+    found: list[int] = []
+    with contextlib.closing(_open(path)) as connection:
+        for number, first, last in reader.newest_spans():
+            if last <= after:
+                break
+            end = min(last, reader.tail()[0])
+            while not _turn(connection, reader, number, end, texts_of):
+                pass
+            held = _holding_all(connection, number, words)
+            found += sorted((seq for seq in held if max(first, after + 1) <= seq <= last), reverse=True)
+    return found
+
+
+def _holding_all(connection: sqlite3.Connection, number: int, words: Sequence[str]) -> set[int]:
+    found: set[int] | None = None
+    for word in words:
+        held = _holding(connection, number, word)
+        found = held if found is None else found & held
+    return found or set()
+
+
+def _open(path: str) -> sqlite3.Connection:
+    with contextlib.suppress(FileExistsError):
+        os.close(new_file(path))
+    connection = sqlite3.connect(path, isolation_level=None, timeout=BUSY_S, check_same_thread=False)
+    try:
+        connection.execute("PRAGMA synchronous=NORMAL")
+        if _layout(connection) != LAYOUT:
+            with _transaction(connection):
+                if _layout(connection) != LAYOUT:  # another process may have made them meanwhile
+                    for table in TABLES:
+                        connection.execute(table)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _layout(connection: sqlite3.Connection) -> int:
+    return int(connection.execute("PRAGMA user_version").fetchone()[0])
+
+
+@contextlib.contextmanager
+def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    """All or nothing."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+def _holding(connection: sqlite3.Connection, number: int, word: str) -> set[int]:
+    """Entries of session `number` of which some piece has all tokens of `word`."""
+    start = word[:NARROW_CHARS]
+    ends = [*range(0, len(start) - GRAM, GRAM), len(start) - GRAM]
+    grams = " AND ".join('"' + start[at : at + GRAM].replace('"', '""') + '"' for at in ends)
+    query = "SELECT DISTINCT key FROM grams JOIN spans ON id = grams.rowid WHERE grams MATCH ? AND key BETWEEN ? AND ?"
+    rows = connection.execute(query, (grams, entry_key(number, 0), entry_key(number + 1, 0) - 1))
+    return {entry_seq(key) for (key,) in rows}
+
+
+def _turn(connection: sqlite3.Connection, reader: Reader, number: int, last: int, texts_of: TextsOf) -> bool:
+    """Take in what is new of session `number` up to entry `last`, as much as one transaction holds; whether that was
+    all."""
+    if _reached(connection, reader, number) >= last:
+        return True
+    with _transaction(connection):
+        after = _reached(connection, reader, number)  # another process may have had its turn meanwhile
+        row, room = None, TURN_CHARS
+        for row in reader.rows_of(number, after, last):
+            room -= _take(connection, row, texts_of(entry_of(reader.folder, row)))
+            if room <= 0:
+                break
+        if row is not None:
+            connection.execute(
+                "INSERT OR REPLACE INTO reached VALUES(?, ?, ?)", (number, entry_seq(row[0]), _sign(row))
+            )
+    return row is None or entry_seq(row[0]) >= last
+
+
+def _reached(connection: sqlite3.Connection, reader: Reader, number: int) -> int:
+    """The last entry of session `number` that is in. Raises sqlite3.DatabaseError when the log is another by now."""
+    found = connection.execute("SELECT seq, sign FROM reached WHERE number = ?", (number,)).fetchone()
+    if found is None:
+        return 0
+    row = next(reader.rows_of(number, found[0] - 1, found[0]), None)
+    if row is None or _sign(row) != found[1]:
+        raise sqlite3.DatabaseError("the log is not the one that was indexed")
+    return int(found[0])
+
+
+def _take(connection: sqlite3.Connection, row: Row, texts: Iterable[str]) -> int:
+    """Put the texts of one entry in; how many characters."""
+    taken = 0
+    for text in texts:
+        for start in range(0, len(text), SPAN_CHARS):
+            span = connection.execute("INSERT INTO spans(key) VALUES(?)", (row[0],)).lastrowid
+            piece = text[start : start + SPAN_CHARS + OVERLAP_CHARS].replace("\0", " ")
+            connection.execute("INSERT INTO grams(rowid, text) VALUES(?, ?)", (span, piece))
+        taken += len(text)
+    return taken
+
+
+def _sign(row: Row) -> str:
+    _, at, _, crc, body = row
+    return f"{at}:{body if isinstance(body, str) else crc}"
+
+
+# --- What a query means, and where a text answers it. Pure -----------------------------------------------------------
+#
+# Words apart are all wanted, in any order; words in double quotes are wanted as they stand. Every word is a piece of
+# text, so `parse` finds `parser_of`; case does not count. That needs no notion of a language, and so finds Chinese
+# too.
+
+
+WORDS_MAX = 16
+"""Words of a query; further ones are dropped."""
+WORD_CHARS_MAX = 300
+"""Of one word or quoted phrase."""
+SNIPPET_CHARS = 160
+"""Of a line that is shown with what was found in it."""
+PLACES_MAX = 200
+"""Places of the rarest word that are compared for the one with most of the others near."""
+NEAR_CHARS = 200
+"""How near."""
+
+
+class Query(msgspec.Struct, frozen=True):
+    """What is looked for, in small letters."""
+
+    words: tuple[str, ...]
+    """All of them must occur; none: nothing is looked for."""
+    phrase: str
+    """All of it as it was written; a place where it stands like that is shown before others."""
+
+
+class Place(msgspec.Struct, frozen=True):
+    """Where a text answers a query."""
+
+    start: int
+    """Offset of the best place."""
+    length: int
+    """Characters there."""
+    count: int
+    """How often the whole query, or where it never stands as it was written its longest word, occurs."""
+    exact: bool
+    """Whether the query stands there as it was written."""
+
+
+def query_of(text: str) -> Query:
+    """`text` as the user or the model wrote it."""
+    pairs = re.findall(r'"([^"]+)"|(\S+)', text)
+    words = [small(quoted or word.strip('"'))[:WORD_CHARS_MAX] for quoted, word in pairs]
+    wanted = tuple(dict.fromkeys(word for word in words if word.strip()))[:WORDS_MAX]
+    return Query(wanted, small(" ".join(text.replace('"', " ").split())))
+
+
+def small(text: str) -> str:
+    """`text` in small letters, each character still in its place."""
+    low = text.lower()
+    if len(low) != len(text):
+        low = "".join(sign.lower() if len(sign.lower()) == 1 else sign for sign in text)
+    return low if low.isascii() else low.replace("ς", "σ")
+
+
+def place_of(text: str, query: Query) -> Place | None:
+    """The best place for `query` in `text`, which is in small letters; None unless every word occurs."""
+    if not query.words or any(word not in text for word in query.words):
+        return None
+    at = text.find(query.phrase)
+    if at >= 0:
+        return Place(at, len(query.phrase), text.count(query.phrase), exact=True)
+    word = max(query.words, key=len)
+    others = [other for other in query.words if other != word]
+    return Place(_best(text, word, others), len(word), text.count(word), exact=len(query.words) == 1)
+
+
+def _best(text: str, word: str, others: list[str]) -> int:
+    """Offset of `word` where most of `others` are near; the first of equals."""
+    best, most, at = text.find(word), -1, -1
+    for _ in range(PLACES_MAX if others else 0):
+        at = text.find(word, at + 1)
+        if at < 0:
+            break
+        around = text[max(0, at - NEAR_CHARS) : at + len(word) + NEAR_CHARS]
+        near = sum(other in around for other in others)
+        if near > most:
+            best, most = at, near
+    return best
+
+
+def line_of(text: str, at: int) -> int:
+    """Number of the line that holds offset `at`, from 1."""
+    return text.count("\n", 0, at) + 1
+
+
+def snippet(text: str, place: Place) -> str:
+    """The line around `place`, cut on both sides where it is long, on one line and without control characters."""
+    first = text.rfind("\n", 0, place.start) + 1
+    last = text.find("\n", place.start)
+    last = len(text) if last < 0 else last
+    room = max(SNIPPET_CHARS - place.length, 40) // 2
+    start, end = max(first, place.start - room), min(last, place.start + min(place.length, SNIPPET_CHARS) + room)
+    shown = " ".join("".join(sign if sign.isprintable() else " " for sign in text[start:end]).split())
+    return ("…" if start > first else "") + shown + ("…" if end < last else "")
+
+
+# --- search ----------------------------------------------------------------------------------------------------------
+
 
 CHILDREN_MAX = 20
 """Newest subagents whose logs are searched with their parent's."""

@@ -1,16 +1,27 @@
 """Which sessions there are: lists, the latest of a folder, an id by its first characters. No lock, no scan of a log."""
 
 import os
+import shutil
 from collections.abc import Callable, Iterator
 
-from longrein.events import SessionError, SessionUnknown
+from longrein.events import Entry, ModeSet, Opened, PrefixSet, SessionError, SessionUnknown
 from longrein.store.database import ROOT
-from longrein.store.folder import DATABASE, existing_folder, session_id, sessions_folder
+from longrein.store.high_water_mark import NAME as MARK
 from longrein.store.high_water_mark import HighWaterMark, read_mark
-from longrein.store.lock import is_held
 from longrein.store.port import SessionInfo
-from longrein.store.reading import Reader
-from longrein.store.salvage import start_of
+from longrein.store.reader import Reader
+from longrein.store.repair import start_of
+from longrein.store.session_folder import (
+    BLOBS,
+    DATABASE,
+    INBOX,
+    LOCK,
+    existing_folder,
+    is_held,
+    session_id,
+    sessions_folder,
+    take_lock,
+)
 
 TIE_NS = 1_000_000_000
 """Files written within this time of each other are put in order by their last entries: closing a log touches it too."""
@@ -156,3 +167,57 @@ def _written(folder: str) -> tuple[int, int]:
 def _shared(one: str, other: str) -> int:
     """Characters both begin with."""
     return next((n for n, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+#
+# Sessions in which nothing was ever said: they are not worth a place on the disk once their longrein has left.
+
+
+BEGINNING = (Opened, PrefixSet, ModeSet)
+"""What longrein writes before anybody has said or done anything."""
+ENTRIES_MAX = 64
+"""A log with more is not looked through."""
+NAMES = {DATABASE, f"{DATABASE}-wal", f"{DATABASE}-shm", MARK, LOCK, BLOBS, INBOX}
+"""All that lies in the folder of such a session; what is not known here keeps it."""
+
+
+async def discard_empty(state_dir: str, session: str, *, wall_us: Callable[[], int]) -> bool:
+    """Remove a closed session in which nobody said or did anything; whether it was one.
+
+    Anything beyond its beginning keeps it: a word, also one that waits in its inbox, a task, a copy of another's
+    entries, a damaged database. Raises nothing: what cannot be removed stays.
+    """
+    try:
+        folder = existing_folder(state_dir, session)
+        lock = await take_lock(folder, wall_us)
+    except (SessionError, OSError):
+        return False  # somebody has it open
+    try:
+        empty = _is_empty(state_dir, session, folder)
+        if empty:
+            shutil.rmtree(folder, ignore_errors=True)
+        return empty
+    except (SessionError, OSError):
+        return False
+    finally:
+        lock.release()
+
+
+def _is_empty(state_dir: str, session: str, folder: str) -> bool:
+    names = set(os.listdir(folder))
+    if names - NAMES or (INBOX in names and os.listdir(os.path.join(folder, INBOX))):
+        return False
+    reader = Reader(state_dir, session)
+    try:
+        last, _ = reader.tail()
+        return last <= ENTRIES_MAX and not reader.inbox() and all(map(_is_beginning, reader.entries()))
+    finally:
+        reader.close()
+
+
+def _is_beginning(entry: Entry) -> bool:
+    event = entry.event
+    if isinstance(event, Opened):
+        return event.parent is None and not event.pins
+    return isinstance(event, BEGINNING)

@@ -15,8 +15,8 @@ from hashlib import blake2b
 import msgspec
 
 from longrein.store.database import LogHash
-from longrein.store.folder import new_file
 from longrein.store.port import Snapshot
+from longrein.store.session_folder import new_file
 
 SNAPSHOT = "state.snapshot"
 """The file in a session's folder."""

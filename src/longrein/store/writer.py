@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from longrein.events import SessionError, StoreDamaged
 from longrein.store.database import Database, Displaced, Write, entry_key, key_number
-from longrein.store.faults import is_damage, mark_suspect, store_failure
+from longrein.store.errors import is_damage, mark_suspect, store_failure
 from longrein.store.repair import put_back
 
 FLUSH_AFTER_S = 0.02

@@ -1,21 +1,34 @@
 """The model's hands: functions whose signature and docstring are the tool."""
 
-import importlib
-from typing import Any
-
-from longrein.tools.agent import agent_tool
-from longrein.tools.agent_port import AgentPort, Job, Kind, Report
 from longrein.tools.arguments import check_arguments, fit_arguments, malformed_arguments, unknown_tool
+from longrein.tools.bash import chooses_folder, leaves_folder, reads_only
 from longrein.tools.builtin import builtin_tools
-from longrein.tools.changes import change_of
-from longrein.tools.deferred import Deferral, Offer, by_name, misfit_call, offer, unknown_call
-from longrein.tools.goal_port import GoalPort
+from longrein.tools.diff import change_of
 from longrein.tools.goals import goal_tools
-from longrein.tools.plain import chooses_folder, leaves_folder, reads_only
-from longrein.tools.port import Access, Archive, Blobs, FileVersion, Hands, Outcome, Past, Tool, ToolOptions
+from longrein.tools.port import (
+    Access,
+    AgentPort,
+    Archive,
+    Blobs,
+    FileVersion,
+    GoalPort,
+    Hands,
+    Job,
+    Kept,
+    Kind,
+    Outcome,
+    OutputSlice,
+    Past,
+    Report,
+    TaskPort,
+    TaskView,
+    Tool,
+    ToolOptions,
+)
 from longrein.tools.registry import make_tool, tool
-from longrein.tools.task_port import Kept, OutputSlice, TaskPort, TaskView
-from longrein.tools.text import clean
+from longrein.tools.subagent import agent_tool, report_text
+from longrein.tools.text_encoding import clean
+from longrein.tools.tool_search import Deferral, Offer, by_name, misfit_call, offer, unknown_call
 
 __all__ = [
     "Access",
@@ -58,10 +71,3 @@ __all__ = [
     "unknown_call",
     "unknown_tool",
 ]
-
-
-def __getattr__(name: str) -> Any:
-    """`report_text`, which only a session with subagents needs."""
-    if name == "report_text":
-        return importlib.import_module("longrein.tools.agent_report").report_text
-    raise AttributeError(f"longrein.tools has no public name {name!r}")

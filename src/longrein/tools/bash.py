@@ -1,18 +1,286 @@
 """`Bash`: one shell command, told honestly: what it printed, how it ended, where it left the shell."""
 
 import asyncio
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from longrein.events import AnyEvent, CwdSet, ToolError
-from longrein.tools.files import encodable, refuse_marker, said
-from longrein.tools.output import Output
-from longrein.tools.plain import runs_beside
-from longrein.tools.port import Hands, Outcome, ToolOptions
+from longrein.events import AnyEvent, AnyPart, CwdSet, Document, Text, ToolError
+from longrein.store import BlobWriter
+from longrein.tools.file_access import encodable, refuse_marker, said
+from longrein.tools.port import Hands, Kept, Outcome, ToolOptions
 from longrein.tools.registry import make_tool
-from longrein.tools.task_port import Kept
-from longrein.tools.text import size_words
+from longrein.tools.text_encoding import clean, cut_head, cut_tail, size_words
 from longrein.workspace import Ended
+
+# ---------------------------------------------------------------------------------------------------------------------
+#
+# A command's output while it runs: kept whole in a blob when it grows, both ends in memory, memory flat.
+
+
+SLACK = 4
+"""The tail may grow to this many times its size before it is cut, so that cutting costs little."""
+
+
+class Output:
+    """A sink for one command (`workspace.Printout`). `parts` ends it."""
+
+    def __init__(self, hands: Hands) -> None:
+        self.size_bytes = 0
+        self.lines = 0
+        self._options = hands.options
+        self._note: Callable[[bytes], None] = hands.note
+        self._new_blob = hands.blobs.new_blob
+        self._start = bytearray()
+        self._tail = bytearray()
+        self._writer: BlobWriter | None = None
+        self._spilled = False
+        self._lost: OSError | None = None
+
+    def write(self, data: bytes) -> None:
+        """Take more output. Never raises: what cannot be kept is counted and said."""
+        self.size_bytes += len(data)
+        if not self._spilled and self.size_bytes <= self._options.output_inline_bytes:
+            self._start += data
+        else:
+            self._spill(data)
+        self._note(data)
+
+    def _spill(self, data: bytes) -> None:
+        if not self._spilled:
+            self._spilled = True
+            data = bytes(self._start) + data
+            self._start = bytearray(data[: self._options.head_bytes + 1])
+        self.lines += data.count(b"\n")
+        self._keep_tail(data)
+        try:
+            self._keep(data)
+        except OSError as error:
+            self._lost = error
+
+    @property
+    def lost(self) -> str:
+        """Why the rest of the output could not be kept (a full disk); '' when all was."""
+        return "" if self._lost is None else self._lost.strerror or str(self._lost)
+
+    def _keep(self, data: bytes) -> None:
+        if self._lost is not None:
+            return
+        if self._writer is None:
+            self._writer = self._new_blob()
+        self._writer.write(data)
+
+    def _keep_tail(self, data: bytes) -> None:
+        most = self._options.tail_bytes + 1
+        self._tail += data[-most:]
+        if len(self._tail) > SLACK * most:
+            del self._tail[:-most]
+
+    def parts(self, name: str, note: str) -> tuple[AnyPart, ...]:
+        """The output as content, with `note` (how the command ended; may be empty) after it."""
+        if not self._spilled:
+            return (Text("\n".join(filter(None, (self._text(), note))) or "(no output)"),)
+        head = clean(cut_head(bytes(self._start), self._options.head_bytes))
+        tail = clean(cut_tail(bytes(self._tail), self._options.tail_bytes))
+        blob = self._finish()
+        if self.lost:
+            note = "\n".join(filter(None, (f"[the output was not kept whole: {self.lost}]", note)))
+        if not blob:
+            return (Text(f"{head}\n[…]\n{tail}\n{note}"),)
+        lines = self.lines + (0 if self._tail.endswith(b"\n") else 1)
+        document = Document(blob, "text/plain", self.size_bytes, name, lines, head, tail)
+        return (document, Text(note)) if note else (document,)
+
+    @property
+    def raw(self) -> bytes:
+        """The output byte for byte, where `parts` gives less: of what fits into one text, and is cleaned for it."""
+        raw = b"" if self._spilled else bytes(self._start)
+        return b"" if raw == self._text().encode() else raw
+
+    def _text(self) -> str:
+        """What did not spill, as safe text."""
+        return clean(bytes(self._start)).rstrip("\n")
+
+    def pieces(self) -> Iterator[bytes]:
+        """See `workspace.Printout`: for a command that goes on elsewhere."""
+        if self._writer is not None:
+            yield from self._writer.pieces()
+        elif not self._spilled:
+            yield bytes(self._start)
+        if self._lost is not None:
+            raise self._lost
+
+    def so_far(self) -> str:
+        """What has come, or its end, of a command that goes on elsewhere: there all of it is kept, so not here."""
+        if self._writer is not None:
+            self._writer.discard()
+            self._writer = None
+        kept = cut_tail(bytes(self._tail), self._options.tail_bytes) if self._spilled else bytes(self._start)
+        text = clean(kept).rstrip("\n")
+        return f"[its end so far; TaskOutput shows more]\n{text}" if self._spilled else text
+
+    def _finish(self) -> str:
+        if self._writer is None:
+            return ""
+        try:
+            return self._writer.finish()
+        except OSError as error:
+            self._lost = error
+            return ""
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+#
+# Which commands of one reply may run side by side, and which plainly only read. For scheduling; permission never asks
+# this.
+#
+# A command is looked at as words, wherever they stand: a word in quotes that is called like a program that writes
+# makes the command wait for its turn, which costs time and nothing else.
+
+
+READERS = frozenset(
+    (
+        "ls",
+        "cat",
+        "head",
+        "tail",
+        "wc",
+        "grep",
+        "rg",
+        "sleep",
+        "true",
+        "echo",
+        "pwd",
+        "date",
+        "stat",
+        "which",
+        "du",
+        "df",
+    )
+)
+"""Commands that change nothing, whatever their plain arguments (but for `CHANGERS`)."""
+GIT_READERS = frozenset(("status", "log", "diff", "show"))
+"""Subcommands of git that change nothing."""
+CHANGERS = ("--output", "--pre", "--ext-diff", "--textconv", "--set", "date -s", "--hostname-bin")
+"""What makes a reader write, or run something else."""
+SPECIAL = frozenset(';&|<>$(){}*?[]~#!\\`\n\r\0"')
+"""Characters that make a shell do more than pass words on."""
+
+
+LENGTH_MAX = 20_000
+"""Characters of a command that is looked at; a longer one runs alone."""
+WRITERS = frozenset(
+    (
+        "mv", "rm", "mkdir", "rmdir", "cp", "ln", "touch", "tee", "dd", "install", "truncate", "shred", "unlink",
+        "chmod", "chown", "chgrp", "patch", "rsync", "scp", "wget", "tar", "zip", "unzip", "gzip", "gunzip", "venv",
+        "virtualenv", "sponge", "mktemp", "mkfifo", "kill", "pkill", "killall", "dpkg", "rpm", "pacman", "-delete",
+    )
+)  # fmt: skip
+"""Programs that change files or end processes, so that the commands around them must keep their order."""
+PACKAGERS = frozenset(
+    (
+        "pip", "pip3", "pipx", "uv", "poetry", "pdm", "conda", "mamba", "npm", "yarn", "pnpm", "bun", "npx", "cargo",
+        "go", "gem", "bundle", "composer", "apt", "apt-get", "dnf", "yum", "apk", "zypper", "brew", "snap", "nix",
+        "mix", "dotnet", "mvn", "gradle",
+    )
+)  # fmt: skip
+"""Package managers: they write unless they only run, build, test or list."""
+INSTALLING = frozenset(
+    (
+        "install", "i", "ci", "add", "remove", "rm", "uninstall", "update", "upgrade", "sync", "lock", "get", "fetch",
+        "mod", "tidy", "init", "new", "create", "link", "publish", "restore", "dedupe", "prune", "clean", "autoremove",
+        "purge", "download", "vendor", "deps.get",
+    )
+)  # fmt: skip
+"""What a package manager is told when it writes; `yarn` alone installs."""
+GIT_LOOKS = GIT_READERS | frozenset(
+    (
+        "blame", "grep", "ls-files", "ls-tree", "ls-remote", "rev-parse", "rev-list", "describe", "shortlog",
+        "cat-file", "merge-base", "name-rev", "for-each-ref", "show-ref", "check-ignore", "count-objects", "help",
+    )
+)  # fmt: skip
+"""Further subcommands of git that change nothing."""
+GIT_VALUED = frozenset(("-C", "-c", "--git-dir", "--work-tree", "--namespace"))
+"""Options before git's subcommand that take the next word."""
+IN_PLACE = {
+    "sed": r"-[a-zA-Z]*i|--in-place",
+    "gsed": r"-[a-zA-Z]*i|--in-place",
+    "perl": r"-[a-zA-Z0]*i",
+    "sort": r"-o|--output",
+    "curl": r"-[a-zA-Z]*[oO]|--output|--remote-name",
+}
+"""Option with which a program writes a file that else only prints."""
+SHELLS = frozenset(
+    ("sh", "bash", "zsh", "dash", "ksh", "eval", "xargs", "ssh", "su", "sudo", "watch", "env", "timeout")
+)
+"""What may run its quoted words as a command."""
+_WORDS = r"[^\s;&|()<>{}\"'`$\\]+"
+_HARMLESS = r"(?:\d*|&)>{1,2}\s*(?:&\s*(?:\d+|-)|/dev/(?:null|stdout|stderr|tty)(?![\w/.-]))"
+"""Redirects that write no file."""
+_QUOTED = r"\\.|'[^']*'|\"(?:[^\"\\$`]|\\.)*\""
+"""Text that a shell passes on as it is."""
+_MOVES = r"(?:^|[^\w./-])(?:cd|pushd|popd)(?![\w.=-])"
+_GOES = r"\s*cd\s+[\"']?[/~]"
+
+
+def runs_beside(command: str) -> bool:
+    """Whether other commands of the same reply may run beside it: it neither writes by git, a package manager, a
+    program such as `mv` or a redirect, nor ends processes, as far as its words tell."""
+    if len(command) > LENGTH_MAX:
+        return False
+    words = [word.rpartition("/")[2] for word in re.findall(_WORDS, command)]
+    return not (_redirects(command, words) or _writes(words))
+
+
+def _redirects(command: str, words: list[str]) -> bool:
+    if ">" not in command:
+        return False
+    plain = command if not SHELLS.isdisjoint(words) else re.sub(_QUOTED, "", command)
+    return ">" in re.sub(_HARMLESS, "", plain)
+
+
+def _writes(words: list[str]) -> bool:
+    there = set(words)
+    if not there.isdisjoint(WRITERS) or any(word.startswith(CHANGERS) for word in there):
+        return True
+    if not there.isdisjoint(PACKAGERS) and (words[-1] == "yarn" or not there.isdisjoint(INSTALLING)):
+        return True
+    if any(name in there and any(re.match(option, word) for word in there) for name, option in IN_PLACE.items()):
+        return True
+    return any(word == "git" and _git_writes(words[at + 1 :]) for at, word in enumerate(words))
+
+
+def _git_writes(words: list[str]) -> bool:
+    before = ""
+    for word in words:
+        if not word.startswith("-") and before not in GIT_VALUED:
+            return word not in GIT_LOOKS
+        before = word
+    return False
+
+
+def leaves_folder(command: str) -> bool:
+    """Whether the shell may end in another folder than it began in, where later commands then begin."""
+    return re.search(_MOVES, command) is not None
+
+
+def chooses_folder(command: str) -> bool:
+    """Whether it goes to an absolute folder first, so that it does not matter where it begins."""
+    return re.match(_GOES, command) is not None
+
+
+def reads_only(command: str) -> bool:
+    """Whether `command` is plain words, or words in single quotes, and its program stands in the table."""
+    pieces = command.split("'")
+    if len(pieces) % 2 == 0 or not SPECIAL.isdisjoint("".join(pieces[::2])):
+        return False
+    words = command.split()
+    if not words or any(changer in command for changer in CHANGERS):
+        return False
+    return words[0] in READERS or (words[0] == "git" and not GIT_READERS.isdisjoint(words[1:2]))
+
+
+# --- bash ------------------------------------------------------------------------------------------------------------
 
 
 async def Bash(

@@ -3,18 +3,15 @@
 import msgspec
 
 from longrein.events import ToolError
-from longrein.tools.closest import why_no_match
-from longrein.tools.confirm import neighbours, shown_change
-from longrein.tools.encoding import PLAIN_STYLE, Decoded, decode
-from longrein.tools.files import existing, find, load, quickly, refuse_marker, said
+from longrein.tools.diff import neighbours, shown_change
+from longrein.tools.file_access import existing, find, load, quickly, refuse_marker, said
+from longrein.tools.find_replace import Site, ambiguous, line_at, replaced, sites_of, why_no_match
 from longrein.tools.loose_match import Loose, loose_sites
-from longrein.tools.media import binary_kind
 from longrein.tools.port import Hands, Outcome
+from longrein.tools.read import binary_kind
 from longrein.tools.registry import make_tool
-from longrein.tools.replace import Site, ambiguous, line_at, replaced, sites_of
-from longrein.tools.saving import create, known_content, refused, save
-from longrein.tools.text import counted
-from longrein.tools.write import encoded, refuse_place, restyled, told
+from longrein.tools.text_encoding import PLAIN_STYLE, Decoded, counted, decode
+from longrein.tools.write import create, encoded, known_content, refuse_place, refused, restyled, save, told
 from longrein.workspace import Place
 
 SITES_SHOWN_MAX = 3

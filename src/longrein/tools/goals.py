@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from longrein.events import Goal, GoalChanged, ToolError, marker_sign
-from longrein.tools.goal_port import GoalPort
-from longrein.tools.port import Hands, Outcome, Tool
+from longrein.tools.port import GoalPort, Hands, Outcome, Tool
 from longrein.tools.registry import make_tool
 
 BODY_CHARS = 300

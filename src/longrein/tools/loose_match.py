@@ -18,7 +18,7 @@ from unicodedata import category, normalize
 
 import msgspec
 
-from longrein.tools.replace import LINE_END, Site, unix
+from longrein.tools.find_replace import LINE_END, Site, unix
 
 TEXT_CHARS_MAX = 4_000_000
 """A longer file is searched for exact text only."""

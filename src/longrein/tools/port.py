@@ -1,16 +1,250 @@
 """What a tool gets and what it gives back. A tool never appends to the log: it returns facts, the loop appends them."""
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal, Protocol, TypeVar
 
 import msgspec
 
-from longrein.events import AnyEvent, AnyPart, Entry, Text, Todo, ToolSpec
+from longrein.events import AnyEvent, AnyPart, Entry, Goal, Text, Todo, ToolSpec
 from longrein.store import BlobWriter, Found
-from longrein.tools.agent_port import AgentPort
-from longrein.tools.goal_port import GoalPort
-from longrein.tools.task_port import TaskPort
-from longrein.workspace import Workspace
+from longrein.workspace import Ended, Printout, Workspace
+
+# --- Subagents, as the tool `Agent` sees them; `agent` implements it -------------------------------------------------
+
+
+class Job(msgspec.Struct, frozen=True):
+    """What one subagent is to do."""
+
+    description: str
+    """Three to five words, for the screen."""
+    prompt: str
+    """The whole task."""
+    kind: str = "general"
+    """Subagent type."""
+    model: str = ""
+    """As the call has it, `provider/model` or an alias; '' as the type says, else the parent's."""
+    form: str = ""
+    """`empty` or `fork`; '' for `empty`."""
+    worktree: bool = False
+    """Whether it works in a git worktree of its own."""
+    again: str = ""
+    """`a<seq>` of a finished subagent that is asked again, in the conversation it has; '' for a new one."""
+
+
+class Report(msgspec.Struct, frozen=True):
+    """What came of one subagent."""
+
+    label: str
+    """`a<seq>`: `Recall` with `a<seq>/r<n>` reads its log."""
+    job: Job
+    status: str
+    """`done`, `failed`, `limit`, `interrupted`; `refused` when it was never started; `running` in the background."""
+    text: str
+    """The report; of one that did not finish, what it had."""
+    message: str = ""
+    """Why it did not finish, or what was granted otherwise than asked for."""
+    steps: int = 0
+    tokens: int = 0
+    cost_usd: float = 0.0
+    elapsed_s: float = 0.0
+    files: tuple[str, ...] = ()
+    """Files it changed, absolute."""
+    worktree: str = ""
+    """What was kept of its worktree."""
+    handle: str = ""
+    """`a<seq>/r<n>` of the reply that `text` is, where there is one: what brings all of it back."""
+
+
+class Kind(msgspec.Struct, frozen=True):
+    """One subagent type."""
+
+    name: str
+    description: str
+    """When to use it, as the model is told."""
+    system: str = ""
+    """System text as it was written; '' for one that stands in the package (see `agent.child_system`)."""
+    tools: tuple[str, ...] | None = None
+    """Names of the tools it may use, `*` at the end of a name for any; None for all of the parent's."""
+    without: tuple[str, ...] = ()
+    """Names that are taken off after that."""
+    model: str = ""
+    """As it was written: `provider/model`, an alias such as `haiku`, or '' for the parent's."""
+    mode: str = ""
+    """Permission mode; '' for the parent's. It can only narrow what the parent may."""
+    turns_max: int = 0
+    """Requests; 0 for the default."""
+    spawns: tuple[str, ...] = ()
+    """Types it may start itself, within the depth that is granted; `*` for any. Without one it has no `Agent`."""
+    background: bool = False
+    """Whether it always runs in the background."""
+    worktree: bool = False
+    """Whether it always gets a git worktree."""
+    source: str = "built in"
+    """File it came from."""
+
+
+class AgentPort(Protocol):
+    """Subagents of one session."""
+
+    def kinds(self) -> Sequence[Kind]:
+        """Types that may be started here, in a fixed order."""
+        ...
+
+    async def run(
+        self, jobs: Sequence[Job], *, call: str, background: bool, synthesis: str = ""
+    ) -> tuple[Sequence[Report], tuple[AnyEvent, ...]]:
+        """Run `jobs` side by side; gives reports in the order of `jobs` and the facts that belong with the result.
+
+        A job that may not be started is a report with status `refused`. With `background` they are started and
+        reported `running`; the reports come later as notices. With `synthesis` (the goal) one more subagent of type
+        `synthesis` reads all reports, and its report is the last. Called again for the same `call` after a crash it
+        goes on with the subagents that were started. Cancellation interrupts them; each keeps what it had.
+        """
+        ...
+
+
+# --- Commands and background tasks, as tools see them; `agent` implements it -----------------------------------------
+
+
+class TaskView(msgspec.Struct, frozen=True):
+    """One background task, now."""
+
+    id: str
+    """Such as `b3`; a subagent's `a398.b3`."""
+    state: str
+    """`queued`, `running`, `done`, `failed`, `timed_out`, `killed` or `lost`."""
+    command: str
+    elapsed_s: float = 0.0
+    """Since it started; of one that is over, how long it took."""
+    size_bytes: int = 0
+    """Output so far, also what is not kept."""
+    elided_bytes: int = 0
+    """Output that is not kept: its middle."""
+    silent_s: float = 0.0
+    """Since it last printed something; 0 when it is not known."""
+    code: int | None = None
+    cause: str = ""
+    """Why it ended so, or why it waits."""
+    path: str = ""
+    """File of the running task's output; '' once it lies behind `handle`."""
+    handle: str = ""
+    """`r<seq>` of its `TaskEnded`; '' while it runs."""
+    policy: str = "keep"
+    """`keep` or `stop`: what becomes of it when longrein is gone."""
+    waits_for_input: str = ""
+    """The line that looks like a question, when it prints nothing any more."""
+
+
+class Kept(msgspec.Struct, frozen=True):
+    """A command goes on, or waits for its turn, in the background."""
+
+    task: TaskView
+    why: str
+    """`asked` (run_in_background), `timeout` or `user` (Ctrl-B)."""
+    tail: str = ""
+    """The end of what it has printed so far."""
+
+
+class OutputSlice(msgspec.Struct, frozen=True):
+    """Some of a task's output."""
+
+    task: TaskView
+    text: str
+    first_byte: int = 0
+    """Offset of the slice in all that was printed."""
+    next_byte: int = 0
+    """Where the next `since` goes on."""
+    note: str = ""
+    """What is not in it and why."""
+
+
+class TaskPort(Protocol):
+    """Commands of one session. Raises `ToolError` for an unknown id, naming those there are."""
+
+    async def run(
+        self, command: str, *, call: str, sink: Printout, timeout_s: float, background: bool, promote: bool
+    ) -> Ended | Kept:
+        """Run a command to its end. With `background` it is a task from the start; with `promote` it becomes one
+        when `timeout_s` passes or the user says so (else it is ended then). Cancellation ends a foreground command.
+        """
+        ...
+
+    def tasks(self) -> Sequence[TaskView]:
+        """Those of this session: running and queued ones, then those that are over, newest first."""
+        ...
+
+    async def output(self, task: str, *, tail: int = 0, since: int = -1, grep: str = "") -> OutputSlice:
+        """The last `tail` lines, or what came from byte `since` on, or the lines that match `grep` (a regular
+        expression), with their numbers."""
+        ...
+
+    async def wait(self, task: str, timeout_s: float) -> TaskView:
+        """Until it is over, or `timeout_s` has passed."""
+        ...
+
+    async def stop(self, task: str) -> TaskView:
+        """End it and its whole tree: TERM, grace, KILL. One that is over stays as it is."""
+        ...
+
+    async def give(self, task: str, text: str, *, eof: bool = False) -> TaskView:
+        """Write `text` to its standard input; with `eof` close it."""
+        ...
+
+
+# --- The project's graph of goals, as tools see it; `store` implements it, `app` hands it in -------------------------
+
+
+class GoalPort(Protocol):
+    """Goals of one project, shared by every session in it. Short transactions; raises `ToolError` with what to do."""
+
+    @property
+    def owner(self) -> str:
+        """In whose name claims are made: a session, `session/a398` for a subagent, `user`."""
+        ...
+
+    def by(self, owner: str) -> "GoalPort":
+        """The same goals as another agent sees and changes them."""
+        ...
+
+    def unseen(self, goals: Sequence[Goal]) -> Sequence[Goal]:
+        """Those of `goals` that this agent did not know as they are; it does now."""
+        ...
+
+    def beat(self) -> None:
+        """A sign of life: this agent's claims hold on. To be called at each step; never waits."""
+        ...
+
+    async def leave(self) -> None:
+        """This agent is closed: its claims end, so that others may go on. Never fails."""
+        ...
+
+    async def goals(self, *, every: bool = False) -> Sequence[Goal]:
+        """Open goals in the order of their ids; with `every` also completed and deleted ones."""
+        ...
+
+    async def add(self, title: str, body: str, blocked_by: Sequence[int]) -> Goal:
+        """A new goal. Ids rise and are never used twice."""
+        ...
+
+    async def update(
+        self,
+        goal: int,
+        *,
+        status: str = "",
+        title: str = "",
+        body: str | None = None,
+        blocked_by: Sequence[int] | None = None,
+        claim: bool | None = None,
+    ) -> tuple[Goal, Sequence[Goal]]:
+        """The goal as it is now, and goals that this has unblocked. `claim` takes it for this agent, or lets go.
+
+        Refused: a claim of what is blocked or held by another; a cycle; words over words that were not seen.
+        """
+        ...
+
+
+# --- port ------------------------------------------------------------------------------------------------------------
+
 
 Access = Literal["none", "read", "write", "command"]
 T = TypeVar("T")

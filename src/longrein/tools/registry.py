@@ -13,12 +13,158 @@ A call that cannot be done raises `ToolError`; the model reads its text. `hands`
 may be returned instead of an `Outcome`.
 """
 
+import types
+import typing
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal, Union
 
-from longrein.events import ToolError
+from longrein.events import ToolError, ToolSpec
 from longrein.tools.port import Access, Hands, Outcome, Tool
-from longrein.tools.schema import tool_spec
+
+# --- From a function's signature and docstring to what the model is told: name, description, JSON schema -------------
+#
+# A docstring is the prompt. Its last paragraph may hold one line per parameter, `name: what it means` (a heading
+# `Args:` above them is allowed, deeper indented lines continue the one above). Everything before it is the
+# description; wrapped lines are joined, lines that begin with `- ` stay lines. Keys come in a fixed order, so the
+# bytes do too.
+
+
+PLAIN: Mapping[Any, str] = {str: "string", int: "integer", float: "number", bool: "boolean"}
+
+
+class Parameter(typing.NamedTuple):
+    """One parameter of a function as the signature has it."""
+
+    name: str
+    hint: Any
+    required: bool
+
+
+def tool_spec(function: Callable[..., Any], names: Mapping[str, str]) -> ToolSpec:
+    """The spec of `function`; `names` maps a parameter to the name the model uses (`{"ignore_case": "-i"}`).
+
+    Raises TypeError for a hint that has no JSON schema: a mistake in the tool, found when it is registered.
+    """
+    found = parameters(function)
+    wire = [names.get(p.name, p.name) for p in found]
+    text, said = read_docstring(function.__doc__ or "", wire)
+    properties = {
+        name: described(schema_of(parameter.hint), said.get(name, ""))
+        for name, parameter in zip(wire, found, strict=True)
+    }
+    required = [name for name, parameter in zip(wire, found, strict=True) if parameter.required]
+    return ToolSpec(function.__name__, text, object_schema(properties, required))
+
+
+def parameters(function: Callable[..., Any]) -> list[Parameter]:
+    """The parameters after `hands`, in order. `inspect` is not used: importing it costs more than all of this."""
+    code = function.__code__
+    count = code.co_argcount + code.co_kwonlyargcount
+    names = [name for name in code.co_varnames[:count] if name != "hands"]
+    defaults = function.__defaults__ or ()
+    optional = set(code.co_varnames[code.co_argcount - len(defaults) : code.co_argcount])
+    optional.update(function.__kwdefaults__ or ())
+    hints = hints_of(function)
+    return [Parameter(name, hints.get(name, str), name not in optional) for name in names]
+
+
+def hints_of(holder: Any) -> Mapping[str, Any]:
+    """Annotations of a function or class; only those written as strings cost an evaluation."""
+    hints: Mapping[str, Any] = holder.__annotations__
+    if any(isinstance(hint, str) for hint in hints.values()):
+        return typing.get_type_hints(holder)
+    return hints
+
+
+def schema_of(hint: Any) -> dict[str, Any]:
+    """JSON schema of one type hint. `X | None` is the schema of X: optional is said by `required`."""
+    if hint in PLAIN:
+        return {"type": PLAIN[hint]}
+    if hint is Any:
+        return {}
+    if typing.is_typeddict(hint):
+        return typed_dict_schema(hint)
+    origin, arguments = typing.get_origin(hint) or hint, typing.get_args(hint)
+    if origin is Literal:
+        return {"type": PLAIN[type(arguments[0])], "enum": list(arguments)}
+    if origin in (typing.NotRequired, typing.Required):
+        return schema_of(arguments[0])
+    if origin in (Union, types.UnionType):
+        kinds = [schema_of(one) for one in arguments if one is not type(None)]
+        return kinds[0] if len(kinds) == 1 else {"anyOf": kinds}
+    if origin in (list, tuple):
+        return {"type": "array", "items": schema_of(arguments[0])} if arguments else {"type": "array"}
+    if origin is dict:
+        return {"type": "object"}
+    raise TypeError(f"a tool's parameter cannot be {hint!r}: use str, int, float, bool, list, dict, Literal, TypedDict")
+
+
+def typed_dict_schema(hint: Any) -> dict[str, Any]:
+    """Schema of a `TypedDict`, its fields described by its docstring in the same format."""
+    hints = hints_of(hint)
+    _, said = read_docstring(hint.__doc__ or "", list(hints))
+    properties = {name: described(schema_of(kind), said.get(name, "")) for name, kind in hints.items()}
+    return object_schema(properties, [name for name in hints if name in hint.__required_keys__])
+
+
+def object_schema(properties: dict[str, Any], required: list[str]) -> dict[str, Any]:
+    """An object that takes these keys and no others."""
+    return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
+
+
+def described(schema: dict[str, Any], text: str) -> dict[str, Any]:
+    """`schema` with a description, if there is one."""
+    return {**schema, "description": text} if text else schema
+
+
+def read_docstring(doc: str, names: list[str]) -> tuple[str, dict[str, str]]:
+    """Description and what is said of each of `names`."""
+    lines = dedent(doc)
+    while lines and not lines[-1].strip():
+        lines.pop()
+    start = max((i + 1 for i, line in enumerate(lines) if not line.strip()), default=0)
+    block = lines[start:]
+    if block and block[0].strip() in ("Args:", "Arguments:", "Parameters:"):
+        block = block[1:]
+    if not block or named(block[0], names) is None:
+        return joined(lines), {}
+    said: dict[str, str] = {}
+    current = ""
+    for line in block:
+        name = named(line, names)
+        if name is None:
+            said[current] += " " + line.strip()
+        else:
+            current = name
+            said[name] = line.strip()[len(name) + 1 :].strip()
+    return joined(lines[:start]), said
+
+
+def named(line: str, names: list[str]) -> str | None:
+    """The parameter that a line of the last paragraph begins with."""
+    head, colon, _ = line.strip().partition(":")
+    return head if colon and head in names else None
+
+
+def dedent(doc: str) -> list[str]:
+    """Lines of a docstring without the indentation that all but the first share."""
+    first, *rest = doc.split("\n")
+    indent = min((len(line) - len(line.lstrip()) for line in rest if line.strip()), default=0)
+    return [first.strip(), *(line[indent:].rstrip() for line in rest)]
+
+
+def joined(lines: list[str]) -> str:
+    """Paragraphs with their wrapped lines joined."""
+    text = ""
+    for line in lines:
+        breaks = not line or line.startswith("- ") or not text or text.endswith("\n")
+        text += ("\n" if text and (line.startswith("- ") or not line) else "") if breaks else " "
+        text += line.strip() if line else "\n"
+    return text.replace("\n\n\n", "\n\n").strip()
+
+
+# --- registry --------------------------------------------------------------------------------------------------------
+
 
 Together = bool | Callable[[Mapping[str, Any]], bool]
 Paths = Sequence[tuple[str, bool]] | Callable[[Mapping[str, Any]], tuple[tuple[str, bool], ...]]

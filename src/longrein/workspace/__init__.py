@@ -1,15 +1,13 @@
 """Where files and processes are."""
 
-import importlib
-from typing import Any
-
+from longrein.workspace.background_tasks import stop_spooled
+from longrein.workspace.command import PlainSpawner
 from longrein.workspace.environment import depth_of
+from longrein.workspace.files import differs, stamp
 from longrein.workspace.git import GIT_CUT, run_git
-from longrein.workspace.globs import split_glob
-from longrein.workspace.halves import sweep_halves
+from longrein.workspace.local_workspace import open_workspace
 from longrein.workspace.memory import MemoryUse, give_back, memory_use
 from longrein.workspace.orphans import sweep
-from longrein.workspace.plain import open_workspace
 from longrein.workspace.port import (
     Ended,
     Keeping,
@@ -26,10 +24,21 @@ from longrein.workspace.port import (
     Workspace,
 )
 from longrein.workspace.search import Found, Line, Query, glob, grep
-from longrein.workspace.spawner import PlainSpawner
 from longrein.workspace.spool import SPOOL, is_supervised, read_output, spooled_tasks, unreadable_tasks
-from longrein.workspace.stamps import differs, stamp
-from longrein.workspace.supervised import SupervisedSpawner, SupervisionOptions
+from longrein.workspace.supervised_command import SupervisedSpawner, SupervisionOptions
+from longrein.workspace.temp_files import sweep_halves
+from longrein.workspace.walk import split_glob
+from longrein.workspace.worktrees import (
+    Finished,
+    Worktree,
+    finish_worktree,
+    list_worktrees,
+    make_worktree,
+    merge_worktree,
+    read_worktree,
+    remove_worktree,
+    worktree_changes,
+)
 
 __all__ = [
     "GIT_CUT",
@@ -81,24 +90,3 @@ __all__ = [
     "unreadable_tasks",
     "worktree_changes",
 ]
-
-_LATER = {
-    "Finished": "worktrees",
-    "Worktree": "worktrees",
-    "finish_worktree": "worktrees",
-    "list_worktrees": "worktrees",
-    "make_worktree": "worktrees",
-    "merge_worktree": "worktree_merge",
-    "read_worktree": "worktrees",
-    "remove_worktree": "worktrees",
-    "stop_spooled": "stopping",
-    "worktree_changes": "worktrees",
-}
-"""Public name -> where it stands, for what most sessions never need."""
-
-
-def __getattr__(name: str) -> Any:
-    """Names of `_LATER`, imported at first use."""
-    if name in _LATER:
-        return getattr(importlib.import_module(f"longrein.workspace.{_LATER[name]}"), name)
-    raise AttributeError(f"longrein.workspace has no public name {name!r}")

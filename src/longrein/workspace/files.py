@@ -2,9 +2,12 @@
 
 import errno
 import os
+import pwd
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from hashlib import sha256
+
+from longrein.workspace.port import Place, Stamp
 
 READ_BYTES_MAX = 1 << 30
 """A file above this is refused: it cannot be held in memory beside everything else."""
@@ -135,3 +138,147 @@ def remove(path: str) -> None:
     if stat.S_ISDIR(status.st_mode):
         raise no_file(path, status.st_mode)
     os.unlink(path)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+#
+# Whether a file is still what it was: four numbers of the file system first, its content only when they differ.
+
+
+HASHED_BYTES_MAX = 256 << 20
+"""Reading a larger file takes more than a moment: of a sparse one, which costs nothing to make, hours."""
+
+
+def stamp(path: str, known_hash: str | None = None) -> Stamp:
+    """The file now. `known_hash` saves reading it, when the caller has just read or written these bytes.
+
+    The numbers are taken before the content: a change in between shows as a difference later, never as none.
+    """
+    numbers = _numbers(path)
+    if numbers is None:
+        return Stamp(0, 0, 0, 0, "")
+    return Stamp(*numbers, _identity(path, numbers) if known_hash is None else known_hash)
+
+
+def differs(path: str, then: Stamp) -> bool:
+    """Whether the content changed, appeared or vanished since. A touch or a rewrite with the same bytes is no change.
+
+    One `stat` when nothing happened.
+    """
+    numbers = _numbers(path)
+    if numbers is None:
+        return then.inode != 0
+    if numbers == (then.inode, then.size_bytes, then.mtime_ns, then.ctime_ns):
+        return False
+    return numbers[1] != then.size_bytes or _identity(path, numbers) != then.hash
+
+
+def stamp_again(path: str, then: Stamp) -> Stamp:
+    """The file now; `then` itself, for one `stat`, when its numbers are the same."""
+    if _numbers(path) == (then.inode, then.size_bytes, then.mtime_ns, then.ctime_ns):
+        return then
+    return stamp(path)
+
+
+def _identity(path: str, numbers: tuple[int, int, int, int]) -> str:
+    """Hash of the content; of a file too large to be read the numbers stand for it."""
+    return content_hash(path) if numbers[1] <= HASHED_BYTES_MAX else "-".join(map(str, numbers))
+
+
+def _numbers(path: str) -> tuple[int, int, int, int] | None:
+    try:
+        now = os.stat(path)
+    except (OSError, ValueError):
+        return None
+    return now.st_ino, now.st_size, now.st_mtime_ns, now.st_ctime_ns
+
+
+# --- Where a path leads: lexically, really, and whether both lie in a root -------------------------------------------
+#
+# Nothing here is expanded but `~`: `$HOME/x`, `%2e%2e/x` and `file:///x` are plain (odd) names. Roots are compared by
+# component, so `/w/repo-evil` is not in `/w/repo`; a path is inside only when what is written *and* what it leads to
+# are.
+
+
+def look(path: str, cwd: str, roots: Iterable[str], home: str) -> Place:
+    """Look `path` up. `roots` are absolute, in each spelling that counts as inside (as given, and real).
+
+    Never raises: NUL, what the system cannot encode or an endless name is `kind=''`, outside.
+    """
+    if not path or "\0" in path:
+        return Place(path, "", "", inside=False, kind="")
+    joined = os.path.join(cwd, expand_home(path, home))
+    written = _tidy(joined)
+    try:
+        real = os.path.realpath(joined)
+    except (OSError, ValueError):
+        return Place(path, written, "", inside=False, kind="")
+    inside = is_inside(written, roots) and is_inside(real, roots)
+    return _measured(path, written, real, inside)
+
+
+def _measured(path: str, written: str, real: str, inside: bool) -> Place:
+    try:
+        status = os.stat(real)
+    except FileNotFoundError:
+        return Place(path, written, real, inside, "")
+    except (OSError, ValueError):  # a loop of links, a name too long, a file used as a folder
+        return Place(path, written, real, inside=inside and len(real) < 4096, kind="")
+    kind = kind_of(status.st_mode)
+    return Place(path, written, real, inside, kind, status.st_size if kind == "file" else 0)
+
+
+def kind_of(mode: int) -> str:
+    """`file`, `folder` or `other`."""
+    if stat.S_ISREG(mode):
+        return "file"
+    return "folder" if stat.S_ISDIR(mode) else "other"
+
+
+def is_inside(path: str, roots: Iterable[str]) -> bool:
+    """Whether an absolute, tidy path is one of the roots or below one."""
+    return any(path == root or path.startswith(root if root == "/" else root + "/") for root in roots)
+
+
+def expand_home(path: str, home: str) -> str:
+    """`~` and `~/x` by `home`, `~name/x` by the password file; what cannot be expanded stays as written."""
+    if not path.startswith("~"):
+        return path
+    name, slash, rest = path[1:].partition("/")
+    folder = _home_of(name) if name else home
+    return folder + slash + rest if folder else path
+
+
+def _home_of(name: str) -> str:
+    try:
+        return pwd.getpwnam(name).pw_dir
+    except (KeyError, ValueError):
+        return ""
+
+
+def _tidy(path: str) -> str:
+    """`os.path.normpath` without its one exception: POSIX lets `//x` differ from `/x`, Linux and macOS do not."""
+    tidy = os.path.normpath(path)
+    return tidy[1:] if tidy.startswith("//") else tidy
+
+
+def spellings(roots: Iterable[str]) -> tuple[str, ...]:
+    """Each root as written and as it really is, without doubles, in order."""
+    both = [spelling for root in roots for spelling in (_tidy(os.path.abspath(root)), os.path.realpath(root))]
+    return tuple(dict.fromkeys(both))
+
+
+def find_program(name: str, search_path: str, roots: Iterable[str]) -> str:
+    """Absolute path of an executable on `search_path` that does not come out of a root; '' when there is none.
+
+    Relative entries are passed over: what runs for the harness must not depend on the folder it is in.
+    """
+    for folder in search_path.split(":"):
+        found = os.path.join(folder, name)
+        if folder.startswith("/") and os.access(found, os.X_OK) and os.path.isfile(found) and _outside(found, roots):
+            return found
+    return ""
+
+
+def _outside(path: str, roots: Iterable[str]) -> bool:
+    return not is_inside(_tidy(path), roots) and not is_inside(os.path.realpath(path), roots)

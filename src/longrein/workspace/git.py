@@ -9,7 +9,7 @@ first, which runs nothing, and then switched off by name.
 import os
 from collections.abc import Mapping, Sequence
 
-from longrein.workspace.paths import find_program, spellings
+from longrein.workspace.files import find_program, spellings
 from longrein.workspace.port import Workspace
 
 GIT_TIMEOUT_S = 10.0

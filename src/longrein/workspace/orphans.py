@@ -13,8 +13,11 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from longrein.workspace.processes import (
+from longrein.workspace.spool import close_lost
+from longrein.workspace.supervisor.process_tree import (
+    COMMAND_MARK,
     LINUX,
+    SPOOL_MARK,
     Process,
     ancestors,
     descendants,
@@ -24,8 +27,6 @@ from longrein.workspace.processes import (
     send,
     variable,
 )
-from longrein.workspace.spool import close_lost
-from longrein.workspace.tree import COMMAND_MARK, SPOOL_MARK
 
 SESSION_MARK = "LONGREIN_SESSION"
 PATIENCE_S = 0.25

@@ -14,9 +14,9 @@ from typing import Any, Literal
 
 import msgspec
 
-from longrein.workspace.globs import compile_glob, name_glob
-from longrein.workspace.paths import find_program, spellings
+from longrein.workspace.files import find_program, spellings
 from longrein.workspace.port import Ended, Workspace
+from longrein.workspace.walk import compile_glob, name_glob
 
 Mode = Literal["files", "content", "count", "names"]
 SEARCH_S = 10.0
@@ -269,7 +269,7 @@ def python_words(query: Query) -> list[str]:
     """The command line of the search in Python. Isolated: neither the folder nor the environment adds modules."""
     clean = msgspec.structs.replace(query, path="", pattern=_utf8(query.pattern), glob=_utf8(query.glob))
     asked = msgspec.json.encode(clean).decode()
-    return [sys.executable, "-I", "-B", "-m", "longrein.workspace.plain_search", asked, query.path]
+    return [sys.executable, "-I", "-B", "-m", "longrein.workspace.python_search", asked, query.path]
 
 
 def _utf8(text: str) -> str:

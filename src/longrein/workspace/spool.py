@@ -11,9 +11,9 @@ from typing import Annotated, Any, Literal, NotRequired, TypedDict
 import msgspec
 
 from longrein.workspace.port import Spooled
-from longrein.workspace.processes import children_of, process
 from longrein.workspace.supervisor.channel import RECORD
-from longrein.workspace.supervisor.spooling import write_end
+from longrein.workspace.supervisor.process_tree import children_of, process
+from longrein.workspace.supervisor.spool_writer import write_end
 
 SPOOL = "tasks"
 """Folder of the spool in a session's folder."""

@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
-from longrein.context.request import Budget, Item
-from longrein.context.state import State
-from longrein.context.summary import lines
+from longrein.context.state.command_results import Counts, clip
+from longrein.context.state.ledger import FileUse, Ledger, Ran, Running, Trouble, Verdict, Word
+from longrein.context.state.request import Budget, Item
+from longrein.context.state.state import State
+from longrein.context.state.token_estimate import CHARS_PER_TOKEN_CODE, Gauge, estimate_text
 from longrein.context.summary.audit import Claim, Covered, audit
 from longrein.context.summary.outcomes import proofs
-from longrein.context.summary.prose import HEADINGS, WRITTEN, clean_prose, instruction, prose_problem, proseless
-from longrein.context.summary.records import Word
-from longrein.context.summary.words import Cost, cost_of, said, within
+from longrein.context.summary.prompt import HEADINGS, WRITTEN, clean_prose, instruction, prose_problem, proseless
 from longrein.events import (
     AnyEvent,
     AnyPart,
@@ -29,6 +29,295 @@ from longrein.events import (
     marker,
     text_of,
 )
+
+# ---------------------------------------------------------------------------------------------------------------------
+#
+# The ledger as lines, best first: each with the entries that prove it, none that an earlier claim could poison.
+
+
+COMMAND_CHARS = 160
+"""Of a command or call in a line."""
+NAMES_SHOWN_MAX = 12
+"""Tests named one by one under one verdict."""
+
+
+def file_lines(state: State) -> list[str]:
+    """What was read and changed: changed ones first, each group newest first."""
+    uses = sorted(state.ledger.files.items(), key=lambda pair: (pair[1].changes == 0, -pair[1].seq))
+    return [f"- {relative(state, path)}: {_use(state, path, use)}" for path, use in uses]
+
+
+def relative(state: State, path: str) -> str:
+    """`path` as seen from the session's first folder, when it lies in it."""
+    root = (state.roots[0].rstrip("/") + "/") if state.roots else ""
+    return path[len(root) :] if root and path.startswith(root) else path
+
+
+def _use(state: State, path: str, use: FileUse) -> str:
+    who = {"agent": "you", "user": "somebody else", "command": "a command", "subagent": "a subagent"}
+    told = []
+    if use.changes:
+        times = f" {use.changes} times, last" if use.changes > 1 else ""
+        told.append(f"changed by {who.get(use.by, use.by)}{times} r{use.changed}")
+    if use.reads and use.seq > use.changed:
+        told.append(f"read{'' if use.whole else ' in part'} r{use.seq}")
+    known = state.files.get(path)
+    content = use.hash
+    if known is not None and (disk := known.hash if known.disk is None else known.disk) != use.hash:
+        told.append(f"since then it has other content r{known.seq}")
+        content = disk
+    told.append(f"sha256 {content[:12]}" if content else "it is gone")
+    return ", ".join(told)
+
+
+# --- errors, tests, commands -------------------------------------------------------------------------------------
+
+
+def error_lines(state: State) -> list[str]:
+    """Errors that stand, failing tests, then what was fixed and how; newest first in each group."""
+    troubles = sorted(state.ledger.troubles.values(), key=lambda t: (t.fixed > 0, -max(t.last, t.fixed)))
+    standing_lines = [_trouble(state, trouble) for trouble in troubles if not trouble.fixed]
+    fixed = [_trouble(state, trouble) for trouble in troubles if trouble.fixed]
+    return [*standing_lines, *_failing(state.ledger), *fixed, *_mended(state.ledger)]
+
+
+def _trouble(state: State, trouble: Trouble) -> str:
+    name, _, argument = trouble.line.partition(" ")
+    line = f"{name} `{clip(argument, COMMAND_CHARS)}`" if argument else name
+    times = f" {trouble.times} times, last r{trouble.last}" if trouble.times > 1 else ""
+    told = f'- r{trouble.seq} {line} failed{times}: "{trouble.error}"'
+    if not trouble.fixed:
+        return f"{told}; it has not succeeded since"
+    between = ", ".join(f"{relative(state, path)} r{seq}" for seq, path in trouble.between)
+    return f"{told}; it succeeded r{trouble.fixed}" + (f", after changes to {between}" if between else "")
+
+
+def _failing(ledger: Ledger) -> list[str]:
+    failing = [(name, test) for name, test in ledger.tests.items() if not test.passed]
+    failing.sort(key=lambda pair: -pair[1].seq)
+    lines = [f"- test failing: {name} r{test.seq}" + _since(test) for name, test in failing[:NAMES_SHOWN_MAX]]
+    if len(failing) > NAMES_SHOWN_MAX:
+        lines.append(f"- and {len(failing) - NAMES_SHOWN_MAX} more failing tests, last seen r{failing[-1][1].seq}")
+    return lines
+
+
+def _since(test: Verdict) -> str:
+    return f", since r{test.failed}" if test.failed != test.seq else ""
+
+
+def _mended(ledger: Ledger) -> list[str]:
+    mended = [(name, test) for name, test in ledger.tests.items() if test.passed and test.failed]
+    mended.sort(key=lambda pair: -pair[1].seq)
+    return [f"- test failed r{t.failed}, no longer r{t.seq}: {name}" for name, t in mended[:NAMES_SHOWN_MAX]]
+
+
+def command_lines(state: State) -> list[str]:
+    """Calls that were carried out, newest first."""
+    return [f"- r{ran.seq} {_ran(ran)}" for ran in reversed(state.ledger.ran.values())]
+
+
+def _ran(ran: Ran) -> str:
+    times = f" ({ran.times} times, this is the last)" if ran.times > 1 else ""
+    return f"{ran.name} `{clip(ran.argument, COMMAND_CHARS)}`{times} → {_outcome(ran)}"
+
+
+def _outcome(ran: Ran) -> str:
+    if ran.background and ran.status == "running":
+        return f"went on in the background as {', '.join(ran.background)}; not over yet"
+    told = {
+        "done": "done",
+        "timed_out": "FAILED, timed out",
+        "killed": "killed",
+        "lost": "lost, nobody knows how it ended",
+        "limit": "FAILED, stopped by a limit",
+        "ok": "succeeded",
+        "failed": "FAILED",
+        "denied": "denied, not run",
+        "interrupted": "interrupted; it may have had effects",
+        "not_run": "not run",
+    }[ran.status]
+    if ran.code is not None:
+        told = f"exit code {ran.code}" if ran.code == 0 else f"FAILED, exit code {ran.code}"
+    if ran.ended:
+        told = f"in the background, ended r{ran.ended}: {told}"
+    return told + (_counts(ran.tests) if ran.tests is not None else "")
+
+
+def _counts(counts: Counts) -> str:
+    return f"; {counts.runner}: {counts.failed} failed, {counts.passed} passed"
+
+
+# --- what is decided, and what is open ---------------------------------------------------------------------------
+
+
+def decision_lines(state: State) -> list[str]:
+    """What the user allowed, denied and answered, newest first; a repeated decision once."""
+    newest = {decision.text: decision for decision in state.ledger.decisions}
+    ordered = sorted(newest.values(), key=lambda decision: -decision.seqs[-1])
+    return [f"- {d.text} ({', '.join(f'r{seq}' for seq in d.seqs)})" for d in ordered]
+
+
+def pending_lines(state: State) -> list[str]:
+    """The todo list, then what still runs."""
+    proof = _proof(state.ledger, "todo")
+    todos = [f"- [{todo.status}] {todo.content}" for todo in state.todos]
+    if todos:
+        todos.insert(0, f"The todo list{proof}:")
+    runs = [f"- {run.kind} {key} still runs since r{run.seq}: {run.text}" for key, run in state.ledger.running.items()]
+    return [*todos, *runs]
+
+
+def ended_lines(state: State) -> list[str]:
+    """Tasks and subagents that are over, newest first."""
+    return [_over(run) for run in reversed(state.ledger.over)]
+
+
+def _over(run: Running) -> str:
+    return f"- {run.kind} `{run.text}` (r{run.seq}) ended r{run.ended}: {run.status}"
+
+
+def standing_lines(state: State) -> list[str]:
+    """Mode, folder, instruction files and skills that were told."""
+    ledger = state.ledger
+    lines = [f"- permission mode: {state.mode}{_proof(ledger, 'mode')}"]
+    if state.cwd:
+        lines.append(f"- current folder: {state.cwd}{_proof(ledger, 'cwd')}")
+    told = sorted(ledger.told.items(), key=lambda pair: -pair[1])
+    lines += [f"- told earlier, read it again where it matters: {name} r{seq}" for name, seq in told]
+    return lines
+
+
+def _proof(ledger: Ledger, name: str) -> str:
+    seq = ledger.proofs.get(name, 0)
+    return f" (r{seq})" if seq else ""
+
+
+def at_work_lines(state: State) -> list[str]:
+    """What code can say of the current work when no model does."""
+    doing = [f"- in progress: {todo.content}{_proof(state.ledger, 'todo')}" for todo in state.todos]
+    doing = [line for line, todo in zip(doing, state.todos, strict=True) if todo.status == "in_progress"]
+    last = [f"- last change: {relative(state, path)} r{seq}" for seq, path in state.ledger.edits[-1:]]
+    return [*doing, *command_lines(state)[:3], *last]
+
+
+# --- Text within a budget of tokens: the user's words with their middles elided, and lines by rank -------------------
+
+
+WORD_TOKENS_MIN = 40
+"""A message that gets less is not shown by its ends but listed by its handle."""
+
+Cost = Callable[[str], int]
+"""Calibrated tokens of a text."""
+
+
+def cost_of(gauge: Gauge) -> Cost:
+    """What texts cost, never guessed below the rate of code, so that the sum of parts bounds the whole."""
+
+    def cost(text: str) -> int:
+        plain = gauge.scale(max(estimate_text(text), round(len(text) / CHARS_PER_TOKEN_CODE)))
+        return max(plain, gauge.tokens_of_text(text)) + 1
+
+    return cost
+
+
+def shortened(text: str, tokens: int, handle: str, nonce: str, cost: Cost, what: str = "the user's message") -> str:
+    """`text` in at most `tokens`: whole, or its two ends around a marker with its handle, or the marker alone."""
+    if cost(text) <= tokens:
+        return text
+    chars = len(text)
+    for _ in range(12):
+        chars = min(chars - 1, int(chars * 0.9 * tokens / max(1, cost(text[:chars]))))
+        short = _ends(text, max(0, chars), handle, nonce, what)
+        if chars <= 0 or cost(short) <= tokens:
+            return short
+        chars = int(chars * 0.8)
+    return _ends(text, 0, handle, nonce, what)
+
+
+def _ends(text: str, chars: int, handle: str, nonce: str, what: str) -> str:
+    head = text[: chars // 2]
+    tail = text[len(text) - (chars - chars // 2) :] if chars > 1 else ""
+    gone = len(text) - len(head) - len(tail)
+    note = marker(nonce, "elided", f'{gone} characters of {what}; Recall(handle="{handle}") brings them')
+    return "\n".join(part for part in (head, note, tail) if part)
+
+
+def said(words: Sequence[Word], tokens: int, nonce: str, cost: Cost) -> list[str]:
+    """The messages in order in at most about `tokens`: small ones whole, long ones by their ends.
+
+    Where there are too many even for that, the oldest but the first are listed by their handles.
+    """
+    listed, shown = _listed(words, tokens, cost)
+    left = tokens - (cost(_list(listed, tokens // 2, nonce, cost)) if listed else 0)
+    sizes = sorted((cost(word.text), at) for at, word in enumerate(shown))
+    lines = [""] * len(shown)
+    for done, (_, at) in enumerate(sizes):
+        share = left // (len(sizes) - done)
+        lines[at] = message(shown[at], share, nonce, cost)
+        left -= cost(lines[at])
+    if listed:
+        lines.insert(1, _list(listed, tokens // 2, nonce, cost))
+    return lines
+
+
+def _listed(words: Sequence[Word], tokens: int, cost: Cost) -> tuple[list[Word], list[Word]]:
+    """(those that are only listed, those that are shown): the first is shown, and the newest that have room."""
+    least = [min(WORD_TOKENS_MIN, cost(title(word) + word.text)) for word in words]
+    if sum(least) <= tokens:
+        return [], list(words)
+    room = tokens * 3 // 4 - (least[0] if words else 0)
+    cut = len(words)
+    while cut > 1 and room >= least[cut - 1]:
+        cut -= 1
+        room -= least[cut]
+    return list(words[1:cut]), [*words[:1], *words[cut:]]
+
+
+def _list(words: Sequence[Word], tokens: int, nonce: str, cost: Cost) -> str:
+    """`Recall(handle="r3"), Recall(handle="r9") …`, shorter where that is too long."""
+    span = f"{len(words)} messages of the user, r{words[0].seq} to r{words[-1].seq}"
+    full = ", ".join(f'Recall(handle="r{word.seq}")' for word in words)
+    bare = " ".join(f"r{word.seq}" for word in words)
+    if cost(full) <= tokens:
+        how = f"{full} bring them"
+    elif cost(bare) <= tokens:
+        how = f'Recall(handle="r{words[0].seq}") brings the first, and so for {bare}'
+    else:
+        how = f'Recall(handle="r{words[0].seq}") brings the first, Recall(query="…") finds the others'
+    return marker(nonce, "elided", f"{span}: {how}")
+
+
+def title(word: Word) -> str:
+    """`r12 (steer): `."""
+    origin = "" if word.origin == "prompt" else f" ({word.origin})"
+    media = f" [with {', '.join(word.media)}]" if word.media else ""
+    return f"r{word.seq}{origin}{media}: "
+
+
+def message(word: Word, tokens: int, nonce: str, cost: Cost) -> str:
+    """A message with its handle before it, in at most about `tokens`; whole if that fits."""
+    head = title(word)
+    handle = f"r{word.seq}"
+    text = shortened(word.text, max(0, tokens - cost(head)), handle, nonce, cost)
+    if word.gone and text == word.text:
+        note = f'{word.gone} characters of the message; Recall(handle="{handle}") brings them'
+        text += "\n" + marker(nonce, "elided", note)
+    return head + text
+
+
+def within(lines: Sequence[str], tokens: int, cost: Cost) -> list[str]:
+    """The first of `lines`, best first, that fit in `tokens`."""
+    kept = []
+    for line in lines:
+        tokens -= cost(line)
+        if tokens < 0:
+            break
+        kept.append(line)
+    return kept
+
+
+# --- digest ----------------------------------------------------------------------------------------------------------
+
 
 SHARE_MAX = 0.40
 """Share of the usable window that the whole may take, pins aside: half of the window is what a crossing leaves."""
@@ -153,10 +442,10 @@ def _ledger_texts(state: State) -> Iterable[str]:
     yield from state.ledger.files
     yield from state.pins
     yield from (todo.content for todo in state.todos)
-    yield from lines.errors(state)
-    yield from lines.commands(state)
-    yield from lines.decisions(state)
-    yield from lines.standing(state)
+    yield from error_lines(state)
+    yield from command_lines(state)
+    yield from decision_lines(state)
+    yield from standing_lines(state)
 
 
 # --- composing ---------------------------------------------------------------------------------------------------
@@ -196,11 +485,11 @@ class _Page:
         request = self.take(0.4, self.total, lambda tokens: [self._current(current, tokens)] if current else [])
         user = self.take(0.45, WORDS_TOKENS_MAX, lambda tokens: said(words, tokens, state.nonce, self.cost))
         written = self._written(prose)
-        pending = self.take(0.25, most, lambda tokens: within(lines.pending(state), tokens, self.cost))
-        standing = self.take(0.1, most, lambda tokens: within(lines.standing(state), tokens, self.cost))
-        decided = self.take(0.15, most, lambda tokens: within(lines.decisions(state), tokens, self.cost))
-        errors = self.take(0.3, most, lambda tokens: within(lines.errors(state), tokens, self.cost))
-        known = self.take(0.4, most, lambda tokens: within(lines.files(state), tokens, self.cost))
+        pending = self.take(0.25, most, lambda tokens: within(pending_lines(state), tokens, self.cost))
+        standing = self.take(0.1, most, lambda tokens: within(standing_lines(state), tokens, self.cost))
+        decided = self.take(0.15, most, lambda tokens: within(decision_lines(state), tokens, self.cost))
+        errors = self.take(0.3, most, lambda tokens: within(error_lines(state), tokens, self.cost))
+        known = self.take(0.4, most, lambda tokens: within(file_lines(state), tokens, self.cost))
         ran = self.take(0.5, most, lambda tokens: within(self._carried_out(), tokens, self.cost)[::-1])
         blocks = self._blocks(files)
         code = {
@@ -218,7 +507,7 @@ class _Page:
 
     def _section(self, n: int, code: dict[int, list[str]], written: dict[int, list[str]]) -> list[str]:
         if n in WRITTEN:
-            fallback = lines.at_work(self.state) if n == 8 and not written else []
+            fallback = at_work_lines(self.state) if n == 8 and not written else []
             body = written.get(n) or fallback[: 1 if self.left < 200 else 6] or [NO_PROSE if not written else "(none)"]
         else:
             body = code[n] or ["(none)"]
@@ -266,7 +555,7 @@ class _Page:
         return text[: max(0, chars - 20)].rpartition(" ")[0] + " […]"
 
     def _carried_out(self) -> list[str]:
-        return [*lines.commands(self.state), *lines.ended(self.state)]
+        return [*command_lines(self.state), *ended_lines(self.state)]
 
     def _rest(self, shown: int, known: int, what: str) -> list[str]:
         return [f"- and {known - shown} more {what}"] if known > shown else []

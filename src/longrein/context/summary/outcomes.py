@@ -12,8 +12,8 @@ from typing import Literal
 
 import msgspec
 
-from longrein.context.summary.records import Ledger, Ran
-from longrein.context.summary.verdicts import may_test
+from longrein.context.state.command_results import may_test
+from longrein.context.state.ledger import Ledger, Ran
 
 Kind = Literal["check", "act", "change", "consent"]
 Proof = Literal["proven", "unproven", "refuted"]

@@ -4,11 +4,11 @@ A summary prepared beside the work knows nothing of the steps made meanwhile. Wh
 still holds would be missing from the next request on.
 """
 
-from longrein.context.request import Item
-from longrein.context.state import State
+from longrein.context.clearing.features import identifiers, line_key
+from longrein.context.state.request import Item
+from longrein.context.state.state import State
+from longrein.context.state.token_estimate import estimate_text
 from longrein.context.summary.digest import part_texts
-from longrein.context.tokens import estimate_text
-from longrein.context.worth.features import identifiers, line_key
 
 LINE_CHARS_MAX = 300
 """A longer line is cut."""

@@ -4,8 +4,29 @@ import asyncio
 import os
 import select
 import stat
+from collections.abc import Callable, Iterable
 
-from longrein.frontends.safe import escape_bytes
+from longrein.agent import Heard, Noticed, OfChild, Pausing, Streaming
+from longrein.events import (
+    Asked,
+    AskFailed,
+    ChildEnded,
+    ChildStarted,
+    Entry,
+    PermissionAsked,
+    Replied,
+    TaskEnded,
+    TaskStarted,
+    ToolCall,
+    ToolEnded,
+    unwrapped,
+)
+from longrein.frontends.headless.partial_messages import Company, Partial
+from longrein.frontends.headless.result import Stop, draw_result
+from longrein.frontends.headless.run_state import SessionFacts, Style, Tally
+from longrein.frontends.headless.stream_json import draw, draw_init
+from longrein.frontends.headless.stream_json_blocks import ERRORS, Line, encode, tail
+from longrein.frontends.text_format import escape_bytes
 
 PIECE_BYTES = 4096
 """A pipe that is writable takes this much without waiting (PIPE_BUF on Linux)."""
@@ -89,3 +110,183 @@ class Output:
     def _wake(self) -> None:
         if self._ready is not None and not self._ready.done():
             self._ready.set_result(None)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+#
+# What the run says while it goes on: lines on stdout for `stream-json`, progress on stderr with `--verbose`.
+
+
+PAUSE_SAID_S = 2.0
+"""A pause that is longer is told on stderr: without a word it would look as if the run hung."""
+
+
+class Voice:
+    """Draws what is heard. Keeps no fact: those are in the tally."""
+
+    def __init__(self, facts: SessionFacts, style: Style, out: Output, start: int, note: Callable[[str], None]) -> None:
+        """`start` is the last entry before the run; `note` takes lines for stderr."""
+        self._facts, self._style, self._out, self._start, self._note = facts, style, out, start, note
+        self._partial = Partial()
+        self._count = 0
+
+    def begin(self) -> None:
+        """The init line."""
+        if self._style.output == "stream-json":
+            self._put([draw_init(self._facts, self._start)])
+
+    @property
+    def partial(self) -> bool:
+        """Whether replies are drawn while they grow."""
+        return self._style.partial
+
+    def heard(self, heard: Heard, tally: Tally) -> None:
+        """Draw one thing; `tally` holds what was before it."""
+        for line in self._notes(heard):
+            self._note(line)
+        if self._style.output == "stream-json":
+            self._put(self._lines(heard, tally))
+
+    def of_child(self, of: OfChild, company: Company) -> None:
+        """Draw what a subagent made heard, before its tally has it."""
+        heard, tally = of.heard, company.tally(of)
+        for line in self._notes(heard):
+            self._note(f"{of.label} {of.kind}: {line}")
+        if self._style.output == "stream-json":
+            match heard:
+                case Entry():
+                    self._put(self._growing(heard, tally, company.partial(of)) + draw(heard, tally))
+                case Streaming() if self._style.partial:
+                    self._put(company.partial(of).draw(heard, tally))
+                case Noticed(text=text):
+                    self._put(self._lines(Noticed(f"{of.label}: {text}"), tally))
+                case _:
+                    self._put(self._lines(heard, tally) if isinstance(heard, Pausing) else [])
+
+    def answer(self, request: str) -> None:
+        """Say that a control request is not served."""
+        error = {"subtype": "error", "request_id": request, "error": "control requests are not available yet"}
+        self._put([{"type": "control_response", "response": error}])
+
+    def end(self, tally: Tally, stop: Stop) -> None:
+        """The result: a line, one object, or the text of the answer."""
+        if self._style.output != "text":
+            self._put([draw_result(self._facts, tally, stop, self._key("result"))])
+        elif not (stop.signal or stop.error):
+            self.say(tally)
+
+    def say(self, tally: Tally) -> None:
+        """As text: the answer of the turn that has just ended well, unless it was said; work may go on beside it."""
+        if self._style.output != "text" or tally.ended is None or tally.ended.reason not in ("done", "blocked"):
+            return
+        text = tally.unsaid.encode("utf-8", "replace")
+        tally.said = len(tally.text)
+        self._out.put(text if text.endswith(b"\n") or not text else text + b"\n")
+
+    def _notes(self, heard: Heard) -> list[str]:
+        """Lines for stderr: all that goes on when that is wished, else what explains a wait or a difference."""
+        if self._style.verbose:
+            return progress(heard)
+        return trouble(heard) if self._style.output != "stream-json" else []
+
+    def _lines(self, heard: Heard, tally: Tally) -> list[Line]:
+        match heard:
+            case Entry():
+                return self._growing(heard, tally, self._partial) + draw(heard, tally)
+            case Streaming():
+                return self._partial.draw(heard, tally) if self._style.partial else []
+            case Pausing():
+                return [self._system("api_retry", _retry(heard))]
+            case Noticed(text=text):
+                return [self._system("informational", {"content": text, "level": "warning"})]
+            case _:
+                return []
+
+    def _growing(self, entry: Entry, tally: Tally, partial: Partial) -> list[Line]:
+        match entry.event:
+            case Asked(purpose=purpose) if self._style.partial:
+                return partial.open(entry.seq, purpose, tally)
+            case Replied() as reply if self._style.partial:
+                return partial.close(reply, tally)
+            case AskFailed():
+                partial.forget()
+        return []
+
+    def _system(self, subtype: str, fields: Line) -> Line:
+        return {"type": "system", "subtype": subtype, **fields, **tail(self._facts.session, self._key(subtype))}
+
+    def _key(self, name: str) -> str:
+        self._count += 1
+        return f"{name}.{self._start}.{self._count}"
+
+    def _put(self, lines: Iterable[Line]) -> None:
+        data = b"".join(map(encode, lines))
+        if data:
+            self._out.put(data)
+
+
+def progress(heard: Heard) -> list[str]:
+    """Lines for stderr that say what goes on."""
+    match heard:
+        case Entry(event=Replied() as reply):
+            calls = [unwrapped(part) for part in reply.parts if isinstance(part, ToolCall)]
+            return [f"calls {call.name} {_one_line(call)}" for call in calls]
+        case Entry(event=PermissionAsked() as question):
+            return [f"denied, for nobody is here to ask: {question.name} ({question.reason})"]
+        case Entry(event=ToolEnded() as end):
+            return [f"{end.name} {end.status} after {end.elapsed_ms / 1000:.1f} s"]
+        case Entry():
+            return _beside(heard)
+        case Pausing(attempt=0):
+            return [f"{heard.message}: the next request waits {heard.delay_s:.1f} s"]
+        case Pausing():
+            return [f"{heard.message}: attempt {heard.attempt} of {heard.attempts_max} in {heard.delay_s:.1f} s"]
+        case Noticed(text=text):
+            return [text]
+        case _:
+            return []
+
+
+def trouble(heard: Heard) -> list[str]:
+    """Those of them that nobody has to wish for."""
+    match heard:
+        case Pausing() if heard.delay_s > PAUSE_SAID_S:
+            return progress(heard)
+        case Noticed():
+            return progress(heard)
+        case _:
+            return []
+
+
+def _beside(entry: Entry) -> list[str]:
+    match entry.event:
+        case TaskStarted() as task:
+            return [f"task {task.task} {task.state}: {_first(task.command)}"]
+        case TaskEnded() as task:
+            return [f"task {task.task} {task.state}"]
+        case ChildStarted() as child:
+            return [f"subagent a{child.again or entry.seq} {child.kind} started: {_first(child.description)}"]
+        case ChildEnded() as child:
+            return [f"subagent {child.status} after {child.elapsed_ms / 1000:.1f} s, {child.steps} steps"]
+        case _:
+            return []
+
+
+def _one_line(call: ToolCall) -> str:
+    found = (value for value in (call.arguments or {}).values() if isinstance(value, str) and value)
+    return _first(next(found, ""))
+
+
+def _first(text: str) -> str:
+    first = (text.splitlines() or [""])[0]
+    return first if len(first) <= 80 else first[:79] + "…"
+
+
+def _retry(pausing: Pausing) -> Line:
+    return {
+        "attempt": pausing.attempt,
+        "max_retries": pausing.attempts_max,
+        "retry_delay_ms": round(pausing.delay_s * 1000),
+        "error_status": pausing.status or None,
+        "error": ERRORS.get(pausing.kind, "unknown"),
+    }

@@ -3,9 +3,8 @@
 import msgspec
 
 from longrein.events import RETRYABLE, LongreinError
-from longrein.frontends.headless.facts import SessionFacts
-from longrein.frontends.headless.lines import STOPS, Line, tail, tool_input, usage_line
-from longrein.frontends.headless.tally import Denial, Tally
+from longrein.frontends.headless.run_state import Denial, SessionFacts, Tally
+from longrein.frontends.headless.stream_json_blocks import STOPS, Line, tail, tool_input, usage_line
 
 SUBTYPES = {"limit": "error_max_turns", "budget": "error_max_budget_usd"}
 """`TurnEnded.reason` to the subtype of the result; all others but `done` and `blocked` are errors of the run."""

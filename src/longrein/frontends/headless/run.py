@@ -16,14 +16,12 @@ from longrein.events import (
     TurnEnded,
     UsageError,
 )
-from longrein.frontends.headless.company import Company
-from longrein.frontends.headless.facts import SessionFacts, Style
-from longrein.frontends.headless.output import Output
+from longrein.frontends.headless.input import Asking, KeepImage, Typed, read_word
+from longrein.frontends.headless.output import Output, Voice
+from longrein.frontends.headless.partial_messages import Company
 from longrein.frontends.headless.result import Stop, complaint, exit_code
-from longrein.frontends.headless.tally import Tally
-from longrein.frontends.headless.voice import Voice
-from longrein.frontends.headless.words import Asking, KeepImage, Typed, read_word
-from longrein.frontends.safe import escape_line
+from longrein.frontends.headless.run_state import SessionFacts, Style, Tally
+from longrein.frontends.text_format import escape_line
 
 DENIAL = (
     "Nobody is here to approve this. Go on with what you may do without it; if it cannot be done without, "

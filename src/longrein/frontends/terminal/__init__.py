@@ -1,6 +1,6 @@
 """The interactive terminal. Imported only when there is somebody to talk with: it brings prompt_toolkit and rich."""
 
-from longrein.frontends.terminal.facts import CompleteFiles, FilesFound, Outcome, SessionRow, TerminalFacts
+from longrein.frontends.terminal.interface import CompleteFiles, FilesFound, Outcome, SessionRow, TerminalFacts
 from longrein.frontends.terminal.run import run_terminal
 
 __all__ = ["CompleteFiles", "FilesFound", "Outcome", "SessionRow", "TerminalFacts", "run_terminal"]

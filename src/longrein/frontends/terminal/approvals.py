@@ -7,9 +7,8 @@ import msgspec
 
 from longrein.agent import Answer
 from longrein.events import PermissionAsked
-from longrein.frontends.safe import escape, escape_line
-from longrein.frontends.terminal.diff import FileText, change_lines, counts
-from longrein.frontends.terminal.lines import Line, line, wrap
+from longrein.frontends.terminal.event_lines import FileText, Line, change_lines, counts, line, wrap
+from longrein.frontends.text_format import escape, escape_line
 
 Key = Literal["y", "s", "a", "n", "f"]
 

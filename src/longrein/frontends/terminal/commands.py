@@ -22,18 +22,18 @@ from longrein.agent import (
 )
 from longrein.context import Report, State
 from longrein.events import Text
-from longrein.frontends import amounts
-from longrein.frontends.acts import key_argument
-from longrein.frontends.context_page import item_rows, reason_rows
-from longrein.frontends.goals_page import goal_rows
-from longrein.frontends.safe import escape, escape_line
-from longrein.frontends.terminal import beside_rows, drawing
-from longrein.frontends.terminal.beside_rows import OPEN
-from longrein.frontends.terminal.chooser import Row
-from longrein.frontends.terminal.facts import Outcome, TerminalFacts
-from longrein.frontends.terminal.lines import Line, line
-from longrein.frontends.terminal.scene import Scene
-from longrein.frontends.terminal.waiting import Waiting
+from longrein.frontends import text_format as amounts
+from longrein.frontends.reports.context import item_rows, reason_rows
+from longrein.frontends.reports.goals import goal_rows
+from longrein.frontends.terminal import event_lines as drawing
+from longrein.frontends.terminal import task_rows as beside_rows
+from longrein.frontends.terminal.choice_list import Row
+from longrein.frontends.terminal.event_lines import Line, line
+from longrein.frontends.terminal.interface import Outcome, TerminalFacts
+from longrein.frontends.terminal.message_queue import Waiting
+from longrein.frontends.terminal.task_rows import OPEN
+from longrein.frontends.terminal.view_model import Scene
+from longrein.frontends.text_format import escape, escape_line, key_argument
 
 MODES = ("default", "acceptEdits", "plan")
 """What Shift-Tab goes through. `bypassPermissions` must be asked for by name."""

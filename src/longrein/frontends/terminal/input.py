@@ -10,9 +10,9 @@ from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 from prompt_toolkit.history import History
 
-from longrein.frontends.safe import escape_line
 from longrein.frontends.terminal.commands import COMMANDS
-from longrein.frontends.terminal.facts import CompleteFiles
+from longrein.frontends.terminal.interface import CompleteFiles
+from longrein.frontends.text_format import escape_line
 
 PASTE_LINES_MAX = 5
 """A paste of more lines is folded."""

@@ -1,7 +1,14 @@
 """What each key does, at the input and at a question or list."""
 
-from collections.abc import Callable
+import asyncio
+import os
+import signal
+import sys
+import termios
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 
+from prompt_toolkit.application import run_in_terminal
 from prompt_toolkit.buffer import Buffer, CompletionState
 from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.filters import Condition
@@ -9,13 +16,109 @@ from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
 
 from longrein.agent import GoOn, SetMode
-from longrein.frontends.terminal import asking
+from longrein.frontends.terminal.approvals import answer as answer_for
+from longrein.frontends.terminal.command_actions import background, go, obey, take_back
 from longrein.frontends.terminal.commands import next_mode, parse
-from longrein.frontends.terminal.facts import Outcome
+from longrein.frontends.terminal.conversation import Talk
 from longrein.frontends.terminal.input import Pastes
-from longrein.frontends.terminal.jobs import suspend
-from longrein.frontends.terminal.obey import background, go, obey, take_back
-from longrein.frontends.terminal.talk import Talk
+from longrein.frontends.terminal.interface import Outcome
+from longrein.frontends.terminal.view_model import EMPTY
+
+# --- What is done at a question: a key that answers it, a reason for a no, a line that is begun instead --------------
+
+
+def answer(talk: Talk, key: str) -> None:
+    """A key was pressed on the question."""
+    if talk.approval is None:
+        return
+    question = talk.approval.question
+    if key == "f":
+        talk.begin_feedback(question)
+    elif word := answer_for(question, key):
+        talk.answered(question, word)
+    talk.flush()
+
+
+def begin_line(talk: Talk, text: str) -> None:
+    """What is no answer was typed at the question: it begins a line, the rest of which answers nothing."""
+    if text.isprintable():
+        talk.last_key_s = talk.mono_s()
+        talk.buffer.insert_text(text)
+        talk.screen.give_keys(panel=False)
+        talk.flush()
+
+
+def print_question(talk: Talk) -> None:
+    """The whole question goes into the scrollback, where the terminal's own scrolling reaches it."""
+    if talk.approval is not None:
+        talk.put([EMPTY, *talk.approval.content])
+        talk.flush()
+
+
+def say_why_not(talk: Talk, text: str) -> None:
+    """The text that goes with a no."""
+    question = talk.feedback
+    talk.end_feedback()
+    if question is not None and (word := answer_for(question, "f", text)):
+        talk.answered(question, word)
+    talk.flush()
+
+
+def leave_feedback(talk: Talk) -> None:
+    """Back to the question, which may be answered at once."""
+    talk.end_feedback()
+    talk.hurry()
+    talk.flush()
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+#
+# Job control: stopped, the terminal is the shell's again; continued, it is ours, and what stood there is drawn anew.
+#
+# Only this process stops. Commands go on: they and their supervisor are in sessions of their own.
+
+
+def suspend(talk: Talk) -> None:
+    """Give the terminal back as it was and stop, with whatever was started beside us in one job, until `fg`."""
+    app = talk.screen.app
+    if os.getsid(0) == os.getpid():
+        talk.warn("Ctrl-Z: longrein was not started from a shell that could bring it back")
+    elif app.is_running and app.context is not None:
+        app.context.copy().run(run_in_terminal, _stop)
+
+
+def _stop() -> None:
+    before = signal.signal(signal.SIGTSTP, signal.SIG_DFL)
+    try:
+        os.kill(0, signal.SIGTSTP)
+    finally:
+        signal.signal(signal.SIGTSTP, before)
+
+
+def _resume(talk: Talk) -> None:
+    """Continued after a stop that could not be caught: the shell has had the terminal and leaves it as it likes it."""
+    app = talk.screen.app
+    with suppress(termios.error, OSError):  # the terminal is gone
+        if app.is_running and termios.tcgetattr(sys.stdin.fileno())[3] & termios.ICANON:
+            app.input.raw_mode().__enter__()  # left by the one that `app` has entered
+            app.renderer.reset()
+            talk.kick()
+
+
+@contextmanager
+def job_control(loop: asyncio.AbstractEventLoop, talk: Talk) -> Iterator[None]:
+    """Obey stops from outside like Ctrl-Z."""
+    loop.add_signal_handler(signal.SIGTSTP, suspend, talk)
+    loop.add_signal_handler(signal.SIGCONT, _resume, talk)
+    try:
+        yield
+    finally:
+        loop.remove_signal_handler(signal.SIGTSTP)
+        loop.remove_signal_handler(signal.SIGCONT)
+
+
+# --- keys ------------------------------------------------------------------------------------------------------------
+
 
 Act = Callable[[Talk], None]
 Add = Callable[..., None]
@@ -54,9 +157,9 @@ def bind_panel_keys(talk: Talk) -> KeyBindings:
     choosing = Condition(lambda: talk.chooser is not None)
     add = _adder(keys, talk)
     for key in "ysanfYSANF":
-        keys.add(key, filter=~choosing)(lambda event: asking.answer(talk, event.data.lower()))
-    add(asking.print_question, "e", when=~choosing)
-    keys.add(Keys.Any, filter=~choosing)(lambda event: asking.begin_line(talk, event.data))
+        keys.add(key, filter=~choosing)(lambda event: answer(talk, event.data.lower()))
+    add(print_question, "e", when=~choosing)
+    keys.add(Keys.Any, filter=~choosing)(lambda event: begin_line(talk, event.data))
     add(_choose, "enter", when=choosing)
     for key, rows, pages in (("up", -1, 0), ("down", 1, 0), ("pageup", 0, -1), ("pagedown", 0, 1), (" ", 0, 1)):
         keys.add(key)(_mover(talk, rows, pages))
@@ -94,11 +197,11 @@ def _back(talk: Talk) -> bool:
     if talk.chooser is not None:
         talk.close_chooser(chosen=False)
     elif talk.feedback is not None:
-        asking.leave_feedback(talk)
+        leave_feedback(talk)
     elif talk.session.busy:
         talk.session.interrupt()
     elif talk.child_asks:
-        asking.answer(talk, "n")
+        answer(talk, "n")
     else:
         return False
     return True
@@ -108,7 +211,7 @@ def _escape(talk: Talk) -> None:
     if talk.buffer.complete_state:
         talk.buffer.cancel_completion()
     elif talk.child_asks and talk.feedback is None and talk.chooser is None:
-        asking.answer(talk, "n")  # that one call only: neither its subagent nor the turn is stopped
+        answer(talk, "n")  # that one call only: neither its subagent nor the turn is stopped
     else:
         _back(talk)
 
@@ -128,7 +231,7 @@ def enter(talk: Talk, *, into_turn: bool = False) -> None:
     buffer = talk.buffer
     text = buffer.text
     if talk.feedback is not None:
-        asking.say_why_not(talk, talk.pastes.expand(text).strip())
+        say_why_not(talk, talk.pastes.expand(text).strip())
     elif text.endswith("\\") and not into_turn:
         buffer.delete_before_cursor()
         buffer.insert_text("\n")

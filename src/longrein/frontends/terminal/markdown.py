@@ -1,8 +1,11 @@
 """One finished block as ANSI lines, by rich. What it shows is escaped before and after the parser."""
 
 import io
-from typing import Any
+import re
+from collections.abc import Callable
+from typing import Any, Literal
 
+import msgspec
 from rich import box
 from rich.color import ColorSystem
 from rich.console import Console, ConsoleOptions, RenderResult
@@ -14,9 +17,254 @@ from rich.syntax import Syntax
 from rich.table import Table
 from rich.theme import Theme
 
-from longrein.frontends.safe import escape
-from longrein.frontends.terminal.blocks import Block
-from longrein.frontends.terminal.lines import plain, wrap_text
+from longrein.frontends.terminal.event_lines import plain, wrap_text
+from longrein.frontends.text_format import escape
+
+# ---------------------------------------------------------------------------------------------------------------------
+#
+# Streaming markdown cut into finished blocks: text goes in as it arrives, blocks come out exactly once.
+#
+# A block is finished when no later text can change it: a paragraph, one list item with all below it, a fence, a
+# table. How the text is chunked makes no difference. Each line is looked at once; nothing finished is kept.
+
+
+Kind = Literal["paragraph", "heading", "item", "fence", "code", "table", "quote", "rule"]
+
+LINE_CHARS_MAX = 8_000
+"""A longer line is cut, so that one endless line is shown too."""
+BLOCK_CHARS_MAX = 16_000
+"""A block that grows beyond is cut at the end of a line."""
+FENCE_LINES_MAX = 200
+"""A fence is shown in pieces of so many lines."""
+
+_FENCE = re.compile(r" {0,3}(`{3,}(?=[^`]*$)|~{3,})(.*)$")
+_HEADING = re.compile(r" {0,3}#{1,6}([ \t]|$)")
+_RULE = re.compile(r" {0,3}([-*_])([ \t]*\1){2,}[ \t]*$")
+_ITEM = re.compile(r"( {0,3}(?:[-*+]|\d{1,9}[.)]))([ \t]+|$)")
+_ONE = re.compile(r" {0,3}([-*+]|1[.)])[ \t]+\S")
+_QUOTE = re.compile(r" {0,3}>")
+_SETEXT = re.compile(r" {0,3}(=+|-+)[ \t]*$")
+_DELIMITER = re.compile(r" {0,3}\|?[ \t]*:?-+:?[ \t]*(\|[ \t]*:?-+:?[ \t]*)*\|?[ \t]*$")
+
+
+class Block(msgspec.Struct, frozen=True):
+    """One finished piece of markdown."""
+
+    kind: Kind
+    text: str
+    """Source, without a final newline."""
+    gap: bool = True
+    """Whether an empty line stands above it."""
+
+
+class Splitter:
+    """One reply. Not to be used again after `finish`."""
+
+    def __init__(self) -> None:
+        self._partial: list[str] = []
+        self._partial_chars = 0
+        self._lines: list[str] = []
+        """Lines of the block that is not finished."""
+        self._chars = 0
+        self._kind: Kind | None = None
+        self._blanks = 0
+        """Empty lines after the block's last line; they belong to it only if it goes on."""
+        self._indent = 0
+        """Columns that what belongs to an item is indented by."""
+        self._opening = ("", "")
+        """Fence marks and the opening line."""
+        self._joined = False
+        """Whether the next block is the rest of one that was cut."""
+        self._last: Kind | None = None
+        self._gap = True
+        self._done: list[Block] = []
+        self._grow: dict[Kind, Callable[[str], bool]] = {
+            "paragraph": self._grow_paragraph,
+            "item": self._grow_item,
+            "fence": self._grow_fence,
+            "code": self._grow_code,
+            "table": self._grow_table,
+            "quote": self._grow_quote,
+        }
+
+    def feed(self, text: str) -> list[Block]:
+        """The blocks that `text` finishes."""
+        *lines, rest = text.split("\n")
+        for line in lines:
+            self._add(line)
+            self._end_line()
+        if rest:
+            self._add(rest)
+        return self._take()
+
+    def finish(self) -> list[Block]:
+        """The blocks that are left; no text follows."""
+        if self._partial:
+            self._end_line()
+        self._close()
+        return self._take()
+
+    def tail(self, lines: int) -> str:
+        """The last `lines` lines of what is not finished."""
+        kept = self._lines[-lines:]
+        return "\n".join([*kept, "".join(self._partial)] if self._partial else kept)
+
+    @property
+    def gap(self) -> bool:
+        """Whether an empty line will stand above what is not finished."""
+        close = self._kind == "item" and self._last in ("item", "paragraph")
+        return not self._joined and (self._gap or not close or self._last is None)
+
+    def _take(self) -> list[Block]:
+        done, self._done = self._done, []
+        return done
+
+    # --- lines -----------------------------------------------------------------------------------------------
+
+    def _add(self, text: str) -> None:
+        self._partial.append(text)
+        self._partial_chars += len(text)
+        if self._partial_chars <= LINE_CHARS_MAX:
+            return
+        whole = "".join(self._partial)
+        while len(whole) > LINE_CHARS_MAX:
+            self._line(whole[:LINE_CHARS_MAX])
+            whole = whole[LINE_CHARS_MAX:]
+        self._partial, self._partial_chars = [whole], len(whole)
+
+    def _end_line(self) -> None:
+        line = "".join(self._partial)
+        self._partial, self._partial_chars = [], 0
+        self._line(line.removesuffix("\r"))
+
+    def _line(self, line: str) -> None:
+        if self._kind is None or not self._grow[self._kind](line):
+            self._begin(line)
+        elif self._chars > BLOCK_CHARS_MAX or (self._kind == "fence" and len(self._lines) >= FENCE_LINES_MAX):
+            self._cut()
+
+    def _keep(self, line: str) -> bool:
+        self._lines += [""] * self._blanks
+        self._blanks = 0
+        self._lines.append(line)
+        self._chars += len(line) + 1
+        return True
+
+    # --- beginning and ending --------------------------------------------------------------------------------
+
+    def _begin(self, line: str) -> None:
+        self._close()
+        if not line.strip():
+            self._gap, self._joined = True, False
+        elif fence := _FENCE.match(line):
+            self._opening = (fence[1], line)
+            self._kind = "fence"
+            self._keep(line)
+        elif _HEADING.match(line) or _RULE.match(line):
+            self._single("heading" if _HEADING.match(line) else "rule", line)
+        elif item := _ITEM.match(line):
+            self._indent = len(item[1]) + (len(item[2]) if 0 < len(item[2]) <= 4 else 1)
+            self._kind = "item"
+            self._keep(line)
+        else:
+            self._kind = "quote" if _QUOTE.match(line) else "code" if _columns(line) >= 4 else "paragraph"
+            self._keep(line)
+
+    def _single(self, kind: Kind, line: str) -> None:
+        self._kind = kind
+        self._keep(line)
+        self._close()
+
+    def _close(self) -> None:
+        """The open block is finished."""
+        if self._kind is None:
+            return
+        if self._kind == "fence" and (len(self._lines) == 1 or not self._closes(self._lines[-1])):
+            self._lines.append(self._opening[0])
+        if self._joined and self._kind == "fence" and len(self._lines) == 2:
+            self._lines, self._chars = [], 0
+        else:
+            self._emit()
+        self._gap = self._blanks > 0
+        self._kind, self._blanks, self._joined = None, 0, False
+
+    def _emit(self) -> None:
+        kind = self._kind or "paragraph"
+        self._done.append(Block(kind, "\n".join(self._lines), self.gap))
+        self._last = kind
+        self._lines, self._chars = [], 0
+
+    def _cut(self) -> None:
+        """Finish what is there; the rest comes as a block of its own, joined to it."""
+        if self._kind == "fence":
+            self._lines.append(self._opening[0])
+            self._emit()
+            self._joined = True
+            self._lines = [self._opening[1]]
+        else:
+            self._close()
+            self._joined = True
+
+    # --- growing: whether the line belongs to the open block -------------------------------------------------
+
+    def _grow_paragraph(self, line: str) -> bool:
+        if len(self._lines) == 1 and "|" in self._lines[0] and "|" in line and _DELIMITER.match(line):
+            self._kind = "table"
+            return self._keep(line)
+        if _SETEXT.match(line):
+            self._keep(line)
+            self._kind = "heading"
+            self._close()
+            return True
+        return bool(line.strip()) and not _interrupts(line) and self._keep(line)
+
+    def _grow_item(self, line: str) -> bool:
+        if not line.strip():
+            self._blanks += 1
+            return True
+        if _columns(line) >= self._indent:
+            return self._keep(line)
+        if self._blanks or _interrupts(line) or _ITEM.match(line):
+            return False
+        return self._keep(line)
+
+    def _grow_fence(self, line: str) -> bool:
+        self._keep(line)
+        if self._closes(line):
+            self._close()
+        return True
+
+    def _grow_code(self, line: str) -> bool:
+        if not line.strip():
+            self._blanks += 1
+            return True
+        return _columns(line) >= 4 and self._keep(line)
+
+    def _grow_table(self, line: str) -> bool:
+        return bool(line.strip()) and not _interrupts(line) and self._keep(line)
+
+    def _grow_quote(self, line: str) -> bool:
+        if not line.strip():
+            return False
+        return (bool(_QUOTE.match(line)) or not _interrupts(line)) and self._keep(line)
+
+    def _closes(self, line: str) -> bool:
+        mark, bare = self._opening[0], line.strip()
+        return len(bare) >= len(mark) and set(bare) == {mark[0]} and _columns(line) < 4
+
+
+def _interrupts(line: str) -> bool:
+    """Whether `line` begins a block even right below a paragraph."""
+    return any(pattern.match(line) for pattern in (_FENCE, _HEADING, _RULE, _ONE, _QUOTE))
+
+
+def _columns(line: str) -> int:
+    expanded = line.expandtabs(4)
+    return len(expanded) - len(expanded.lstrip(" "))
+
+
+# --- markdown --------------------------------------------------------------------------------------------------------
+
 
 WIDTH_MAX = 120
 """Prose wider than this is hard to read."""

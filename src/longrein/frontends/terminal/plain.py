@@ -8,16 +8,17 @@ from collections.abc import Callable, Sequence
 
 from longrein.agent import Answer, Noticed, OfChild, Pausing, Said, SessionPort
 from longrein.events import Entry, LongreinError, Text
-from longrein.frontends.acts import act_of
-from longrein.frontends.safe import escape, escape_line
-from longrein.frontends.stdin import read_lines
-from longrein.frontends.terminal import commands, drawing, leaving
+from longrein.frontends.stdio import read_lines
+from longrein.frontends.terminal import command_actions as leaving
+from longrein.frontends.terminal import commands
+from longrein.frontends.terminal import event_lines as drawing
 from longrein.frontends.terminal.approvals import Question, answer, choices, content_lines
-from longrein.frontends.terminal.blocks import Block
 from longrein.frontends.terminal.commands import Choices, Command, Company, Result, Told
-from longrein.frontends.terminal.facts import Outcome, TerminalFacts
-from longrein.frontends.terminal.lines import Line, line, plain
-from longrein.frontends.terminal.scene import Piece, Scene
+from longrein.frontends.terminal.event_lines import Line, line, plain
+from longrein.frontends.terminal.interface import Outcome, TerminalFacts
+from longrein.frontends.terminal.markdown import Block
+from longrein.frontends.terminal.view_model import Piece, Scene
+from longrein.frontends.text_format import act_of, escape, escape_line
 
 NOBODY = "stdin has ended, so nobody can approve this"
 """What the model is told with a denial after the end of stdin."""

@@ -21,14 +21,13 @@ from prompt_toolkit.output.vt100 import Vt100_Output
 
 from longrein.agent import SessionPort
 from longrein.events import Entry
-from longrein.frontends.terminal.facts import CompleteFiles, Outcome, TerminalFacts
-from longrein.frontends.terminal.jobs import job_control
-from longrein.frontends.terminal.keys import bind_keys, bind_panel_keys
-from longrein.frontends.terminal.obey import choose_session
+from longrein.frontends.terminal.command_actions import choose_session
+from longrein.frontends.terminal.conversation import Talk
+from longrein.frontends.terminal.interface import CompleteFiles, Outcome, TerminalFacts
+from longrein.frontends.terminal.keys import bind_keys, bind_panel_keys, job_control
 from longrein.frontends.terminal.plain import run_plain
-from longrein.frontends.terminal.scene import Piece
 from longrein.frontends.terminal.screen import Screen
-from longrein.frontends.terminal.talk import Talk
+from longrein.frontends.terminal.view_model import Piece
 
 REPLAYED_PROMPTS = 3
 """Of an old session so many of the user's words, and what followed, are shown again."""

@@ -25,7 +25,7 @@ from prompt_toolkit.layout.processors import AfterInput, ConditionalProcessor
 from prompt_toolkit.output import ColorDepth, Output
 from prompt_toolkit.styles import Style
 
-from longrein.frontends.terminal.lines import Line, cells, crop
+from longrein.frontends.terminal.event_lines import Line, cells, crop
 
 INPUT_ROWS_MAX = 10
 SYNC_ON, SYNC_OFF = "\x1b[?2026h", "\x1b[?2026l"

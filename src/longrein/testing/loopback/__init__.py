@@ -9,11 +9,11 @@ In the test's process, on any free port:
 In a process of its own: `python -m longrein.testing.loopback --script FILE --port 0` prints its port as one JSON line.
 """
 
-from longrein.testing.loopback.limits import Limits, Rules
-from longrein.testing.loopback.overflows import OVERFLOWS, overflow
-from longrein.testing.loopback.received import Received, common_blocks
+from longrein.testing.loopback.overflow_errors import OVERFLOWS, overflow
+from longrein.testing.loopback.player import Received, common_blocks
 from longrein.testing.loopback.script import Call, Count, Fault, Play, Turn, read_play
 from longrein.testing.loopback.server import LoopbackProvider
+from longrein.testing.loopback.validation import Limits, Rules
 
 __all__ = [
     "OVERFLOWS",

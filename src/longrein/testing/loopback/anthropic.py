@@ -1,25 +1,190 @@
 """The judge of `POST /v1/messages`. Each refusal has the status and the words of the real provider, as far as known."""
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
-from longrein.testing.loopback.anthropic_blocks import WIRE, block_of, read_block
-from longrein.testing.loopback.images import Picture
-from longrein.testing.loopback.judging import (
+from longrein.testing.loopback.answer import Answering, argument_pieces, call_id, encode
+from longrein.testing.loopback.overflow_errors import overflow
+from longrein.testing.loopback.prompt_cache import Cached
+from longrein.testing.loopback.script import Turn, cut, pieces, stop_of
+from longrein.testing.loopback.validation import (
+    IMAGE_TOKENS,
+    NAME,
     Asking,
     Block,
     Case,
+    Limits,
+    Memo,
     Overflow,
+    Picture,
     Refused,
+    Rules,
     check_window,
     convert,
     duplicates,
+    look_at,
+    seal,
+    sealed,
+    tokens_of,
+    unmarked,
 )
-from longrein.testing.loopback.limits import Limits, Rules
-from longrein.testing.loopback.overflows import overflow
-from longrein.testing.loopback.seal import sealed
+
+# ---------------------------------------------------------------------------------------------------------------------
+#
+# One block of the Anthropic wire: what it is, what it weighs, and what is wrong with it wherever it stands.
+
+
+WIRE = "anthropic"
+IMAGE_BYTES_MAX = 5_242_880
+"""Of one picture, counted in base64."""
+IMAGE_SIDE_MAX = 8_000
+_ID = re.compile(r"[a-zA-Z0-9_-]+")
+_MEDIA = ("image/jpeg", "image/png", "image/gif", "image/webp")
+_KEYS = {
+    "text": "type text cache_control citations",
+    "image": "type source cache_control",
+    "document": "type source cache_control title context citations",
+    "thinking": "type thinking signature",
+    "redacted_thinking": "type data",
+    "tool_use": "type id name input cache_control caller",
+    "tool_result": "type tool_use_id content is_error cache_control",
+}
+
+
+def block_of(raw: bytes, memo: Memo) -> Block:
+    """What is known of the block `raw`."""
+    return memo.get(WIRE, raw) or memo.keep(WIRE, raw, read_block(raw))
+
+
+def read_block(raw: bytes) -> Block:
+    """The block `raw`, read afresh."""
+    fields = msgspec.json.decode(raw)
+    if not isinstance(fields, dict):
+        return Block(raw=raw, problem="{at}: Input should be a valid dictionary or object to extract fields from")
+    mark = fields.get("cache_control")
+    block = Block(fields.get("type") or "", unmarked(raw, mark))
+    block.pictures = tuple(look_at(source["data"]) for source in _sources(fields))
+    skipped = sum(picture.base64_bytes for picture in block.pictures)
+    block.tokens = tokens_of(len(block.raw) - skipped) + IMAGE_TOKENS * len(block.pictures)
+    if mark is not None:
+        block.mark_s = 3_600.0 if mark.get("ttl") == "1h" else -1.0
+    block.id = str(fields.get("id") or fields.get("tool_use_id") or "")
+    block.name = str(fields.get("name") or "")
+    block.text = str(fields.get("thinking") or "")
+    block.signature = fields.get("signature") if block.kind == "thinking" else fields.get("data")
+    block.problem = _problem(block, fields)
+    return block
+
+
+def _sources(fields: dict[str, Any]) -> list[dict[str, Any]]:
+    content = fields.get("content")
+    inner = [part for part in content if isinstance(part, dict)] if isinstance(content, list) else []
+    sources = [part.get("source") for part in [fields, *inner] if part.get("type") == "image"]
+    return [s for s in sources if isinstance(s, dict) and s.get("type") == "base64" and isinstance(s.get("data"), str)]
+
+
+def _problem(block: Block, fields: dict[str, Any]) -> str:
+    """What is wrong with a block in itself."""
+    if "input_schema" in fields or block.kind == "custom":
+        return _tool_problem(block, fields)
+    known = _KEYS.get(block.kind)
+    if known is None:
+        tags = ", ".join(f"'{kind}'" for kind in _KEYS)
+        return f"{{at}}: Input tag '{block.kind}' found using 'type' does not match any of the expected tags: {tags}"
+    extra = [key for key in fields if key not in known.split()]
+    if extra:
+        return f"{{at}}.{block.kind}.{extra[0]}: Extra inputs are not permitted"
+    match block.kind:
+        case "text":
+            return _text_problem(fields)
+        case "tool_use":
+            return _call_problem(block, fields)
+        case "tool_result":
+            return _result_problem(block, fields)
+        case "image":
+            return _image_problem(fields)
+    unsigned = block.kind == "thinking" and block.signature is None
+    return "{at}.thinking.signature: Field required" if unsigned else ""
+
+
+def _text_problem(fields: dict[str, Any]) -> str:
+    text = fields.get("text")
+    if not isinstance(text, str):
+        return "{at}.text.text: Input should be a valid string"
+    if not text:
+        if "cache_control" in fields:
+            return "{at}.text: cache_control cannot be set for empty text blocks"
+        return "messages: text content blocks must be non-empty"
+    return "" if text.strip() else "messages: text content blocks must contain non-whitespace text"
+
+
+def _call_problem(block: Block, fields: dict[str, Any]) -> str:
+    if not _ID.fullmatch(block.id):
+        return "{at}.tool_use.id: String should match pattern '^[a-zA-Z0-9_-]+$'"
+    if not NAME.fullmatch(block.name):
+        return "{at}.tool_use.name: String should match pattern '^[a-zA-Z0-9_-]{1,128}$'"
+    return "" if isinstance(fields.get("input"), dict) else "{at}.tool_use.input: Input should be a valid dictionary"
+
+
+def _result_problem(block: Block, fields: dict[str, Any]) -> str:
+    if not _ID.fullmatch(block.id):
+        return "{at}.tool_result.tool_use_id: String should match pattern '^[a-zA-Z0-9_-]+$'"
+    content = fields.get("content")
+    for n, part in enumerate(content if isinstance(content, list) else []):
+        kind = part.get("type") if isinstance(part, dict) else None
+        if kind not in ("text", "image", "document", "search_result"):
+            return (
+                f"{{at}}.tool_result.content.{n}: Input tag '{kind}' found using 'type' "
+                "does not match any of the expected tags"
+            )
+        problem = _text_problem(part) if kind == "text" else _image_problem(part) if kind == "image" else ""
+        if problem:
+            return problem.replace("{at}", f"{{at}}.tool_result.content.{n}")
+    return ""
+
+
+def _image_problem(fields: dict[str, Any]) -> str:
+    source = fields.get("source")
+    if not isinstance(source, dict) or source.get("type") not in ("base64", "url", "file"):
+        return "{at}.image.source: Field required"
+    if source["type"] != "base64":
+        return ""
+    if source.get("media_type") not in _MEDIA:
+        kinds = "'image/jpeg', 'image/png', 'image/gif' or 'image/webp'"
+        return f"{{at}}.image.source.base64.media_type: Input should be {kinds}"
+    picture = look_at(str(source.get("data")))
+    if picture.base64_bytes > IMAGE_BYTES_MAX:
+        size = f"{picture.base64_bytes} bytes > {IMAGE_BYTES_MAX} bytes"
+        return f"{{at}}.image.source.base64: image exceeds 5 MB maximum: {size}"
+    if not picture.media:
+        return "Could not process image"
+    if picture.media != source["media_type"]:
+        return (
+            f"{{at}}.image.source.base64.data: The image was specified using the {source['media_type']} media type, "
+            f"but the image appears to be a {picture.media} image"
+        )
+    if max(picture.width, picture.height) > IMAGE_SIDE_MAX:
+        return (
+            "{at}.image.source.base64.data: At least one of the image dimensions exceed max allowed size: "
+            f"{IMAGE_SIDE_MAX} pixels"
+        )
+    return ""
+
+
+def _tool_problem(block: Block, fields: dict[str, Any]) -> str:
+    if not NAME.fullmatch(block.name):
+        return "{at}.custom.name: String should match pattern '^[a-zA-Z0-9_-]{1,128}$'"
+    schema = fields.get("input_schema")
+    if not isinstance(schema, dict) or schema.get("type") != "object":
+        return "{at}.custom.input_schema.type: Input should be 'object'"
+    return ""
+
+
+# --- anthropic -------------------------------------------------------------------------------------------------------
+
 
 MARKS_MAX = 4
 MANY_IMAGES = 20
@@ -290,3 +455,104 @@ def _check_pictures(turns: Turns) -> None:
                     f"messages.{at}.content.{n}.image.source.base64.data: At least one of the image dimensions exceed "
                     f"max allowed size for many-image requests: {MANY_SIDE_MAX} pixels"
                 )
+
+
+# --- Answers on the Anthropic wire: named events, blocks that open, grow and close -----------------------------------
+
+
+_STOPS = {"end": "end_turn", "calls": "tool_use", "length": "max_tokens", "refusal": "refusal"}
+_PING = b'event: ping\ndata: {"type":"ping"}\n\n'
+
+
+def event(name: str, data: bytes) -> bytes:
+    """One server-sent event."""
+    return b"event: %b\ndata: %b\n\n" % (name.encode(), data)
+
+
+def events(turn: Turn, answer: Answering) -> list[bytes]:
+    """The whole stream."""
+    out = [_start(answer), _PING]
+    index = 0
+    if turn.thinking:
+        out += _thinking(turn.thinking, index, answer.model)
+        index += 1
+    texts = pieces(turn)
+    if texts:
+        out += _text(texts, index)
+        index += 1
+    for n in range(len(turn.calls)):
+        out += _call(turn, n, index, answer)
+        index += 1
+    delta = {"stop_reason": _STOPS[stop_of(turn)], "stop_sequence": None}
+    usage = {**_input(answer.cached), "output_tokens": answer.output}
+    out.append(event("message_delta", encode({"type": "message_delta", "delta": delta, "usage": usage})))
+    out.append(event("message_stop", b'{"type":"message_stop"}'))
+    return out
+
+
+def error_event(status: int, word: str, message: str) -> bytes:
+    """An error in mid-stream."""
+    error = {"type": word or KINDS.get(status, "overloaded_error"), "message": message}
+    return event("error", encode({"type": "error", "error": error}))
+
+
+def _input(cached: Cached) -> dict[str, object]:
+    return {
+        "input_tokens": cached.input,
+        "cache_creation_input_tokens": cached.written,
+        "cache_read_input_tokens": cached.read,
+    }
+
+
+def _start(answer: Answering) -> bytes:
+    cached = answer.cached
+    created = {
+        "ephemeral_5m_input_tokens": cached.written - cached.written_hour,
+        "ephemeral_1h_input_tokens": cached.written_hour,
+    }
+    usage = {**_input(cached), "cache_creation": created, "output_tokens": 1, "service_tier": "standard"}
+    body: dict[str, object] = {
+        "id": f"msg_{answer.serial:024d}",
+        "type": "message",
+        "role": "assistant",
+        "model": answer.model,
+        "content": [],
+        "stop_reason": None,
+        "stop_sequence": None,
+        "usage": usage,
+    }
+    return event("message_start", encode({"type": "message_start", "message": body}))
+
+
+def _open(index: int, block: dict[str, object]) -> bytes:
+    start = {"type": "content_block_start", "index": index, "content_block": block}
+    return event("content_block_start", encode(start))
+
+
+def _grow(index: int, kind: str, key: str, texts: list[str]) -> list[bytes]:
+    head = b'event: content_block_delta\ndata: {"type":"content_block_delta","index":%d,"delta":{"type":"%b","%b":'
+    lead = head % (index, kind.encode(), key.encode())
+    return [b"%b%b}}\n\n" % (lead, encode(text)) for text in texts]
+
+
+def _shut(index: int) -> bytes:
+    return event("content_block_stop", b'{"type":"content_block_stop","index":%d}' % index)
+
+
+def _thinking(text: str, index: int, model: str) -> list[bytes]:
+    signed = _grow(index, "signature_delta", "signature", [seal(WIRE, model, text)])
+    grown = _grow(index, "thinking_delta", "thinking", cut(text))
+    return [_open(index, {"type": "thinking", "thinking": "", "signature": ""}), *grown, *signed, _shut(index)]
+
+
+def _text(texts: list[str], index: int) -> list[bytes]:
+    return [_open(index, {"type": "text", "text": ""}), *_grow(index, "text_delta", "text", texts), _shut(index)]
+
+
+def _call(turn: Turn, n: int, index: int, answer: Answering) -> list[bytes]:
+    call = turn.calls[n]
+    block: dict[str, object] = {"type": "tool_use", "name": call.name, "input": {}}
+    if id_ := call_id(call, n, answer, "toolu_{}"):
+        block["id"] = id_
+    grown = _grow(index, "input_json_delta", "partial_json", ["", *argument_pieces(turn, n, answer)])
+    return [_open(index, block), *grown, _shut(index)]

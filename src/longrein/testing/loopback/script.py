@@ -28,7 +28,7 @@ from typing import Any
 
 import msgspec
 
-from longrein.testing.loopback.limits import Limits, Rules
+from longrein.testing.loopback.validation import Limits, Rules
 
 PIECE_CHARS = 24
 """Length of a piece of streamed text, about six tokens."""

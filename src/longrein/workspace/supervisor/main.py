@@ -6,11 +6,11 @@ import os
 import sys
 import time
 
-from longrein.workspace.processes import process
 from longrein.workspace.supervisor.channel import RECORD, SOCKET, VERSION
-from longrein.workspace.supervisor.spooling import write_record
-from longrein.workspace.supervisor.work import Supervisor
-from longrein.workspace.words import signal_name
+from longrein.workspace.supervisor.process_tree import process
+from longrein.workspace.supervisor.shell import signal_name
+from longrein.workspace.supervisor.spool_writer import write_record
+from longrein.workspace.supervisor.supervisor import Supervisor
 
 ENDING = (signal.SIGTERM, signal.SIGINT)
 IGNORED = (signal.SIGHUP, signal.SIGQUIT, signal.SIGCHLD, signal.SIGUSR1, signal.SIGUSR2)

@@ -1,0 +1,145 @@
+"""A task that says nothing any more and seems to ask: the model is told once for each silence, and may answer it.
+
+A task is looked at when its silence could have become long enough, so one that keeps printing costs a look each time
+that span has passed, and nothing when no task runs.
+"""
+
+import asyncio
+import re
+from typing import Protocol
+
+import msgspec
+
+from longrein.agent.session import Session
+from longrein.agent.task_pool import TaskPool
+from longrein.context import happened
+from longrein.events import Reminded
+from longrein.tools import clean
+from longrein.workspace import Spooled
+
+TAIL_BYTES = 1_000
+"""Of the output that a question is looked for in, and that is told."""
+LINES_TOLD = 8
+"""Of them."""
+JUMP_S = 2.0
+"""Wall and monotonic clock may differ by this much between two looks; more is a clock that was set, or a suspend."""
+ASKING = (
+    r"\(y/n\)|\[y/n\]|\(yes/no\)|\[yes/no|password|passphrase|press (?:any key|enter|return)|"
+    r"continue\?|proceed\?|overwrite|are you sure"
+)
+"""Words of a question, wherever they stand in the last line."""
+QUESTION_CHARS_MAX = 300
+"""A longer last line is no question."""
+
+
+class Roster(Protocol):
+    """The tasks that are watched."""
+
+    host: Session
+    pool: TaskPool
+
+    def ended(self, task: str) -> bool: ...
+
+
+class Look(msgspec.Struct):
+    """When a task was last looked at."""
+
+    wall_us: int
+    mono_s: float
+    due_s: float
+    """When to look again, monotonic."""
+    told_size: int = -1
+    """Output at the silence that was told of; -1 for none."""
+
+
+class Watchdog:
+    """Watches the running tasks of one session."""
+
+    def __init__(self, tasks: Roster) -> None:
+        self._tasks = tasks
+        self._looks: dict[str, Look] = {}
+        self._round: asyncio.Task[None] | None = None
+        self.news: list[Reminded] = []
+        """What is to be written down."""
+
+    def watch(self, task: str) -> None:
+        """Look after it from now on."""
+        crew = self._tasks.host.crew
+        silence = crew.task_options.stall_s
+        if silence <= 0:
+            return
+        now = crew.clock.mono_s()
+        self._looks[task] = Look(crew.clock.wall_us(), now, now + silence)
+        if self._round is None or self._round.done():
+            self._round = asyncio.ensure_future(self._rounds())
+
+    def heard(self, task: str) -> None:
+        """It was answered: the next silence is a new one."""
+        look = self._looks.get(task)
+        if look is not None:
+            look.told_size = -1
+            look.due_s = self._tasks.host.crew.clock.mono_s() + self._tasks.host.crew.task_options.stall_s
+
+    def take(self) -> list[Reminded]:
+        """What is to be written down now."""
+        taken, self.news = self.news, []
+        return taken
+
+    def stop(self) -> None:
+        """Look no more."""
+        if self._round is not None:
+            self._round.cancel()
+
+    async def _rounds(self) -> None:
+        clock = self._tasks.host.crew.clock
+        while self._looks:
+            await clock.sleep(max(0.0, min(look.due_s for look in self._looks.values()) - clock.mono_s()))
+            now = clock.mono_s()
+            for task in [task for task, look in self._looks.items() if look.due_s <= now]:
+                self._look(task, self._looks[task])
+
+    def _look(self, task: str, look: Look) -> None:
+        crew, supervision = self._tasks.host.crew, self._tasks.pool.supervision
+        found = None if self._tasks.ended(task) else supervision.spooled(task)
+        if found is None or found.state != "running":
+            del self._looks[task]
+            return
+        wall_us, mono_s, silence = crew.clock.wall_us(), crew.clock.mono_s(), crew.task_options.stall_s
+        jumped = abs((wall_us - look.wall_us) / 1e6 - (mono_s - look.mono_s)) > JUMP_S
+        look.wall_us, look.mono_s = wall_us, mono_s
+        silent_s = 0.0 if jumped else (wall_us - max(found.written_at, found.started_at)) / 1e6
+        look.due_s = mono_s + (silence if silent_s >= silence else max(0.05, silence - max(0.0, silent_s)))
+        if silent_s < silence or look.told_size == found.size_bytes:
+            return
+        question = self.question(found)
+        if question:
+            look.told_size = found.size_bytes
+            self._tell(found, silent_s)
+
+    def _tell(self, found: Spooled, silent_s: float) -> None:
+        host, after = self._tasks.host, f"after {found.size_bytes} bytes of output"
+        told = (one.line for one in host.state.notices if one.kind == "bg_stalled")
+        if any(line.startswith(f"{found.task}:") and after in line for line in told):
+            return  # before longrein was started again
+        how = "it waits for input: answer with TaskInput" if found.reads_input else "if it asks, answer with TaskInput"
+        text = "\n".join(self._last(found).rstrip("\n").split("\n")[-LINES_TOLD:])
+        line = f"{found.task}: silent for {silent_s:.0f} s {after}; {how}"
+        self.news += happened("bg_stalled", line, host.crew.redact(text))
+        host.poke()
+
+    def question(self, found: Spooled) -> str:
+        """What a running task seems to ask; '' when it does not."""
+        last = self._last(found)
+        line = last.rstrip("\n").rpartition("\n")[2].strip()
+        if found.reads_input:
+            return line or "(it reads its standard input)"
+        if not line or len(line) > QUESTION_CHARS_MAX:
+            return ""
+        open_ended = not last.endswith("\n") and line.endswith(("?", ":", ">", "]", ")"))
+        return line if open_ended or re.search(ASKING, line, re.IGNORECASE) else ""
+
+    def _last(self, found: Spooled) -> str:
+        if not found.size_bytes:
+            return ""
+        start = max(0, found.size_bytes - TAIL_BYTES)
+        return clean(self._tasks.pool.supervision.read(found.task, start, TAIL_BYTES)[1])

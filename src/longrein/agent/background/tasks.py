@@ -1,0 +1,325 @@
+"""The commands and background tasks of one session: who runs, who waits, what has ended and is not written down yet.
+
+The order of facts is what makes a crash harmless. A task's `TaskStarted` is on disk before the supervisor keeps it, so
+the log knows every task there is; its end stays in the spool until `TaskEnded` is on disk, so it is written exactly
+once. Whatever the log calls running and the spool does not know was lost, and is told so.
+"""
+
+import asyncio
+
+import msgspec
+
+from longrein.agent.background.output import last_lines
+from longrein.agent.background.stall_detector import Watchdog
+from longrein.agent.messages import TaskOver
+from longrein.agent.ports import below
+from longrein.agent.session import Session
+from longrein.agent.task_pool import TaskPool
+from longrein.context import State, TaskNow
+from longrein.events import TaskEnded, ToolError
+from longrein.tools import TaskView
+from longrein.workspace import Spooled, Supervision
+
+# --- From what the spool tells of a task to the fact of its end, and to what a person is shown of it -----------------
+
+
+TAIL_LINES = 100
+"""Of the tail that an end carries."""
+UNKNOWN = "longrein ended before it was kept, or the folder of its output is gone"
+
+
+def ended(found: Spooled, output: str, tail: str, note: str = "") -> TaskEnded:
+    """The end of a task that the spool knows."""
+    gone = not output and not note  # nothing to put away: what it printed is not there any more
+    cause = "; ".join(filter(None, (found.cause, found.lost and f"output not kept whole: {found.lost}", note)))
+    return TaskEnded(
+        found.task,
+        found.state,
+        found.code,
+        cause,
+        output,
+        round(found.elapsed_s * 1000),
+        found.size_bytes,
+        found.size_bytes if gone else found.elided_bytes,
+        tail,
+    )
+
+
+def tail_of(supervision: Supervision, found: Spooled, tail_bytes: int) -> str:
+    """The end of its output as safe text."""
+    if not found.size_bytes or tail_bytes <= 0:
+        return ""
+    shown = last_lines(
+        lambda start, size: supervision.read(found.task, start, size), found.size_bytes, TAIL_LINES, tail_bytes
+    )
+    return shown.text.rstrip("\n")
+
+
+def view(now: TaskNow, found: Spooled | None, now_us: int) -> TaskView:
+    """A task of this session: what the log says, and of a running one what the spool says now."""
+    started, end = now.started, now.ended
+    task, command, policy = started.task, started.command, started.policy
+    if end is not None:
+        return TaskView(
+            task,
+            end.state,
+            command,
+            policy=policy,
+            elapsed_s=end.elapsed_ms / 1000,
+            size_bytes=end.size_bytes,
+            elided_bytes=end.elided_bytes,
+            code=end.code,
+            cause=end.cause,
+            handle=f"r{now.ended_seq}" if now.ended_seq else "",
+        )
+    if started.state == "queued" or found is None:
+        why = "waits for its turn" if started.state == "queued" else ""
+        return TaskView(task, started.state, command, _seconds(now_us - now.at), cause=why, policy=policy)
+    running = found.state == "running"
+    printed = max(found.written_at, found.started_at)
+    return TaskView(
+        task,
+        found.state,
+        command,
+        policy=policy,
+        elapsed_s=found.elapsed_s,
+        size_bytes=found.size_bytes,
+        elided_bytes=found.elided_bytes,
+        silent_s=min(_seconds(now_us - printed), found.elapsed_s) if running else 0.0,
+        code=found.code,
+        cause=found.cause,
+        path=found.path,
+    )
+
+
+def _seconds(us: int) -> float:
+    """A length of time; a clock that was set back makes it nothing, not less."""
+    return max(0, us) / 1e6
+
+
+# --- tasks -----------------------------------------------------------------------------------------------------------
+
+
+QUIET_S = 3.0
+"""Silence after which the last line of a task may be taken for a question, where somebody looks."""
+
+
+def is_put_away(event: TaskEnded) -> bool:
+    """Whether nothing of its output is left that only the spool has."""
+    return bool(event.output) or not event.size_bytes
+
+
+def asked_about(state: State) -> list[str]:
+    """What the calls that have no result yet ask about by name, of tasks."""
+    calls = [one.call for one in state.calls.values() if one.call.name in ("TaskOutput", "TaskStop")]
+    return [str((call.arguments or {}).get("task_id", "")) for call in calls]
+
+
+class Tasks:
+    """See the module. Belongs to one event loop. `running` starts commands, `adopting` takes up old ones."""
+
+    def __init__(self, host: Session, pool: TaskPool) -> None:
+        self.host, self.pool = host, pool
+        self.label = host.state.label
+        self.watchdog = Watchdog(self)
+        self.adopted = not host.state.tasks
+        """Whether what the log calls unfinished was compared with the spool; a new session has nothing."""
+        self.front: dict[str, asyncio.Future[None]] = {}
+        """Commands in the foreground, by call: done when the user sends one to the background."""
+        self.starting: dict[str, asyncio.Task[None]] = {}
+        """Queued tasks: what starts each when its turn has come."""
+        self.seated: dict[str, None] = {}
+        self.found_over: dict[str, None] = {}
+        """Tasks whose end is in the spool and was not looked at."""
+        self._ends: dict[str, TaskEnded] = {}
+        """Ends that are not in the log yet."""
+        self._owed: dict[str, list[str]] = {}
+        """By call: ends that its result tells, so they go into the log with it."""
+        self.settling: list[str] = []
+        """Tasks whose end was appended and whose files are still there."""
+        self._shown: dict[str, None] = {}
+        """Tasks whose end was shown to who watches."""
+        self._waiting: dict[str, list[asyncio.Future[None]]] = {}
+        self._preparing = asyncio.Lock()
+        pool.join(self.label, self, host.id)
+
+    # --- what there is ---------------------------------------------------------------------------------------
+
+    def next_id(self) -> str:
+        """Id of the next task. Valid until something is appended."""
+        return below(self.label, f"b{len(self.host.state.tasks) + 1}")
+
+    def view(self, task: str) -> TaskView:
+        """A task now. Raises `ToolError` for an unknown id, naming those there are."""
+        now = self.host.state.tasks.get(task)
+        if now is None:
+            raise ToolError(self._unknown(task))
+        if now.ended is None and task in self._ends:
+            now = msgspec.structs.replace(now, ended=self._ends[task])
+        found = None if now.ended else self.pool.supervision.spooled(task)
+        one = view(now, found, self.host.crew.clock.wall_us())
+        silent = found is not None and found.state == "running" and (found.reads_input or one.silent_s >= QUIET_S)
+        question = self.watchdog.question(found) if found is not None and silent else ""
+        return msgspec.structs.replace(one, waits_for_input=question) if question else one
+
+    def views(self) -> list[TaskView]:
+        """Running and queued ones, then those that are over, newest first."""
+        every = [self.view(task) for task in reversed(self.host.state.tasks)]
+        return sorted(every, key=lambda one: one.state not in ("running", "queued"))
+
+    def _unknown(self, task: str) -> str:
+        known = list(self.host.state.tasks)
+        if not known:
+            return f"[unknown-task] There is no task {task[:40]!r}: none was started in this session."
+        more = f" and {len(known) - 8} older ones (TaskList)" if len(known) > 8 else ""
+        return f"[unknown-task] There is no task {task[:40]!r}; there are {', '.join(known[-8:])}{more}."
+
+    @property
+    def running(self) -> list[str]:
+        """Tasks that are neither over nor waiting for their turn."""
+        tasks = self.host.state.tasks
+        return [task for task, now in tasks.items() if now.ended is None and now.started.state != "queued"]
+
+    @property
+    def unfinished(self) -> list[str]:
+        """Tasks that run or wait, or whose end is not in the log yet."""
+        return [task for task, now in self.host.state.tasks.items() if now.ended is None]
+
+    # --- places and news -------------------------------------------------------------------------------------
+
+    def seat(self, task: str) -> None:
+        """It holds a place from now on, and is watched."""
+        self.seated[task] = None
+        self.watchdog.watch(task)
+
+    def unseat(self, task: str) -> None:
+        """It holds none any more."""
+        if task in self.seated:
+            del self.seated[task]
+            self.pool.free()
+
+    def over(self, task: str) -> None:
+        """News of the supervisor: this task has ended; with "" the supervisor is gone, and with it all that ran."""
+        if not task:
+            self.adopted = False
+            for waiting in list(self._waiting):
+                self._wake(waiting)
+        elif task in self.host.state.tasks and self.host.state.tasks[task].ended is None:
+            self.found_over[task] = None
+            self.unseat(task)
+            self._wake(task)
+            if self.host.readers.streaming and (found := self.pool.supervision.spooled(task)) is not None:
+                self._show(ended(found, "", self._tail(found)))
+        self.host.poke()
+
+    def _show(self, ended: TaskEnded) -> None:
+        """Whoever watches sees it now, also in the middle of a long act; once."""
+        if ended.task not in self._shown:
+            self._shown[ended.task] = None
+            self.host.readers.stream(TaskOver(ended))
+
+    def _wake(self, task: str) -> None:
+        for waiter in self._waiting.pop(task, []):
+            if not waiter.done():
+                waiter.set_result(None)
+
+    async def wait_over(self, task: str, timeout_s: float) -> None:
+        """Until there is news of `task`, or time has passed."""
+        news: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting[task] = [*(one for one in self._waiting.get(task, ()) if not one.done()), news]
+        nap = asyncio.ensure_future(self.host.crew.clock.sleep(timeout_s))
+        try:
+            await asyncio.wait((news, nap), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            nap.cancel()
+            news.cancel()
+
+    def ended(self, task: str) -> bool:
+        """Whether it is over, as far as is known here."""
+        now = self.host.state.tasks.get(task)
+        return (now is not None and now.ended is not None) or task in self._ends or task in self.found_over
+
+    # --- ends ------------------------------------------------------------------------------------------------
+
+    def end(self, event: TaskEnded) -> None:
+        """This is how a task ended; it is appended with the next ones."""
+        now = self.host.state.tasks.get(event.task)
+        if now is None or now.ended is None:  # else two have found that it is lost
+            self._ends[event.task] = event
+            self._show(event)
+        self.unseat(event.task)
+        self._wake(event.task)
+        self.host.poke()
+
+    @property
+    def has_news(self) -> bool:
+        """Whether anything may have to be written down."""
+        return not self.adopted or bool(self.found_over or self._ends or self.settling or self.watchdog.news)
+
+    async def collect(self) -> None:
+        """Write down what has ended, between two acts. An end that an open call asks about is left to its result; where
+        a crash or a denial closes that call without one, the end is written down after it."""
+        asked = asked_about(self.host.state)
+        for task in [task for task in self.found_over if task not in asked]:
+            await self.prepare(task)
+        self._owed.clear()
+        ready = [task for task in self._ends if task not in asked]
+        self.host.append(*self._take(ready), *self.watchdog.take())
+        self.settle()
+
+    async def prepare(self, task: str) -> None:
+        """Make the end of `task` ready to be appended: its output is a blob. Nothing when it is not over."""
+        async with self._preparing:
+            self.found_over.pop(task, None)
+            now = self.host.state.tasks.get(task)
+            found = self.pool.supervision.spooled(task)
+            if now is None or now.ended is not None or task in self._ends:
+                return
+            if found is None:
+                self.end(TaskEnded(task, "lost", cause=UNKNOWN))
+            elif found.state != "running":
+                self.end(await self._prepared(found))
+
+    async def _prepared(self, found: Spooled) -> TaskEnded:
+        supervision, tail = self.pool.supervision, self._tail(found)
+        path, blob, note = found.path, "", ""
+        try:
+            path = supervision.whole(found.task)
+            blob = await self.host.log.adopt(path) if path else ""
+        except OSError as error:
+            note = f"output could not be put away ({error.strerror or error}) and lies in {path}"
+        return ended(found, blob, tail, note)
+
+    def _tail(self, found: Spooled) -> str:
+        crew = self.host.crew
+        return crew.redact(tail_of(self.pool.supervision, found, crew.task_options.tail_bytes))
+
+    def owe(self, call: str, task: str) -> None:
+        """The result of `call` will tell the end of `task`: it goes into the log with it."""
+        if task in self._ends and not any(task in owed for owed in self._owed.values()):
+            self._owed.setdefault(call, []).append(task)
+
+    def owed(self, call: str) -> list[TaskEnded]:
+        """The ends that the result of `call` tells; they count as appended from now on."""
+        return self._take(self._owed.pop(call, []))
+
+    def ends(self) -> list[TaskEnded]:
+        """All ends that are known and not in the log; they count as appended from now on."""
+        return self._take(list(self._ends))
+
+    def _take(self, tasks: list[str]) -> list[TaskEnded]:
+        taken = [self._ends.pop(task) for task in tasks if task in self._ends]
+        self.settling += [event.task for event in taken if is_put_away(event)]
+        return taken
+
+    def settle(self) -> None:
+        """Let the spool forget what is written down, as soon as that is on disk."""
+        settling, self.settling = self.settling, []
+        if settling:
+            self.host.commit(flush=True).add_done_callback(lambda done: self._settled(done, settling))
+
+    def _settled(self, done: "asyncio.Future[None]", tasks: list[str]) -> None:
+        if done.cancelled() or done.exception() is not None:
+            return  # the spool still has them: the next longrein settles
+        for task in tasks:
+            self.pool.supervision.settle(task)

@@ -1,0 +1,98 @@
+"""What the loop does between moves: take words in, rest after a failure, change the model, go back."""
+
+from longrein.agent.inbox import facts_of, takes
+from longrein.agent.messages import Answer, GoOn, Rewind, Said, SetModel, StopTask, Uncompact, Word, for_child
+from longrein.agent.model_request import pausing
+from longrein.agent.rewind import rewind, uncompact
+from longrein.agent.session import Session
+from longrein.events import AskFailed, LongreinError, ModeSet
+
+
+async def drain(session: Session) -> None:
+    """Take every word whose time has come into the log; it leaves the inbox in the same transaction."""
+    await session.inbox.look()
+    session.memory.look()
+    session.beside.collect(session)
+    session.settle_interrupt()
+    if session.company is not None:
+        session.company.collect()
+    if session.commands is not None and await session.commands.collect():
+        session.wakes.since = session.state.seq
+    if session.crew.above is not None and session.mode != session.state.mode:  # it follows the session above
+        session.append(ModeSet(session.mode))
+    while session.inbox.waiting and not session.closed and not session.deaf:
+        taken = session.inbox.take(lambda word: takes(session.state, word, paused=session.paused, quiet=session.quiet))
+        if taken is None:
+            return
+        session.take(taken[0])
+        if for_child(taken[1]) not in ("", session.id):  # left by another process
+            session.tell(taken[1])
+            continue
+        _take(session, taken[1])
+
+
+def _take(session: Session, word: Word) -> None:
+    match word:
+        case SetModel(model):
+            switch(session, model)
+        case Rewind(to, files):
+            rewind(session, to, files=files)
+            if session.company is not None:
+                session.company.collect()
+            session.wakes.since = session.state.seq
+        case Uncompact(seq):
+            uncompact(session, seq)
+        case GoOn() | Said():
+            session.paused = False
+            session.wakes.spoken()
+        case StopTask(task) if session.desk is not None:
+            session.desk.stop(task)
+        case Answer():
+            session.paused = False
+            if word.scope == "always" and word.verdict == "allow" and word.rule:
+                session.crew.remember_rule(word.rule)
+        case _:
+            pass
+    session.append(*facts_of(word, session.state))
+
+
+async def answered(session: Session) -> None:
+    """Wait for the user's word on a call; the question is on disk before anybody sees it."""
+    await session.commit(flush=True)
+    await session.wait_word()
+
+
+async def idle(session: Session, *, once: bool) -> bool:
+    """Nothing to do: flush, then wait for words. True when the walk is over instead (`once`)."""
+    await session.commit(flush=True)
+    if session.inbox.waiting and not session.deaf:
+        return False
+    wake = session.wakes.due()
+    if wake is not None:
+        session.append(wake)
+        return False
+    if once and not session.wakes.pausing and not session.wakes.stays:
+        return True
+    session.wakes.rouse()
+    session.keep_snapshot()
+    await session.wait_word()
+    return False
+
+
+async def rest(session: Session, delay_s: float, failure: AskFailed) -> None:
+    """Wait before the same request is made again. Readers hear of the pause after the failure that led to it."""
+    await session.commit(flush=False)
+    session.readers.publish(pausing(failure, session.state.failures, delay_s))
+    session.rested = session.state.failures
+    await session.crew.clock.sleep(delay_s)
+
+
+def switch(session: Session, model: str) -> None:
+    """Change the model from the next request on. A break; switching back gives the old bytes again."""
+    try:
+        opened = session.crew.open_model(model)
+    except LongreinError as error:
+        session.notice(str(error))
+        return
+    session.crew.model = opened
+    session.append(session.crew.prefix(opened, "model"))

@@ -1,0 +1,236 @@
+"""Asking the model: one request out, deltas to the readers, one `Replied` or `AskFailed` into the log."""
+
+import asyncio
+from collections.abc import Sequence
+
+import msgspec
+
+from longrein.agent.messages import Pausing, Streaming
+from longrein.agent.session import SNAPSHOT_EVERY, Session
+from longrein.context import (
+    Request,
+    births,
+    born_gain,
+    estimate_part,
+    estimate_text,
+    render,
+    request_tokens,
+    reserve_usd,
+    window_of,
+)
+from longrein.events import (
+    TOO_DEEP,
+    AnyPart,
+    Asked,
+    AskFailed,
+    Replied,
+    Text,
+    Thinking,
+    ToolCall,
+    Usage,
+    call_id,
+    is_too_deep,
+)
+from longrein.models import (
+    ATTEMPTS_MAX,
+    CallDelta,
+    Delta,
+    Failure,
+    Model,
+    Reply,
+    TextDelta,
+    ThinkingDelta,
+    cost_usd,
+    settled_usage,
+)
+from longrein.permissions import rule_tool
+
+SNAPSHOT_AFTER_S = 0.1
+"""When a request has been under way for so long, the model is at work and there is time for a snapshot."""
+TOLD_WAIT_S = 1.0
+"""A shorter wait for the provider is no news."""
+
+
+async def ask(session: Session, usd_left: float | None, tokens_left: int | None = None) -> None:
+    """The next request of purpose turn. On cancel what has come so far is kept (DESIGN: stopping in the middle)."""
+    _foresee_commands(session)
+    await _wait_for_turn(session)
+    state, model = session.state, session.crew.model
+    budget = window_of(state, model.budget)
+    forms = births(state, budget)
+    probe = render(state, budget, usd_left, tokens_left)
+    asked = Asked(
+        purpose="turn",
+        reach=state.seq,
+        prefix=state.prefix_seq,
+        births=forms,
+        estimate_tokens=state.view_tokens - born_gain(state, forms),
+        reserved_usd=reserve_usd(state, budget, probe.max_output_tokens),
+    )
+    seq = session.append(asked)
+    session.commit(flush=False)
+    request = msgspec.structs.replace(probe, items=render(session.state, budget).items) if forms else probe
+    known, refused = session.state.gauge.ceiling, session.state.refused_raw
+    meanwhile = asyncio.get_running_loop().call_later(
+        SNAPSHOT_AFTER_S, lambda: session.keep_snapshot(due=SNAPSHOT_EVERY)
+    )
+    outcome = await answer(session, request, seq, asked.reserved_usd)
+    meanwhile.cancel()
+    session.crew.pace.heard(model.provider, outcome, session.crew.clock)
+    session.append(outcome)
+    ceiling = session.state.gauge.ceiling
+    if ceiling != known:
+        session.notice(
+            f"the provider counts no more than {ceiling} tokens: it drops what is beyond, so that is the window"
+        )
+    if session.state.refused_raw not in (0, refused):
+        session.notice(
+            f"the provider found about {asked.estimate_tokens} tokens too long and named no limit: "
+            "the window counts as smaller than that from now on"
+        )
+    session.rested = 0 if session.state.failures == 0 else session.rested
+
+
+async def _wait_for_turn(session: Session) -> None:
+    """Wait until the provider takes a request again. What was said is committed before, and a long wait is told."""
+    wait_s, refusal = session.crew.pace.take_turn(session.crew.model.provider, session.crew.clock)
+    if wait_s <= 0:
+        return
+    await session.commit(flush=False)
+    if refusal is not None and wait_s >= TOLD_WAIT_S and session.state.failures == 0:
+        session.readers.publish(pausing(refusal, 0, wait_s))
+    await session.crew.clock.sleep(wait_s)
+
+
+def pausing(failure: AskFailed, attempt: int, delay_s: float) -> Pausing:
+    """The news that no request is made for `delay_s` seconds; `attempt` have failed for this session."""
+    return Pausing(failure.asked, failure.kind, failure.status, attempt, ATTEMPTS_MAX, delay_s, failure.message)
+
+
+def _foresee_commands(session: Session) -> None:
+    """Where a command may run without a question, what starts it is started beside the request that may bring one."""
+    if session.mode != "plan":
+        unasked = session.crew.tools if session.mode == "bypassPermissions" else map(rule_tool, session.rules.allow)
+        for name in unasked:
+            session.expect(name)
+
+
+async def answer(
+    session: Session, request: Request, seq: int, reserved_usd: float, model: Model | None = None
+) -> Replied | AskFailed:
+    """Stream the answer to `Asked` `seq` from `model` (this session's when None); on an interrupt, what has come."""
+    heard: list[Delta] = []
+    final: Delta | None = None
+    streaming = session.readers.streaming
+    try:
+        async for batch in (model or session.crew.model).stream(request):
+            final = batch[-1]
+            heard += batch
+            if type(batch[0]) is CallDelta and batch[0].name:
+                session.expect(batch[0].name)
+            if streaming and not isinstance(batch[0], Reply | Failure):
+                session.readers.stream(Streaming(seq, [d for d in batch if not isinstance(d, Reply | Failure)]))
+    except asyncio.CancelledError:
+        if not session.interrupting:
+            raise
+        return _cut(heard, seq, _until_now(session, request, heard, reserved_usd))
+    match final:
+        case Reply():
+            return _replied(session, model or session.crew.model, request, final, seq, reserved_usd)
+        case Failure():
+            return _failed(session, model or session.crew.model, request, final, seq, reserved_usd)
+        case _:
+            return AskFailed(seq, "truncated", "the model's stream ended without an end", assumed_usd=reserved_usd)
+
+
+def _replied(
+    session: Session, model: Model, request: Request, reply: Reply, asked: int, reserved_usd: float
+) -> Replied:
+    usage, estimated = _settled(session, model, request, reply.usage, reply.parts)
+    cost = _cost(session, model, usage, reserved_usd)
+    parts = with_call_ids(reply.parts, asked)
+    return Replied(asked, parts, reply.stop, usage, reply.blocks, cost, reply.model, estimated)
+
+
+def _settled(
+    session: Session, model: Model, request: Request, told: Usage, parts: Sequence[AnyPart]
+) -> tuple[Usage, tuple[str, ...]]:
+    """What the request used, and which sides of it are our own estimate; hidden thinking may be all that it might."""
+    hidden = any(isinstance(part, Thinking) and not part.text for part in parts)
+    output = request.max_output_tokens if hidden else session.state.gauge.scale(sum(map(estimate_part, parts)))
+    guess = Usage(request_tokens(session.state, request), output_tokens=output)
+    return settled_usage(told, guess, model.budget.window_tokens, request.max_output_tokens)
+
+
+def _cost(session: Session, model: Model, usage: Usage, reserved_usd: float) -> float:
+    """Price of `usage`; under a money limit, what was held back where the model has no price."""
+    if model.budget.price is None and session.crew.limits.usd_max:
+        return reserved_usd
+    return cost_usd(model.budget.price, usage)
+
+
+def with_call_ids(parts: Sequence[AnyPart], asked: int) -> tuple[AnyPart, ...]:
+    """`parts` with our own id on each call: `c<asked>.<index of the call>`."""
+    numbered, n = [], 0
+    for part in parts:
+        if isinstance(part, ToolCall):
+            part = msgspec.structs.replace(_bounded(part), id=call_id(asked, n))  # noqa: PLW2901 - the same part, named
+            n += 1
+        numbered.append(part)
+    return tuple(numbered)
+
+
+def _bounded(call: ToolCall) -> ToolCall:
+    """`call` as the log may hold it: one whose arguments are nested too deep never runs, and the model is told."""
+    if not is_too_deep(call.arguments):
+        return call
+    return ToolCall(call.id, call.name, None, call.received or f"({TOO_DEEP})")
+
+
+def _failed(
+    session: Session, model: Model, request: Request, failure: Failure, asked: int, reserved_usd: float
+) -> AskFailed:
+    assumed = reserved_usd if failure.partial or failure.kind in ("truncated", "stalled") else 0.0
+    if failure.kind == "empty":  # answered to its end, and paid for
+        assumed = _cost(session, model, _settled(session, model, request, failure.usage, ())[0], reserved_usd)
+    partial = session.blobs.put_blob(msgspec.json.encode(failure.partial)) if failure.partial else ""
+    return AskFailed(
+        asked,
+        failure.kind,
+        failure.message,
+        failure.status,
+        session.state.failures + 1,
+        failure.retry_after_s,
+        failure.limit_tokens,
+        assumed,
+        partial,
+    )
+
+
+def _until_now(session: Session, request: Request, heard: Sequence[Delta], reserved_usd: float) -> float:
+    """What a cut request has cost at most: what was held back for it, less the output that never came."""
+    price = session.crew.model.budget.price
+    came = sum(estimate_text(getattr(d, "text", "") or getattr(d, "json", "")) for d in heard)
+    left = max(0, request.max_output_tokens - came)
+    return max(0.0, reserved_usd - left * (price.output if price else 0.0) / 1e6)
+
+
+def _cut(heard: Sequence[Delta], asked: int, reserved_usd: float) -> Replied | AskFailed:
+    """What an interrupted stream leaves: its text as a reply; calls and thinking as bytes that the view leaves out."""
+    text = "".join(d.text for d in heard if isinstance(d, TextDelta))
+    thinking = "".join(d.text for d in heard if isinstance(d, ThinkingDelta))
+    calls = _cut_calls([d for d in heard if isinstance(d, CallDelta)])
+    parts: list[AnyPart] = [Thinking(thinking)] if thinking else []
+    parts += [Text(text)] if text else []
+    if not parts and not calls:
+        return AskFailed(asked, "cancelled", "interrupted before anything came", assumed_usd=reserved_usd)
+    return Replied(asked, with_call_ids([*parts, *calls], asked), "interrupted", Usage(), (), reserved_usd)
+
+
+def _cut_calls(deltas: Sequence[CallDelta]) -> list[AnyPart]:
+    names: dict[int, str] = {}
+    received: dict[int, str] = {}
+    for delta in deltas:
+        names[delta.index] = names.get(delta.index, "") or delta.name
+        received[delta.index] = received.get(delta.index, "") + delta.json
+    return [ToolCall("", names[index], None, received[index]) for index in sorted(names)]

@@ -1,0 +1,196 @@
+"""What may become of a call: does it exist, are its arguments whole, and do the rules allow it?"""
+
+from collections.abc import Callable, Iterator
+
+import msgspec
+
+from longrein.agent.moves import Judgement
+from longrein.agent.session import Session
+from longrein.context import OpenCall
+from longrein.events import PermissionAsked
+from longrein.permissions import (
+    Call,
+    Rules,
+    Sweep,
+    Touched,
+    Verdict,
+    hidden,
+    judge,
+    shown_call,
+    sweep_rule,
+    sweeps,
+    takes,
+    visible,
+)
+from longrein.tools import (
+    Tool,
+    chooses_folder,
+    fit_arguments,
+    leaves_folder,
+    malformed_arguments,
+    misfit_call,
+    unknown_call,
+)
+from longrein.workspace import Place
+
+# ---------------------------------------------------------------------------------------------------------------------
+#
+# Whether a command would come by a file that a rule forbids to read: looked at on the disk before it runs.
+
+
+LOOK_S = 0.5
+"""Longest look at what one command goes through; a tree of 50,000 files takes about as long."""
+
+
+def places(session: Session, path: str, real: str) -> Iterator[tuple[str, str, Rules, str]]:
+    """(path, real path, rules, present folder) of a file: here, and wherever this place stands for another."""
+    rules, cwd, above = session.rules, session.state.cwd, session.crew.above
+    yield path, real, rules, cwd
+    made = Call("Read", {}, "read", (Touched(path, path, real, True, False),))
+    for call, others, folder in above.elsewhere(made, cwd) if above is not None else ():
+        for touched in call.touched:
+            yield touched.path, touched.real, others, folder
+
+
+def is_hidden(session: Session, path: str, real: str) -> bool:
+    """Whether a rule forbids to read a file, here or where this place stands for another."""
+    return any(hidden(*place) for place in places(session, path, real))
+
+
+def swept(session: Session, command: str) -> tuple[str, str]:
+    """("deny", why) of a command that goes through a folder with a file that may not be read in it; ("ask", why) where
+    there was too much to look at; else ("", "")."""
+    cwd = session.state.cwd
+    if not any(rule.lstrip().startswith("Read") for _, _, rules, _ in places(session, cwd, cwd) for rule in rules.deny):
+        return "", ""
+    kind, reason = "", ""
+    for sweep in sweeps(command, cwd, session.rules.home):
+        for start in _starts(session, sweep):
+            path, rule, whole = _first(session, sweep, start)
+            if rule:
+                return "deny", _denial(start.path, path, rule)
+            if not whole:
+                below = visible(start.path)
+                kind, reason = "ask", f"it reads what lies below {below}, too much to see whether a rule forbids some"
+    return kind, reason
+
+
+def _denial(start: str, path: str, rule: str) -> str:
+    return (
+        f"this command reads what lies below {visible(start)}, and the user's rule {visible(rule)} forbids "
+        f"{visible(path)} there. Use Grep or Glob, which leave it out, or name the files to read"
+    )
+
+
+def _starts(session: Session, sweep: Sweep) -> list[Place]:
+    look, cwd = session.crew.workspace.look, session.state.cwd
+    there = [place for place in (look(path, cwd) for path in sweep.paths) if place.kind]
+    return [place for place in there or (look(path, cwd) for path in sweep.otherwise) if place.kind == "folder"]
+
+
+def _first(session: Session, sweep: Sweep, start: Place) -> tuple[str, str, bool]:
+    """(path, rule) of the first file on the way that may not be read, and whether all was looked at."""
+    found: list[tuple[str, str]] = []
+
+    def note(path: str, real: str) -> None:
+        rule = next((rule for place in places(session, path, real) if (rule := sweep_rule(*place))), "")
+        if rule:
+            found.append((path, rule))
+
+    def visit(real: str, is_folder: bool) -> bool:
+        name = real.rpartition("/")[2]
+        if found or (name.startswith(".") and not sweep.dotted):
+            return False
+        if takes(sweep, name) and not (is_folder and sweep.names):
+            note(start.path.rstrip("/") + real[len(start.real.rstrip("/")) :], real)
+        return not found
+
+    if not sweep.names:
+        note(start.path, start.real)
+    whole = bool(found) or session.crew.workspace.walk(start.real, visit, LOOK_S, ignored=sweep.ignored)
+    return (*found[0], True) if found else ("", "", whole)
+
+
+# --- judging ---------------------------------------------------------------------------------------------------------
+
+
+CUT = "not run: the answer was cut by the output limit inside this call; send it again in smaller pieces"
+
+
+def judged(session: Session) -> dict[str, Judgement]:
+    """A judgement for each open call."""
+    return {call: _judge(session, open_call) for call, open_call in session.state.calls.items()}
+
+
+def _judge(session: Session, open_call: OpenCall) -> Judgement:
+    call = session.as_said(open_call.call)
+    tool = session.crew.tools.get(call.name)
+    deferred = session.state.prefix.deferred if session.state.prefix else ()
+    if open_call.cut:
+        return Judgement("not_run", CUT)
+    if tool is None:
+        return Judgement("refuse", unknown_call(call.name, tuple(session.crew.tools), deferred))
+    if call.arguments is None:
+        return Judgement("refuse", malformed_arguments(call.name, call.received))
+    arguments, problem = fit_arguments(tool, call.arguments)
+    if problem:
+        return Judgement("refuse", misfit_call(tool, problem, deferred))
+    if open_call.started:  # its subagents were started before a crash: it goes on with them
+        return Judgement("run", together=True)
+    return _permitted(session, open_call, tool, arguments)
+
+
+def _permitted(session: Session, open_call: OpenCall, tool: Tool, arguments: dict[str, object]) -> Judgement:
+    state, call = session.state, session.as_said(open_call.call)
+    allowed = _beside(tool, arguments)
+    if open_call.answer is not None and open_call.answer.verdict == "allow":
+        return allowed
+    made = Call(call.name, arguments, tool.access, _touched(session, tool, arguments))
+    verdict = judge(made, session.rules, session.mode, state.cwd)
+    above = session.crew.above
+    for there in above.elsewhere(made, state.cwd) if above is not None else ():
+        verdict = denied if (denied := judge(there[0], there[1], session.mode, there[2])).kind == "deny" else verdict
+    verdict = _narrowed(session, made, verdict)
+    if verdict.kind == "allow":
+        return allowed
+    if verdict.kind == "deny":
+        return msgspec.structs.replace(allowed, kind="deny", text=f"Denied: {verdict.reason}")
+    question = PermissionAsked(call.id, call.name, verdict.shown, verdict.reason, verdict.suggestion)
+    return msgspec.structs.replace(allowed, kind="ask", text=verdict.reason, question=question)
+
+
+def _beside(tool: Tool, arguments: dict[str, object]) -> Judgement:
+    """That a call may run, and what may run beside it."""
+    together, command = tool.together(arguments), arguments.get("command")
+    if tool.access == "command" and isinstance(command, str):
+        return Judgement("run", "", together, leaves_folder(command), chooses_folder(command))
+    return Judgement("run", "", together, placed=all(path.startswith("/") for path, _ in tool.paths(arguments)))
+
+
+def _narrowed(session: Session, made: Call, verdict: Verdict) -> Verdict:
+    """The verdict after a look at what a command goes through without naming it."""
+    command = made.arguments.get("command")
+    if made.access != "command" or verdict.kind == "deny" or not isinstance(command, str):
+        return verdict
+    kind, reason = swept(session, command)
+    if kind == "deny":
+        return Verdict("deny", reason)
+    if kind == "ask" and verdict.kind == "allow" and session.mode != "bypassPermissions":
+        return Verdict("ask", reason, shown=shown_call(made.arguments))
+    return verdict
+
+
+def hidden_files(session: Session) -> Callable[[str, str], bool] | None:
+    """(path, real path) of a file -> whether a rule forbids to read it, here or where this place stands for another;
+    None where no rule forbids anything."""
+    if not session.rules.deny and session.crew.above is None:
+        return None
+    return lambda path, real: is_hidden(session, path, real)
+
+
+def _touched(session: Session, tool: Tool, arguments: dict[str, object]) -> tuple[Touched, ...]:
+    looked = []
+    for path, writes in tool.paths(arguments):
+        place = session.crew.workspace.look(path, session.state.cwd)
+        looked.append(Touched(path, place.path, place.real, place.inside, writes))
+    return tuple(looked)

@@ -1,0 +1,120 @@
+"""The live tree of agents: who works at what, how long, for how much, and what each did last."""
+
+from collections.abc import Mapping
+
+from longrein.agent.messages import AgentView
+from longrein.agent.ports import below
+from longrein.agent.session import Session
+from longrein.agent.subagents.report import STATUS
+from longrein.agent.subagents.spawn import Bond
+from longrein.agent.subagents.tree import Working
+from longrein.context import ChildNow, State
+from longrein.events import (
+    Entry,
+    Replied,
+    Text,
+    ToolCall,
+    ToolEnded,
+    UserSpoke,
+    text_of,
+    unwrapped,
+)
+
+LINE_CHARS_MAX = 120
+"""Of the line that says what it did last."""
+
+
+def views(session: Session, working: Mapping[str, Working], depth: int = 1) -> list[AgentView]:
+    """Subagents of `session` in the order in which they were started, each followed by its own."""
+    found: list[AgentView] = []
+    for child, now in session.state.children.items():
+        one = working.get(child)
+        label = below(session.state.label, f"a{now.seq}")
+        found.append(_over(label, now, depth) if one is None else _at_work(label, now, one, depth))
+        if one is not None:
+            found += views(one.session, working, depth + 1)
+    return found
+
+
+def _over(label: str, now: ChildNow, depth: int) -> AgentView:
+    started, ended = now.started, now.ended
+    if ended is None:
+        return AgentView(label, started.child, started.kind, started.description, "queued", depth=depth)
+    return AgentView(
+        label,
+        started.child,
+        started.kind,
+        started.description,
+        ended.status,
+        ended.elapsed_ms / 1000,
+        ended.steps,
+        ended.usage.context_tokens + ended.usage.output_tokens,
+        ended.cost_usd,
+        _line(ended.message or ended.report),
+        started.model,
+        depth,
+    )
+
+
+def _at_work(label: str, now: ChildNow, one: Working, depth: int) -> AgentView:
+    state, began = one.session.state, one.session.state.began
+    used = state.usage.context_tokens + state.usage.output_tokens
+    before = began.usage.context_tokens + began.usage.output_tokens
+    return AgentView(
+        label,
+        now.started.child,
+        now.started.kind,
+        now.started.description,
+        _state_of(one, state),
+        one.session.lasting.task_s,
+        state.asks - began.asks,
+        used - before,
+        max(0.0, state.spent_usd - began.usd),
+        _last(one, state),
+        now.started.model,
+        depth,
+    )
+
+
+def _state_of(one: Working, state: State) -> str:
+    if not one.begun:
+        return "queued"
+    above = one.session.crew.above
+    if one.done:
+        return STATUS.get(above.reason, "failed") if isinstance(above, Bond) else "done"
+    return "asking" if state.asking else "running"
+
+
+def _last(one: Working, state: State) -> str:
+    """What it asks for while it asks, else what it did last."""
+    asked = next((call.asked for call in state.calls.values() if call.asked is not None and call.answer is None), None)
+    if asked is not None:
+        return f"asks for {asked.name}"
+    above = one.session.crew.above
+    last = above.last if isinstance(above, Bond) else None
+    return _line(act_of(last)) if last is not None else ""
+
+
+def act_of(entry: Entry) -> str:
+    """What an entry tells of an agent's doing; '' for what nobody watches."""
+    match entry.event:
+        case Replied(parts=parts):
+            calls = [unwrapped(part) for part in parts if isinstance(part, ToolCall)]
+            return call_line(calls[-1]) if calls else text_of(tuple(p for p in parts if isinstance(p, Text)))
+        case ToolEnded(name=name, status=status):
+            return f"{name}: {status}"
+        case UserSpoke(parts=parts):
+            return text_of(parts)
+        case _:
+            return ""
+
+
+def call_line(call: ToolCall) -> str:
+    """A call in a line: its name and its first plain argument."""
+    first = next((value for value in (call.arguments or {}).values() if isinstance(value, str)), "")
+    return f"{call.name} {first}"
+
+
+def _line(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= LINE_CHARS_MAX else line[: LINE_CHARS_MAX - 1] + "…"

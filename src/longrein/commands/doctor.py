@@ -1,0 +1,78 @@
+"""`longrein doctor`: what is here, what is missing, and what to do about it."""
+
+import os
+import platform
+import shutil
+import sys
+
+from longrein.events import LongreinError
+from longrein.frontends.stdio import show
+from longrein.frontends.text_format import counted
+from longrein.models import look_up
+from longrein.run_context import Place, chosen_model
+from longrein.store import list_sessions
+
+
+def doctor(place: Place) -> int:
+    """Print the findings; 0 when longrein can work, 1 when it cannot."""
+    findings = [*_machine(), *_state(place), *_model(place), *_settings(place)]
+    show("".join(f"{_mark(well, what)}  {what:<14} {told}\n" for well, what, told in findings))
+    return 0 if all(well for well, what, _ in findings if what in ("python", "state folder", "model")) else 1
+
+
+Finding = tuple[bool, str, str]
+
+
+def _mark(well: bool, what: str) -> str:
+    return "ok     " if well else "note   " if what == "settings" else "MISSING"
+
+
+def _machine() -> list[Finding]:
+    found = [(sys.version_info >= (3, 11), "python", f"{platform.python_version()} on {platform.system()}")]
+    for program, use in (
+        ("bash", "commands run in sh without it"),
+        ("git", "branch and file completion need it"),
+        ("rg", "searches use slower Python code without it; install ripgrep"),
+    ):
+        path = shutil.which(program)
+        found.append((path is not None, program, path or f"not found: {use}"))
+    found.append((True, "sandbox", "none yet: commands run as you; every command that no rule allows asks"))
+    return found
+
+
+def _state(place: Place) -> list[Finding]:
+    folder = place.state_dir
+    while not os.path.exists(folder):
+        folder = os.path.dirname(folder)
+    writable = os.path.isdir(folder) and os.access(folder, os.W_OK)
+    count = len(list_sessions(place.state_dir)) if writable else 0
+    told = (
+        f"{place.state_dir}, {counted(count, 'session')}"
+        if writable
+        else f"{folder} is no folder to write in: set LONGREIN_STATE_DIR"
+    )
+    return [(writable, "state folder", told)]
+
+
+def _model(place: Place) -> list[Finding]:
+    try:
+        options = chosen_model(place)
+    except LongreinError as error:
+        return [(False, "model", str(error))]
+    key = "a key is set" if options.api_key else "no key"
+    name = f"{options.provider}/{options.model}"
+    findings = [(True, "model", f"{name} ({options.wire}, {options.base_url}, {key})")]
+    price = (options.budget or look_up(options.provider, options.model)).price
+    if price is None:
+        unknown = f'not known: no money limit; give price_input and price_output under [models."{name}"]'
+        findings.append((True, "prices", unknown))
+    elif price.note:
+        findings.append((True, "prices", price.note))
+    return findings
+
+
+def _settings(place: Place) -> list[Finding]:
+    origin = place.settings.origin
+    return [(True, key, where) for key, where in sorted(origin.items()) if where != "built in"] + [
+        (False, "settings", note) for note in place.settings.notes
+    ]

@@ -1,0 +1,196 @@
+"""The interactive hall: one session after another in the terminal, until the user leaves."""
+
+import asyncio
+import os
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from heapq import nsmallest
+
+from longrein import __version__
+from longrein.composition import Built, build
+from longrein.config import project_root
+from longrein.context import analyse, analysis_lines, next_to_go, reasons, report
+from longrein.events import LongreinError
+from longrein.frontends.argv import Options
+from longrein.frontends.reports.tasks import tail_of
+from longrein.frontends.stdio import say
+from longrein.frontends.terminal import FilesFound, Outcome, SessionRow, TerminalFacts, run_terminal
+from longrein.models import known_models, known_providers, look_up
+from longrein.run_context import CLOCK, Place, discard_unused, fork, survey
+from longrein.store import USER, Archive, Goals, SessionInfo, list_sessions, project_key
+from longrein.workspace import GIT_CUT, Workspace, run_git, spooled_tasks, stop_spooled
+
+FILES_MAX = 500_000
+"""Files that are looked at for `@`, where git does not list them."""
+FILES_LIMIT_S = 5.0
+"""How long these are looked for."""
+FILES_KEPT_S = 10.0
+"""How long a list of them is good while one types on."""
+FILES_SHOWN_MAX = 50
+"""Files offered at once."""
+ROWS_MAX = 30
+"""Sessions shown by `/resume`."""
+
+
+async def talk(options: Options) -> int:
+    """Open what the options ask for, then what the user asks for; gives the exit code."""
+    place = survey(options)
+    built = await build(place)
+    prompt, choosing = options.prompt, options.resume == ""
+    while True:
+        outcome = await _one(place, built, prompt, choosing=choosing)
+        left = built.session
+        if outcome.kind == "exit":
+            await discard_unused(place, left.id, said=bool(left.state.words or left.pending))
+            return outcome.code
+        try:
+            copied = choosing and options.fork_session and outcome.kind == "switch"
+            session = await fork(place, outcome.session) if copied else outcome.session
+            built, prompt, choosing = await build(place, session, fresh=outcome.kind == "new"), "", False
+            await discard_unused(place, left.id, said=bool(left.state.words or left.pending))
+        except LongreinError as error:
+            say(str(error))
+            built, prompt = await build(place, built.session.id), ""
+
+
+async def _one(place: Place, built: Built, prompt: str, *, choosing: bool) -> Outcome:
+    folder = os.path.join(place.state_dir, "history")
+    names = FileNames(built.crew.workspace, lambda: built.session.state.cwd, CLOCK.mono_s)
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    outcome = await run_terminal(
+        built.session,
+        facts=_facts(place, built, choosing=choosing),
+        complete_files=names.find,
+        history=os.path.join(folder, place.cwd.strip("/").replace("/", "-")[-200:] or "root"),
+        plain=place.options.plain or place.environ.get("TERM", "dumb") in ("dumb", ""),
+        prompt=prompt,
+    )
+    if outcome.tasks == "stop":
+        await _end_tasks(built.log.folder)
+    return outcome
+
+
+async def _end_tasks(folder: str) -> None:
+    """End what still runs of a session that is closed; its next start takes the ends into the log."""
+    running = [one.task for one in spooled_tasks(folder) if one.state == "running"]
+    if running:
+        say(f"ending {', '.join(running)}")
+        await asyncio.gather(*(stop_spooled(folder, task, "stopped by longrein on leaving") for task in running))
+
+
+def _facts(place: Place, built: Built, *, choosing: bool) -> TerminalFacts:
+    crew, session = built.crew, built.session
+    return TerminalFacts(
+        model=crew.model.name,
+        cwd=session.state.cwd,
+        version=__version__,
+        notices=built.notes,
+        colour=not place.environ.get("NO_COLOR"),
+        window_tokens=lambda: crew.model.budget.usable_tokens,
+        context_report=lambda: report(session.state, crew.model.budget, next_to_go(session.state, crew.model.budget)),
+        reasons=lambda handle: reasons(session.state, crew.model.budget, handle),
+        analysis=lambda: analysis_lines(analyse(session.state, crew.model.budget)),
+        sessions=lambda: _sessions(place),
+        models=lambda: _models(place, crew.model.name),
+        file_text=lambda path: _text(built, path),
+        wall_us=CLOCK.wall_us,
+        task_tail=lambda task, lines: _tail(place, built, task, lines),
+        goals=Goals(
+            place.state_dir, project_key(project_root(crew.workspace.roots[0])), USER, CLOCK.wall_us, redact=crew.redact
+        ),
+        leave_policy=place.settings.task_policy or "ask",
+        choosing=choosing,
+    )
+
+
+async def _tail(place: Place, built: Built, task: str, lines: int) -> str:
+    archive = Archive(place.state_dir, built.session.id)
+    return await archive.reading(lambda past: tail_of(past, built.log.folder, task, lines))
+
+
+async def _sessions(place: Place) -> Sequence[SessionRow]:
+    """Those of this folder in which something was said."""
+    infos = [info for info in list_sessions(place.state_dir) if info.cwd == place.cwd and info.title]
+    return [SessionRow(info.session, info.title, _when(info)) for info in infos[:ROWS_MAX]]
+
+
+def _when(info: SessionInfo) -> str:
+    return datetime.fromtimestamp(info.updated_at / 1e6, UTC).astimezone().strftime("%Y-%m-%d %H:%M")
+
+
+def _models(place: Place, present: str) -> Sequence[str]:
+    """The present model, those of the settings, then those of providers whose key is here."""
+    with_key = [known.name for known in known_providers() if any(place.environ.get(key) for key in known.keys)]
+    offered = [f"{name}/{model}" for name in with_key for model in known_models() if look_up(name, model).price]
+    return list(dict.fromkeys((present, *place.settings.models, *offered)))
+
+
+def _text(built: Built, path: str) -> str | None:
+    workspace = built.crew.workspace
+    try:
+        found = workspace.look(path, built.session.state.cwd)
+        return workspace.read(found.real, 1_000_000).decode("utf-8", "replace") if found.kind == "file" else None
+    except OSError:
+        return None
+
+
+class FileNames:
+    """The files of a folder by their names, for `@`."""
+
+    def __init__(
+        self, workspace: Workspace, cwd: Callable[[], str], mono_s: Callable[[], float], files_max: int = FILES_MAX
+    ) -> None:
+        self._workspace, self._cwd, self._mono_s, self._files_max = workspace, cwd, mono_s, files_max
+        self._of, self._listed_s = "", 0.0
+        self._paths: list[str] = []
+        self._whole = True
+        """Whether these are all."""
+
+    async def find(self, typed: str) -> FilesFound:
+        """Files whose path holds `typed`, case aside, short ones first. The list is made anew where a name begins."""
+        cwd, now_s = self._cwd(), self._mono_s()
+        if not typed or cwd != self._of or now_s - self._listed_s > FILES_KEPT_S:
+            self._paths, self._whole = await self._list(cwd)
+            self._of, self._listed_s = cwd, self._mono_s()
+        wanted = typed.lower()
+        found = [path for path in self._paths if wanted in path.lower()]
+        shown = nsmallest(FILES_SHOWN_MAX, found, key=lambda path: (len(path), path))
+        more = f"{len(found) - len(shown):,} more; type on" if len(found) > len(shown) else ""
+        partial = "" if self._whole else f"only {len(self._paths):,} files of this folder were looked at"
+        return FilesFound(shown, "; ".join(filter(None, (more, partial))))
+
+    async def _list(self, cwd: str) -> tuple[list[str], bool]:
+        """Those that git knows, else those of a walk that stops in time; and whether these are all."""
+        listing = ["ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+        code, listed = await run_git(self._workspace, listing, cwd)
+        if code in (0, GIT_CUT):
+            return listed.decode("utf-8", "surrogateescape").split("\0")[:-1], code == 0
+        walk = _Walk(cwd, self._files_max)
+        walking = asyncio.ensure_future(self._workspace.aside(lambda: walk.run(self._workspace)))
+        try:
+            await asyncio.shield(walking)
+        except asyncio.CancelledError:
+            walk.whole = False  # it ends soon, and nobody waits for it
+            raise
+        return walk.paths, walk.whole
+
+
+class _Walk:
+    """The files below `folder`, at most `files_max`."""
+
+    def __init__(self, folder: str, files_max: int) -> None:
+        self._folder, self._files_max = folder, files_max
+        self._above = os.path.join(folder, "")
+        self.paths: list[str] = []
+        self.whole = True
+
+    def run(self, workspace: Workspace) -> None:
+        in_time = workspace.walk(self._folder, self._note, limit_s=FILES_LIMIT_S)
+        self.whole = self.whole and in_time
+
+    def _note(self, path: str, folder: bool) -> bool:
+        if len(self.paths) >= self._files_max:
+            self.whole = False
+        elif not folder:
+            self.paths.append(path.removeprefix(self._above))
+        return self.whole

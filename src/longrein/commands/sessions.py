@@ -1,0 +1,80 @@
+"""Ways through the hall to stored sessions, which may be open elsewhere: listed, exported, measured, searched."""
+
+import os
+
+from longrein.context import fold, next_to_go, report
+from longrein.events import LongreinError, UsageError
+from longrein.frontends.reports import context as context_page
+from longrein.frontends.reports import sessions as listing
+from longrein.frontends.reports import sessions as search_page
+from longrein.frontends.stdio import say, show, stdout_file
+from longrein.run_context import Place, budget_of
+from longrein.store import Reader, export_jsonl, find_session, list_sessions, session_info, write_transcript
+
+
+def sessions(place: Place, *, json: bool) -> int:
+    """The list of sessions, newest first."""
+    infos = list_sessions(place.state_dir)
+    show(listing.as_json(infos) if json else listing.as_table(infos))
+    return 0
+
+
+def export(place: Place, session: str, format: str, out: str) -> int:  # noqa: A002 - the flag's name
+    """One session as JSON lines, or as the documents' transcript."""
+    reader = Reader(place.state_dir, find_session(place.state_dir, session))
+    try:
+        if format == "transcript":
+            say(f"written to {write_transcript(out or '.transcripts', reader.entries())}")
+        else:
+            _export(reader, out)
+    finally:
+        reader.close()
+    return 0
+
+
+def _export(reader: Reader, out: str) -> None:
+    """To the new file `out`, of which nothing stays when it cannot be written to its end; to stdout without `out`."""
+    try:
+        with open(out, "xb") if out else stdout_file() as file:
+            try:
+                export_jsonl(reader, file)
+            except BaseException:
+                if out:
+                    os.unlink(out)
+                raise
+    except FileExistsError:
+        raise UsageError(f"{out} is there already; name another file with -o") from None
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise LongreinError(f"{out or 'stdout'} cannot be written: {error.strerror}") from None
+
+
+def context(place: Place, session: str, *, json: bool) -> int:
+    """What fills the context of one session."""
+    reader = Reader(place.state_dir, find_session(place.state_dir, session))
+    try:
+        state = fold(list(reader.entries()))
+    finally:
+        reader.close()
+    budget = budget_of(place, state)
+    told = report(state, budget, next_to_go(state, budget))
+    model = f"{state.prefix.provider}/{state.prefix.model}" if state.prefix else ""
+    show(context_page.as_json(told, state, model) if json else context_page.as_text(told))
+    return 0
+
+
+def search(place: Place, query: str, session: str, *, every: bool, json: bool, page: int = 1) -> int:
+    """Where words stand in stored sessions; 1 when nowhere."""
+    if not query.strip('" '):
+        raise UsageError("what is to be found? longrein search QUERY")
+    if session:
+        one = session_info(place.state_dir, find_session(place.state_dir, session))
+        infos = [one] if one is not None else []
+    else:
+        infos = [info for info in list_sessions(place.state_dir) if every or info.cwd == place.cwd]
+    found = search_page.found_in(place.state_dir, infos, query, say)
+    show(search_page.found_as_json(found) if json else search_page.as_text(found, page))
+    if not found:
+        say(search_page.nothing(query, len(infos), widest=every or bool(session)))
+    return 0 if found else 1

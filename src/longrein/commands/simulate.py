@@ -1,0 +1,85 @@
+"""`longrein simulate`: what policies would have cost on sessions that are already over."""
+
+import os
+from collections.abc import Iterator, Sequence
+
+from longrein.context import Budget, Price
+from longrein.events import UsageError, decode_entry
+from longrein.frontends.stdio import show
+from longrein.replay import (
+    POLICIES,
+    PRICES,
+    Account,
+    Drive,
+    Recording,
+    Row,
+    as_json,
+    as_table,
+    base_name,
+    of_entries,
+    read_recording,
+)
+from longrein.store import Reader, find_session
+
+OUTPUT_TOKENS_MAX = 8_192
+"""Largest answer that the budget leaves room for."""
+
+
+def simulate(
+    state_dir: str,
+    recorded: Sequence[str],
+    *,
+    policy: str = "",
+    prices: str = "anthropic",
+    window: str = "200000",
+    json: str = "",
+) -> int:
+    """Print a line for each session and policy. Raises `UsageError` for what is no recorded session."""
+    rows = []
+    budget = budget_of(prices, int(window))
+    for session in _recordings(state_dir, recorded):
+        for name in [policy] if policy else POLICIES:
+            drive, account = Drive(session, POLICIES[name], budget), Account(session, PRICES[prices])
+            for change in drive.changes():
+                account.request(change, drive.tokens, drive.summary_tokens)
+            rows.append(Row.of(name, account))
+    show(as_json(rows) if json else as_table(rows))
+    return 0
+
+
+def budget_of(prices: str, window: int) -> Budget:
+    """The budget of a model with these price ratios; one input token is a millionth of a dollar."""
+    rates = PRICES[prices]
+    return Budget(window, min(OUTPUT_TOKENS_MAX, window // 4), Price(1.0, rates.output, rates.read, rates.write))
+
+
+def _recordings(state_dir: str, words: Sequence[str]) -> Iterator[Recording]:
+    for word in words:
+        if os.path.isdir(word):
+            names = sorted(n for n in os.listdir(word) if n.endswith((".jsonl", ".jsonl.gz")))
+            yield from (_file(os.path.join(word, name)) for name in names)
+        elif os.path.isfile(word):
+            yield _file(word)
+        else:
+            yield _stored(state_dir, word)
+
+
+def _file(path: str) -> Recording:
+    """A recorded session in the neutral format, or one of ours as `longrein export` wrote it."""
+    with open(path, "rb") as file:
+        data = file.read()
+    if data.startswith(b'{"seq":'):
+        try:
+            return of_entries(base_name(path), [decode_entry(line) for line in data.splitlines()])
+        except ValueError as error:
+            raise UsageError(f"{path} is no exported session: {error}") from error
+    return read_recording(path, data)
+
+
+def _stored(state_dir: str, session: str) -> Recording:
+    found = find_session(state_dir, session)
+    reader = Reader(state_dir, found)
+    try:
+        return of_entries(found, reader.entries())
+    finally:
+        reader.close()

@@ -1,0 +1,174 @@
+"""What works beside the conversations of this machine, seen from outside: `longrein tasks` and `longrein agents`."""
+
+import asyncio
+import os
+from collections.abc import Iterator, Sequence
+
+from longrein.events import SessionError, UsageError
+from longrein.frontends.reports import subagents as agents_page
+from longrein.frontends.reports import tasks as tasks_page
+from longrein.frontends.reports.tasks import TaskRow
+from longrein.frontends.stdio import say, show
+from longrein.run_context import CLOCK, Place, sweep_orphans
+from longrein.store import Past, SessionInfo, find_session, list_sessions, session_info
+from longrein.workspace import SPOOL, Spooled, is_supervised, spooled_tasks, stop_spooled, unreadable_tasks
+
+ID_CHARS, ID_DASHES = 36, 4
+"""Of a session's id, which its folder is called by."""
+USAGE = "longrein tasks [SESSION | SESSION/TASK | stop SESSION/TASK]; see longrein tasks --help"
+
+
+# --- tasks -------------------------------------------------------------------------------------------------------
+
+
+def tasks(place: Place, words: Sequence[str], tail: int, *, json: bool) -> int:
+    """`longrein tasks WORDS`; gives the exit code."""
+    if len(words) == 2 and words[0] != "stop":
+        raise UsageError(f"what is to be done with {words[1]!r}? {USAGE}")
+    if ended := sweep_orphans(place):  # nothing runs that is not listed
+        say(f"ended what a crash had left running: {', '.join(ended)}")
+    if words[:1] == ["stop"]:
+        return _stop(place, words[1] if len(words) == 2 else "")
+    if words and _is_session(words[0]):
+        rows = _of_session(place, find_session(place.state_dir, words[0]))
+        show(tasks_page.as_json(rows) if json else tasks_page.as_table(rows))
+    elif words:
+        _show(place, words[0], tail or tasks_page.TAIL_LINES, json=json)
+    else:
+        rows = _spooled(place)
+        show(tasks_page.as_json(rows) if json else tasks_page.as_table(rows))
+    return 0
+
+
+def _is_session(word: str) -> bool:
+    """Whether `word` names a session and not a task, such as `b3` or `a398.b3`."""
+    if "/" in word:
+        return False
+    *above, last = word.split(".")
+    task = all(part[:1] == "a" and part[1:].isdecimal() for part in above)
+    return not (task and last[:1] == "b" and last[1:].isdecimal() and (above or len(word) < 8))
+
+
+def _names(place: Place) -> list[str]:
+    try:
+        names = os.listdir(os.path.join(place.state_dir, "sessions"))
+    except OSError:
+        return []
+    return sorted(name for name in names if len(name) == ID_CHARS and name.count("-") == ID_DASHES)
+
+
+def _spooled(place: Place) -> list[TaskRow]:
+    """All that the spools hold. Only sessions that have one are looked at."""
+    folders = ((name, os.path.join(place.state_dir, "sessions", name)) for name in _names(place))
+    return [row for name, folder in folders if os.path.isdir(os.path.join(folder, SPOOL)) for row in _rows(place, name)]
+
+
+def _rows(place: Place, session: str) -> Iterator[TaskRow]:
+    folder = os.path.join(place.state_dir, "sessions", session)
+    found = spooled_tasks(folder)
+    for path in unreadable_tasks(folder):
+        say(f"{path} cannot be read, so its task is not listed; remove the file if nothing of that task runs any more")
+    info = _info(place, session) if found else None
+    for task in found:
+        yield _row(session, info, task, supervised=is_supervised(folder))
+    if info is not None and info.open:
+        yield from (_row(session, info, task, supervised=True) for task in _queued(place, session))
+
+
+def _queued(place: Place, session: str) -> list[Spooled]:
+    """Tasks that wait for their turn: only the log knows of them."""
+    past = Past(place.state_dir, session)
+    try:
+        logged = tasks_page.tasks_in_log(past)
+    except SessionError:
+        return []  # its log cannot be read; what its spool holds is listed all the same
+    finally:
+        past.close()
+    tasks = [tasks_page.spooled_of(entry, None) for entry, ended in logged.values() if ended is None]
+    return [task for task in tasks if task.state == "queued"]
+
+
+def _row(session: str, info: SessionInfo | None, task: Spooled, *, supervised: bool) -> TaskRow:
+    return TaskRow(session, info.cwd if info else "", bool(info and info.open), supervised, task)
+
+
+def _info(place: Place, session: str) -> SessionInfo | None:
+    try:
+        return session_info(place.state_dir, session)
+    except SessionError:
+        return None  # its log cannot be read; its tasks can be listed and stopped all the same
+
+
+def _of_session(place: Place, session: str) -> list[TaskRow]:
+    """All that a session ever started: those that run as the spool tells of them, then those that are over."""
+    spooled = {row.task.task: row for row in _rows(place, session)}
+    past = Past(place.state_dir, session)
+    try:
+        logged = tasks_page.tasks_in_log(past)
+    finally:
+        past.close()
+    info = _info(place, session)
+    over = [
+        _row(session, info, tasks_page.spooled_of(entry, ended), supervised=False)
+        for task, (entry, ended) in logged.items()
+        if task not in spooled
+    ]
+    return [*spooled.values(), *over]
+
+
+def _show(place: Place, wanted: str, tail: int, *, json: bool) -> None:
+    session, slash, name = wanted.rpartition("/")
+    rows = _of_session(place, find_session(place.state_dir, session)) if slash else _spooled(place)
+    row = tasks_page.the_one(rows, name if slash else wanted)
+    if json:
+        show(tasks_page.as_json([row]))
+        return
+    past = Past(place.state_dir, row.session)
+    try:
+        shown = tasks_page.tail_of(past, os.path.join(place.state_dir, "sessions", row.session), row.task.task, tail)
+    finally:
+        past.close()
+    show(tasks_page.as_page(row, shown))
+
+
+def _stop(place: Place, wanted: str) -> int:
+    if not wanted:
+        raise UsageError("which one? longrein tasks stop SESSION/TASK; `longrein tasks` lists them")
+    row = tasks_page.the_one(_spooled(place), wanted)
+    folder = os.path.join(place.state_dir, "sessions", row.session)
+    ended = asyncio.run(stop_spooled(folder, row.task.task, "stopped by the user"))
+    if ended is None or ended.state == "running":
+        say(f"{wanted} could not be ended: its processes do not go away")
+        return 1
+    was = "was over already" if row.task.state != "running" else "is over"
+    say(f"{wanted} {was}: {ended.state.replace('_', ' ')}" + (f" ({ended.cause})" if ended.cause else ""))
+    return 0
+
+
+# --- subagents ---------------------------------------------------------------------------------------------------
+
+
+def agents(place: Place, session: str, *, json: bool) -> int:
+    """`longrein agents [SESSION]`; gives the exit code."""
+    if session:
+        info = session_info(place.state_dir, find_session(place.state_dir, session))
+        every = [_agents(place, info)] if info is not None else []
+    else:
+        opened = [info for info in list_sessions(place.state_dir) if info.open]
+        working = [agents_page.OfSession(info, agents_page.at_work(_agents(place, info).agents)) for info in opened]
+        every = [one for one in working if one.agents]
+    if json:
+        show(agents_page.as_json(every))
+    elif any(one.agents for one in every):
+        show(agents_page.as_text(every))
+    else:
+        show("this session has had no subagents\n" if session else "no subagents work now\n")
+    return 0
+
+
+def _agents(place: Place, info: SessionInfo) -> agents_page.OfSession:
+    past = Past(place.state_dir, info.session)
+    try:
+        return agents_page.OfSession(info, agents_page.tree(past, CLOCK.wall_us(), open=info.open))
+    finally:
+        past.close()

@@ -1,0 +1,273 @@
+"""Which model to open: the one that was named, else the first whose key or local server is found."""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from math import isfinite
+
+import msgspec
+
+from longrein.config.environment import home_folder, user_file
+from longrein.config.settings import Figures, Provider, Settings
+from longrein.config.settings_file import short
+from longrein.config.settings_schema import nearest
+from longrein.context import Budget, Price
+from longrein.events import LongreinError, ModelUnknown, SettingsError
+from longrein.models import ModelOptions, known_models, known_provider, known_providers, look_up, usual_price
+from longrein.models import Provider as Known
+
+Probe = Callable[[str], Sequence[str]]
+"""Asks the server at a base URL for the names of its models; () where none answers. Must give up quickly."""
+
+_PRICES = ("price_input", "price_output", "price_cache_read", "price_cache_write")
+
+
+def no_server(_url: str) -> Sequence[str]:
+    """A probe that finds nothing."""
+    return ()
+
+
+def choose_model(
+    settings: Settings, environ: Mapping[str, str], probe: Probe = no_server, *, name: str = ""
+) -> ModelOptions:
+    """Options for `name` (`provider/model`), else for the model in the settings, else for the first one found.
+
+    Looks for keys in `environ` first, in the catalog's order, then for local servers on their usual ports. Raises
+    ModelUnknown (which keys and servers were looked for, and where; nearest names) and SettingsError.
+    """
+    name = name or settings.model
+    if name:
+        return _named(name, settings, environ)
+    for known in known_providers():
+        if known.model and _key(known, settings.providers.get(known.name), environ)[0]:
+            return _options(known.name, known.model, settings, environ)
+    for known in known_providers():
+        if known.local:
+            offered = probe(_address(known.name, settings, environ))
+            if offered:
+                return _options(known.name, offered[0], settings, environ)
+    raise ModelUnknown(_nothing_found(settings, environ))
+
+
+def _nothing_found(settings: Settings, environ: Mapping[str, str]) -> str:
+    keys = [known.keys[0] for known in known_providers() if known.keys and known.model]
+    servers = [f"{k.name} at {_address(k.name, settings, environ)}" for k in known_providers() if k.local]
+    return (
+        f"No model found: set one of {', '.join(keys)}, start a local server ({', '.join(servers)}), "
+        "or name a model with --model PROVIDER/MODEL."
+    )
+
+
+def _named(name: str, settings: Settings, environ: Mapping[str, str]) -> ModelOptions:
+    provider, _, model = name.partition("/")
+    if not provider or not model:
+        full = [f"{k.name}/{m}" for k in known_providers() for m in known_models() if look_up(k.name, m).price]
+        close = next((f for f in full if f.endswith("/" + name.replace(".", "-"))), "") or nearest(name, full)
+        raise ModelUnknown(f"{name!r} is not PROVIDER/MODEL" + (f": did you mean {close}?" if close else "."))
+    if provider not in settings.providers and known_provider(provider) is None:
+        raise ModelUnknown(_unknown_provider(provider, name, settings, environ))
+    return _options(provider, model, settings, environ)
+
+
+def _unknown_provider(provider: str, name: str, settings: Settings, environ: Mapping[str, str]) -> str:
+    names = [*settings.providers, *(known.name for known in known_providers())]
+    close, home = nearest(provider, names), home_folder(environ)
+    file = short(user_file(environ, home), home)
+    origin = f" ({settings.origin['model']})" if name == settings.model and "model" in settings.origin else ""
+    return (
+        f"Unknown provider {provider!r} in {name!r}{origin}"
+        + (f": did you mean {close}?" if close else ".")
+        + f" Known are {', '.join(names)}; another needs [providers.{provider}] in {file}."
+    )
+
+
+def _options(provider: str, model: str, settings: Settings, environ: Mapping[str, str]) -> ModelOptions:
+    known, given = known_provider(provider), settings.providers.get(provider, Provider())
+    url = _address(provider, settings, environ)
+    wire = given.wire or _wire(known, url)
+    if not wire:
+        raise SettingsError(_lacking(settings, provider, "wire"))
+    if not url:
+        raise SettingsError(_lacking(settings, provider, "base_url"))
+    if wire != "scripted" and not url.startswith(("http://", "https://")):
+        where = settings.origin.get(f"providers.{provider}.base_url", "environment")
+        raise SettingsError(f"{where}: the base_url of {provider} must start with http:// or https://, not {url!r}")
+    figures = settings.models.get(f"{provider}/{model}")
+    return ModelOptions(
+        provider=provider,
+        model=model,
+        wire=wire,
+        base_url=_home(url, environ) if wire == "scripted" else url,
+        api_key=_needed_key(provider, known, given, url, environ),
+        budget=_budget(provider, model, figures, settings) if figures else None,
+        text_tools=given.text_tools,
+        headers=given.headers,
+        effort=figures.effort if figures else "",
+        proxy=_proxy(url, environ),
+        idle_timeout_s=given.idle_timeout_s,
+        content_timeout_s=given.content_timeout_s,
+    )
+
+
+def _lacking(settings: Settings, provider: str, key: str) -> str:
+    places = [v for k, v in settings.origin.items() if k.startswith(f"providers.{provider}.")]
+    where = f"{places[0]}: " if places else ""
+    return f"{where}provider {provider} has no {key}: add it under [providers.{provider}]"
+
+
+def _wire(known: Known | None, url: str) -> str:
+    """The provider's wire; at another address OpenAI's older one, which is what compatible servers speak."""
+    if known is None:
+        return ""
+    return "openai-chat" if known.wire == "openai-responses" and not url.startswith(known.base_url) else known.wire
+
+
+def _address(provider: str, settings: Settings, environ: Mapping[str, str]) -> str:
+    """Base URL without a slash at its end: of the settings, a variable such as OPENAI_BASE_URL, the catalog; or ''."""
+    given, known = settings.providers.get(provider), known_provider(provider)
+    if given and given.base_url:
+        return given.base_url.rstrip("/")
+    if known is None:
+        return ""
+    url = next((environ[v] for v in known.url_keys if environ.get(v)), "")
+    if not url:
+        return known.base_url
+    if "://" not in url:  # OLLAMA_HOST is a host and a port
+        url = f"http://{url}".replace("//0.0.0.0", "//127.0.0.1")
+    return url.rstrip("/") + ("/v1" if known.local and not url.rstrip("/").endswith("/v1") else "")
+
+
+def _key(known: Known | None, given: Provider | None, environ: Mapping[str, str]) -> tuple[str, tuple[str, ...]]:
+    """The key ('' for none) and the variables that were looked at."""
+    names = (given.api_key_env,) if given and given.api_key_env else known.keys if known else ()
+    return next((environ[v].strip() for v in names if environ.get(v, "").strip()), ""), names
+
+
+def _needed_key(provider: str, known: Known | None, given: Provider, url: str, environ: Mapping[str, str]) -> str:
+    key, names = _key(known, given, environ)
+    optional = not names or (not given.api_key_env and _is_loopback(url))
+    if not key and not optional:
+        raise ModelUnknown(
+            f"No key for {provider}: looked for {' and '.join(names)} in the environment. "
+            "Set it, or name another model with --model PROVIDER/MODEL."
+        )
+    return key
+
+
+def _budget(provider: str, model: str, figures: Figures, settings: Settings) -> Budget | None:
+    table = look_up(provider, model)
+    changes: dict[str, object] = {}
+    for name, field in (
+        ("window", "window_tokens"),
+        ("max_output", "max_output_tokens"),
+        ("cache_ttl_s", "cache_ttl_s"),
+    ):
+        value = getattr(figures, name)
+        if value >= 0:
+            changes[field] = value
+    prices = [getattr(figures, name) for name in _PRICES]
+    if any(price >= 0 for price in prices):
+        changes["price"] = _price(f"{provider}/{model}", prices, table.price, settings)
+    return msgspec.structs.replace(table, **changes) if changes else None
+
+
+def _price(name: str, given: Sequence[float], table: Price | None, settings: Settings) -> Price:
+    known = (table.input, table.output, table.cache_read, table.cache_write) if table else (-1.0, -1.0, -1.0, -1.0)
+    prices = [new if new >= 0 else old for new, old in zip(given, known, strict=True)]
+    if prices[0] < 0 or prices[1] < 0:
+        where = next(settings.origin[k] for k in settings.origin if k.startswith(f'models."{name}".price'))
+        raise SettingsError(f'{where}: models."{name}" needs both price_input and price_output')
+    if not all(map(isfinite, prices)):
+        raise SettingsError(f'models."{name}": a price is a number of dollars for a million tokens, not infinite')
+    return usual_price(name.partition("/")[0], name.partition("/")[2], prices)
+
+
+def _home(path: str, environ: Mapping[str, str]) -> str:
+    path = path.removeprefix("file://")
+    return environ.get("HOME", "~") + path[1:] if path.startswith("~/") else path
+
+
+def _host(url: str) -> str:
+    rest = url.partition("://")[2].partition("/")[0].rpartition("@")[2]
+    return rest.partition("]")[0].lstrip("[") if rest.startswith("[") else rest.partition(":")[0].lower()
+
+
+def _is_loopback(url: str) -> bool:
+    host = _host(url)
+    return host in ("localhost", "::1") or host.startswith("127.")
+
+
+def _proxy(url: str, environ: Mapping[str, str]) -> str:
+    """The proxy for an `https` address by HTTPS_PROXY, '' where NO_PROXY names its host."""
+    proxy = environ.get("HTTPS_PROXY") or environ.get("https_proxy") or environ.get("ALL_PROXY") or ""
+    if not proxy or not url.startswith("https://") or _is_loopback(url):
+        return ""
+    host = _host(url)
+    for rule in (environ.get("NO_PROXY") or environ.get("no_proxy") or "").split(","):
+        name = rule.strip().lower().lstrip("*").lstrip(".").partition(":")[0]
+        if rule.strip() == "*" or (name and (host == name or host.endswith("." + name))):
+            return ""
+    return proxy
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+#
+# Which model a subagent runs on: what the environment says for all of them, else what is asked for, else its
+# parent's.
+#
+# An alias (`haiku`) or a bare id is looked for among the models the settings name, then among those of the parent's
+# own provider; of several the newest. What cannot be had is no error: the parent's model does the work, and that is
+# said.
+
+
+VARIABLES = ("LONGREIN_SUBAGENT_MODEL", "CLAUDE_CODE_SUBAGENT_MODEL")
+"""The first that is set holds for every subagent, whatever it asks for."""
+
+
+def subagent_model(asked: str, parent: str, settings: Settings, environ: Mapping[str, str]) -> tuple[str, str]:
+    """(`provider/model`, note) for a subagent that asks for `asked`, '' for its parent's, which is `parent`.
+
+    The note is '' when it gets what it asks for.
+    """
+    variable = next((name for name in VARIABLES if environ.get(name, "").strip()), "")
+    wanted = environ[variable].strip() if variable else asked.strip()
+    over = f"{asked} is not used: {variable} says {wanted}" if variable and asked.strip() not in ("", wanted) else ""
+    if wanted in ("", "inherit"):
+        return "", over
+    name = wanted if "/" in wanted else resolved(wanted, parent, settings)
+    why = _problem(name, settings, environ) if name else f"no configured model is called {wanted!r}"
+    return ("", f"{why}; it runs on the model of its parent") if why else (name, over)
+
+
+def resolved(alias: str, parent: str, settings: Settings) -> str:
+    """The `provider/model` that an alias or a bare id stands for here; '' for none."""
+    provider = parent.partition("/")[0]
+    named = (settings.model, settings.fallback_model, settings.compact_model)
+    configured = list(dict.fromkeys((*filter(None, named), *settings.models)))
+    known = known_provider(provider)
+    sold = known_models() if known is not None and not known.local else ()
+    offered = [f"{provider}/{model}" for model in sold if look_up(provider, model).price is not None]
+    for names in (configured, offered):
+        fitting = [name for name in names if _fits(alias, name)]
+        if fitting:
+            return max(fitting, key=lambda name: (name.startswith(f"{provider}/"), _version(name)))
+    return ""
+
+
+def _fits(alias: str, name: str) -> bool:
+    """Whether `alias` is a model's id, or one of the words it is made of."""
+    model = name.partition("/")[2].lower()
+    return alias.lower() == model or alias.lower() in re.split(r"[-_./:@]", model)
+
+
+def _version(name: str) -> tuple[int, ...]:
+    """The numbers of a name; a date is no version."""
+    return tuple(int(digits) for digits in re.findall(r"\d+", name.partition("/")[2]) if len(digits) < 6)
+
+
+def _problem(name: str, settings: Settings, environ: Mapping[str, str]) -> str:
+    """Why the model cannot be had; '' when it can."""
+    try:
+        choose_model(settings, environ, name=name)
+    except LongreinError as error:
+        return str(error).rstrip(".")
+    return ""

@@ -1,0 +1,260 @@
+"""A settings file as flat values, each with the place it stands at; what is wrong is said with file, line and key."""
+
+import os
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from longrein.config.environment import user_file
+from longrein.config.settings_schema import KEYS, dotted, nearest, pattern_of, problem_with
+from longrein.events import SettingsError
+from longrein.permissions import check_rule
+
+SIZE_MAX_BYTES = 1_000_000
+"""A settings file is never this big."""
+
+
+class Value(msgspec.Struct, frozen=True):
+    """One setting as one layer has it."""
+
+    path: tuple[str, ...]
+    """Names from the top, such as `("providers", "mock", "wire")`."""
+    value: Any
+    place: str
+    """Where it comes from: `file:line`, a variable or a flag."""
+
+
+def short(path: str, home: str) -> str:
+    """A path as it is shown: `~/…` below home."""
+    return "~" + path[len(home) :] if home and path.startswith(home.rstrip("/") + "/") else path
+
+
+def read_file(path: str, shown: str) -> tuple[Value, ...] | None:
+    """The values of the TOML file at `path`; None when there is none. Raises SettingsError (one line)."""
+    text = read_text(path, shown)
+    if text is None:
+        return None
+    return values_of(text, shown)
+
+
+def values_of(text: str, shown: str) -> tuple[Value, ...]:
+    """The values of a TOML text; `shown` is what messages call it. Raises SettingsError."""
+    return tuple(_values(_parsed(text, shown), text, shown))
+
+
+def read_text(path: str, shown: str) -> str | None:
+    """The file's text; None when there is none. Raises SettingsError where it cannot be read or is not text."""
+    try:
+        with open(path, "rb") as file:
+            data = file.read(SIZE_MAX_BYTES + 1)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise SettingsError(f"{shown}: cannot be read ({error.strerror}): mend or remove it") from None
+    if len(data) > SIZE_MAX_BYTES:
+        raise SettingsError(f"{shown}: larger than 1 MB, that is no settings file: mend or remove it")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data[: error.start].count(b"\n") + 1
+        raise SettingsError(f"{shown}:{line}: not UTF-8 text: save the file as UTF-8") from None
+
+
+def _parsed(text: str, shown: str) -> dict[str, Any]:
+    import tomllib  # costs as much as the rest of this room together, and most starts have no file
+
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        said = re.fullmatch(r"(.*) \(at (?:line (\d+), column \d+|end of document)\)", str(error), re.DOTALL)
+        what = said[1] if said else str(error)
+        line = (said and said[2]) or str(text.count("\n") + 1)
+        raise SettingsError(f"{shown}:{line}: not TOML: {what[:1].lower()}{what[1:]}") from None
+
+
+def _values(table: dict[str, Any], text: str, shown: str) -> list[Value]:
+    found = []
+    for path, value in _flat(table, ()):
+        place = f"{shown}:{line_of(text, path)}"
+        pattern = pattern_of(path)
+        if pattern not in KEYS:
+            raise SettingsError(f"{place}: {_unknown(path)}")
+        problem = problem_with(KEYS[pattern][0], value)
+        if problem:
+            raise SettingsError(f"{place}: {dotted(path)} {problem}")
+        found.append(Value(path, value, place))
+    return found
+
+
+def _flat(table: dict[str, Any], path: tuple[str, ...]) -> list[tuple[tuple[str, ...], Any]]:
+    found: list[tuple[tuple[str, ...], Any]] = []
+    for name, value in table.items():
+        here = (*path, name)
+        if isinstance(value, dict) and value and pattern_of(here) not in KEYS and len(here) < 4:
+            found.extend(_flat(value, here))
+        elif not (value == {} and _is_table(here)):
+            found.append((here, value))
+    return found
+
+
+def _is_table(path: tuple[str, ...]) -> bool:
+    if len(path) == 2:
+        return path[0] in ("providers", "models")
+    return len(path) == 1 and any(key.startswith(path[0] + ".") for key in KEYS)
+
+
+def _unknown(path: tuple[str, ...]) -> str:
+    if path[0] == "models" and len(path) == 4 and "/" not in path[1]:  # the name's slash was written as a dot
+        path = (path[0], f"{path[1]}/{path[2]}", path[3])
+        return f"models.{'.'.join(path[1].split('/'))}.{path[2]} is not a setting: did you mean {dotted(path)}?"
+    known = [_like(path, key) for key in KEYS]
+    close = nearest(dotted(path), known) or next((k for k in known if k.rpartition(".")[2] == path[-1]), "")
+    close = close or nearest(path[-1], [k.rpartition(".")[2] for k in known if k.startswith(f"{path[0]}.")])
+    return f"{dotted(path)} is not a setting" + (f": did you mean {close}?" if close else "")
+
+
+def _like(path: tuple[str, ...], key: str) -> str:
+    """A key with the name the user gave in place of its star."""
+    if "*" not in key:
+        return key
+    return key.replace("*", dotted(path[1:2]) if len(path) > 2 else "NAME")
+
+
+def line_of(text: str, path: tuple[str, ...]) -> int:
+    """The line (1-based) on which a setting stands; the nearest one that can be told."""
+    table: tuple[str, ...] = ()
+    best, depth = 1, 0
+    for number, line in enumerate(text.splitlines(), 1):
+        header = line.strip().startswith("[")
+        names = _names(line.strip(" \t[").partition("]")[0]) if header else (*table, *_names(line.partition("=")[0]))
+        if header:
+            table = names
+        elif "=" not in line:
+            continue
+        if names and names == path[: len(names)] and len(names) > depth:
+            best, depth = number, len(names)
+    return best
+
+
+def _names(text: str) -> tuple[str, ...]:
+    """`models."mock/small"` as its names. No pattern: most starts have a file, and no other reason to compile one."""
+    names, rest = list[str](), text.strip()
+    while rest:
+        if rest[0] in "\"'":
+            name, _, rest = rest[1:].partition(rest[0])
+            rest = rest.strip().removeprefix(".").strip()
+        else:
+            name, _, rest = map(str.strip, rest.partition("."))
+        names.append(name)
+    return tuple(names)
+
+
+# --- Writing the user's own small files: whole or not at all ---------------------------------------------------------
+
+
+def replace_file(path: str, data: bytes) -> None:
+    """Put `data` in place of the file that `path` leads to (links followed), keeping its mode; 0600 for a new one.
+
+    A reader, or a crash, sees the old content or the new. Raises OSError.
+    """
+    path = os.path.realpath(path)
+    try:
+        mode = os.stat(path).st_mode & 0o777
+    except FileNotFoundError:
+        mode = 0o600
+    temporary = f"{path}.{os.getpid()}.new"
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, mode)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            os.fchmod(file.fileno(), mode)
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except OSError:
+        os.unlink(temporary)
+        raise
+
+
+# --- An "always allow" goes into the user's settings file, and not one other character of it changes -----------------
+
+
+_HEADER = r"(?m)^[ \t]*\[[ \t]*permissions[ \t]*\][ \t]*(?:#.*)?$"
+_ANY_HEADER = r"(?m)^[ \t]*\["
+_ALLOW = r"(?m)^[ \t]*allow[ \t]*=[ \t]*\["
+_DOTTED = r"(?m)^[ \t]*permissions[ \t]*\.[ \t]*allow[ \t]*=[ \t]*\["
+_TOKEN = r'"""[\s\S]*?"""|\'\'\'[\s\S]*?\'\'\'|"(?:\\.|[^"\\\n])*"|\'[^\'\n]*\'|#[^\n]*|[\[\]]|[^\s]'
+
+
+def remember_rule(rule: str, environ: Mapping[str, str], home: str) -> None:
+    """Add `rule` to `[permissions] allow` of the user's settings file, which is made where it is missing.
+
+    Nothing happens where it stands there already. Raises SettingsError when the rule or the file is malformed, or when
+    the file is written in a way that cannot be added to safely; it is unchanged then.
+    """
+    path = user_file(environ, home)
+    shown = short(path, home)
+    problem = check_rule(rule, "allow")
+    if problem or not rule.isprintable():
+        raise SettingsError(f"{rule!r} cannot be stored: {problem or 'it holds invisible characters'}")
+    before = read_file(path, shown) or ()
+    listed: list[str] = next((v.value for v in before if v.path == ("permissions", "allow")), [])
+    if rule in listed:
+        return
+    text = with_rule(read_text(path, shown) or "", rule, bool(listed))
+    try:
+        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+        _try_out(text, path, {*listed, rule}, before)
+        replace_file(path, text.encode())
+    except OSError as error:
+        raise SettingsError(f"{shown}: cannot be written ({error.strerror}): add {rule} to it by hand") from None
+    except _Unsafe:
+        raise SettingsError(f"{shown}: add {rule} to [permissions] allow by hand: its form is unusual") from None
+
+
+class _Unsafe(Exception):
+    """The text would not say what it should."""
+
+
+def _try_out(text: str, path: str, rules: set[str], before: tuple[Value, ...]) -> None:
+    """Read the new text: it must hold what the old one held, and the rule."""
+    try:
+        after = values_of(text, path)
+    except SettingsError as error:
+        raise _Unsafe(path) from error
+    key = ("permissions", "allow")
+    same = [v.value for v in after if v.path != key] == [v.value for v in before if v.path != key]
+    if not same or [set(v.value) for v in after if v.path == key] != [rules]:
+        raise _Unsafe(path)
+
+
+def with_rule(text: str, rule: str, any_before: bool) -> str:
+    """TOML text with `rule` at the end of `[permissions] allow`."""
+    quoted = '"' + rule.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    header = re.compile(_HEADER).search(text)
+    end = len(text)
+    if header:
+        following = re.compile(_ANY_HEADER).search(text, header.end())
+        end = following.start() if following else end
+    listed = re.compile(_ALLOW).search(text, header.end(), end) if header else re.compile(_DOTTED).search(text)
+    if listed:
+        return _into_list(text, listed.end(), quoted, any_before)
+    if header:
+        return f"{text[: header.end()]}\nallow = [{quoted}]{text[header.end() :]}"
+    gap = "" if not text else "\n" if text.endswith("\n") else "\n\n"
+    return f"{text}{gap}[permissions]\nallow = [{quoted}]\n"
+
+
+def _into_list(text: str, start: int, quoted: str, any_before: bool) -> str:
+    """Add an element before the bracket that closes the list whose content begins at `start`."""
+    comma_wanted, last = any_before, start
+    for token in re.compile(_TOKEN).finditer(text, start):
+        if token[0] == "]":
+            break
+        if not token[0].startswith("#"):
+            comma_wanted, last = token[0] != ",", token.end()
+    line = re.search(r"\n([ \t]*)[^\n]*\Z", text[start:last])
+    between = ("," if comma_wanted else "") + (f"\n{line[1]}" if line else " " if any_before else "")
+    return f"{text[:last]}{between}{quoted}{text[last:]}"

@@ -1,0 +1,475 @@
+"""Subagent types from files, as users of terminal agents have them: `.claude/agents/*.md` and its kin.
+
+Of two types with one name the nearer wins: `--agents`, then the project's folders from the present one upwards (only in
+a trusted one, like its settings), then the user's, then the built-in ones. A file that cannot be taken is left out with
+a line that names it and the reason; nothing here ever stops a start. What reads files is imported where there are any.
+"""
+
+import os
+import re
+import stat
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from longrein.config.environment import config_dir
+from longrein.config.frontmatter import split_head, split_outside
+from longrein.config.instructions import project_root
+from longrein.config.settings_file import short
+from longrein.config.settings_schema import MODES
+from longrein.events import UsageError, decode_json
+from longrein.permissions import escape
+from longrein.tools import Kind
+
+PROJECT = (".longrein/agents", ".agents/agents", ".claude/agents")
+"""Below each folder from the present one up to the project's root, in this order."""
+
+
+def load_kinds(
+    builtin: Sequence[Kind],
+    cwd: str,
+    home: str,
+    environ: Mapping[str, str],
+    *,
+    trusted: Callable[[str], bool],
+    given: str = "",
+    known_tools: Sequence[str] = (),
+) -> tuple[tuple[Kind, ...], tuple[str, ...]]:
+    """(types, lines for the user): those of `builtin` first, in their order, then the others by name.
+
+    `trusted`: whether the user trusts a folder; asked only where it has such files. `given`: the value of `--agents`, a
+    JSON object of name -> fields, `prompt` for the text. `known_tools`: names of tools that need no mention. Raises
+    `UsageError` where `given` is no such object.
+    """
+    notes: list[str] = []
+    folders = list(_folders(cwd, home, environ, trusted, notes))
+    if not folders and not given:
+        return tuple(builtin), tuple(notes)
+    found, more = kinds_of(folders, given, home, known_tools)
+    kinds = {kind.name: kind for kind in builtin} | found
+    own = [kinds.pop(kind.name) for kind in builtin]
+    return (*own, *(kinds[name] for name in sorted(kinds))), (*notes, *more)
+
+
+def _folders(
+    cwd: str, home: str, environ: Mapping[str, str], trusted: Callable[[str], bool], notes: list[str]
+) -> Iterator[tuple[str, str]]:
+    """(folder that is there, what its files must not lead out of; '' for the user's own), the nearest first."""
+    root = project_root(cwd)
+    for above in _upwards(cwd, root):
+        for folder in (f"{above.rstrip('/')}/{name}" for name in PROJECT):
+            if above == home or not os.path.isdir(folder):
+                continue  # the home's own are the user's
+            if trusted(above):
+                yield folder, root
+            else:
+                notes.append(f"{short(folder, home)} was not read: it is not trusted; `longrein trust` changes that.")
+    for folder in (f"{config_dir(environ, home)}/agents", f"{home}/.agents/agents", f"{home}/.claude/agents"):
+        if os.path.isdir(folder):
+            yield folder, ""
+
+
+def _upwards(folder: str, root: str) -> Iterator[str]:
+    """`folder`, … , `root`."""
+    yield folder
+    while folder != root and os.path.dirname(folder) != folder:
+        folder = os.path.dirname(folder)
+        yield folder
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+#
+# From the fields of a subagent file to a type: the names that several agents use, each read as what it means there.
+#
+# Everything can only narrow: what a type asks for beyond its parent, it does not get; what would narrow in a way that
+# is not possible here is left out rather than granted whole.
+
+
+NAME_CHARS_MAX = 64
+DESCRIPTION_CHARS_MAX = 500
+"""It stands in every request."""
+TURNS_MAX = 1_000
+LATER = ("skills", "hooks", "mcpServers", "mcp_servers", "memory", "effort")
+"""Fields that mean something elsewhere and nothing here yet."""
+
+NAMES: Mapping[str, str] = {
+    # as other agents call them, in lower case -> as they are called here
+    "read": "Read",
+    "read_file": "Read",
+    "readfile": "Read",
+    "read_many_files": "Read",
+    "readmediafile": "Read",
+    "write": "Write",
+    "write_file": "Write",
+    "writefile": "Write",
+    "edit": "Edit",
+    "multiedit": "Edit",
+    "patch": "Edit",
+    "replace": "Edit",
+    "strreplacefile": "Edit",
+    "bash": "Bash",
+    "shell": "Bash",
+    "run_shell_command": "Bash",
+    "grep": "Grep",
+    "grep_search": "Grep",
+    "search_file_content": "Grep",
+    "glob": "Glob",
+    "list": "Glob",
+    "ls": "Glob",
+    "list_directory": "Glob",
+    "todowrite": "TodoWrite",
+    "write_todos": "TodoWrite",
+    "settodolist": "TodoWrite",
+    "webfetch": "WebFetch",
+    "web_fetch": "WebFetch",
+    "fetchurl": "WebFetch",
+    "task": "Agent",
+    "agent": "Agent",
+    "taskoutput": "TaskOutput",
+    "bashoutput": "TaskOutput",
+    "taskstop": "TaskStop",
+    "killshell": "TaskStop",
+    "killbash": "TaskStop",
+    "skill": "Skill",
+    "recall": "Recall",
+}
+
+
+class Found(msgspec.Struct, frozen=True):
+    """One file, or one entry of `--agents`."""
+
+    shown: str
+    """As messages call it."""
+    stem: str
+    """Name for want of another."""
+    fields: Mapping[str, Any] = {}
+    body: str = ""
+    problem: str = ""
+    """Why it could not be read."""
+
+
+class Refused(Exception):
+    """A file that is no type here; the text says why. Never leaves this file."""
+
+
+class Taking:
+    """Types as they are taken in, and what is to be said of them."""
+
+    def __init__(self, known_tools: Sequence[str] = ()) -> None:
+        self.known_tools = frozenset(known_tools)
+        self._lines: list[str] = []
+        self._later: dict[str, list[str]] = {}
+        self._unknown: dict[str, list[str]] = {}
+
+    def scope(self, found: Sequence[Found]) -> dict[str, Kind]:
+        """The types of one folder, or of `--agents`; of two with one name the first counts."""
+        kinds: dict[str, Kind] = {}
+        for one in found:
+            kind = self._kind(one)
+            if kind is None:
+                continue
+            if kind.name in kinds:
+                self._lines.append(f"{one.shown}: {kind.name!r} is in {kinds[kind.name].source} too: left out.")
+            else:
+                kinds[kind.name] = kind
+        return kinds
+
+    def notes(self) -> tuple[str, ...]:
+        """Lines for the user."""
+        said = list(self._lines)
+        if self._later:
+            said.append(f"Not obeyed here yet, in files of subagents: {_grouped(self._later)}.")
+        if self._unknown:
+            said.append(f"Tools that subagents name and that are not here: {_grouped(self._unknown)}.")
+        return tuple(said)
+
+    def _kind(self, one: Found) -> Kind | None:
+        try:
+            if one.problem:
+                raise Refused(one.problem)
+            return self._made(one, one.fields)
+        except Refused as refusal:
+            if str(refusal):
+                self._lines.append(f"{one.shown}: {refusal}: left out.")
+            return None
+
+    def _made(self, one: Found, fields: Mapping[str, Any]) -> Kind:
+        name, description = _name(one, fields), _description(fields)
+        _refuse_others(fields)
+        tools, spawns = self._tools(one, name, fields)
+        without, unspawned = self._without(name, fields)
+        for field in LATER:
+            if fields.get(field):
+                self._later.setdefault(field, []).append(name)
+        return Kind(
+            name,
+            description,
+            self._shown(one, one.body.strip() or _text(fields.get("prompt"))),
+            tools,
+            without,
+            _model(fields.get("model")),
+            self._mode(one, fields),
+            self._turns(one, fields),
+            () if unspawned else spawns,
+            background=self._flag(one, fields, "background"),
+            worktree=self._worktree(one, fields),
+            source=one.shown,
+        )
+
+    def _shown(self, one: Found, body: str) -> str:
+        """The text with what cannot be seen written out: nothing hidden may speak to the model."""
+        clean = escape(body)
+        if clean != body:
+            self._lines.append(f"{one.shown} holds characters that cannot be seen: they are written out as \\u….")
+        return clean
+
+    def _tools(
+        self, one: Found, name: str, fields: Mapping[str, Any]
+    ) -> tuple[tuple[str, ...] | None, tuple[str, ...]]:
+        """(tools, types it may start): all of the parent's where nothing is said."""
+        named = [*_names(fields.get("subagents"))]
+        written = fields.get("tools")
+        if isinstance(written, dict):
+            allowed = [key for key, on in written.items() if _truth(on) is True]
+            written = allowed if _truth(written.get("*")) is False else None
+        if written is None or written == "" or "*" in _names(written):
+            return None, tuple(named) or ("*",)
+        tools: dict[str, None] = {}
+        spawns = list(named)
+        for text in _names(written):
+            base, inner = _split(text)
+            if base == "Agent":
+                spawns += list(split_outside(inner)) if inner else ["*"]
+            elif inner:
+                self._lines.append(f"{one.shown}: {text!r} narrows a tool, which only permission rules do: left out.")
+            else:
+                tools[base] = None
+                self._know(base, name)
+        return tuple(tools), tuple(dict.fromkeys(spawns))
+
+    def _without(self, name: str, fields: Mapping[str, Any]) -> tuple[tuple[str, ...], bool]:
+        """(tools taken off, whether it may start none)."""
+        taken = [_split(text)[0] for text in _names(fields.get("disallowedTools") or fields.get("disallowed_tools"))]
+        written = fields.get("tools")
+        if isinstance(written, dict):
+            taken += [_split(key)[0] for key, on in written.items() if _truth(on) is False and key != "*"]
+        taken += _denied(fields.get("permission"))
+        for tool in taken:
+            self._know(tool, name)
+        return tuple(dict.fromkeys(tool for tool in taken if tool != "Agent")), "Agent" in taken
+
+    def _know(self, tool: str, name: str) -> None:
+        if self.known_tools and tool not in self.known_tools and not tool.startswith("mcp_") and tool[-1:] != "*":
+            users = self._unknown.setdefault(tool, [])
+            if name not in users:
+                users.append(name)
+
+    def _mode(self, one: Found, fields: Mapping[str, Any]) -> str:
+        mode = _text(fields.get("permissionMode") or fields.get("permission_mode"))
+        if not mode or mode in MODES:
+            return mode
+        self._lines.append(f"{one.shown}: permissionMode {mode!r} is not known here: it counts as default.")
+        return "default"
+
+    def _turns(self, one: Found, fields: Mapping[str, Any]) -> int:
+        value = next((fields[k] for k in ("maxTurns", "max_turns", "steps", "maxSteps") if fields.get(k)), 0)
+        number = _number(value)
+        if number is not None and 0 <= number <= TURNS_MAX:
+            return number
+        self._lines.append(f"{one.shown}: maxTurns {value!r} is no number from 1 to {TURNS_MAX}: the default holds.")
+        return 0
+
+    def _flag(self, one: Found, fields: Mapping[str, Any], name: str) -> bool:
+        value = fields.get(name)
+        if value not in (None, "") and _truth(value) is None:
+            self._lines.append(f"{one.shown}: {name} {value!r} is neither true nor false: it counts as false.")
+        return _truth(value) is True
+
+    def _worktree(self, one: Found, fields: Mapping[str, Any]) -> bool:
+        value = _text(fields.get("isolation"))
+        if value not in ("", "worktree", "none"):
+            self._lines.append(f"{one.shown}: isolation {value!r} is not known here: it works in the parent's folder.")
+        return value == "worktree"
+
+
+# --- one field ---------------------------------------------------------------------------------------------------
+
+
+def _name(one: Found, fields: Mapping[str, Any]) -> str:
+    """The name, else that of the file or of the entry."""
+    name = " ".join((_text(fields.get("name")) or one.stem).split())
+    if not name or len(name) > NAME_CHARS_MAX or not name.isprintable() or set(name) & set('"(),*'):
+        raise Refused(f'{name[:80]!r} is no name for a type (printable, at most {NAME_CHARS_MAX}, none of "(),*)')
+    return name
+
+
+def _description(fields: Mapping[str, Any]) -> str:
+    """When to use it, in one paragraph."""
+    words = [_text(fields.get(key)) for key in ("description", "whenToUse", "when_to_use")]
+    text = escape(" ".join(" ".join(words).replace("\\n", " ").split()))
+    if not text:
+        raise Refused("has no description, so nobody could know when to use it")
+    return text if len(text) <= DESCRIPTION_CHARS_MAX else text[: DESCRIPTION_CHARS_MAX - 1] + "…"
+
+
+def _refuse_others(fields: Mapping[str, Any]) -> None:
+    """What other agents keep in such files beside subagents."""
+    if _truth(fields.get("disable")) is True:
+        raise Refused("")
+    if fields.get("mode") == "primary":
+        raise Refused("is of mode primary, not a subagent")
+    if fields.get("kind") not in (None, "", "local"):
+        raise Refused(f"is of kind {_text(fields['kind'])!r}, which is not run here")
+
+
+def _model(value: Any) -> str:
+    text = _text(value)
+    return "" if text == "inherit" else text
+
+
+def _text(value: Any) -> str:
+    return str(value).strip() if isinstance(value, str | int | float) and not isinstance(value, bool) else ""
+
+
+def _truth(value: Any) -> bool | None:
+    """Also of `"true"` in quotes; None for what says neither."""
+    if isinstance(value, str):
+        return {"true": True, "false": False}.get(value.strip().lower())
+    return value if isinstance(value, bool) else None
+
+
+def _number(value: Any) -> int | None:
+    """A whole number, also in quotes; None for anything else."""
+    text = _text(value)
+    return int(text) if re.fullmatch(r"-?[0-9]{1,9}", text) else None
+
+
+def _names(value: Any) -> list[str]:
+    """A comma text or a list, as names."""
+    if isinstance(value, str):
+        return [piece.strip("\"'") for piece in split_outside(value)]
+    return [_text(one) for one in value if _text(one)] if isinstance(value, list) else []
+
+
+def _split(text: str) -> tuple[str, str]:
+    """(name as it is called here, what stands in brackets): `Task(a, b)` is (`Agent`, `a, b`)."""
+    match = re.fullmatch(r"([^()]+)(?:\((.*)\))?", text.strip())
+    base, inner = (match[1].strip(), (match[2] or "").strip()) if match else (text.strip(), "")
+    if base.startswith("mcp__") and base.count("__") == 1:
+        base += "__*"
+    return NAMES.get(base.lower(), base), "" if inner == "*" else inner
+
+
+def _denied(permission: Any) -> list[str]:
+    """Tools that a map of permissions denies altogether."""
+    if not isinstance(permission, dict):
+        return []
+    whole = {key: rule.get("*") if isinstance(rule, dict) else rule for key, rule in permission.items()}
+    names = [_split(str(key))[0] for key, rule in whole.items() if rule == "deny"]
+    return [*names, *(["Write"] if "Edit" in names else [])]
+
+
+def _grouped(table: Mapping[str, Sequence[str]]) -> str:
+    return "; ".join(
+        f"{field} ({', '.join(names[:5])}{' …' if len(names) > 5 else ''})" for field, names in table.items()
+    )
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+#
+# The files that hold subagent types: found in folders, read no further than they may, taken in by priority.
+
+
+FILES_MAX = 200
+"""Files of one folder; more is a mistake."""
+DEPTH_MAX = 5
+"""Folders below one another."""
+SIZE_MAX_BYTES = 256 * 1024
+
+
+def kinds_of(
+    folders: Sequence[tuple[str, str]], given: str, home: str, known_tools: Sequence[str]
+) -> tuple[dict[str, Kind], list[str]]:
+    """(types by name, lines for the user). `folders`: see `agents`; `given`: of `--agents`. Raises `UsageError`."""
+    notes: list[str] = []
+    scopes = [_given(given)] if given else []
+    read: set[str] = set()
+    scopes += [list(_files(folder, root, home, notes, read)) for folder, root in folders]
+    taking = Taking(known_tools)
+    kinds: dict[str, Kind] = {}
+    for scope in reversed(scopes):
+        kinds |= taking.scope(scope)
+    return kinds, [*notes, *taking.notes()]
+
+
+def _files(folder: str, root: str, home: str, notes: list[str], read: set[str]) -> Iterator[Found]:
+    """Markdown files at any depth, in the order of their names; each once, whatever links lead to it."""
+    inside = f"{os.path.realpath(root).rstrip('/')}/" if root else ""
+    for number, path in enumerate(_walk(folder, DEPTH_MAX, set())):
+        shown, real = short(path, home), os.path.realpath(path)
+        if number == FILES_MAX:
+            notes.append(f"{short(folder, home)} holds more than {FILES_MAX} files: the others were left out.")
+            return
+        if inside and not real.startswith(inside):
+            notes.append(f"{shown} leads out of the project: left out.")
+            continue
+        if real in read:
+            continue
+        read.add(real)
+        yield _read(path, Found(shown, os.path.basename(path).removesuffix(".md")))
+
+
+def _walk(folder: str, depth: int, walked: set[str]) -> Iterator[str]:
+    real = os.path.realpath(folder)
+    if real in walked:
+        return
+    walked.add(real)
+    try:
+        with os.scandir(folder) as listed:
+            entries = sorted(listed, key=lambda entry: entry.name)
+    except OSError:
+        return
+    for entry in entries:
+        if entry.is_dir():
+            yield from _walk(entry.path, depth - 1, walked) if depth else ()
+        elif entry.name.endswith(".md") and not entry.name.startswith("."):
+            yield entry.path
+
+
+def _read(path: str, found: Found) -> Found:
+    """With what it holds, or why that cannot be read."""
+    why = ""
+    try:
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            return msgspec.structs.replace(found, problem="is no file")
+        with open(path, "rb") as file:
+            data = file.read(SIZE_MAX_BYTES + 1)
+        if len(data) > SIZE_MAX_BYTES:
+            return msgspec.structs.replace(found, problem=f"is larger than {SIZE_MAX_BYTES // 1024} kB")
+        fields, body = split_head(data.decode("utf-8"))
+        return msgspec.structs.replace(found, fields=fields, body=body)
+    except OSError as error:
+        why = f"cannot be read ({error.strerror})"
+    except UnicodeDecodeError:
+        why = "is not UTF-8 text"
+    except ValueError as bad:
+        why = str(bad)
+    return msgspec.structs.replace(found, problem=why)
+
+
+def _given(text: str) -> list[Found]:
+    """The entries of `--agents`."""
+    wanted = '--agents wants a JSON object such as {"reviewer": {"description": "…", "prompt": "…"}}'
+    try:
+        table: Any = decode_json(text)
+    except msgspec.DecodeError as error:
+        raise UsageError(f"{wanted}: {error}") from None
+    if not isinstance(table, dict) or not all(isinstance(fields, dict) for fields in table.values()):
+        raise UsageError(wanted)
+    return [Found(f"--agents {name}", name, without_name(fields), "") for name, fields in table.items()]
+
+
+def without_name(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The key is the name."""
+    return {key: value for key, value in fields.items() if key != "name"}

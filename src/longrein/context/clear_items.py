@@ -1,0 +1,327 @@
+"""Between the live state and the clearing policy: items become pieces, a plan becomes a `Cleared`.
+
+What the policy remembers hangs on the state (`state.worth`) and is caught up when it is asked. It is a memo: what it
+would change counts only once the log says so, and where the view is not what it expects (a resume, a rewind, a summary,
+something restored) it is made anew from the items that stand there.
+"""
+
+from bisect import bisect_left
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from longrein.context.clearing.features import Held, Piece
+from longrein.context.clearing.line_value import Measure, Reason, Values, why
+from longrein.context.clearing.needs import Worth
+from longrein.context.clearing.rewrite import Change, Plan
+from longrein.context.clearing.timing import Rates, Rental, Tolerates
+from longrein.context.clearing.timing import decide as rent
+from longrein.context.clearing.timing import squeeze as press
+from longrein.context.clearing.weights import TABLES
+from longrein.context.state.request import Budget, Item
+from longrein.context.state.state import State
+from longrein.context.state.token_estimate import (
+    BLOCKS,
+    CHARS_PER_TOKEN_CODE,
+    ITEM_TOKENS,
+    arguments_text,
+    estimate_part,
+)
+from longrein.events import AnyPart, Cleared, Form, Image, Text, ToolCall, ToolResult, marker_sign, text_of
+
+OLD_THINKING = "old thinking"
+"""In `Budget.clears`: only thinking from before the user last spoke."""
+REMEMBERED_MIN = 600
+"""So many items may be remembered that are no longer in the view."""
+SQUEEZES = (1.0, 1.2, 2.0)
+"""The policy guesses sizes from characters alone; where that falls short it is asked for more."""
+_values: list[Values] = []
+"""The fitted models, made at first use."""
+
+
+def use_tables(tables: Mapping[str, Any]) -> None:
+    """Decide by these tables from now on, in this process: for whoever measures (`benchmarks/policy.py`)."""
+    _values[:] = [Values(tables)]
+
+
+class Memo(msgspec.Struct):
+    """What hangs on the state between two decisions."""
+
+    worth: Worth
+    known: list[Item]
+    """The items that `worth` has taken in, as they stood."""
+    plans: tuple[Plan, ...] = ()
+    """What was proposed and may have become a fact."""
+    recalls: int = 0
+    """Recalls that were taken in."""
+
+    def __eq__(self, other: object) -> bool:
+        """A memo says nothing about the log, so it makes no difference between two states."""
+        return isinstance(other, Memo | None)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def clear(state: State, budget: Budget, *, cold: bool) -> Cleared | None:
+    """What is probably dead and has paid for being cleared; for nothing while the cache is cold."""
+    memo, rental = caught_up(state), rental_for(state, budget)
+    memo.worth.kept = state.held
+    return _proposed(state, memo, rent(memo.worth, rental, cold=cold), "cold" if cold else "rent")
+
+
+def squeeze(state: State, budget: Budget, goal_tokens: int, reason: str, least: float = 0.0) -> Cleared | None:
+    """Clear until the view has `goal_tokens`, the least valuable first, or all that can be. `least`: see `rental`."""
+    memo, rental = caught_up(state), rental_for(state, budget)
+    memo.worth.kept = frozenset()
+    excess = float(state.view_tokens - goal_tokens)
+    found = None
+    for more in SQUEEZES:
+        found = _proposed(state, memo, press(memo.worth, rental, excess * more, least), reason)
+        if found is None or found.gain_tokens >= excess:
+            break
+    return found
+
+
+def _proposed(state: State, memo: Memo, plan: Plan | None, reason: str) -> Cleared | None:
+    if plan is None:
+        return None
+    memo.plans = (*memo.plans[-3:], plan)
+    forms = tuple(
+        Form(change.handle, change.form, change.text) for change in plan.changes if not _as_it_is(state, change)
+    )
+    if not forms:
+        return None
+    return Cleared(forms, reason, state.gauge.scale(sum(_saved(state, form) for form in forms)))
+
+
+def _as_it_is(state: State, change: Change) -> bool:
+    """Whether a call would only be spelt anew: its arguments hold nothing that is long. Also an item without a handle
+    (a result that never came) stays: nothing could name it."""
+    if change.handle not in state.index:
+        return True
+    part = state.items[state.index[change.handle]].part
+    if not isinstance(part, ToolCall) or change.form == "folded":
+        return False
+    return marker_sign(state.nonce) not in change.text
+
+
+def _saved(state: State, form: Form) -> int:
+    """What a form saves, by the very guess that the view is measured with."""
+    item = state.items[state.index[form.handle]]
+    if form.form == "folded":
+        return item.tokens
+    part: AnyPart = Text(form.text)
+    if isinstance(item.part, ToolResult):
+        images = () if form.form == "placeholder" else tuple(p for p in item.part.parts if isinstance(p, Image))
+        part = ToolResult(item.part.call, item.part.name, item.part.status, (part, *images))
+    elif isinstance(item.part, ToolCall):
+        part = ToolCall(item.part.id, item.part.name, None, form.text)
+    return item.tokens - estimate_part(part) - ITEM_TOKENS
+
+
+def reasons(state: State, budget: Budget, handle: str) -> list[Reason]:
+    """Why each line of an item is shown, or would no longer be; nothing for what is not in the view."""
+    memo, rental = caught_up(state), rental_for(state, budget)
+    place = memo.worth.by_handle.get(handle)
+    if place is None or memo.worth.items[place].form in ("folded", "gone"):
+        return []
+    held = memo.worth.items[place]
+    return why(memo.worth, held, rental.values, rental.price(memo.worth), rental.measure)
+
+
+def rental_for(state: State, budget: Budget) -> Rental:
+    """The policy with the prices of this model and the sizes of this session."""
+    if not _values:
+        _values.append(Values(TABLES))
+    chars = CHARS_PER_TOKEN_CODE / state.gauge.ratio
+    around = ITEM_TOKENS * state.gauge.learned.factors[BLOCKS]
+    return Rental(
+        _values[0],
+        rates_of(budget),
+        measure=Measure(chars, chars, chars, around, around),
+        tolerates=tolerates_of(budget),
+        nonce=state.nonce,
+    )
+
+
+def tolerates_of(budget: Budget) -> Tolerates:
+    """What may be cleared; `old thinking` in place of `thinking` leaves that of the running turn alone."""
+    kinds = tuple("thinking" if kind == OLD_THINKING else kind for kind in budget.clears)
+    return Tolerates(kinds, "thinking" in budget.clears)
+
+
+def rates_of(budget: Budget) -> Rates:
+    """Prices in units of one uncached input token; those of a common provider when they are unknown."""
+    price = budget.price
+    if price is None or price.input <= 0:
+        return Rates()
+    return Rates(price.read_usd / price.input, price.write_usd / price.input, price.output / price.input)
+
+
+# --- catching up ---------------------------------------------------------------------------------------------------
+
+
+def caught_up(state: State) -> Memo:
+    """The memory of the view as it stands now."""
+    memo = state.worth if isinstance(state.worth, Memo) else None
+    items = _closed(state)
+    if memo is None or _overgrown(memo) or not (_same(memo, items, state) or _taken(memo, items)):
+        memo = Memo(Worth(), [], recalls=0 if memo is None else memo.recalls)
+        state.worth = memo
+    for item in items[len(memo.known) :]:
+        memo.worth.arrive(piece_of(item, state))
+    memo.known = items
+    memo.worth.begin(len(state.asked_seqs))
+    memo.worth.sent = len(memo.worth.items) - _unsent(state, items)  # folded ones keep their place there
+    for handle, _ in state.recalled[memo.recalls :]:
+        memo.worth.recalled(handle)
+    memo.recalls = len(state.recalled)
+    return memo
+
+
+def _overgrown(memo: Memo) -> bool:
+    """Whether most of what is remembered has left the view: then it is cheaper, and small, made anew."""
+    return len(memo.worth.items) > 2 * len(memo.known) + REMEMBERED_MIN
+
+
+def _closed(state: State) -> list[Item]:
+    """The items up to the first open result, without the static context."""
+    stop = min((call.slot for call in state.calls.values()), default=len(state.items))
+    return state.items[state.context_items : stop]
+
+
+def _same(memo: Memo, items: list[Item], state: State) -> bool:
+    """Whether the view begins as it was known, but for the birth forms of what had not been sent then."""
+    known = memo.known
+    if len(known) > len(items):
+        return False
+    other = [n for n, item in enumerate(known) if item is not items[n]]
+    places = [memo.worth.by_handle.get(_handle(known[n]), -1) for n in other]
+    if any(place < memo.worth.sent for place in places) or any(known[n].handle != items[n].handle for n in other):
+        return False
+    for n, place in zip(other, places, strict=True):
+        memo.worth.reborn(place, piece_of(items[n], state))
+    return True
+
+
+def _handle(item: Item) -> str:
+    """The handle of an item, or something else that is its own."""
+    return item.handle or f"?{item.key[0]}.{item.key[1]}"
+
+
+def _taken(memo: Memo, items: list[Item]) -> bool:
+    """Whether the view is what it was before, but for one of the plans; then that is remembered as done."""
+    for plan in memo.plans:
+        changed = {change.handle: change for change in plan.changes}
+        expected = [item for item in memo.known if item.handle not in changed or changed[item.handle].form != "folded"]
+        if len(expected) <= len(items) and all(
+            a is b or (a.handle == b.handle and a.handle in changed and _text(b) == changed[a.handle].text)
+            for a, b in zip(expected, items, strict=False)
+        ):
+            plan.take(memo.worth)
+            memo.known, memo.plans = items[: len(expected)], ()
+            return True
+    return False
+
+
+def _unsent(state: State, items: list[Item]) -> int:
+    """How many of the items, at their end, the model has not answered to."""
+    at = len(items)
+    while at and not 0 < items[at - 1].seqs[1] <= state.seen_reach:
+        at -= 1
+    return len(items) - at
+
+
+def _text(item: Item) -> str:
+    return arguments_text(item.part) if isinstance(item.part, ToolCall) else text_of((item.part,))
+
+
+def piece_of(item: Item, state: State) -> Piece:
+    """One item of the view, neutral."""
+    part, kind = item.part, item.kind
+    mine = kind in ("text", "thinking", "call")
+    name = kind if mine or kind == "result" else "user"
+    request = max(0, bisect_left(state.asked_seqs, item.seqs[0]) - mine)
+    handle = _handle(item)
+    tokens = float(state.gauge.tokens_of(part))
+    if isinstance(part, ToolCall):
+        return Piece(handle, name, "", tokens, request, part.name, arguments_text(part), part.id)
+    if isinstance(part, ToolResult):
+        images = any(isinstance(p, Image) for p in part.parts)
+        status = "in the background" if part.status == "ok" and _went_on(state, part.call) else part.status
+        return Piece(handle, name, text_of((part,)), tokens, request, part.name, "", part.call, status, images)
+    return Piece(handle, name, text_of((part,)), tokens, request)
+
+
+def _went_on(state: State, call: str) -> bool:
+    """Whether a call's result says only that its work went on in the background."""
+    return any(task.started.call == call for task in state.tasks.values())
+
+
+# --- as bytes ------------------------------------------------------------------------------------------------------
+
+
+class KeptWorth(msgspec.Struct, array_like=True):
+    """A `Worth` as it is stored. Its lines are read again from the texts of the items when they are asked for."""
+
+    items: list[Held]
+    now: int
+    sent: int
+    visible: dict[str, int]
+    newest: dict[str, int]
+    mentioned: dict[str, int]
+    times: dict[str, int]
+    spread: dict[str, int]
+    touched_at: dict[str, int]
+    dropped: dict[str, int]
+    by_handle: dict[str, int]
+    results: list[int]
+    dirty: dict[int, None]
+    wake: dict[int, list[int]]
+    regret: dict[int, float]
+    paying: dict[int, None]
+    kept: frozenset[str]
+    last_user: int
+    losses: float
+    _missed_at: dict[int, int]
+    _calls: dict[str, int]
+    _same: list[tuple[tuple[str, str], int]]
+    _reads: dict[str, list[int]]
+    _fresh: list[int]
+
+
+class _Kept(msgspec.Struct, array_like=True):
+    """A `Memo` as it is stored."""
+
+    worth: KeptWorth
+    known: list[int | Item]
+    """Items of the view by their place in it; one that stands there no longer, itself."""
+    plans: tuple[Plan, ...]
+    recalls: int
+
+
+_encoder = msgspec.msgpack.Encoder(enc_hook=list)  # the rows of an item may be a range
+_decoder = msgspec.msgpack.Decoder(_Kept)
+
+
+def encode_memory(state: State, data: bytearray) -> None:
+    """Append the memory that hangs on the state to `data`; nothing where there is none."""
+    memo = state.worth
+    if not isinstance(memo, Memo):
+        return
+    places = {id(item): at for at, item in enumerate(state.items)}
+    values = {name: getattr(memo.worth, name) for name in KeptWorth.__struct_fields__}
+    values["_same"] = list(memo.worth._same.items())
+    known = [places.get(id(item), item) for item in memo.known]
+    _encoder.encode_into(_Kept(KeptWorth(**values), known, memo.plans, memo.recalls), data, -1)
+
+
+def decode_memory(state: State, data: bytes | memoryview) -> Memo:
+    """The same again. Raises `msgspec.DecodeError`, `IndexError`."""
+    kept, worth = _decoder.decode(data), Worth()
+    for name in KeptWorth.__struct_fields__:
+        setattr(worth, name, getattr(kept.worth, name))
+    worth._same = dict(kept.worth._same)
+    known = [state.items[item] if isinstance(item, int) else item for item in kept.known]
+    return Memo(worth, known, kept.plans, kept.recalls)

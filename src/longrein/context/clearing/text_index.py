@@ -1,0 +1,261 @@
+"""The lines of an item, read once, with all that never changes about them: keys, identifiers, half of their codes.
+
+A text is read as a whole, not line by line, and each kind of code is a row of bytes: thousands of lines are valued
+between two requests.
+"""
+
+import re
+from bisect import bisect_left, bisect_right
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import lru_cache, partial
+
+import msgspec
+
+from longrein.context.clearing.features import (
+    CLEARED,
+    Held,
+    call_content,
+    declares,
+    features,
+    line_key,
+    line_keys,
+    names_by_line,
+)
+
+ROWS_KEPT = 12_000
+"""Lines of the sheets that are kept; about 150 bytes each."""
+LABEL = re.compile(r"r\d+\S* \w.*, \d+ lines$")
+"""A line of a ledger that names a folded call."""
+LONG_CHARS = 120
+"""A longer value of a call's argument may be shortened."""
+_LENGTH = (30, 45, 70, 110)
+_WORD_LENGTH = (9, 13, 20, 35)
+_COUNT = (2, 3, 6)
+_DISTANCE = (1, 3, 6, 16)
+_ALONE = 5
+_NUMBERED = re.compile(r"\n[^\S\n]*\d+[→\t]")
+
+
+class Sheet:
+    """The lines of one item. Codes are bytes, one for each row."""
+
+    __slots__ = (
+        *("_near", "added", "asked", "fixed", "heads", "keys", "mentions", "names"),
+        *("numbered", "places", "sizes", "static", "word_static"),
+    )
+
+    def __init__(self, texts: Sequence[str], fixed: bytes, origins: Mapping[str, int]) -> None:
+        text, count = "\n".join(["", *texts]), len(texts)
+        without, numbers = _NUMBERED.subn("\n", text)
+        bare = without.split("\n")[1:] if numbers else texts
+        self.fixed = fixed
+        """Which lines stay with the item: 1 a short argument, 2 a marker or label of a ledger."""
+        self.numbered = sum(map(len, bare)) < sum(map(len, texts)) and numbers * 2 > count
+        """Whether the lines have numbers; a run of kept lines shows the first one only."""
+        self.sizes = [len(line) + 1 for line in bare]
+        """Characters without the line's number, with its end."""
+        self.keys = line_keys(text)
+        first = dict(zip(reversed(self.keys), range(count - 1, -1, -1), strict=True))
+        first.pop("", None)
+        self.asked = [] if any(fixed) else sorted(first.values())
+        """Where no line stays with the item: the rows of lines that can be looked for, the first of equal ones."""
+        self.added: tuple[object, object, list[float]] | None = None
+        """What each of these adds to the log-odds that it is needed, as last found; kept by `bodies`."""
+        self.names = names_by_line(text)[1:]
+        self.places = _places(self.names)
+        """Identifier -> the rows in which it stands."""
+        declaring = [names != () and declares(line) for names, line in zip(self.names, texts, strict=True)]
+        indents = bytes([_depth(line[: len(line) - len(line.lstrip())]) if line[:1].isspace() else 0 for line in bare])
+        self.heads = _heads(indents, declaring) if self.places else [0] * count
+        """For each row the declaration that it stands under, counted from 1; 0 for none."""
+        self.static = (
+            bytes(origins.get(key, 0) for key in self.keys) if origins else bytes(count),
+            bytes(map(partial(bisect_right, _LENGTH), map(len, texts))),
+            _thirds(count),
+            bytes(count) if len(first) + self.keys.count("") == count else _copies(self.keys),
+            indents,
+        )
+        """The last five codes of `LINE_CODES`."""
+        self.word_static = {
+            name: (
+                bisect_right(_COUNT, len(rows)),
+                int(any(declaring[row] for row in rows)),
+                bisect_right(_WORD_LENGTH, len(name)),
+            )
+            for name, rows in self.places.items()
+        }
+        """For each identifier the last three codes of `WORD_CODES`."""
+        self.mentions: tuple[tuple[int, int], tuple[bytes, bytes, bytes]] | None = None
+        """How lately the names in it were named, when that was last asked; kept by `codes`."""
+        self._near: tuple[int, bytes, bytes] | None = None
+
+    def near(self, referred: Collection[str]) -> tuple[bytes, bytes]:
+        """For each row, coded: how far the nearest line is that was needed exactly, and that was needed in any way.
+
+        `referred`: what was needed of the item so far; it only grows.
+        """
+        count = len(self.keys)
+        if not referred:
+            return bytes([_ALONE]) * count, bytes([_ALONE]) * count
+        if self._near is None or self._near[0] != len(referred):
+            exact = [row for row, key in enumerate(self.keys) if key in referred]
+            named = (row for name in referred for row in self.places.get(name, ()))
+            self._near = len(referred), _distances(exact, count), _distances([*exact, *named], count)
+        return self._near[1], self._near[2]
+
+
+class Sheets:
+    """The sheets of a conversation. Those made last are kept; any other is made anew from its text."""
+
+    def __init__(self) -> None:
+        self._kept: dict[int, Sheet] = {}
+        self._rows = 0
+
+    def of(self, held: Held) -> Sheet:
+        """The sheet of an item."""
+        found = self._kept.get(held.n)
+        if found is None:
+            found = self._kept[held.n] = Sheet(*_lines(held))
+            self._rows += len(found.keys)
+            while self._rows > ROWS_KEPT and len(self._kept) > 1:
+                self.forget(next(iter(self._kept)))
+        return found
+
+    def features(self, held: Held) -> tuple[str, ...]:
+        """The `features` of an item that has just come: of a result those of its lines, which will be valued soon."""
+        piece = held.piece
+        if piece.kind != "result" or held.header:
+            return tuple(features(call_content(piece.arguments) if piece.kind == "call" else piece.content))
+        sheet = self.of(held)
+        found = {name: None for names in sheet.names if names for name in names}
+        found.update(dict.fromkeys(sheet.keys))
+        found.pop("", None)
+        return tuple(found)
+
+    def forget(self, n: int) -> None:
+        """The item in place `n` has got another text."""
+        if n in self._kept:
+            self._rows -= len(self._kept.pop(n).keys)
+
+
+def rows_of(held: Held, sheet: Sheet) -> Sequence[int]:
+    """Which lines of an item are still shown."""
+    return range(len(sheet.keys)) if held.rows is None else held.rows
+
+
+def texts_of(held: Held) -> list[str]:
+    """The lines that the rows of an item's sheet stand for."""
+    return _lines(held)[0]
+
+
+def _lines(held: Held) -> tuple[list[str], bytes, dict[str, int]]:
+    """Lines; which stay with the item (1: a short argument, 2: a marker or label); where lines of an edit come from."""
+    if held.piece.kind != "call":
+        texts = held.piece.content.split("\n")
+        if held.header:
+            del texts[0]
+        if CLEARED not in held.piece.content:
+            return texts, bytes(len(texts)), {}
+        return texts, bytes([2 * _belongs(text, labelled=held.header != "") for text in texts]), {}
+    texts, fixed = [], bytearray()
+    for value in long_and_short(held.arguments or {}):
+        lines = value[1].split("\n")
+        if held.again and value[2] and lines[0].startswith(CLEARED):
+            del lines[0]
+        texts += lines
+        fixed += bytes([not value[2]]) * len(lines)
+    return texts, bytes(fixed), _origins(held.arguments or {})
+
+
+def _belongs(text: str, *, labelled: bool) -> bool:
+    return text.startswith(CLEARED) or (labelled and LABEL.match(text) is not None)
+
+
+def long_and_short(arguments: Mapping[str, object]) -> list[tuple[str, str, bool]]:
+    """(key, text, whether it is long) of each argument that holds text."""
+    found = []
+    for key, value in arguments.items():
+        if isinstance(value, str):
+            found.append((key, value, len(value) > LONG_CHARS))
+        elif isinstance(value, list | dict):
+            text = msgspec.json.format(msgspec.json.encode(value), indent=0).decode() if value else ""
+            found.append((key, text, False))
+    return found
+
+
+def _origins(arguments: Mapping[str, object]) -> dict[str, int]:
+    old, new = arguments.get("old_string"), arguments.get("new_string")
+    if not isinstance(old, str) or not isinstance(new, str):
+        return {}
+    before = {line_key(line) for line in old.split("\n")}
+    after = {line_key(line) for line in new.split("\n")}
+    return {key: (1 if key not in after else 2 if key not in before else 3) for key in before | after if key}
+
+
+# --- what never changes about a line ---------------------------------------------------------------------------------
+
+
+def bare_text(text: str) -> str:
+    """Numbered lines of a file without their numbers, any others as they are; each begins with a newline."""
+    return _NUMBERED.sub("\n", "\n" + text)
+
+
+def bare_line(text: str) -> str:
+    """The same of one line, without the newline."""
+    return bare_text(text)[1:]
+
+
+@lru_cache(maxsize=256)
+def _depth(blank: str) -> int:
+    """How deep a line is indented that begins with `blank`, in steps up to three."""
+    return min(3, (len(blank) + 3 * blank.count("\t") + 2) // 4)
+
+
+def _heads(indents: bytes, declaring: list[bool]) -> list[int]:
+    head, heads = 0, []
+    for row, declares_here in enumerate(declaring):
+        if declares_here and indents[row] < 2:
+            head = row + 1
+        heads.append(head)
+    return heads
+
+
+def _thirds(count: int) -> bytes:
+    """0 for the first tenth of the rows, 2 for the last, 1 between them."""
+    last = max(1, count - 1)
+    first = bisect_left(range(count), True, key=lambda row: row / last >= 0.1)
+    after = bisect_left(range(count), True, key=lambda row: row / last > 0.9)
+    return b"\0" * first + b"\1" * (after - first) + b"\2" * (count - after)
+
+
+def _copies(keys: list[str]) -> bytes:
+    copies: dict[str, int] = {}
+    for key in keys:
+        copies[key] = copies.get(key, 0) + 1
+    return bytes([bisect_right(_COUNT, copies[key]) for key in keys])
+
+
+def _places(names: list[tuple[str, ...]]) -> dict[str, list[int]]:
+    places: dict[str, list[int]] = {}
+    for row, found in enumerate(names):
+        for name in found:
+            places.setdefault(name, []).append(row)
+    return places
+
+
+def _distances(hits: Iterable[int], count: int) -> bytes:
+    """Coded distance of each row to the nearest hit: 0 is a hit, 4 far, 5 when there is none at all."""
+    rows = bytearray(count)
+    for row in hits:
+        rows[row] = 1
+    if not any(rows):
+        return bytes([_ALONE]) * count
+    last, found = -count * 2, []
+    for row, hit in enumerate(rows):
+        last = row if hit else last
+        found.append(row - last)
+    last = count * 3
+    for row in range(count - 1, -1, -1):
+        last = row if rows[row] else last
+        found[row] = bisect_right(_DISTANCE, min(found[row], last - row))
+    return bytes(found)

@@ -1,0 +1,309 @@
+"""What the engine needs to know of somebody else's list: how to read one message of it, and how to write it anew.
+
+The list stays the caller's. The engine reads each message into neutral parts, and where a part is to be shown shorter
+it asks for a copy of that message with the part replaced; what need not change is handed back as it came.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, Protocol
+
+import msgspec
+
+from longrein.events import (
+    TOO_DEEP,
+    AnyPart,
+    Document,
+    Image,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    Usage,
+    UsageError,
+    decode_json,
+    is_too_deep,
+    text_of,
+)
+
+
+class Said(msgspec.Struct, frozen=True):
+    """One message of a list, neutral. Equal messages read equal; what the model never sees is not read."""
+
+    side: Literal["system", "user", "assistant"]
+    """Whose it is. Results of tools are the user's side."""
+    parts: tuple[AnyPart, ...] = ()
+    """Content in order. `ToolCall.id` and `ToolResult.call` are the provider's ids."""
+    system: str = ""
+    """System text that stands in it beside the parts."""
+    usage: Usage | None = None
+    """What the provider counted for the request that it answers, where the message says so."""
+
+
+class Shape(Protocol):
+    """How messages of one kind of list are read and written."""
+
+    def read(self, one: Any) -> Said:
+        """The message `one`. Raises `UsageError` when it is none."""
+        ...
+
+    def rewrite(self, one: Any, changes: Mapping[int, AnyPart | None]) -> Any:
+        """A copy of `one` with the parts at these indices of `Said.parts` replaced, or left out for None.
+
+        None when nothing would be left of it.
+        """
+        ...
+
+    def tell(self, text: str) -> Any:
+        """A message of the user's side that holds `text`."""
+        ...
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+#
+# Lists of dicts as the large providers take them: OpenAI chat, OpenAI Responses items, Anthropic content blocks.
+#
+# Each message is looked at by itself, so a list may be of any of the three. Objects of the vendors' libraries that
+# can be dumped (`model_dump`) are read as what they dump to.
+
+
+_TEXTS = ("text", "input_text", "output_text", "refusal", "summary_text")
+_PICTURES = ("image", "image_url", "input_image")
+_SHOWN_CHARS = 200
+"""What is kept of content that is neither text nor picture."""
+
+
+class Dicts:
+    """The shape of lists of dicts."""
+
+    def read(self, one: Any) -> Said:
+        """See `Shape.read`."""
+        fields = fields_of(one)
+        match fields.get("type"):
+            case "function_call" | "custom_tool_call":
+                return Said("assistant", (_call(fields["call_id"], fields["name"], _arguments_of(fields)),))
+            case "function_call_output" | "custom_tool_call_output":
+                return Said("user", (_result(fields["call_id"], fields.get("output")),))
+            case "reasoning":
+                return Said("assistant", (Thinking(text_of(_contents(fields.get("summary")))),))
+            case _:
+                return _read_spoken(fields)
+
+    def rewrite(self, one: Any, changes: Mapping[int, AnyPart | None]) -> Any:
+        """See `Shape.rewrite`."""
+        fields = fields_of(one)
+        if fields.get("type") in _ITEMS:
+            return _rewrite_item(fields, changes[0])
+        if fields.get("role") == "tool":
+            change = changes[0]
+            return None if change is None else {**fields, "content": result_content(change, fields.get("content"))}
+        return _rewrite_spoken(fields, changes)
+
+    def tell(self, text: str) -> Any:
+        """See `Shape.tell`."""
+        return {"role": "user", "content": text}
+
+
+DICTS = Dicts()
+_ITEMS = ("function_call", "custom_tool_call", "function_call_output", "custom_tool_call_output", "reasoning")
+
+
+def fields_of(one: Any) -> dict[str, Any]:
+    """A message as a dict. Raises `UsageError` when it is none."""
+    if isinstance(one, dict):
+        return one
+    dump = getattr(one, "model_dump", None)
+    if dump is None:
+        raise UsageError(f"a message of the list is a {type(one).__name__}; give dicts, or the shape that reads them")
+    fields: dict[str, Any] = dump(exclude_none=True)
+    return fields
+
+
+# --- reading -----------------------------------------------------------------------------------------------------
+
+
+def _read_spoken(fields: dict[str, Any]) -> Said:
+    content = fields.get("content")
+    match fields.get("role"):
+        case "system" | "developer":
+            return Said("system", system=text_of(_contents(content)))
+        case "tool":
+            return Said("user", (_result(str(fields.get("tool_call_id")), content),))
+        case "assistant":
+            calls = tuple(_chat_call(call) for call in fields.get("tool_calls") or ())
+            return Said("assistant", (*_contents(content), *calls))
+        case "user":
+            return Said("user", _contents(content))
+        case role:
+            raise UsageError(f"a message of the list has the role {role!r}; roles are system, user, assistant, tool")
+
+
+def _contents(content: Any) -> tuple[AnyPart, ...]:
+    if isinstance(content, str):
+        return (Text(content),)
+    return tuple(_block(block) for block in content or ())
+
+
+def _block(block: Any) -> AnyPart:
+    fields = {"type": "text", "text": block} if isinstance(block, str) else fields_of(block)
+    kind = fields.get("type")
+    if kind in _TEXTS:
+        return Text(str(fields.get("text") or fields.get("refusal") or ""))
+    if kind in ("thinking", "redacted_thinking"):
+        return Thinking(str(fields.get("thinking") or fields.get("data") or ""))
+    if kind == "tool_use":
+        return _call(fields["id"], fields["name"], fields.get("input"))
+    if kind == "tool_result":
+        status = "failed" if fields.get("is_error") else "ok"
+        return _result(fields["tool_use_id"], fields.get("content"), status)
+    return _other(str(kind), fields)
+
+
+def _other(kind: str, fields: dict[str, Any]) -> AnyPart:
+    """A picture or anything else that is no text: named by its end and its length, the bytes stay in the list."""
+    shown = {key: value for key, value in fields.items() if key != "cache_control"}
+    raw = msgspec.json.encode(shown, enc_hook=str).decode()
+    if kind in _PICTURES:
+        return Image(f"list:{raw[-_SHOWN_CHARS:]}", "image/*", len(raw))
+    return Document(f"list:{raw[-_SHOWN_CHARS:]}", kind, len(raw), head=raw[:_SHOWN_CHARS])
+
+
+def _chat_call(call: Any) -> ToolCall:
+    fields = fields_of(call)
+    function = fields.get("function") or fields.get("custom") or {}
+    return _call(str(fields.get("id")), str(function.get("name")), _arguments_of(function))
+
+
+def _arguments_of(fields: dict[str, Any]) -> Any:
+    return fields["arguments"] if "arguments" in fields else fields.get("input")
+
+
+def _call(id_: str, name: str, arguments: Any) -> ToolCall:
+    if is_too_deep(arguments):
+        return ToolCall(id_, name, None, f"({TOO_DEEP})")
+    if isinstance(arguments, dict):
+        return ToolCall(id_, name, arguments)
+    text = arguments if isinstance(arguments, str) else msgspec.json.encode(arguments).decode()
+    return ToolCall(id_, name, parsed(text), text)
+
+
+def parsed(text: str) -> dict[str, Any] | None:
+    """The JSON object in `text`; None when it holds none."""
+    try:
+        value = decode_json(text or "{}")
+    except msgspec.DecodeError:
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _result(call: str, content: Any, status: str = "ok") -> ToolResult:
+    if isinstance(content, str) or content is None or isinstance(content, Sequence):
+        return ToolResult(call, "", status, _contents(content))
+    return ToolResult(call, "", status, (Text(msgspec.json.encode(content, enc_hook=str).decode()),))
+
+
+# --- writing -----------------------------------------------------------------------------------------------------
+
+
+def _rewrite_item(fields: dict[str, Any], change: AnyPart | None) -> Any:
+    match change:
+        case None:
+            return None
+        case ToolCall():
+            return {**fields, ("arguments" if "arguments" in fields else "input"): json_of(change)}
+        case ToolResult():
+            return {**fields, "output": result_content(change, fields.get("output"), "input_text")}
+        case _:  # what is left of a thinking is plain text
+            return {"role": "assistant", "content": text_of((change,))}
+
+
+def json_of(call: ToolCall) -> str:
+    """The arguments of `call` as JSON text."""
+    return call.received or msgspec.json.encode(call.arguments).decode()
+
+
+def result_content(change: AnyPart, content: Any, kind: str = "text") -> Any:
+    """What a result says now: a text, and the pictures of `content` where `change` keeps them."""
+    text = text_of((change,))
+    keeps = isinstance(change, ToolResult) and any(not isinstance(part, Text) for part in change.parts)
+    if not keeps or not isinstance(content, list):
+        return text
+    rest = [block for block in content if not isinstance(block, str) and fields_of(block).get("type") not in _TEXTS]
+    return [{"type": kind, "text": text}, *rest]
+
+
+def _rewrite_spoken(fields: dict[str, Any], changes: Mapping[int, AnyPart | None]) -> Any:
+    content, calls = fields.get("content"), list(fields.get("tool_calls") or ())
+    blocks = [content] if isinstance(content, str) else list(content or ())
+    new = [_rewrite_block(block, changes[n]) if n in changes else block for n, block in enumerate(blocks)]
+    kept = [block for block in new if block is not None]
+    asked = [(call, changes.get(n, call)) for n, call in enumerate(calls, len(blocks))]
+    left = [_rewrite_chat_call(call, to) if isinstance(to, ToolCall) else call for call, to in asked if to is not None]
+    if not kept and not left:
+        return None
+    rest = {key: value for key, value in fields.items() if key not in ("content", "tool_calls")}
+    if isinstance(content, str):
+        written: Any = "".join(kept) if kept else None
+    else:
+        written = kept or None
+    return {**rest, "content": written, **({"tool_calls": left} if left else {})}
+
+
+def _rewrite_chat_call(call: Any, to: ToolCall) -> dict[str, Any]:
+    fields = fields_of(call)
+    return {**fields, "function": {**fields["function"], "arguments": json_of(to)}}
+
+
+def _rewrite_block(block: Any, change: AnyPart | None) -> Any:
+    if change is None:
+        return None
+    if isinstance(block, str):
+        return text_of((change,))
+    fields = fields_of(block)
+    match change:
+        case ToolCall():
+            return {**fields, "input": msgspec.json.decode(json_of(change))}
+        case ToolResult():
+            return {**fields, "content": result_content(change, fields.get("content"))}
+        case _ if fields.get("type") in _TEXTS:
+            return {**fields, "text": text_of((change,))}
+        case _:
+            return {"type": "text", "text": text_of((change,))}
+
+
+# --- What a provider counted, in the many spellings of providers and of the libraries over them ----------------------
+
+
+_WRAPPED = ("usage", "usage_metadata")
+_CACHED = ("prompt_tokens_details", "input_tokens_details", "input_token_details")
+
+
+def usage_of(reply: Any) -> Usage | None:
+    """The usage in `reply`: an answer that holds it, or the usage itself, as dict or object; None without."""
+    for name in _WRAPPED:
+        inner = _get(reply, name)
+        if inner is not None and not isinstance(inner, int | str) and not callable(inner):
+            return usage_of(inner)
+    given = _number(reply, "prompt_tokens", "input_tokens")
+    if given is None:
+        return None
+    output = _number(reply, "completion_tokens", "output_tokens") or 0
+    apart = _number(reply, "cache_read_input_tokens")
+    written = _number(reply, "cache_creation_input_tokens") or 0
+    if apart is not None or written:  # Anthropic counts what was cached beside the input
+        return Usage(given, apart or 0, written, output)
+    details = next((found for name in _CACHED if (found := _get(reply, name)) is not None), reply)
+    read = _number(details, "cached_tokens", "cache_read", "cache_read_tokens") or 0
+    written = _number(details, "cache_creation", "cache_write_tokens") or 0
+    return Usage(max(0, given - read - written), read, written, output)
+
+
+def _get(value: Any, name: str) -> Any:
+    return value.get(name) if isinstance(value, Mapping) else getattr(value, name, None)
+
+
+def _number(value: Any, *names: str) -> int | None:
+    for name in names:
+        found = _get(value, name)
+        if isinstance(found, int):
+            return found
+    return None

@@ -1,0 +1,211 @@
+"""Showing a list as the state says: messages that nothing happened to as they came, the others as rewritten copies.
+
+The order is the caller's. A summary stands where the first message was that it stands for.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from longrein.context.message_list.intake import Taken
+from longrein.context.message_list.message_formats import Said, Shape
+from longrein.context.state.request import Item
+from longrein.context.state.state import State
+from longrein.events import (
+    AnyPart,
+    Entry,
+    Reminded,
+    Replied,
+    Summarized,
+    Text,
+    ToolCall,
+    ToolEnded,
+    ToolError,
+    ToolResult,
+    UserSpoke,
+    parse_handle,
+    text_of,
+)
+
+Now = tuple[Item | None, ...]
+"""The items of a message's parts as they are now; None for one that is not in the view."""
+
+
+class Letter(msgspec.Struct, frozen=True):
+    """One message to be sent."""
+
+    one: Any
+    """Itself; None when nothing of it is left."""
+    taken: Taken
+    """What it stands for."""
+    said: Said
+    """Its reading."""
+
+
+class Showing:
+    """Makes views; remembers each message it wrote, so that the same message is the same object the next time."""
+
+    def __init__(self, shape: Shape) -> None:
+        self._shape = shape
+        self._made: dict[tuple[str, ...], tuple[Now, Any, Letter]] = {}
+        self._summaries: dict[str, Letter] = {}
+
+    def show(self, state: State, chat: Sequence[Any], taken: Sequence[Taken], said: Sequence[Said]) -> list[Letter]:
+        """The list as it is now to be sent."""
+        view: list[Letter] = []
+        waiting = [item for item in state.items if item.kind == "summary"]
+        for one, what, reading in zip(chat, taken, said, strict=True):
+            for summary in [item for item in waiting if _starts(item, what)]:
+                waiting.remove(summary)
+                if summary.handle not in what.handles:
+                    view.append(self._told(summary))
+            letter = self._letter(state, one, what, reading)
+            if letter.one is not None:
+                view.append(letter)
+        return view
+
+    def _told(self, summary: Item) -> Letter:
+        letter = self._summaries.get(summary.handle)
+        if letter is None:
+            one = self._shape.tell(text_of((summary.part,)))
+            taken = Taken("", (summary.handle,), (summary.seqs[0],), summary.key[0], calm=True)
+            letter = self._summaries[summary.handle] = Letter(one, taken, self._shape.read(one))
+        return letter
+
+    def _letter(self, state: State, one: Any, what: Taken, reading: Said) -> Letter:
+        if what.fixed or not what.handles:
+            return Letter(one, what, reading)
+        index, items = state.index, state.items
+        now = tuple(items[index[handle]] if handle in index else None for handle in what.handles)
+        known = self._made.get(what.handles)
+        if known is not None and known[0] == now and known[1] is one and "" not in what.handles:
+            return known[2]
+        letter = self._written(state, one, what, reading)
+        self._made[what.handles] = (now, one, letter)
+        return letter
+
+    def _written(self, state: State, one: Any, what: Taken, reading: Said) -> Letter:
+        changes = changes_of(state, what, reading)
+        if not changes:
+            return Letter(one, what, reading)
+        gone = len(changes) == len(what.handles) and all(to is None for to in changes.values())
+        if gone and not reading.system:
+            return Letter(None, what, reading)
+        written = self._shape.rewrite(one, changes)
+        if written is None:
+            return Letter(None, what, reading)
+        return Letter(written, _kept(what, changes), self._shape.read(written))
+
+
+def _starts(summary: Item, what: Taken) -> bool:
+    """Whether `summary` has to stand before this message."""
+    first, last = summary.seqs
+    return summary.handle in what.handles or any(first <= seq <= last for seq in what.seqs)
+
+
+def _kept(what: Taken, changes: Mapping[int, AnyPart | None]) -> Taken:
+    """What a rewritten message stands for: the parts that are still there."""
+    left = [n for n in range(len(what.handles)) if changes.get(n, what) is not None]
+    handles, seqs = tuple(what.handles[n] for n in left), tuple(what.seqs[n] for n in left)
+    return Taken("", handles, seqs, what.seq, what.calm)
+
+
+def changes_of(state: State, what: Taken, said: Said) -> Mapping[int, AnyPart | None]:
+    """Parts of a message that are to be shown otherwise than they stand in it; None for those not shown at all."""
+    changes: dict[int, AnyPart | None] = {}
+    for n, (handle, seq, part) in enumerate(zip(what.handles, what.seqs, said.parts, strict=True)):
+        at = state.index.get(handle)
+        if at is None:
+            if handle or any(i.seqs[0] <= seq <= i.seqs[1] for i in state.items if i.kind == "summary"):
+                changes[n] = None
+        elif (item := state.items[at]).kind != "summary" and not _same(item.part, part):
+            changes[n] = item.part
+    return changes
+
+
+def _same(item: AnyPart, part: AnyPart) -> bool:
+    """Whether the view shows what stands in the list; ids and names differ on purpose."""
+    match item, part:
+        case ToolResult(parts=shown), ToolResult(parts=stands):
+            return shown == stands
+        case ToolCall(arguments=shown), ToolCall(arguments=stands):
+            return shown == stands
+        case Text(shown), Text(stands):
+            return shown == stands
+        case _:
+            return item == part
+
+
+# --- Originals by their handle, page by page: what the caller's loop gives the model back on a recall ----------------
+
+
+PAGE_CHARS_MAX = 16_000
+"""Text of one page."""
+_RANGE = re.compile(r"\s*(?:(\d{1,9})?\s*(-)?\s*(\d{1,9})?)\s*\Z")
+
+
+def original(entries: Sequence[Entry], handle: str) -> str:
+    """The whole text that `handle` names. Raises `ToolError` for a handle that names nothing."""
+    wanted = parse_handle(handle)
+    if wanted is None or wanted.child:
+        raise ToolError(
+            f"[bad-handle] {handle[:40]!r} is no handle of this conversation; handles look like r12 or r12.2."
+        )
+    if wanted.seq > len(entries):
+        raise ToolError(
+            f"[unknown-handle] There is no entry {handle}; take the handle from a marker, do not guess one."
+        )
+    parts = _parts(entries[wanted.seq - 1])
+    if not parts or wanted.part > len(parts):
+        raise ToolError(f"[unknown-handle] {handle} holds no text; take the handle from a marker, do not guess one.")
+    chosen = parts[wanted.part - 1 : wanted.part] if wanted.part else parts
+    return "\n".join(map(_shown, chosen))
+
+
+def _parts(entry: Entry) -> Sequence[AnyPart]:
+    match entry.event:
+        case UserSpoke(parts=parts) | Replied(parts=parts) | ToolEnded(parts=parts):
+            return parts
+        case Summarized(text=text) | Reminded(text=text) if text:
+            return (Text(text),)
+        case _:
+            return ()
+
+
+def _shown(part: AnyPart) -> str:
+    if isinstance(part, ToolCall):
+        return f"{part.name} {part.received or part.arguments}"
+    return text_of((part,)) or f"({type(part).__name__.lower()}; it stands in the caller's list)"
+
+
+def page(text: str, handle: str, lines: str) -> str:
+    """One page of `text` under a line that says what it is of what, and how to get the next.
+
+    `lines`: `100-200`, `100-`, `100` or '' for all, 1-based and inclusive. A line longer than a page is cut. Raises
+    `ToolError` for any other range.
+    """
+    every = text.split("\n")
+    first, last = _range(lines, len(every))
+    chosen: list[str] = []
+    size = 0
+    for line in every[first - 1 : last]:
+        size += len(line) + 1
+        if chosen and size > PAGE_CHARS_MAX:
+            break
+        chosen.append(line[:PAGE_CHARS_MAX])
+    end = first + len(chosen) - 1
+    following = f'; next: lines="{end + 1}-"' if end < len(every) else ""
+    return f"[{handle}: lines {first}-{end} of {len(every)}{following}]\n" + "\n".join(chosen)
+
+
+def _range(lines: str, total: int) -> tuple[int, int]:
+    match = _RANGE.match(lines)
+    if match is None:
+        raise ToolError(f'[bad-range] lines must look like "100-200" or "100-", not {lines[:40]!r}.')
+    first = int(match[1] or 1)
+    last = int(match[3]) if match[3] else (total if match[2] or not match[1] else first)
+    if first < 1 or last < first or first > total:
+        raise ToolError(f"[bad-range] there are lines 1 to {total}; {lines[:40]!r} is none of them.")
+    return first, min(last, total)

@@ -1,0 +1,294 @@
+"""What happened that the model may have to be told of: the fold's side of the event catalogue.
+
+`witness` is asked before each entry is folded. It keeps notices (world: what happened stays happened) and what was
+told (conversation: a rewind forgets it, so the same is told once more). What the model caused itself is no notice.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from longrein.context.state.command_results import clip
+from longrein.context.state.reminder_kinds import KINDS, Notice, Told
+from longrein.context.state.state import UNSEEN, Seen, State
+from longrein.events import (
+    ChildEnded,
+    CwdSet,
+    Entry,
+    FileChanged,
+    FilePut,
+    HookAnswered,
+    ModeSet,
+    Opened,
+    PrefixSet,
+    Reminded,
+    Summarized,
+    TaskEnded,
+    Todo,
+    TodoSet,
+)
+
+NOTICES_MAX = 400
+"""Notices that are kept; told ones are kept for a rewind, which makes them untold."""
+UNTOLD_MAX = 5_000
+"""Notices that are kept when none of them was told."""
+CUT_EVERY = 64
+"""Notices between two looks for those that may go, so that one costs the same however many there are."""
+DAY_US = 86_400_000_000
+"""Microseconds of a day."""
+
+
+def witness(state: State, entry: Entry) -> None:
+    """Take note of `entry`, which is about to be folded into `state`."""
+    state.at = entry.at
+    look = _LOOKS.get(type(entry.event))
+    if look is not None:
+        look(state, entry.seq, entry.event)
+
+
+def happened(kind: str, source: str, text: str) -> tuple[Reminded, ...]:
+    """The fact that something happened outside, to be told before the next request; nothing for an unknown kind."""
+    return (Reminded(kind, "", source, text),) if kind in KINDS and KINDS[kind].fed else ()
+
+
+def notice(state: State, seq: int, kind: str, line: str, **more: Any) -> None:
+    """Something happened. `more`: the other fields of `Notice`."""
+    state.notices.append(Notice(seq, kind, line, **more))
+    if len(state.notices) > NOTICES_MAX and len(state.notices) % CUT_EVERY == 0:
+        _cut(state)
+
+
+def _cut(state: State) -> None:
+    """Let the oldest go: first those that were told."""
+    told = {kind: last.seq for kind, last in state.reminded.items()}
+    surplus, kept = len(state.notices) - NOTICES_MAX, []
+    for one in state.notices:
+        if surplus > 0 and one.seq <= told.get(one.kind, 0):
+            surplus -= 1
+        else:
+            kept.append(one)
+    state.notices = kept[-UNTOLD_MAX:]
+
+
+# --- the session and its prefix ----------------------------------------------------------------------------------
+
+
+def _opened(state: State, seq: int, _event: Opened) -> None:
+    """The static context names the day."""
+    state.reminded["clock"] = Told(str(state.at // DAY_US), seq)
+
+
+def _prefix_set(state: State, seq: int, event: PrefixSet) -> None:
+    old = state.prefix
+    if old is None or not state.asks:
+        return
+    if (old.provider, old.model) != (event.provider, event.model):
+        notice(state, seq, "model_changed", f"{event.provider}/{event.model}", was=f"{old.provider}/{old.model}")
+    was, now = [tool.name for tool in old.tools], [tool.name for tool in event.tools]
+    new, gone = [name for name in now if name not in was], [name for name in was if name not in now]
+    words = [f"new: {', '.join(new)}"] * bool(new) + [f"gone: {', '.join(gone)}"] * bool(gone)
+    if words:
+        notice(state, seq, "tools_changed", "; ".join(words))
+
+
+def _mode_set(state: State, seq: int, event: ModeSet) -> None:
+    """The mode a session begins with is nothing new, unless it restrains."""
+    if not state.asks:
+        state.notices = [one for one in state.notices if one.kind != "mode"]
+    if state.asks or event.mode == "plan":
+        notice(state, seq, "mode", event.mode, was=state.mode)
+
+
+def _cwd_set(state: State, seq: int, event: CwdSet) -> None:
+    if not state.calls:
+        notice(state, seq, "cwd_changed", event.cwd, was=state.cwd)
+
+
+def _todo_set(state: State, seq: int, event: TodoSet) -> None:
+    state.todo_asks = state.asks
+    if state.calls:
+        state.reminded["todo"] = Told(todo_state(event.todos), seq)
+
+
+def todo_state(todos: tuple[Todo, ...]) -> str:
+    """A todo list as one line, to tell two apart."""
+    return "; ".join(f"{todo.status} {todo.content}" for todo in todos)
+
+
+# --- files -------------------------------------------------------------------------------------------------------
+
+
+def _file_changed(state: State, seq: int, event: FileChanged) -> None:
+    if event.by == "agent":
+        return
+    kind = "file_changed"
+    instructions = [source.path for source in state.prefix.sources] if state.prefix else []
+    if event.path in instructions or event.path in state.told:
+        kind = "memory_changed"
+    words = ", ".join(filter(None, ("" if event.hash else "it is gone", _whose(state, event), event.note)))
+    whole = bool(event.diff) or not event.hash
+    notice(state, seq, kind, f"{event.path}: {words}", body=event.diff, key=event.path, whole=whole)
+
+
+def _whose(state: State, event: FileChanged) -> str:
+    """Who changed a file, as far as it is known."""
+    who = event.who
+    match event.by:
+        case "command" if who in state.tasks or who == "a command":
+            return f"while {who if who in state.tasks else 'your tasks'} ran, by that or by somebody else"
+        case "command":
+            return f"while your command ran ({who})" if who else "while your command ran"
+        case "subagent":
+            name, _, command = who.partition(" ")
+            agent = "the main agent" if name == "main" else f"subagent {name}" if name else "a subagent"
+            return f"by {agent} {command}".rstrip()
+        case _:
+            return "by somebody else"
+
+
+def file_seen_anew(state: State, seq: int, event: FileChanged) -> None:
+    """Fold a `FileChanged`. What somebody else did is on disk, but the model does not know it before it is told."""
+    known = state.files.get(event.path, UNSEEN)
+    if event.by == "agent":
+        told = known.told_by(state.asks)
+        mixed = event.over or event.before not in ("", told[0])  # it holds what the model had not seen
+        state.files[event.path] = Seen(
+            event.hash, True, event.blob, True, seq, told=told if mixed else None, asks=state.asks
+        )
+        return
+    state.files[event.path] = Seen(
+        known.hash,
+        known.whole,
+        known.blob,
+        known.changed,
+        seq,
+        disk=None if event.hash == known.hash else event.hash,
+        disk_blob=event.blob,
+        changes=known.changes + 1,
+        told=known.told,
+        asks=known.asks,
+    )
+
+
+def _now_known(state: State, seqs: list[int]) -> None:
+    """The model was shown all of these changes: it knows the files as they are on disk."""
+    for one in state.notices:
+        seen = state.files.get(one.key) if one.seq in seqs and one.whole else None
+        if seen is not None and seen.seq == one.seq and seen.disk is not None:
+            state.files[one.key] = Seen(
+                seen.disk, seen.whole, seen.disk_blob, seen.changed, seen.seq, changes=seen.changes
+            )
+
+
+def went_back(state: State, then: Mapping[str, Seen], put: tuple[FilePut, ...], seq: int) -> None:
+    """After a rewind the model knows files as it did `then`; what was done since and stands on disk is a notice."""
+    back = {one.path for one in put if one.done}
+    for path, now in list(state.files.items()):
+        was = then.get(path)
+        if path in back and was is not None:
+            state.files[path] = was
+        elif was is None:
+            del state.files[path]
+        elif was.hash != now.hash:
+            disk = now.hash if now.disk is None else now.disk
+            blob = now.blob if now.disk is None else now.disk_blob
+            state.files[path] = Seen(was.hash, was.whole, was.blob, now.changed, now.seq, disk=disk, disk_blob=blob)
+        else:
+            continue
+        if now.changed and path not in back:
+            notice(state, seq, "went_back", f"{path}: as you left it in what was taken back", key=path)
+
+
+# --- work beside the conversation --------------------------------------------------------------------------------
+
+
+def _task_ended(state: State, seq: int, event: TaskEnded) -> None:
+    task = state.tasks.get(event.task)
+    if (task is not None and task.ended is not None) or _asked_about(state, event.task):
+        return
+    how = f", exit code {event.code}" if event.code is not None else ""
+    cause = f" ({event.cause})" if event.cause else ""
+    took = f" after {event.elapsed_ms / 1000:.1f} s" if event.elapsed_ms else ""
+    kept = ("what was kept of it" if event.elided_bytes else "whole") + f" in r{seq}, the end below"
+    if event.elided_bytes >= event.size_bytes:
+        kept = "none of which was kept"
+    output = f"; {event.size_bytes} bytes of output, {kept}" if event.size_bytes else ""
+    kind = "bg_lost" if event.state == "lost" else "bg_done"
+    line = f"{event.task}{_what(state, event.task)}: {event.state.replace('_', ' ')}{how}{cause}{took}{output}"
+    brief = f"{event.state.replace('_', ' ')}{how}"
+    notice(state, seq, kind, line, body=event.tail, key=event.task, brief=brief)
+
+
+def _what(state: State, name: str) -> str:
+    """What runs under this name, as it stands in the ledger."""
+    running = state.ledger.running.get(name)
+    return f" ({clip(running.text, 160)})" if running else ""
+
+
+def _asked_about(state: State, task: str) -> bool:
+    """Whether a call that runs now will tell this end as its result."""
+    calls = [open_call.call for open_call in state.calls.values() if open_call.started]
+    return any(call.name in ("TaskStop", "TaskOutput") and task in (call.arguments or {}).values() for call in calls)
+
+
+def _child_ended(state: State, seq: int, event: ChildEnded) -> None:
+    """A report that is the result of its call needs no notice."""
+    child = state.children.get(event.child)
+    told = child is not None and not child.started.background and child.started.call in state.calls
+    if told or (child is not None and child.ended is not None):
+        return
+    kind = "subagent_done" if event.status == "done" else "subagent_failed"
+    why = f" ({event.message})" if event.message else ""
+    kept = f"; {event.worktree}" if event.worktree else ""
+    name = f"a{child.seq}" if child is not None else event.child
+    line = f"{name}{_what(state, event.child)}: {event.status}{why}{kept}"
+    notice(state, seq, kind, line, body=event.report, key=event.child, brief=event.status)
+
+
+def _hook_answered(state: State, seq: int, event: HookAnswered) -> None:
+    """What a hook says of a call that it stops is in the result of that call."""
+    if event.text and event.decision not in ("deny", "ask") and event.event != "PreToolUse":
+        notice(state, seq, "hook_feedback", f"{event.event} hook", body=event.text)
+
+
+# --- what was told -----------------------------------------------------------------------------------------------
+
+
+def _reminded(state: State, seq: int, event: Reminded) -> None:
+    """With text: it was told. Without: it happened outside (an editor, a server, a timer) and is still to be told."""
+    if event.kind == "resumed":
+        state.resumed_seq, state.resumed_gap_s = seq, int(event.state or 0)
+    if event.kind not in KINDS or not KINDS[event.kind].share:
+        return
+    if not event.text and KINDS[event.kind].fed:
+        notice(
+            state, seq, event.kind, event.source, body=event.state, key="" if KINDS[event.kind].single else event.source
+        )
+    if not event.text:
+        return
+    state.reminded[event.kind] = Told(event.state, seq)
+    if event.kind in ("file_changed", "memory_changed", "session_resumed"):
+        _now_known(state, [int(word) for word in event.state.split() if word.isdigit()])
+
+
+def _summarized(state: State, seq: int, event: Summarized) -> None:
+    """What was told in the span is no longer in sight; the summary itself carries the todo list."""
+    state.reminded.pop("context_budget", None)
+    told = state.reminded.get("mode")
+    if told is not None and told.seq <= event.last and state.mode == "plan":
+        state.notices = [one for one in state.notices if one.kind != "mode"]
+        notice(state, seq, "mode", "plan")
+
+
+_LOOKS: dict[type, Callable[[State, int, Any], None]] = {
+    Opened: _opened,
+    PrefixSet: _prefix_set,
+    ModeSet: _mode_set,
+    CwdSet: _cwd_set,
+    TodoSet: _todo_set,
+    FileChanged: _file_changed,
+    TaskEnded: _task_ended,
+    ChildEnded: _child_ended,
+    HookAnswered: _hook_answered,
+    Reminded: _reminded,
+    Summarized: _summarized,
+}

@@ -1,0 +1,1 @@
+"""The state that the fold keeps, and the data in it."""

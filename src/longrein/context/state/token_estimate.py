@@ -1,0 +1,387 @@
+"""How many tokens something will cost: a guess by what it is made of, corrected by what the provider counts.
+
+The provider's last count is the truth; only what came after it is guessed, each class of text by the factor that this
+session has learned for it. A count that cannot be true (zero, a tenth, ten times) is passed over. No tokenizer needed.
+"""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from operator import add
+
+import msgspec
+
+from longrein.events import AnyPart, Document, Image, Text, Thinking, ToolCall, ToolResult
+
+# ---------------------------------------------------------------------------------------------------------------------
+#
+# What a text is made of, as far as tokenizers care: words, marks, dense runs, CJK, other scripts. Counted, not read.
+#
+# Byte-pair encoders cut a text into words, numbers and marks before they look anything up, so the number of such
+# pieces says more than the number of characters. Bytes are mapped to classes in one pass and pairs of classes counted
+# in others, all at the speed of the C library; of a long text evenly spaced pieces stand for the whole.
+
+
+CLASSES = (
+    "words",
+    "marks",
+    "dense",
+    "media",
+    "blocks",
+    "cjk",
+    "accents",
+    "cyrillic",
+    "arabic",
+    "thai",
+    "symbols",
+    "emoji",
+)
+"""What tokenizers charge differently; calibration learns one factor for each."""
+MEDIA, BLOCKS = 3, 4
+RECENT_MAX = 32
+"""Texts whose mix is kept at hand: those of a step or two."""
+Mix = tuple[float, ...]
+"""Guessed tokens for each of `CLASSES`."""
+NO_MIX: Mix = (0.0,) * len(CLASSES)
+NO_WIDE: Mix = (0.0,) * 7
+
+TOKENS_PER_WORD = 0.85
+TOKENS_PER_LETTER = 0.075
+"""Together 1.2 tokens for an English word of 4.7 letters, 1.8 for an identifier of 12."""
+TOKENS_PER_MARK = 0.5
+"""A mark before a word is often one token with it."""
+TOKENS_PER_DIGIT = 0.45
+"""Up to three digits are one token; some providers take each alone."""
+TOKENS_PER_LINE = 0.8
+"""The end of a line and the blanks that begin the next are mostly one token."""
+TOKENS_PER_DENSE_CHAR = 0.62
+"""Base64: hardly a pair of letters that is a word."""
+TOKENS_PER_WIDE_CHAR = ((b"c", 1.0), (b"l", 0.6), (b"y", 0.45), (b"h", 0.55), (b"t", 0.7), (b"s", 0.8), (b"e", 2.0))
+"""CJK (between 0.7 with vocabularies of 200k and 1.3 with 100k), letters with accents (each cuts a word), Greek and
+Cyrillic, Hebrew and Arabic, Thai and Indic, symbols, emoji: the last seven classes."""
+PIECE_CHARS = 2_048
+PIECES_MAX = 8
+"""Of a text longer than so many pieces of that length, as many evenly spaced ones are looked at."""
+DENSE_BLANKS_MAX = 0.02
+"""Share of blanks above which a piece is no base64, ten times that where it has its share of digits …"""
+DENSE_DIGITS_MIN = 0.08
+DENSE_CHANGES_MIN = 0.08
+"""… and share of lower-case letters followed by a capital below which it is none."""
+DENSE_CHARS_MIN = 120
+"""A shorter piece is a word or a hash."""
+
+
+def _classes() -> bytes:
+    table = bytearray(b"." * 256)
+    for first, last, kind in (
+        ("a", "z", "a"), ("A", "Z", "A"), ("0", "9", "0"), ("\t", "\t", " "), (" ", " ", " "),
+        ("\n", "\r", "\n"), ("\x80", "\xbf", "x"), ("\xc0", "\xcd", "l"), ("\xce", "\xd5", "y"),
+        ("\xd6", "\xdf", "h"), ("\xe0", "\xe1", "t"), ("\xe2", "\xe2", "s"), ("\xe3", "\xef", "c"),
+        ("\xf0", "\xff", "e"),
+    ):  # fmt: skip
+        for byte in range(ord(first), ord(last) + 1):
+            table[byte] = ord(kind)
+    return bytes(table)
+
+
+_CLASS = _classes()
+_LETTERS = bytes(ord("a") if chr(kind) in "aAlx" else ord(".") for kind in range(256))
+"""From classes on: whether a byte goes on with a word."""
+
+
+@lru_cache(maxsize=RECENT_MAX)
+def mix_of(text: str) -> Mix:
+    """Guessed tokens of `text` by class, brackets not counted. A new text is weighed several times in one step."""
+    if len(text) <= PIECE_CHARS:
+        return _mix_of_piece(text)
+    count = -(-len(text) // PIECE_CHARS)
+    if count <= PIECES_MAX:
+        return added([_mix_of_piece(text[at : at + PIECE_CHARS]) for at in range(0, len(text), PIECE_CHARS)])
+    stride = (len(text) - PIECE_CHARS) / (PIECES_MAX - 1)
+    starts = [round(n * stride) for n in range(PIECES_MAX)]
+    looked_at = added([_mix_of_piece(text[at : at + PIECE_CHARS]) for at in starts])
+    return scaled(looked_at, len(text) / (PIECES_MAX * PIECE_CHARS))
+
+
+def _mix_of_piece(text: str) -> Mix:
+    """Long lines without a blank apart from the rest: base64 between two lines of prose is still base64."""
+    lines = text.split("\n")
+    if max(map(len, lines)) < DENSE_CHARS_MIN:
+        return _mix_of_lines(text)
+    runs = [line for line in lines if len(line) >= DENSE_CHARS_MIN and " " not in line]
+    if not runs or len(runs) == len(lines):
+        return _mix_of_lines(text)
+    rest = [line for line in lines if len(line) < DENSE_CHARS_MIN or " " in line]
+    return plus(_mix_of_lines("\n".join(runs)), _mix_of_lines("\n".join(rest)))
+
+
+def _mix_of_lines(text: str) -> Mix:
+    if not text:
+        return NO_MIX
+    shape = text.encode("utf-8", "replace").translate(_CLASS)
+    rest = shape.translate(None, b"aAx")  # few are left, and counting costs by the match
+    letters = len(shape) - len(rest)
+    digits, blanks, lines, marks = map(rest.count, (b"0", b" ", b"\n", b"."))
+    wide = NO_WIDE
+    if not text.isascii():
+        letters -= shape.count(b"x")
+        wide = tuple([rest.count(kind) * tokens for kind, tokens in TOKENS_PER_WIDE_CHAR])
+    narrow, changes = letters + digits + marks, shape.count(b"aA") if letters else 0
+    blanks_max = DENSE_BLANKS_MAX * (10 if digits > DENSE_DIGITS_MIN * narrow else 1)
+    if narrow >= DENSE_CHARS_MIN and changes > DENSE_CHANGES_MIN * narrow and blanks + lines < blanks_max * narrow:
+        return (0.0, 0.0, narrow * TOKENS_PER_DENSE_CHAR, 0.0, 0.0, *wide)
+    runs = shape.translate(_LETTERS)
+    words = runs.count(b".a") + (runs[0] == 97) + changes if letters else 0
+    return (
+        words * TOKENS_PER_WORD + letters * TOKENS_PER_LETTER,
+        marks * TOKENS_PER_MARK + digits * TOKENS_PER_DIGIT + lines * TOKENS_PER_LINE,
+        0.0,
+        0.0,
+        0.0,
+        *wide,
+    )
+
+
+def added(mixes: Sequence[Mix]) -> Mix:
+    """The sum."""
+    return tuple(map(sum, zip(*mixes, strict=True))) if mixes else NO_MIX
+
+
+def plus(one: Mix, other: Mix) -> Mix:
+    """The sum of two."""
+    return tuple(map(add, one, other))
+
+
+def scaled(mix: Mix, factor: float) -> Mix:
+    """`factor` times `mix`."""
+    return tuple([factor * part for part in mix])
+
+
+def only(kind: int, tokens: float) -> Mix:
+    """`tokens` of one class."""
+    return tuple([tokens if at == kind else 0.0 for at in range(len(CLASSES))])
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+#
+# What a provider charges for each class of text, learned from what it counted: a small Kalman filter, folded.
+#
+# Each answered request tells how many tokens a known mix of classes cost. The factors start at 1 and move no further
+# than the evidence: a tokenizer that is dear with English is expected to be dear with everything, and what a session
+# has never held keeps its guess. A count that cannot be true moves nothing.
+
+
+SHARED_VARIANCE = 0.04
+"""How far tokenizers differ as a whole (standard deviation 20 %) …"""
+OWN_VARIANCES = (0.01, 0.04, 0.06, 0.25, 0.25, 0.09, 0.09, 0.09, 0.12, 0.12, 0.12, 0.12)
+"""… and in each class of `mix.CLASSES` beside that: words the least, pictures and brackets the most."""
+NOISE_SHARE = 0.03
+NOISE_TOKENS = 4.0
+"""How far a count may be from the sum of its classes."""
+DRIFT = 0.0004
+"""Variance that comes back with each count: what a class holds changes as a session goes."""
+FACTOR_MIN = 0.25
+FACTOR_MAX = 4.0
+"""No tokenizer is further from the guess; a count that says so is wrong."""
+
+Row = tuple[float, ...]
+_N = len(OWN_VARIANCES)
+
+
+def _prior() -> tuple[Row, ...]:
+    return tuple(
+        tuple(SHARED_VARIANCE + (OWN_VARIANCES[at] if at == row else 0.0) for at in range(_N)) for row in range(_N)
+    )
+
+
+class Learned(msgspec.Struct, frozen=True):
+    """The factors and how sure they are. A new one for each count, so that it can be shared."""
+
+    factors: Row = (1.0,) * _N
+    """Tokens that the provider counts for each guessed one, by class of `mix.CLASSES`."""
+    doubt: tuple[Row, ...] = _prior()
+    """Their covariance."""
+    counts: int = 0
+    """Counts they were learned from."""
+
+    def tokens(self, mix: Mix) -> float:
+        """What `mix` costs."""
+        return sum([factor * tokens for factor, tokens in zip(self.factors, mix, strict=True)])
+
+
+def learn(known: Learned, mix: Mix, counted: float) -> Learned:
+    """`known` after the provider counted `counted` tokens for `mix`; both may be differences of two requests."""
+    held = [(at, tokens) for at, tokens in enumerate(mix) if tokens]
+    drifted = [list(cells) for cells in known.doubt]
+    for row, cells in enumerate(drifted):
+        cells[row] += DRIFT
+    toward = [sum([cells[at] * tokens for at, tokens in held]) for cells in drifted]
+    noise = (NOISE_SHARE * sum(map(abs, mix)) + NOISE_TOKENS) ** 2
+    spread = sum([tokens * pull for tokens, pull in zip(mix, toward, strict=True)]) + noise
+    missed = counted - known.tokens(mix)
+    factors = tuple(
+        min(FACTOR_MAX, max(FACTOR_MIN, factor + pull * missed / spread))
+        for factor, pull in zip(known.factors, toward, strict=True)
+    )
+    doubt = tuple(
+        tuple([cell - pull * other / spread for cell, other in zip(cells, toward, strict=True)])
+        for pull, cells in zip(toward, drifted, strict=True)
+    )
+    return Learned(factors, doubt, known.counts + 1)
+
+
+# --- tokens ----------------------------------------------------------------------------------------------------------
+
+
+CHARS_PER_TOKEN_CODE = 3.0
+"""Code, JSON and paths, about: for turning a limit in tokens into one in characters."""
+ITEM_TOKENS = 6
+"""Brackets, role and ids around one block."""
+IMAGE_TOKENS_PER_PIXEL = 1 / 750
+"""The published rule of one large provider; others charge about the same."""
+IMAGE_TOKENS_DEFAULT = 1_600
+"""An image of unknown size."""
+DOUBTS_MAX = 3
+"""So many counts in a row that contradict all before but not each other are believed: another tokenizer answers."""
+CEILING_COUNTS = 3
+"""So many equal counts in a row of a view that grows mean that the provider cuts it silently …"""
+CEILING_GROWTH = 1.1
+"""… when the guess has grown by this factor meanwhile …"""
+CEILING_TOKENS_MIN = 2_000
+"""… and the count is one that a window may have: a smaller one is no count of the whole."""
+
+
+def estimate_text(text: str) -> int:
+    """Tokens of `text`, before calibration; at least 1 unless it is empty."""
+    return max(1, round(sum(mix_of(text)))) if text else 0
+
+
+def estimate_part(part: AnyPart) -> int:
+    """Tokens of one part as the model would be sent it, before calibration."""
+    return round(sum(mix_of_part(part)))
+
+
+def mix_of_part(part: AnyPart) -> Mix:
+    """The same by class."""
+    match part:
+        case Text(text) | Thinking(text):
+            return mix_of(text)
+        case Image():
+            return only(MEDIA, part.width * part.height * IMAGE_TOKENS_PER_PIXEL or IMAGE_TOKENS_DEFAULT)
+        case Document():
+            return added([mix_of(part.head), mix_of(part.tail), only(BLOCKS, ITEM_TOKENS)])
+        case ToolCall():
+            return added([mix_of(part.name), mix_of(arguments_text(part))])
+        case ToolResult():
+            return added([mix_of_part(inner) for inner in part.parts])
+
+
+def arguments_text(call: ToolCall) -> str:
+    """The arguments of a call as one JSON text."""
+    return call.received or msgspec.json.encode(call.arguments).decode()
+
+
+class Gauge(msgspec.Struct):
+    """Guessed and counted tokens of the view, kept up to date by `step`.
+
+    `raw` is the guess before calibration and may be set by anybody who changes the view; `grow` sets it together with
+    its classes, which makes `tokens` exact where the session is of many scripts.
+    """
+
+    raw: int = 0
+    """Guess for the whole view, prefix included."""
+    counted: int = 0
+    """What the provider counted for the last answered request; 0 when it never did."""
+    counted_raw: int = 0
+    """The guess for that same request."""
+    ratio: float = 1.0
+    """Counted over guessed for the whole view, as the session goes."""
+    fresh: Mix = NO_MIX
+    """What came into the view since the last count, by class."""
+    whole: Mix = NO_MIX
+    """The whole view by class."""
+    learned: Learned = Learned()
+    """The factor of each class."""
+    told: tuple[tuple[int, int], ...] = ()
+    """The last counts that were not believed, with the guess for each: (counted, raw)."""
+    ceiling: int = 0
+    """Tokens at which the provider's count stopped growing while the view went on; 0 when it did not. Folded into the
+    window that is known of it."""
+    flat: tuple[int, int, int] = (0, 0, 0)
+    """The last count, the guess when it first came, how often it came."""
+
+    @property
+    def tokens(self) -> int:
+        """Tokens the next request's input will have."""
+        if not self.counted and not self.learned.counts:
+            return round(self.raw * self.ratio)
+        if sum(map(abs, self.fresh)) > sum(self.whole):  # more came and went than there is: its sum is the better guess
+            return round(self.learned.tokens(self.whole) + (self.raw - sum(self.whole)) * self.ratio)
+        other = self.raw - self.counted_raw - sum(self.fresh)  # what came or went without its classes
+        return max(0, self.counted + round(self.learned.tokens(self.fresh) + other * self.ratio))
+
+    def scale(self, raw: int) -> int:
+        """A guess in calibrated tokens, for a mix like that of the view."""
+        return round(raw * self.ratio)
+
+    def tokens_of(self, part: AnyPart) -> int:
+        """Calibrated tokens of one part and its brackets."""
+        return round(self.learned.tokens(plus(mix_of_part(part), only(BLOCKS, ITEM_TOKENS))))
+
+    def tokens_of_text(self, text: str) -> int:
+        """Calibrated tokens of a text without brackets."""
+        return round(self.learned.tokens(mix_of(text)))
+
+    def grow(self, part: AnyPart, tokens: int, sign: int = 1) -> None:
+        """`part`, whose guess is `tokens` with its brackets, came into the view or, with `sign` -1, left it."""
+        self.raw += sign * tokens
+        mix = mix_of_part(part)
+        change = plus(mix if sign == 1 else scaled(mix, sign), only(BLOCKS, sign * (tokens - sum(mix))))
+        self.fresh, self.whole = plus(self.fresh, change), plus(self.whole, change)
+
+    def calibrate(self, counted: int, raw: int) -> None:
+        """The provider counted `counted` tokens where the guess was `raw`: the view as it is now, reply not in it."""
+        if counted <= 0 or raw <= 0:
+            return
+        self._look_for_ceiling(counted, raw)
+        if not self._believable(counted, raw):
+            self.told = (*self.told[-DOUBTS_MAX + 1 :], (counted, raw))
+            if not self._insists():
+                return
+            self.learned = Learned()
+        else:
+            self._learn(counted, raw)
+        self.counted, self.counted_raw, self.told = counted, raw, ()
+        self.ratio = min(FACTOR_MAX, max(FACTOR_MIN, counted / raw))
+        self.fresh = NO_MIX
+
+    def _learn(self, counted: int, raw: int) -> None:
+        grown = raw - self.counted_raw
+        if abs(grown - sum(self.fresh)) <= 1:  # else something came or went without its classes
+            self.learned = learn(self.learned, self.fresh, counted - self.counted)
+
+    def _believable(self, counted: int, raw: int) -> bool:
+        if not FACTOR_MIN <= counted / raw <= FACTOR_MAX:
+            return False
+        if not self.counted:
+            return True
+        slack = 0.1 * self.counted + 50
+        grown = raw - self.counted_raw
+        most, least = (FACTOR_MAX, FACTOR_MIN) if grown >= 0 else (FACTOR_MIN, FACTOR_MAX)
+        return grown * least - slack <= counted - self.counted <= grown * most + slack
+
+    def _insists(self) -> bool:
+        """Whether the last counts, none of them believed, agree with each other on what text costs."""
+        if len(self.told) < DOUBTS_MAX or not all(FACTOR_MIN <= c / r <= FACTOR_MAX for c, r in self.told):
+            return False
+        (first, first_raw), (last, last_raw) = self.told[0], self.told[-1]
+        grown = last_raw - first_raw
+        return abs(grown) >= 20 and FACTOR_MIN <= (last - first) / grown <= FACTOR_MAX
+
+    def _look_for_ceiling(self, counted: int, raw: int) -> None:
+        count, since, times = self.flat
+        if abs(counted - count) > 0.01 * count:
+            self.flat = (counted, raw, 1)
+            return
+        self.flat = (count, since, times + 1)
+        if times + 1 >= CEILING_COUNTS and raw > CEILING_GROWTH * since and count >= CEILING_TOKENS_MIN:
+            self.ceiling = min(self.ceiling or count, count)

@@ -1,0 +1,81 @@
+"""Putting items into the view, and keeping the index and the guess of its size true."""
+
+from longrein.context.state.request import Item, ItemForm, ItemKind
+from longrein.context.state.state import State
+from longrein.context.state.token_estimate import ITEM_TOKENS, estimate_part, estimate_text
+from longrein.events import AnyPart, ProviderBlock, Text, ToolResult
+
+
+def item_of(
+    seq: int,
+    n: int,
+    kind: ItemKind,
+    part: AnyPart,
+    *,
+    handle: str = "",
+    block: ProviderBlock | None = None,
+    owner: str = "",
+    span: tuple[int, int] | None = None,
+) -> Item:
+    """Part `n` of entry `seq` as an item. `span`: the entries it stands for, when not `seq` alone."""
+    form: ItemForm = "summary" if kind == "summary" else "full"
+    tokens = estimate_part(part) + ITEM_TOKENS
+    return Item((seq, n, 0), kind, span or (seq, seq), handle, part, form, tokens, block, owner)
+
+
+def add(state: State, item: Item) -> None:
+    """Put `item` at the end of the view."""
+    if item.handle:
+        state.index[item.handle] = len(state.items)
+    state.items.append(item)
+    state.gauge.grow(item.part, item.tokens)
+
+
+def put(state: State, at: int, item: Item) -> None:
+    """Put `item` in the place of the one at position `at`."""
+    old = state.items[at]
+    state.gauge.grow(old.part, old.tokens, -1)
+    state.gauge.grow(item.part, item.tokens)
+    state.items[at] = item
+
+
+def reindex(state: State) -> None:
+    """Find every item and every open slot again after positions have changed."""
+    state.index = {item.handle: at for at, item in enumerate(state.items) if item.handle}
+    if state.calls:
+        slots = {item.part.call: at for at, item in enumerate(state.items) if isinstance(item.part, ToolResult)}
+        for call, open_call in list(state.calls.items()):
+            if call in slots:
+                open_call.slot = slots[call]
+            else:  # damage in the log has left a call without the place of its result
+                del state.calls[call]
+
+
+def weigh_prefix(state: State, sign: int) -> None:
+    """Take all that stands before the conversation into the guess (`sign` 1) or out of it (-1)."""
+    if state.prefix is not None:
+        system = state.prefix.system
+        state.gauge.grow(Text(system), estimate_text(system), sign)
+        for tool in state.prefix.tools:
+            told = tool.name + tool.description + str(tool.schema)
+            state.gauge.grow(Text(told), estimate_text(told) + ITEM_TOKENS, sign)
+    for item in state.items[: state.context_items]:
+        state.gauge.grow(item.part, item.tokens, sign)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+#
+# Whether an earlier reading of a file still stands in the view, so that it need not be given once more.
+
+
+def standing(state: State, path: str, digest: str, first: int, last: int) -> str:
+    """Handle of a reading of `path` with this content that stands whole in the view and covers the lines; else ''.
+
+    One that a re-reading was already pointed at does not count: who asks twice gets the lines.
+    """
+    for reading in reversed(state.readings.get(path, ())):
+        at = state.index.get(reading.handle, -1)
+        covers = reading.first <= first and last <= reading.last
+        if reading.hash == digest and covers and not reading.told and at >= 0 and state.items[at].form == "full":
+            return reading.handle
+    return ""

@@ -1,0 +1,163 @@
+"""Birth forms: what is too much at once is shown by its two ends from the start.
+
+Every form ends with the handle that brings the whole back, inside a marker that only the harness can write.
+"""
+
+from collections.abc import Callable, Sequence
+from math import inf
+
+from longrein.context.state.request import Budget, Item
+from longrein.context.state.state import State
+from longrein.events import Document, Form, Text, ToolResult, marker
+
+Cost = Callable[[str], int]
+"""Tokens of a text."""
+
+BIRTH_SHARE_MAX = 0.30
+"""Share of the usable window that all results of one step may take when they are first sent."""
+BIRTH_SHARE_MIN = 0.05
+"""And the least they get, however full the window is."""
+BIRTH_TOKENS_MAX = 50_000
+"""And their ceiling in tokens."""
+WORDS_SHARE_MAX = 0.40
+"""Share of the usable window for fresh words of the user; what is longer shows its two ends and its handle."""
+TRIM_TRIES_MAX = 4
+"""The ends of a text may be denser than its middle, so that a cut by the average is still too long."""
+HEAD_SHARE = 0.4
+"""Of a trimmed text; errors stand at the end, so the tail gets more."""
+
+
+def births(state: State, budget: Budget, *, roomy: bool = False) -> tuple[Form, ...]:
+    """Birth forms of what the next request is the first to carry. What is not named goes whole.
+
+    All results together take at most `min(30 % of usable, 50k)` tokens, the user's words at most 40 % of usable; both
+    less where what stands there already leaves less, the words only when they must (not if `roomy`: for them room is
+    made first). The smallest are kept whole first. The `seed` profiles shorten nothing that the window holds.
+    """
+    fresh = [item for item in _fresh(state) if item.form == "full"]
+    results = [item for item in fresh if item.kind == "result"]
+    words = [item for item in fresh if item.kind == "user" and isinstance(item.part, Text)]
+    usable = budget.usable_tokens
+    most: float = min(usable * BIRTH_SHARE_MAX, BIRTH_TOKENS_MAX)
+    most_words = usable * WORDS_SHARE_MAX
+    if state.profile.startswith("seed") and state.view_tokens <= budget.window_tokens:
+        most = most_words = inf
+    elif usable - state.view_tokens < most:  # the fresh are in the view already: only then can what they leave bind
+        least = usable * BIRTH_SHARE_MIN
+        said = sum(state.gauge.tokens_of(item.part) for item in words)
+        came = sum(state.gauge.tokens_of(item.part) for item in results)
+        left = usable - (state.view_tokens - said - came)
+        most = min(most, max(left - min(said, most_words), least))
+        most_words = most_words if roomy else min(most_words, max(left - min(came, most), least))
+    forms = [*_born(state, results, most), *_born(state, words, most_words)]
+    return tuple(sorted(forms, key=lambda form: state.index[form.handle]))
+
+
+def _born(state: State, fresh: list[Item], limit: float) -> list[Form]:
+    """Forms that keep `fresh` within `limit` tokens, the smallest whole first."""
+    if not fresh:
+        return []
+    cost = state.gauge.tokens_of_text
+    texts = {item.handle: born_text(item, state.nonce) for item in fresh}
+    forms = []
+    for item, share in _shares(fresh, texts, limit, cost):
+        text = texts[item.handle]
+        if cost(text) > share:
+            text = trim_to(text, share, item.handle, state.nonce, cost)
+        elif not _has_document(item):
+            continue
+        forms.append(Form(item.handle, "trimmed", text))
+    return forms
+
+
+def born_gain(state: State, forms: Sequence[Form]) -> int:
+    """Tokens that birth forms take off the view."""
+    gauge = state.gauge
+    shorter = [(state.items[state.index[form.handle]].part, Text(form.text)) for form in forms]
+    return sum(gauge.tokens_of(whole) - gauge.tokens_of(born) for whole, born in shorter)
+
+
+def _fresh(state: State) -> list[Item]:
+    found = []
+    for at in range(len(state.items) - 1, state.context_items - 1, -1):
+        item = state.items[at]
+        if item.kind in ("result", "user") and item.seqs[0] > state.sent_reach:
+            found.append(item)
+        elif item.seqs[1] <= state.sent_reach:
+            break
+    return found[::-1]
+
+
+def _has_document(item: Item) -> bool:
+    return any(isinstance(p, Document) and p.media.startswith("text/") for p in _parts(item))
+
+
+def _parts(item: Item) -> Sequence[object]:
+    return item.part.parts if isinstance(item.part, ToolResult) else (item.part,)
+
+
+def _shares(fresh: list[Item], texts: dict[str, str], limit: float, cost: Cost) -> list[tuple[Item, float]]:
+    sized = sorted(((cost(texts[i.handle]), n, i) for n, i in enumerate(fresh)), key=lambda s: s[:2])
+    shares, left = [], limit
+    for done, (tokens, _, item) in enumerate(sized):
+        share = left / (len(sized) - done)
+        left -= min(tokens, share)
+        shares.append((item, share))
+    return shares
+
+
+def born_text(item: Item, nonce: str) -> str:
+    """All text of a result as it is first shown: a document by its two ends and what lies between them."""
+    shown = []
+    for part in _parts(item):
+        if isinstance(part, Text):
+            shown.append(part.text)
+        elif isinstance(part, Document) and part.media.startswith("text/"):
+            shown += [part.head, _gap(part, item.handle, nonce), part.tail]
+    return "\n".join(filter(None, shown))
+
+
+def _gap(part: Document, handle: str, nonce: str) -> str:
+    first, last = part.head.count("\n") + 1, part.lines - part.tail.count("\n")
+    return marker(
+        nonce,
+        "elided",
+        f"lines {first + 1} to {max(first + 1, last - 1)} of {part.lines} ({part.size_bytes} bytes) are not shown; "
+        f'Recall(handle="{handle}", lines="{first + 1}-{first + 200}") brings any of them',
+    )
+
+
+def trim_to(text: str, tokens_max: float, handle: str, nonce: str, cost: Cost) -> str:
+    """`trim` to about `tokens_max` tokens as `cost` counts them, in whatever script the text is."""
+    chars = tokens_max * len(text) / max(1, cost(text))
+    for _ in range(TRIM_TRIES_MAX):
+        shown = trim(text, round(chars), handle, nonce)
+        tokens = cost(shown)
+        if tokens <= tokens_max:
+            break
+        chars *= 0.95 * tokens_max / tokens
+    return shown
+
+
+def trim(text: str, chars_max: int, handle: str, nonce: str) -> str:
+    """Head and tail of `text` in at most about `chars_max` characters, cut at line ends where there are any."""
+    head = _cut_head(text, round(chars_max * HEAD_SHARE))
+    tail = _cut_tail(text, chars_max - round(chars_max * HEAD_SHARE))
+    lines, first = text.count("\n") + 1, head.count("\n") + 1
+    last = lines - tail.count("\n")
+    gone = f"{len(text) - len(head) - len(tail)} characters (lines {first} to {last} of {lines})"
+    note = f'{gone} are not shown; Recall(handle="{handle}") brings them'
+    return f"{head}\n{marker(nonce, 'elided', note)}\n{tail}"
+
+
+def _cut_head(text: str, chars: int) -> str:
+    cut = text.rfind("\n", 0, chars)
+    return text[: cut if cut > chars // 2 else chars]
+
+
+def _cut_tail(text: str, chars: int) -> str:
+    if chars <= 0:
+        return ""
+    start = len(text) - chars
+    cut = text.find("\n", start)
+    return text[cut + 1 if 0 <= cut < start + chars // 2 else start :]

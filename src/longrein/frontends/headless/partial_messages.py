@@ -1,0 +1,227 @@
+"""The reply while it grows, as the events of the Messages API: blocks open, take deltas and close."""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from longrein.agent import OfChild, Streaming
+from longrein.context import State
+from longrein.events import ChildStarted, Replied, Text, Thinking, ToolCall, Usage, call_id
+from longrein.frontends.headless.run_state import Child, Tally
+from longrein.frontends.headless.stream_json_blocks import STOPS, Line, message_id, usage_line
+from longrein.models import CallDelta, TextDelta, ThinkingDelta
+
+Delta = TextDelta | ThinkingDelta | CallDelta
+
+
+class Growing:
+    """What of the reply to one request has been drawn so far."""
+
+    def __init__(self, asked: int) -> None:
+        self.asked = asked
+        self.lines = 0
+        """Events drawn."""
+        self.blocks = 0
+        """Blocks begun."""
+        self.kind = ""
+        """Kind of the open text block: `text`, `thinking` or none."""
+        self.calls: dict[int, int] = {}
+        """Call index to its block; calls stay open to the end, their deltas may alternate."""
+
+
+class Partial:
+    """Draws `stream_event` lines. One reply grows at a time; a new request forgets the one before."""
+
+    def __init__(self) -> None:
+        self._growing: Growing | None = None
+        self._early: list[Delta] = []
+        """Deltas that came before their `Asked` was committed: what they are for is not known yet."""
+
+    def draw(self, heard: Streaming, tally: Tally) -> list[Line]:
+        """Lines for a batch of deltas; none for those of a summary."""
+        if heard.asked not in tally.asks:
+            self._early += heard.deltas
+            return []
+        if tally.purpose(heard.asked) == "summary":
+            return []
+        return self._lines(heard.asked, tally, self._events(heard.asked, heard.deltas, tally))
+
+    def open(self, asked: int, purpose: str, tally: Tally) -> list[Line]:
+        """Lines for what came before request `asked` was on disk."""
+        early, self._early = self._early, []
+        return self._lines(asked, tally, self._events(asked, early, tally)) if early and purpose == "turn" else []
+
+    def close(self, reply: Replied, tally: Tally) -> list[Line]:
+        """Lines that end the reply; all of them when none of it was streamed."""
+        if tally.purpose(reply.asked) == "summary":
+            return []
+        deltas = () if self._is(reply.asked) else _deltas(reply)
+        lines = self._lines(reply.asked, tally, [*self._events(reply.asked, deltas, tally), *self._end(reply)])
+        self._growing = None
+        return lines
+
+    def forget(self) -> None:
+        """The request failed: what came of it is no reply."""
+        self._growing, self._early = None, []
+
+    def _is(self, asked: int) -> bool:
+        return self._growing is not None and self._growing.asked == asked
+
+    def _events(self, asked: int, deltas: Iterable[Delta], tally: Tally) -> Iterator[Line]:
+        if not self._is(asked):
+            self._growing = Growing(asked)
+            yield {"type": "message_start", "message": _empty_message(asked, tally)}
+        growing = self._growing
+        assert growing is not None
+        for delta in _joined(deltas):
+            if isinstance(delta, CallDelta):
+                yield from _call(growing, delta, tally)
+            else:
+                yield from _prose(growing, delta)
+
+    def _end(self, reply: Replied) -> Iterator[Line]:
+        growing = self._growing
+        assert growing is not None
+        yield from _stop_prose(growing)
+        for block in growing.calls.values():
+            yield {"type": "content_block_stop", "index": block}
+        change = {"stop_reason": STOPS.get(reply.stop), "stop_sequence": None}
+        yield {"type": "message_delta", "delta": change, "usage": usage_line(reply.usage)}
+        yield {"type": "message_stop"}
+
+    def _lines(self, asked: int, tally: Tally, events: Iterable[Line]) -> list[Line]:
+        lines: list[Line] = []
+        for event in events:
+            growing = self._growing
+            assert growing is not None
+            ends = tally.tail(f"stream.{asked}.{growing.lines}")
+            growing.lines += 1
+            lines.append({"type": "stream_event", "event": event, "parent_tool_use_id": tally.parent, **ends})
+        return lines
+
+
+def _empty_message(asked: int, tally: Tally) -> Line:
+    return {
+        "id": message_id(tally.session, asked),
+        "type": "message",
+        "role": "assistant",
+        "model": tally.model,
+        "content": [],
+        "stop_reason": None,
+        "stop_sequence": None,
+        "usage": usage_line(Usage()),
+    }
+
+
+def _joined(deltas: Iterable[Delta]) -> list[Delta]:
+    """Neighbours that say more of the same are one: what came in one read is one line."""
+    joined: list[Delta] = []
+    texts: list[str] = []
+    for delta in deltas:
+        last = joined[-1] if joined else None
+        if isinstance(delta, TextDelta | ThinkingDelta) and type(last) is type(delta):
+            texts.append(delta.text)
+            continue
+        _settle(joined, texts)
+        joined.append(delta)
+    _settle(joined, texts)
+    return joined
+
+
+def _settle(joined: list[Delta], texts: list[str]) -> None:
+    """Put `texts` behind the last of `joined`."""
+    if texts:
+        last = joined[-1]
+        assert isinstance(last, TextDelta | ThinkingDelta)
+        joined[-1] = type(last)(last.text + "".join(texts))
+        texts.clear()
+
+
+def _call(growing: Growing, delta: CallDelta, tally: Tally) -> Iterator[Line]:
+    yield from _stop_prose(growing)
+    block = growing.calls.get(delta.index)
+    if block is None:
+        block = growing.calls[delta.index] = growing.blocks
+        growing.blocks += 1
+        name = tally.named(call_id(growing.asked, delta.index))
+        start = {"type": "tool_use", "id": name, "name": delta.name, "input": {}}
+        yield {"type": "content_block_start", "index": block, "content_block": start}
+    if delta.json:
+        change = {"type": "input_json_delta", "partial_json": delta.json}
+        yield {"type": "content_block_delta", "index": block, "delta": change}
+
+
+def _prose(growing: Growing, delta: TextDelta | ThinkingDelta) -> Iterator[Line]:
+    kind = "text" if isinstance(delta, TextDelta) else "thinking"
+    if growing.kind != kind:
+        yield from _stop_prose(growing)
+        growing.kind = kind
+        growing.blocks += 1
+        empty = {"type": kind, kind: ""} | ({"signature": ""} if kind == "thinking" else {})
+        yield {"type": "content_block_start", "index": growing.blocks - 1, "content_block": empty}
+    change = {"type": f"{kind}_delta", kind: delta.text}
+    yield {"type": "content_block_delta", "index": growing.blocks - 1, "delta": change}
+
+
+def _stop_prose(growing: Growing) -> Iterator[Line]:
+    if growing.kind:
+        growing.kind = ""
+        yield {"type": "content_block_stop", "index": growing.blocks - 1}
+
+
+def _deltas(reply: Replied) -> Sequence[Delta]:
+    """The whole reply as if it had been streamed."""
+    deltas: list[Delta] = []
+    for part in reply.parts:
+        match part:
+            case Text(text):
+                deltas.append(TextDelta(text))
+            case Thinking(text):
+                deltas.append(ThinkingDelta(text))
+            case ToolCall():
+                index = int(part.id.rpartition(".")[2])
+                received = part.received or _compact(part)
+                deltas.append(CallDelta(index, part.name, received))
+            case _:
+                pass
+    return deltas
+
+
+def _compact(call: ToolCall) -> str:
+    from msgspec.json import encode
+
+    return encode(call.arguments).decode()
+
+
+# --- The subagents of one run: for each a tally and a reply that grows, found by its session -------------------------
+
+
+class Company:
+    """Everybody below one session."""
+
+    def __init__(self, root: Tally, state: State) -> None:
+        """`state` is that of the session as the run begins: what was started before is known from it."""
+        self._root = root
+        self._tallies: dict[str, Tally] = {}
+        self._partials: dict[str, Partial] = {}
+        for child, now in state.children.items():
+            root.children[child] = Child(f"a{now.seq}", now.started.call, now.started)
+
+    def tally(self, heard: OfChild) -> Tally:
+        """That of the subagent which was heard."""
+        found = self._tallies.get(heard.child)
+        if found is None:
+            child = self._known(heard)
+            found = self._tallies[heard.child] = Tally(heard.child, child.started.model, self._root, child)
+        return found
+
+    def partial(self, heard: OfChild) -> Partial:
+        """Its reply while it grows."""
+        return self._partials.setdefault(heard.child, Partial())
+
+    def _known(self, heard: OfChild) -> Child:
+        """What its parent told of it; of one whose parent's word was not heard, the call that is known above it."""
+        for tally in (self._root, *self._tallies.values()):
+            if heard.child in tally.children:
+                return tally.children[heard.child]
+        top = heard.label.partition(".")[0]
+        above = next((child for child in self._root.children.values() if child.label == top), None)
+        return Child(heard.label, above.call if above else "", ChildStarted(heard.child, heard.kind))

@@ -1,0 +1,255 @@
+"""The fold of one headless run: what its lines and its result must know of the entries before."""
+
+from collections.abc import Callable
+from typing import Literal
+
+import msgspec
+
+from longrein.events import (
+    Asked,
+    AskFailed,
+    ChildStarted,
+    Entry,
+    PermissionAsked,
+    PrefixSet,
+    Reminded,
+    Replied,
+    TaskStarted,
+    Text,
+    ToolCall,
+    ToolEnded,
+    TurnEnded,
+    Usage,
+    unwrapped,
+)
+from longrein.frontends.headless.stream_json_blocks import Line, tail
+
+
+class Denial(msgspec.Struct, frozen=True):
+    """A call that was not permitted."""
+
+    call: ToolCall
+    """The call."""
+    asked: PermissionAsked | None
+    """What was asked; None when a rule or the mode refused it."""
+    agent: str = ""
+    """Which subagent made it, such as `a398`; '' for the session itself."""
+
+
+class Child(msgspec.Struct, frozen=True):
+    """A subagent as its parent tells of it."""
+
+    label: str
+    """How it is called, such as `a398`; of one further down `a398.a12`."""
+    call: str
+    """The `Agent` call that started it, as it is named in the lines; '' when that is not known."""
+    started: ChildStarted
+
+
+class Tally:
+    """Folded from the entries of one run. A line is drawn from an entry and the tally of those before it.
+
+    A subagent has one of its own; what it spends and is denied counts in those above it, too.
+    """
+
+    def __init__(self, session: str, model: str, above: "Tally | None" = None, child: Child | None = None) -> None:
+        """`above` and `child` are given for a subagent: the tally of the session itself, and what is known of it."""
+        self.session = session
+        self.above, self.child = above, child
+        self.label = child.label if child else ""
+        self.parent = child.call or None if child else None
+        """The call that everything here belongs to."""
+        self.children: dict[str, Child] = {}
+        """Subagents that this session started itself, by their session."""
+        self.acts = 0
+        """Calls that were made."""
+        self.model = model
+        """`provider/model` of the next reply."""
+        self.calls: dict[str, ToolCall] = {}
+        """Calls without a result."""
+        self.questions: dict[str, PermissionAsked] = {}
+        """Questions about them, by call id."""
+        self.asks: dict[int, Entry] = {}
+        """Requests without an answer, by seq."""
+        self.spent: dict[str, tuple[Usage, float]] = {}
+        """Model to what it used and cost, in the whole run."""
+        self.tasks: dict[str, None] = {}
+        """Background tasks that a line was drawn of; one that waited in a queue is begun twice."""
+        self.last = 0
+        """Seq of the last entry."""
+        self.next_turn()
+
+    def next_turn(self) -> None:
+        """Forget what the next result is not about."""
+        self.first_at = self.last_at = 0
+        self.asking_us = 0
+        """Time that requests took."""
+        self.replies = 0
+        """Replies of purpose turn."""
+        self.usage = Usage()
+        self.reply: Replied | None = None
+        """The last one of purpose turn."""
+        self.failure: tuple[int, AskFailed] | None = None
+        """Seq and event of the last request when it failed."""
+        self.denials: list[Denial] = []
+        self.ended: TurnEnded | None = None
+        self._answers: list[str] = []
+        self.said = 0
+        """How much of `text` was said already."""
+
+    @property
+    def text(self) -> str:
+        """The visible text of the last reply; before it, the answers of turns after which the run went on by itself."""
+        return "\n\n".join(filter(None, (*self._answers, self._last_text)))
+
+    @property
+    def beside(self) -> bool:
+        """Whether anything was started in the background."""
+        return bool(self.tasks) or any(child.started.background for child in self.children.values())
+
+    @property
+    def unsaid(self) -> str:
+        """What of it was not said."""
+        return self.text[self.said :] if not self.said else self.text[self.said :].removeprefix("\n")
+
+    @property
+    def _last_text(self) -> str:
+        return "".join(p.text for p in self.reply.parts if isinstance(p, Text)) if self.reply else ""
+
+    @property
+    def cost_usd(self) -> float:
+        """Of the whole run."""
+        return sum(cost for _, cost in self.spent.values())
+
+    def named(self, call: str) -> str:
+        """How call `call` is called in the lines: a subagent's with its label, for ids are unique in a session only."""
+        return f"{self.label}.{call}" if self.label and call else call
+
+    def tail(self, key: int | str) -> Line:
+        """The end of a line: its id, and the session that the run is about."""
+        line = tail(self.session, key)
+        return line | {"session_id": self.above.session} if self.above else line
+
+    def joined(self, seq: int, started: ChildStarted) -> Child:
+        """A subagent that began at entry `seq`."""
+        label = f"a{started.again or seq}"
+        return Child(f"{self.label}.{label}" if self.label else label, self.named(started.call), started)
+
+    def step(self, entry: Entry) -> None:
+        """Take the next entry."""
+        self.last, self.last_at = entry.seq, entry.at
+        self.first_at = self.first_at or entry.at
+        match entry.event:
+            case Asked():
+                self.asks[entry.seq] = entry
+            case Replied() as reply:
+                self._replied(reply, entry.at)
+            case AskFailed() as failed:
+                self._answered(failed.asked, entry.at)
+                self.failure = (entry.seq, failed)
+                if failed.assumed_usd:
+                    self._spend(Usage(), failed.assumed_usd)
+            case PermissionAsked() as question:
+                self.questions[question.call] = question
+            case ToolEnded() as end:
+                self._tool_ended(end)
+            case PrefixSet() as prefix:
+                self.model = f"{prefix.provider}/{prefix.model}"
+            case TurnEnded() as ended:
+                self.ended = ended
+            case ChildStarted() | TaskStarted():
+                self._beside(entry.seq, entry.event)
+            case Reminded(kind="wake"):
+                self._answers.append(self._last_text)
+                self.reply = None
+            case _:
+                pass
+
+    def _beside(self, seq: int, event: ChildStarted | TaskStarted) -> None:
+        if isinstance(event, ChildStarted):
+            self.children[event.child] = self.joined(seq, event)
+        else:
+            self.tasks[event.task] = None
+
+    def purpose(self, asked: int) -> str:
+        """What an unanswered request is for; `turn` when it was made before this run."""
+        entry = self.asks.get(asked)
+        return entry.event.purpose if entry and isinstance(entry.event, Asked) else "turn"
+
+    def _replied(self, reply: Replied, at: int) -> None:
+        if self.purpose(reply.asked) == "turn":
+            self.reply = reply
+            self.replies += 1
+            self.failure = None
+            made = {part.id: unwrapped(part) for part in reply.parts if isinstance(part, ToolCall)}
+            self.calls |= made
+            self.acts += len(made)
+        self._answered(reply.asked, at)
+        self._spend(reply.usage, reply.cost_usd)
+
+    def _answered(self, asked: int, at: int) -> None:
+        entry = self.asks.pop(asked, None)
+        self.asking_us += at - entry.at if entry else 0
+
+    def _spend(self, usage: Usage, cost_usd: float, model: str = "") -> None:
+        model = model or self.model
+        before, cost = self.spent.get(model, (Usage(), 0.0))
+        self.spent[model] = (before + usage, cost + cost_usd)
+        self.usage += usage
+        if self.above is not None:
+            self.above._spend(usage, cost_usd, model)
+
+    def _tool_ended(self, end: ToolEnded) -> None:
+        call = self.calls.pop(end.call, None) or ToolCall(end.call, end.name, {})
+        question = self.questions.pop(end.call, None)
+        if end.status == "denied":
+            call = msgspec.structs.replace(call, id=self.named(call.id))
+            (self.above or self).denials.append(Denial(call, question, self.label))
+
+
+# --- What a headless run is told about the session and about how to speak --------------------------------------------
+
+
+class SessionFacts(msgspec.Struct, frozen=True):
+    """What stands in the `system/init` line and is not in the log's events as they come."""
+
+    session: str
+    """UUID of the session."""
+    cwd: str
+    """Folder commands start in."""
+    model: str
+    """`provider/model`."""
+    tools: tuple[str, ...]
+    """Names of the tools, in their order."""
+    mode: str
+    """Permission mode."""
+    version: str
+    """Version of longrein."""
+    api_key_source: str = "none"
+    """Name of the variable the key came from, or `none`."""
+    window_tokens: int = 0
+    """Context window of the model."""
+    max_output_tokens: int = 0
+    """Largest output of the model."""
+    sizes: Callable[[str], tuple[int, int]] = lambda _: (0, 0)
+    """(context window, largest output) of another model that came to work: the fallback, a subagent's."""
+    notes: tuple[str, ...] = ()
+    """What happened before anybody listened (a repair at open, a degraded mode), a line each."""
+    nested: bool = False
+    """Whether a command of another longrein started this one: what it leaves running ends with that one."""
+
+
+class Style(msgspec.Struct, frozen=True):
+    """How the run speaks."""
+
+    output: Literal["text", "json", "stream-json"] = "text"
+    """What stdout carries."""
+    partial: bool = False
+    """`stream-json`: whether the reply is drawn while it grows."""
+    background: str = "exit"
+    """What becomes of background work when the answer is done: `exit` leaves it, `drain` waits for its end, `steer`
+    lets each end begin a turn."""
+    background_s: float = 600.0
+    """How long it is waited for at most."""
+    verbose: bool = False
+    """Whether stderr carries a line for each call, retry and notice."""

@@ -1,0 +1,319 @@
+"""Entries as stream-json lines: a function of an entry and the tally of those before it."""
+
+from collections.abc import Sequence
+from typing import assert_never
+
+from longrein.events import (
+    AnyPart,
+    Asked,
+    AskFailed,
+    ChildEnded,
+    ChildStarted,
+    Cleared,
+    CwdSet,
+    Entry,
+    FileChanged,
+    FileSeen,
+    GoalChanged,
+    HookAnswered,
+    Interrupted,
+    ModeSet,
+    Opened,
+    PermissionAnswered,
+    PermissionAsked,
+    PinsSet,
+    PrefixSet,
+    Recalled,
+    Reminded,
+    Replied,
+    Restored,
+    Rewound,
+    Summarized,
+    TaskEnded,
+    TaskStarted,
+    Text,
+    TodoSet,
+    ToolCall,
+    ToolEnded,
+    ToolStarted,
+    TurnEnded,
+    Usage,
+    UserSpoke,
+    unwrapped,
+)
+from longrein.frontends.headless.run_state import SessionFacts, Tally
+from longrein.frontends.headless.stream_json_blocks import (
+    ERRORS,
+    STOPS,
+    Line,
+    message_id,
+    reply_blocks,
+    result_content,
+    tail,
+    usage_line,
+)
+
+# ---------------------------------------------------------------------------------------------------------------------
+#
+# What works beside the conversation, as `system` lines: background tasks, and subagents as tasks of their own.
+
+
+SUMMARY_CHARS_MAX = 500
+STATUSES = {"done": "completed", "killed": "stopped", "interrupted": "stopped"}
+"""States of tasks and subagents as the stream spells them; all others failed."""
+
+
+def beside(entry: Entry, tally: Tally) -> list[Line]:
+    """What the line of an entry holds; `tally` is that of the entries before it."""
+    match entry.event:
+        case TaskStarted() as task:
+            return [] if task.task in tally.tasks else [_task_started(task, tally)]
+        case TaskEnded() as task:
+            return [_task_ended(task)]
+        case ChildStarted() as started:
+            return [_child_started(entry.seq, started, tally)]
+        case ChildEnded() as ended:
+            return [_child_ended(ended, tally)]
+        case _:
+            return []
+
+
+def progressed(tally: Tally, entry: Entry) -> Line:
+    """How far a subagent is with its reply `entry`, which is not in its `tally` yet."""
+    reply, child = entry.event, tally.child
+    assert isinstance(reply, Replied)
+    assert child is not None
+    calls = [unwrapped(part) for part in reply.parts if isinstance(part, ToolCall)]
+    usage = tally.usage + reply.usage
+    last: Line = {"last_tool_name": calls[-1].name} if calls else {}
+    elapsed_ms = (entry.at - tally.first_at) // 1000 if tally.first_at else 0
+    return {
+        "subtype": "task_progress",
+        "task_id": child.label,
+        "description": child.started.description,
+        "usage": _usage(usage, tally.acts + len(calls), elapsed_ms),
+        **last,
+    }
+
+
+def _task_started(task: TaskStarted, tally: Tally) -> Line:
+    call: Line = {"tool_use_id": tally.named(task.call)} if task.call else {}
+    return {
+        "subtype": "task_started",
+        "task_id": task.task,
+        **call,
+        "description": task.command,
+        "task_type": "local_bash",
+        "is_backgrounded": True,
+    }
+
+
+def _task_ended(task: TaskEnded) -> Line:
+    code = "" if task.code is None else f", exit code {task.code}"
+    cause = f", {task.cause}" if task.cause else ""
+    return {
+        "subtype": "task_notification",
+        "task_id": task.task,
+        "status": STATUSES.get(task.state, "failed"),
+        "output_file": task.output,
+        "summary": f"{task.state}{code}{cause}",
+    }
+
+
+def _child_started(seq: int, started: ChildStarted, tally: Tally) -> Line:
+    child = tally.joined(seq, started)
+    call: Line = {"tool_use_id": child.call} if child.call else {}
+    return {
+        "subtype": "task_started",
+        "task_id": child.label,
+        **call,
+        "description": started.description,
+        "task_type": "local_agent",
+        "is_backgrounded": started.background,
+        "spawn_depth": child.label.count(".") + 1,
+    }
+
+
+def _child_ended(ended: ChildEnded, tally: Tally) -> Line:
+    child = tally.children.get(ended.child)
+    call: Line = {"tool_use_id": child.call} if child and child.call else {}
+    return {
+        "subtype": "task_notification",
+        "task_id": child.label if child else ended.child,
+        **call,
+        "status": STATUSES.get(ended.status, "failed"),
+        "output_file": "",
+        "summary": (ended.message or ended.report)[:SUMMARY_CHARS_MAX],
+        "usage": _usage(ended.usage, ended.steps, ended.elapsed_ms),
+    }
+
+
+def _usage(usage: Usage, acts: int, elapsed_ms: int) -> Line:
+    return {
+        "total_tokens": usage.context_tokens + usage.output_tokens,
+        "tool_uses": acts,
+        "duration_ms": elapsed_ms,
+    }
+
+
+# --- draw ------------------------------------------------------------------------------------------------------------
+
+
+NOTIFICATIONS = ("bg_done", "bg_lost", "bg_stalled", "subagent_done", "subagent_failed")
+"""Kinds of reminders that tell of work beside the conversation."""
+
+
+def draw(entry: Entry, tally: Tally) -> list[Line]:
+    """The lines that `entry` is seen as. Most entries are one line or none."""
+    match entry.event:
+        case Replied() | ToolEnded() | Reminded() | Interrupted() | TurnEnded():
+            return _said(entry, tally)
+        case Asked() | AskFailed() | Cleared() | Summarized() | ModeSet():
+            return [_system(entry, tally, fields) for fields in _happened(entry, tally) if tally.above is None]
+        case TaskStarted() | TaskEnded() | ChildStarted() | ChildEnded():
+            return [_system(entry, tally, fields) for fields in beside(entry, tally)]
+        case Opened() | PrefixSet() | UserSpoke() | Restored() | Recalled() | Rewound() | PinsSet():
+            return []
+        case PermissionAsked() | PermissionAnswered() | HookAnswered() | ToolStarted() | FileSeen() | FileChanged():
+            return []
+        case TodoSet() | CwdSet() | GoalChanged():
+            return []
+        case _ as never:
+            assert_never(never)
+
+
+def _said(entry: Entry, tally: Tally) -> list[Line]:
+    """Lines of the conversation."""
+    match entry.event:
+        case Replied() as reply:
+            return _replied(entry, reply, tally)
+        case ToolEnded() as end:
+            return _tool_ended(entry, end, tally)
+        case Reminded(text=text) | Interrupted(text=text) if text:
+            message = {"role": "user", "content": [{"type": "text", "text": text}]}
+            line: Line = {"type": "user", "message": message, "parent_tool_use_id": tally.parent, "isSynthetic": True}
+            if isinstance(entry.event, Reminded) and entry.event.kind in NOTIFICATIONS:
+                line["origin"] = {"kind": "task-notification"}
+            return [line | tally.tail(entry.seq)]
+        case TurnEnded(reason="error") if tally.failure:
+            return [_failure(*tally.failure, tally)]
+        case _:
+            return []
+
+
+def _happened(entry: Entry, tally: Tally) -> list[Line]:
+    """What the `system` lines of an entry hold."""
+    match entry.event:
+        case Asked(purpose="summary", reason="ahead") | Cleared(reason="micro_compact" | "rent" | "cold"):
+            return []  # nobody waits for it
+        case Asked(purpose="summary"):
+            return [{"subtype": "status", "status": "compacting"}]
+        case AskFailed(asked=asked) if tally.purpose(asked) == "summary":
+            return [{"subtype": "status", "status": None}]
+        case Cleared(reason=reason) | Summarized(reason=reason):
+            before = tally.reply.usage if tally.reply else Usage()
+            tokens = before.context_tokens + before.output_tokens
+            trigger = "manual" if reason == "request" else "auto"
+            return [{"subtype": "compact_boundary", "compact_metadata": {"trigger": trigger, "pre_tokens": tokens}}]
+        case ModeSet(mode=mode):
+            return [{"subtype": "status", "status": None, "permissionMode": mode}]
+        case _:
+            return []
+
+
+def draw_init(facts: SessionFacts, start: int) -> Line:
+    """The first line of a run that begins after entry `start`."""
+    line: Line = {
+        "type": "system",
+        "subtype": "init",
+        "cwd": facts.cwd.encode("utf-8", "surrogateescape").decode("utf-8", "replace"),
+        "tools": list(facts.tools),
+        "mcp_servers": [],
+        "model": facts.model,
+        "permissionMode": facts.mode,
+        "slash_commands": [],
+        "agents": [],
+        "skills": [],
+        "plugins": [],
+        "output_style": "default",
+        "apiKeySource": facts.api_key_source,
+        "claude_code_version": facts.version,
+        "longrein_version": facts.version,
+    }
+    return line | tail(facts.session, f"init.{start}")
+
+
+def _system(entry: Entry, tally: Tally, fields: Line, key: str = "") -> Line:
+    return {"type": "system", **fields, **tally.tail(key or entry.seq)}
+
+
+def _replied(entry: Entry, reply: Replied, tally: Tally) -> list[Line]:
+    if tally.purpose(reply.asked) == "summary":
+        return [] if tally.above else [_system(entry, tally, {"subtype": "status", "status": None})]
+    line: Line = {
+        "type": "assistant",
+        "message": {
+            "id": message_id(tally.session, reply.asked),
+            "type": "message",
+            "role": "assistant",
+            "model": reply.model or tally.model,
+            "content": reply_blocks(_shown(reply), tally.named),
+            "stop_reason": STOPS.get(reply.stop),
+            "stop_sequence": None,
+            "usage": usage_line(reply.usage),
+        },
+        "parent_tool_use_id": tally.parent,
+    }
+    if reply.stop == "length":
+        line["error"] = "max_output_tokens"
+    told = [_system(entry, tally, progressed(tally, entry), key=f"progress.{entry.seq}")] if tally.child else []
+    return [line | tally.tail(entry.seq), *told]
+
+
+def _shown(reply: Replied) -> Sequence[AnyPart]:
+    """What counts of a reply: calls and thinking of one that was interrupted do not."""
+    return [part for part in reply.parts if isinstance(part, Text)] if reply.stop == "interrupted" else reply.parts
+
+
+def _failure(seq: int, failed: AskFailed, tally: Tally) -> Line:
+    """The request that ended the turn, as a message that the harness and not a model wrote."""
+    line: Line = {
+        "type": "assistant",
+        "message": {
+            "id": message_id(tally.session, failed.asked),
+            "type": "message",
+            "role": "assistant",
+            "model": "<synthetic>",
+            "content": [{"type": "text", "text": failed.message or failed.kind}],
+            "stop_reason": None,
+            "stop_sequence": None,
+            "usage": usage_line(Usage()),
+        },
+        "parent_tool_use_id": tally.parent,
+        "error": ERRORS.get(failed.kind, "unknown"),
+    }
+    return line | tally.tail(seq)
+
+
+def _tool_ended(entry: Entry, end: ToolEnded, tally: Tally) -> list[Line]:
+    block: Line = {"type": "tool_result", "tool_use_id": tally.named(end.call), "content": result_content(end.parts)}
+    if end.status != "ok":
+        block["is_error"] = True
+    line: Line = {
+        "type": "user",
+        "message": {"role": "user", "content": [block]},
+        "parent_tool_use_id": tally.parent,
+        "tool_use_result": {"status": end.status, "elapsed_ms": end.elapsed_ms},
+    }
+    lines = [line | tally.tail(entry.seq)]
+    if end.status == "denied":
+        question = tally.questions.get(end.call)
+        fields: Line = {
+            "subtype": "permission_denied",
+            "tool_name": end.name,
+            "tool_use_id": tally.named(end.call),
+            "decision_reason": question.reason if question else "",
+            "message": question.shown if question else "",
+        }
+        lines.insert(0, _system(entry, tally, fields, key=f"denied.{entry.seq}"))
+    return lines

@@ -1,0 +1,1 @@
+"""Reports on stored sessions, each as a table and as JSON."""

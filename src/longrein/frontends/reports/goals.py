@@ -1,0 +1,68 @@
+"""The project's goals for the person: `/goals` and what may follow it. The graph itself is behind `GoalPort`."""
+
+from collections.abc import Sequence
+
+from longrein.events import Goal, LongreinError
+from longrein.frontends.text_format import escape, escape_line
+from longrein.tools import GoalPort
+
+USAGE = "/goals [all | N | add TITLE [after N,N] | start N | done N | open N | drop N | title N TEXT]"
+MARKS = {"completed": "[x]", "in_progress": "[>]", "deleted": "[-]"}
+_STATUSES = {"start": "in_progress", "done": "completed", "open": "pending", "drop": "deleted"}
+
+
+async def goal_rows(port: GoalPort, argument: str) -> Sequence[str]:
+    """What `/goals ARGUMENT` does, in escaped lines; what is wrong with it is a line too."""
+    word, _, rest = argument.strip().partition(" ")
+    try:
+        return await _rows(port, word, rest.strip())
+    except LongreinError as error:
+        return [escape_line(str(error))]
+
+
+async def _rows(port: GoalPort, word: str, rest: str) -> Sequence[str]:
+    if word in ("", "all", "list"):
+        goals = await port.goals(every=word == "all")
+        return [goal_line(goal) for goal in goals] or ["no goals yet; /goals add TITLE makes one"]
+    if word == "add" and rest:
+        title, blocked_by = _after(rest)
+        return [goal_line(await port.add(title, "", blocked_by))]
+    if word in _STATUSES and _number(rest):
+        goal, freed = await port.update(_number(rest), status=_STATUSES[word])
+        return [goal_line(goal), *(f"can begin now: {goal_line(one)}" for one in freed)]
+    number, _, text = rest.partition(" ")
+    if word == "title" and _number(number) and text.strip():
+        goal, _ = await port.update(_number(number), title=text.strip())
+        return [goal_line(goal)]
+    if _number(word) and not rest:
+        return _page([goal for goal in await port.goals(every=True) if goal.id == _number(word)], word)
+    return [USAGE]
+
+
+def _after(rest: str) -> tuple[str, list[int]]:
+    """`TITLE after 1,2` as the title and what must be reached first; without it nothing must."""
+    title, after, numbers = rest.rpartition(" after ")
+    found = [_number(part) for part in numbers.replace(",", " ").split()]
+    return (title.strip(), found) if after and title.strip() and found and all(found) else (rest, [])
+
+
+def _number(text: str) -> int:
+    """The id in `3` or `#3`; 0 when it is none."""
+    digits = text.removeprefix("#")
+    return int(digits) if digits.isascii() and digits.isdigit() and len(digits) <= 12 else 0
+
+
+def goal_line(goal: Goal) -> str:
+    """One goal: mark, id, title, whose it is, what it waits for."""
+    facts = [
+        f"by {escape_line(goal.owner)}" if goal.owner else "",
+        f"after {', '.join(f'#{one}' for one in goal.blocked_by)}" if goal.blocked_by else "",
+    ]
+    told = "; ".join(filter(None, facts))
+    return f"{MARKS.get(goal.status, '[ ]')} #{goal.id} {escape_line(goal.title)}" + (f"  ({told})" if told else "")
+
+
+def _page(found: Sequence[Goal], word: str) -> Sequence[str]:
+    if not found:
+        return [f"there is no goal {escape_line(word)}; /goals all lists them"]
+    return [goal_line(found[0]), *(f"  {row}" for row in escape(found[0].body).expandtabs(4).splitlines())]

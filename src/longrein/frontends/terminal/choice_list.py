@@ -1,0 +1,52 @@
+"""A list to choose one row of: sessions, prompts, models."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from longrein.frontends.terminal.event_lines import Line, crop, line
+from longrein.frontends.text_format import escape_line
+
+
+class Row(msgspec.Struct, frozen=True):
+    """One thing to choose."""
+
+    value: str
+    """What the choice gives."""
+    label: str
+    """What it is called; text from outside is fine."""
+    note: str = ""
+    """Said beside it, dim."""
+
+
+class Chooser:
+    """A list with one row marked."""
+
+    def __init__(self, title: str, rows: Sequence[Row]) -> None:
+        self.title = title
+        self.rows = rows
+        self.at = 0
+
+    @property
+    def chosen(self) -> str:
+        """Value of the marked row."""
+        return self.rows[self.at].value
+
+    def move(self, by: int) -> None:
+        """Mark another row."""
+        self.at = min(max(self.at + by, 0), len(self.rows) - 1)
+
+    def draw(self, width: int, height: int) -> list[Line]:
+        """The list in at most `height` rows; the marked one is among them."""
+        room = max(height - 2, 1)
+        top = min(max(self.at - room // 2, 0), max(len(self.rows) - room, 0))
+        shown = [self._row(n) for n in range(top, min(top + room, len(self.rows)))]
+        hint = f"{self.at + 1} of {len(self.rows)}; ↑ ↓ move, Enter chooses, Esc leaves"
+        return [crop(row, width) for row in [line(("bold", self.title)), *shown, line(("dim", hint))]]
+
+    def _row(self, n: int) -> Line:
+        row, marked = self.rows[n], n == self.at
+        note = f"  {escape_line(row.note)}" if row.note else ""
+        return line(
+            ("you", "› ") if marked else "  ", ("bold" if marked else "", escape_line(row.label)), ("dim", note)
+        )

@@ -1,0 +1,376 @@
+"""The conversation as the terminal holds it: scene, panel and input brought together, drawn at most ten times a second.
+
+Nothing here waits for the session but `pulse`; words go to it by tasks, in the order they were said.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from contextlib import suppress
+from typing import Any, Literal
+
+from msgspec import structs
+from prompt_toolkit.buffer import Buffer
+
+from longrein.agent import AgentView, Answer, Said, SessionPort, Word
+from longrein.events import LongreinError, Text
+from longrein.frontends.terminal import event_lines as drawing
+from longrein.frontends.terminal import live_area as live
+from longrein.frontends.terminal import task_rows as beside_rows
+from longrein.frontends.terminal.approvals import Approval, Question, content_lines
+from longrein.frontends.terminal.choice_list import Chooser, Row
+from longrein.frontends.terminal.commands import Company
+from longrein.frontends.terminal.event_lines import Line, ansi, fit, line
+from longrein.frontends.terminal.input import InputCompleter, Pastes, ProjectHistory
+from longrein.frontends.terminal.interface import CompleteFiles, Outcome, TerminalFacts
+from longrein.frontends.terminal.live_area import figures, footer_line, word
+from longrein.frontends.terminal.markdown import Block, MarkdownPainter
+from longrein.frontends.terminal.screen import Screen
+from longrein.frontends.terminal.view_model import EMPTY, Piece, Scene
+from longrein.frontends.text_format import counted, escape_line
+
+FRAME_S = 0.1
+"""Shortest time between two redraws of ours."""
+QUIET_S = 0.5
+"""A question takes the keys only after it has stood so long, and so long without a key, so that what is typed for the
+input answers nothing."""
+DRAFT_QUIET_S = 2.0
+"""The same while there is something in the input: who has begun a line is thinking, not done."""
+AGAIN_S = 3.0
+"""Within so long a second Ctrl-C, and nothing in between, leaves. The screen says so meanwhile."""
+
+Chosen = Callable[[str], None]
+How = Literal["prompt", "steer", "queued"]
+
+
+class Talk:
+    """One terminal on one session. `attach` gives it its screen."""
+
+    screen: Screen
+
+    def __init__(
+        self,
+        session: SessionPort,
+        facts: TerminalFacts,
+        complete_files: CompleteFiles | None,
+        history: str,
+        mono_s: Callable[[], float],
+    ) -> None:
+        self.session, self.facts, self.mono_s = session, facts, mono_s
+        self.scene = Scene(facts.file_text)
+        self.company = Company(session, facts, self.scene)
+        self.pastes = Pastes()
+        self.buffer = Buffer(
+            completer=InputCompleter(complete_files),
+            complete_while_typing=True,
+            history=ProjectHistory(history),
+            multiline=True,
+        )
+        self.approval: Approval | None = None
+        self._shown_s = self._answered_s = -AGAIN_S
+        """When the question came up, unless one was answered just before; and when that was."""
+        self.chooser: Chooser | None = None
+        self._chosen: Chosen = lambda _: None
+        self.feedback: Question | None = None
+        """The question that the input's text says no to."""
+        self._draft = ""
+        self.flash = ""
+        """A hint above the input until the next key."""
+        self.last_key_s = -DRAFT_QUIET_S
+        self.warned = False
+        """Whether the flash said, until this key, that Ctrl-C leaves."""
+        self.outcome: Outcome | None = None
+        self.leaving: Outcome | None = None
+        """How it will be left, while the user is asked what becomes of running tasks."""
+        self.ready = asyncio.Event()
+        """Set when the screen takes rows."""
+        self._painter = MarkdownPainter(colour=facts.colour)
+        self._outbox: list[Piece] = []
+        self._live: list[Line] = []
+        """Rows of what is not finished, as they were when what is finished was last shown: a key never runs ahead."""
+        self._news = asyncio.Event()
+        self._ticking: asyncio.TimerHandle | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def attach(self, screen: Screen) -> None:
+        """Draw on `screen` from now on."""
+        self.screen = screen
+
+    # --- hearing ---------------------------------------------------------------------------------------------
+
+    def greet(self) -> None:
+        """The first rows, before anything is redrawn: what is redrawn never begins at the top of the terminal."""
+        facts = self.facts
+        head = line(("bold", "longrein"), ("dim", f" {facts.version} · {escape_line(facts.cwd)} · /help"))
+        rows = [head, *(drawing.notice_line(text) for text in facts.notices)]
+        self.screen.write([text for row in rows for text in self._paint(row)])
+
+    def reopened(self, pieces: Sequence[Piece]) -> None:
+        """The end of an old session, as it is opened again."""
+        if self.scene.prompts:
+            self.put(
+                [
+                    EMPTY,
+                    line(("dim", f"── session {self.session.id[:8]}, {counted(len(self.scene.prompts), 'prompt')} ──")),
+                ]
+            )
+        self.put(pieces)
+        if self.session.state.turn_open and not self.session.busy:
+            self.put([EMPTY, line(("warn", "the last turn was cut off"), ("dim", "  Enter goes on with it"))])
+
+    def put(self, pieces: Sequence[Piece]) -> None:
+        """Show `pieces` once."""
+        self._outbox += pieces
+        self.kick()
+
+    def notice(self, text: str) -> None:
+        """One line for the user."""
+        self.put(self.scene.aside("note", [drawing.notice_line(text)]))
+
+    def kick(self) -> None:
+        """Draw soon."""
+        self._news.set()
+
+    async def pulse(self) -> None:
+        """Draw whenever there is news, and while something goes on; never when idle."""
+        loop = asyncio.get_running_loop()
+        while True:
+            await self._news.wait()
+            self._news.clear()
+            self.flush()
+            await asyncio.sleep(FRAME_S)
+            moves = self.scene.busy and self.scene.phase != "waiting"
+            if moves or self._panel_wanted != self._panel_has_keys:
+                loop.call_later(FRAME_S, self._news.set)
+            elif tick_s := live.tick_s(self.scene, self._agents(), self.facts.wall_us(), self.mono_s()):
+                self._tick(tick_s)
+
+    def _tick(self, after_s: float) -> None:
+        """Draw after a while, if nothing was drawn before."""
+        if self._ticking is not None:
+            self._ticking.cancel()
+        self._ticking = asyncio.get_running_loop().call_later(after_s, self._news.set)
+
+    def flush(self) -> None:
+        """Draw now."""
+        self._follow_questions()
+        pieces, self._outbox = self._outbox, []
+        rows = [row for piece in pieces for row in self._paint(piece)]
+        self._live = self._draw_live()
+        if rows:
+            self.screen.commit(rows)
+        else:
+            self.screen.redraw()
+
+    def _paint(self, piece: Piece) -> list[str]:
+        width = self.screen.size.columns - 1
+        if isinstance(piece, Block):
+            return self._painter.paint(piece, width)
+        return [ansi(row, colour=self.facts.colour) for row in fit(piece, width)]
+
+    # --- questions and lists ---------------------------------------------------------------------------------
+
+    @property
+    def _panel_wanted(self) -> bool:
+        return self.feedback is None and (self.approval is not None or self.chooser is not None)
+
+    @property
+    def _panel_has_keys(self) -> bool:
+        return self.screen.panel_has_keys
+
+    def _follow_questions(self) -> None:
+        """Show the first open question; give it the keys once nobody is typing."""
+        questions = self.scene.questions
+        if not questions:
+            self.approval = None
+            self.end_feedback()
+        elif self.approval is None or self.approval.question.key not in [one.key for one in questions]:
+            self.end_feedback()
+            self.approval = Approval(questions[0], content_lines(questions[0], self.facts.file_text))
+            now_s = self.mono_s()
+            self._shown_s = now_s if now_s - self._answered_s > AGAIN_S else -QUIET_S
+        if self.approval is not None:
+            self.approval.waiting = len(questions) - 1
+        self.give_keys()
+
+    @property
+    def child_asks(self) -> bool:
+        """Whether the question that has the keys is a subagent's."""
+        return self.approval is not None and bool(self.approval.question.session) and self._panel_has_keys
+
+    def key_pressed(self) -> None:
+        """A key came, wherever it went."""
+        self.warned, self.flash = bool(self.flash), ""
+        if not self.screen.panel_has_keys:
+            self.last_key_s = self.mono_s()
+
+    def hurry(self) -> None:
+        """Nobody is in the middle of a line: a question may take the keys at once."""
+        self.last_key_s = -DRAFT_QUIET_S
+
+    def warn(self, text: str) -> None:
+        """Say `text` above the input until the next key, or for a little while."""
+        self.flash = text
+        self.kick()
+        asyncio.get_running_loop().call_later(AGAIN_S, self._calm, text)
+
+    def _calm(self, text: str) -> None:
+        if self.flash == text:
+            self.flash = ""
+            self.kick()
+
+    def give_keys(self) -> None:
+        """Send the keys where they belong now."""
+        wanted = self._panel_wanted
+        quiet_s = self.mono_s() - max(self.last_key_s, self._shown_s)
+        typing = self.chooser is None and quiet_s < (DRAFT_QUIET_S if self.buffer.text else QUIET_S)
+        if not wanted or not typing:
+            self.screen.give_keys(panel=wanted)
+        if self.approval is not None:
+            self.approval.ready = self._panel_has_keys
+            self.approval.explaining = self.feedback is not None
+
+    def choose(self, title: str, rows: Sequence[Row], chosen: Chosen) -> None:
+        """Let the user choose one of `rows`; `chosen` gets its value."""
+        self.chooser, self._chosen = Chooser(title, rows), chosen
+        self.flush()
+
+    def close_chooser(self, *, chosen: bool) -> None:
+        """Take the list away, with or without a choice."""
+        chooser, self.chooser = self.chooser, None
+        if chooser is not None and chosen:
+            self._chosen(chooser.chosen)
+        elif chooser is not None:
+            self.leaving = None
+        self.flush()
+
+    def begin_feedback(self, question: Question) -> None:
+        """What is typed next is the answer to why not."""
+        self.feedback, self._draft = question, self.buffer.text
+        self.buffer.reset()
+
+    def answered(self, question: Question, word: Answer) -> None:
+        """The user has decided; the next question may be answered at once."""
+        self.scene.answered(question)
+        self.last_key_s, self._answered_s = -DRAFT_QUIET_S, self.mono_s()
+        self.tell(word)
+
+    def end_feedback(self) -> None:
+        """What was typed before stands in the input again."""
+        if self.feedback is not None:
+            self.feedback = None
+            self.buffer.reset()
+            self.buffer.insert_text(self._draft)
+
+    # --- saying ----------------------------------------------------------------------------------------------
+
+    def tell(self, word: Word) -> None:
+        """Put a word into the session's inbox, now; an error of ours becomes a line."""
+        try:
+            stored = self.session.tell(word)
+        except LongreinError as error:
+            self.notice(str(error))
+            return
+        self.spawn(self._stored(stored))
+
+    async def _stored(self, stored: Awaitable[None]) -> None:
+        try:
+            await stored
+        except LongreinError as error:
+            self.notice(str(error))
+        self.kick()
+
+    def edit(self, text: str) -> None:
+        """Put `text` into the input, before what stands there."""
+        self.buffer.cursor_position = 0
+        drafted = "\n" if self.buffer.text else ""
+        self.buffer.insert_text(self.pastes.fold(text) + drafted)
+        self.kick()
+
+    def say(self, text: str, *, steer: bool = False) -> None:
+        """The user's words: a prompt, or into the turn that goes on, or after it."""
+        sent = self.pastes.expand(text).encode("utf-8", "replace").decode().replace("\0", "\ufffd")
+        self.buffer.history.append_string(sent)
+        self.hurry()
+        busy = self.session.busy or any(not one.to for one in self.session.pending)
+        how: How = ("steer" if steer else "queued") if busy else "prompt"
+        self.tell(Said((Text(sent),), how))
+
+    def spawn(self, act: Coroutine[Any, Any, None]) -> None:
+        """Run `act` beside the keys; it is kept until done."""
+        task = asyncio.get_running_loop().create_task(act)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def leave(self, outcome: Outcome) -> None:
+        """Close the screen. The first outcome counts."""
+        self.outcome = self.outcome or outcome
+        app = self.screen.app
+        if app.is_running and not app.is_done:
+            self.chooser = self.approval = None
+            self._outbox += self.scene.rest()
+            with suppress(OSError):  # the terminal is gone
+                self.flush()
+            app.exit()
+
+    def say_goodbye(self) -> None:
+        """After the screen has gone: how to go on, or room for the next session."""
+        output = self.screen.app.output
+        if self.outcome is None or self.outcome.kind != "exit":
+            output.write("\n")
+        elif self.scene.prompts:
+            cut = [f"a{one.seq}" for one in self.session.state.children.values() if one.ended is None]
+            more = f", and with {counted(len(cut), 'subagent')} at work ({', '.join(cut)})" if cut else ""
+            more += ", and with what still waits to be said" if self.session.pending else ""
+            output.write(f"session {self.session.id[:8]} is kept; `longrein -c` goes on with it{more}\n")
+            if self.outcome.tasks == "keep":
+                output.write("its tasks go on; `longrein tasks` lists them\n")
+        output.flush()
+
+    # --- drawing ---------------------------------------------------------------------------------------------
+
+    @property
+    def prompt(self) -> str:
+        """What stands before the input."""
+        return "why not › " if self.feedback else "› "
+
+    @property
+    def hint(self) -> str:
+        """What stands in an empty input."""
+        if self.feedback:
+            return "what to do instead"
+        if self._panel_wanted:
+            return ""
+        return "Enter queues, Ctrl-S steers" if self.scene.busy else "say something, / commands, @ files"
+
+    def above(self, width: int, room: int) -> list[Line]:
+        """The rows above the input."""
+        below = [*self._waiting(width), *([line(("warn", self.flash))] if self.flash else [])]
+        room -= len(below)
+        if self.chooser is not None:
+            return [EMPTY, *self.chooser.draw(width, room - 1), *below]
+        if self.approval is not None:
+            return [EMPTY, *self.approval.draw(width, room - 1), *below]
+        return [*self._live[-room:], *below]
+
+    def _draw_live(self) -> list[Line]:
+        size = self.screen.size
+        now = live.Now(self.mono_s(), self.facts.wall_us(), size.columns - 1, size.rows)
+        return live.live_rows(self.scene, self._agents(), now)
+
+    def _agents(self) -> Sequence[AgentView]:
+        """Subagents, where there ever were any, with what they did last as it was heard."""
+        beside = self.scene.beside
+        views = self.session.agents() if beside.workers else ()
+        return [structs.replace(v, last=beside.acts[v.child][-1]) if beside.acts.get(v.child) else v for v in views]
+
+    def _waiting(self, width: int) -> list[Line]:
+        waiting = [one for _, one in self.company.waiting.numbered()]
+        return live.waiting_rows(waiting, {one.to: self.company.label(one.to) for one in waiting if one.to}, width)
+
+    def below(self, width: int) -> Line:
+        """The footer."""
+        window = self.facts.window_tokens()
+        agents = sum(view.state in beside_rows.OPEN for view in self._agents())
+        company = beside_rows.counts(len(self.scene.beside.tasks), agents)
+        now = figures(self.session.state, self.facts.model, window, len(self.session.pending), company)
+        return footer_line(now, word(self.scene), width)

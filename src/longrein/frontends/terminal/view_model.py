@@ -1,0 +1,426 @@
+"""What is going on, folded from what is heard: finished pieces come out once, the rest can be drawn at any time.
+
+Knows no terminal. Both the screen and the plain loop stand on it.
+"""
+
+from collections.abc import Sequence
+from typing import Literal
+
+import msgspec
+
+from longrein.agent import Heard, Noticed, OfChild, Output, Pausing, Streaming, TaskOver
+from longrein.context import State
+from longrein.events import (
+    Asked,
+    AskFailed,
+    ChildEnded,
+    ChildStarted,
+    Cleared,
+    Entry,
+    GoalChanged,
+    Interrupted,
+    ModeSet,
+    PermissionAnswered,
+    PermissionAsked,
+    PrefixSet,
+    Reminded,
+    Replied,
+    Restored,
+    Rewound,
+    Summarized,
+    TaskEnded,
+    TaskStarted,
+    Text,
+    TodoSet,
+    ToolCall,
+    ToolEnded,
+    ToolStarted,
+    TurnEnded,
+    UserSpoke,
+    text_of,
+    unwrapped,
+)
+from longrein.frontends.reports.goals import goal_line
+from longrein.frontends.terminal import event_lines as drawing
+from longrein.frontends.terminal.approvals import Question
+from longrein.frontends.terminal.event_lines import FileText, Line, change_lines, line
+from longrein.frontends.terminal.markdown import Block, Splitter
+from longrein.frontends.terminal.task_rows import Beside
+from longrein.frontends.text_format import escape, escape_line, key_argument
+from longrein.models import CallDelta, TextDelta, ThinkingDelta
+
+Phase = Literal["idle", "thinking", "writing", "calling", "running", "waiting", "retrying", "compacting"]
+Piece = Line | Block
+Group = Literal["", "user", "text", "call", "note", "answer"]
+
+EMPTY: Line = ()
+REPLAYED_MAX = 2_000
+"""Entries of an old log that are heard again; what lies before them is taken from its fold."""
+OUTPUT_BYTES_MAX = 4_000
+"""How much of a running call's output is looked at for its last line."""
+
+
+class CallRow(msgspec.Struct):
+    """A call that is not over."""
+
+    name: str
+    argument: str
+    arguments: dict[str, object] | None
+    change: list[Line]
+    status: str = "waiting"
+    since_s: float = 0.0
+    output: bytes = b""
+
+
+class Prompt(msgspec.Struct, frozen=True):
+    """What the user said, to go back to."""
+
+    seq: int
+    text: str
+
+
+class Scene:
+    """One session as it is watched. `now_s` is monotonic."""
+
+    def __init__(self, file_text: FileText | None = None) -> None:
+        self._file_text = file_text
+        self._splitter: Splitter | None = None
+        self._streamed: list[str] = []
+        self._purposes: dict[int, str] = {}
+        """Of requests that are not answered yet."""
+        self._early: list[Streaming] = []
+        """Deltas of a request whose `Asked` has not been heard yet."""
+        self._group: Group = ""
+        self._thought: list[str] = []
+        self._in_turn = False
+        """Whether what goes on is a turn; `/compact` alone is none."""
+        self.phase: Phase = "idle"
+        self.since_s = 0.0
+        """When the phase began."""
+        self.turn_since_s = 0.0
+        self.writing_call = ""
+        """Name of the call that is being written."""
+        self.calls: dict[str, CallRow] = {}
+        self._questions: dict[str, Question] = {}
+        self.beside = Beside()
+        """What works beside the conversation."""
+        self.steps = 0
+        """Requests of this turn so far."""
+        self.pausing: Pausing | None = None
+        """Why the request is made again; kept until the model answers."""
+        self.pause_until_s = 0.0
+        self.prompts: list[Prompt] = []
+        self.live = False
+        """Whether what is heard happens now (False while an old log is read)."""
+
+    @property
+    def busy(self) -> bool:
+        """Whether something is going on."""
+        return self.phase != "idle"
+
+    @property
+    def questions(self) -> list[Question]:
+        """Calls that wait for the user's word, in order; those of subagents follow."""
+        return [*self._questions.values(), *self.beside.questions.values()]
+
+    def answered(self, question: Question) -> None:
+        """It was answered: its entry comes when that is on disk, the next question may be asked now."""
+        if question.session:
+            self.beside.questions.pop(question.key, None)
+        else:
+            self._questions.pop(question.asked.call, None)
+
+    def thinking_line(self) -> str:
+        """The last line of the reasoning, while it comes."""
+        text = "".join(self._thought[-200:]).rstrip()
+        return escape_line(text.rpartition("\n")[2])
+
+    def tail(self, lines: int) -> str:
+        """The unfinished block, escaped."""
+        return escape(self._splitter.tail(lines)) if self._splitter else ""
+
+    @property
+    def tail_gap(self) -> bool:
+        """Whether an empty line stands above the tail."""
+        return self._splitter is None or self._splitter.gap or self._group != "text"
+
+    def catch_up(self, *, busy: bool, now_s: float) -> None:
+        """The log was read to its end: what is heard from now on happens now. A turn that was cut waits: not `busy`."""
+        self.live = True
+        if not busy:
+            self._in_turn = False
+            self._enter("idle", now_s)
+
+    def resume(self, state: State) -> int:
+        """Take the prompts, tasks and subagents of an old log from its fold; gives the last entry that is not to be
+        heard again, 0 where all are."""
+        skipped = max(0, state.seq - REPLAYED_MAX)
+        self.prompts = [Prompt(word.seq, word.text) for word in state.words if word.origin != "steer"]
+        self.prompts = [prompt for prompt in self.prompts if prompt.seq <= skipped]
+        for child in state.children.values():
+            if child.seq <= skipped:
+                self.beside.heard(Entry(child.seq, child.at, child.started))
+        for task in state.tasks.values():
+            if task.seq <= skipped and not 0 < task.ended_seq <= skipped:
+                self.beside.heard(Entry(task.seq, task.at, task.started))
+        return skipped
+
+    def hear(self, heard: Heard, now_s: float) -> list[Piece]:
+        """What is finished by it, to be shown once."""
+        self.beside.now_s = now_s if self.live else None
+        match heard:
+            case Entry():
+                return self._entry(heard, now_s)
+            case Streaming():
+                return self._stream(heard, now_s)
+            case Output(call=call, data=data):
+                if row := self.calls.get(call):
+                    row.output = (row.output + data)[-OUTPUT_BYTES_MAX:]
+                return []
+            case Pausing():
+                self.pausing, self.pause_until_s = heard, now_s + heard.delay_s
+                self._enter("retrying", now_s)
+                return []
+            case Noticed(text=text):
+                return self._put("note", [drawing.notice_line(text)])
+            case TaskOver(ended=ended):
+                return self._put("call", self.beside.over(ended))
+            case OfChild():
+                entry = heard.heard
+                told = isinstance(entry, Entry) and isinstance(entry.event, UserSpoke)
+                return self._put("user" if told else "note", self.beside.of_child(heard))
+
+    def _enter(self, phase: Phase, now_s: float) -> None:
+        if phase != self.phase:
+            if self.phase == "idle":
+                self.turn_since_s = now_s
+            self.phase, self.since_s = phase, now_s
+
+    def aside(self, group: Group, rows: Sequence[Piece]) -> list[Piece]:
+        """`rows` that are not of the session, such as a command's answer, set apart from what stands above."""
+        return self._put(group, rows)
+
+    def _put(self, group: Group, rows: Sequence[Piece]) -> list[Piece]:
+        """`rows` with an empty line above them where something else begins."""
+        if not rows:
+            return []
+        gap = group != self._group or group in ("user", "answer")
+        self._group = group
+        return [EMPTY, *rows] if gap else list(rows)
+
+    # --- entries ---------------------------------------------------------------------------------------------
+
+    def _entry(self, entry: Entry, now_s: float) -> list[Piece]:
+        match entry.event:
+            case UserSpoke() | Reminded(kind="wake"):
+                return self._begins(entry, now_s)
+            case Asked() | Replied() | AskFailed():
+                return self._request(entry, now_s)
+            case PermissionAsked() | PermissionAnswered() | ToolStarted() | ToolEnded():
+                self.beside.heard(entry)
+                return self._call(entry, now_s)
+            case TurnEnded() | Interrupted():
+                return [*self.rest(), *self._put("note", self._end_turn(entry.event, now_s))]
+            case Rewound() as rewound:
+                self.prompts = [prompt for prompt in self.prompts if prompt.seq <= rewound.to]
+                return self._put("note", drawing.rewound_lines(rewound))
+            case TaskStarted() | TaskEnded() | ChildStarted() | ChildEnded():
+                return self._put("call", self.beside.heard(entry))
+            case _:
+                return self._put("note", _other(entry))
+
+    def _begins(self, entry: Entry, now_s: float) -> list[Piece]:
+        """A turn begins by the user's words or by a wake, or words go into one; of those that waited: to where."""
+        steering = isinstance(entry.event, UserSpoke) and entry.event.origin == "steer" and self._in_turn
+        if not steering:
+            self.steps = 0
+        self._in_turn = True
+        self._enter("thinking", now_s)
+        match entry.event:
+            case UserSpoke() as spoke:
+                if not steering:
+                    self.prompts.append(Prompt(entry.seq, text_of(spoke.parts)))
+                note = f"delivered at step {self.steps + 1}" if steering else ""
+                return self._put("user", drawing.user_lines(spoke, note))
+            case Reminded(source=source):
+                return self._put("note", [drawing.wake_line(source)])
+            case _:
+                return []
+
+    def _end_turn(self, ended: TurnEnded | Interrupted, now_s: float) -> list[Line]:
+        if isinstance(ended, Interrupted):
+            return []  # the end of the turn follows
+        self.calls.clear()
+        self._questions.clear()
+        self.pausing = None
+        self._in_turn = False
+        self._enter("idle", now_s)
+        return drawing.ended_turn(ended)
+
+    def _request(self, entry: Entry, now_s: float) -> list[Piece]:
+        match entry.event:
+            case Asked() as asked:
+                return self._asks(entry.seq, asked, now_s)
+            case Replied() as reply:
+                if self._purposes.pop(reply.asked, "turn") == "summary":
+                    return self._end_summary([], now_s)
+                self._answered(now_s)
+                return self._replied(reply, now_s)
+            case AskFailed() as failed:
+                if self._purposes.pop(failed.asked, "turn") == "summary":
+                    return self._end_summary(drawing.failed_summary(failed), now_s)
+                self.pausing = None
+                shown = bool(self._streamed)
+                rest = self.rest()
+                self._enter("thinking" if self._in_turn else "idle", now_s)
+                return [*rest, *self._put("note", drawing.failed_request(failed, shown=shown))]
+            case _:
+                return []
+
+    def _asks(self, seq: int, asked: Asked, now_s: float) -> list[Piece]:
+        self._purposes[seq] = asked.purpose
+        is_turn = asked.purpose == "turn"
+        self._in_turn = self._in_turn or is_turn
+        self.steps += is_turn
+        if not is_turn and asked.reason != "ahead":  # a summary made ahead leaves the work as it is
+            self.pausing = None
+            self._enter("compacting", now_s)
+        elif is_turn and self.pausing is None:
+            self._enter("thinking", now_s)
+        early, self._early = self._early, []
+        return [piece for streaming in early for piece in self._stream(streaming, now_s)]
+
+    def _end_summary(self, rows: Sequence[Line], now_s: float) -> list[Piece]:
+        if self.phase == "compacting":
+            self._enter("thinking" if self._in_turn else "idle", now_s)
+        return self._put("note", rows)
+
+    def _answered(self, now_s: float) -> None:
+        """The model answers, so the request is not made again."""
+        if self.pausing is not None:
+            self.pausing = None
+            self._enter("thinking", now_s)
+
+    def _replied(self, reply: Replied, now_s: float) -> list[Piece]:
+        text = "".join(part.text for part in reply.parts if isinstance(part, Text))
+        streamed = "".join(self._streamed)
+        missing = text[len(streamed) :] if text.startswith(streamed) else ""
+        rows = [*self._text(missing), *self.rest()]
+        if reply.stop == "interrupted":
+            return rows
+        for part in reply.parts:
+            if isinstance(part, ToolCall):
+                call = unwrapped(part)
+                change = change_lines(call.name, call.arguments, self._file_text if self.live else None)
+                self.calls[part.id] = CallRow(call.name, key_argument(call.arguments), call.arguments, change)
+        if self.calls:
+            self._enter("running", now_s)
+        if reply.stop in ("length", "refusal"):
+            why = "cut by the output limit" if reply.stop == "length" else "refused by the model"
+            rows += self._put("note", [line(("warn", f"the reply was {why}"))])
+        return rows
+
+    # --- calls -----------------------------------------------------------------------------------------------
+
+    def _call(self, entry: Entry, now_s: float) -> list[Piece]:
+        match entry.event:
+            case PermissionAsked() as asked:
+                row = self.calls.get(asked.call)
+                self._questions[asked.call] = Question(asked, row.arguments if row else None)
+                self._set(asked.call, "asking", now_s)
+                self._enter("waiting", now_s)
+                return []
+            case PermissionAnswered() as answer:
+                self._questions.pop(answer.call, None)
+                self._set(answer.call, "waiting", now_s)
+                self._enter("waiting" if self._questions else "running", now_s)
+                row = self.calls.get(answer.call)
+                return self._put("call", drawing.answered_lines(answer, row.name if row else ""))
+            case ToolStarted(call=call, arguments=arguments):
+                self._set(call, "running", now_s)
+                self._enter("waiting" if self._questions else "running", now_s)
+                if arguments is not None and (row := self.calls.get(call)):
+                    row.argument = key_argument(arguments)
+                return []
+            case ToolEnded() as end:
+                return self._ended(end, now_s)
+            case _:
+                return []
+
+    def _ended(self, end: ToolEnded, now_s: float) -> list[Piece]:
+        self._questions.pop(end.call, None)
+        row = self.calls.pop(end.call, None)
+        if not self.calls:
+            self._enter("thinking", now_s)
+        rows = drawing.ended_lines(end, row.arguments if row else None, row.change if row else ())
+        return self._put("call", rows)
+
+    def _set(self, call: str, status: str, now_s: float) -> None:
+        if row := self.calls.get(call):
+            row.status, row.since_s = status, now_s
+
+    # --- the reply as it comes -------------------------------------------------------------------------------
+
+    def _stream(self, streaming: Streaming, now_s: float) -> list[Piece]:
+        purpose = self._purposes.get(streaming.asked)
+        if purpose is None:
+            self._early.append(streaming)
+            return []
+        rows: list[Piece] = []
+        if purpose == "summary":
+            return rows
+        self._answered(now_s)
+        for delta in streaming.deltas:
+            match delta:
+                case TextDelta(text=text):
+                    self._enter("writing", now_s)
+                    self._streamed.append(text)
+                    rows += self._text(text)
+                case ThinkingDelta(text=text):
+                    self._enter("thinking", now_s)
+                    self._thought.append(text)
+                case CallDelta(name=name):
+                    self._enter("calling", now_s)
+                    self.writing_call = name or self.writing_call
+        return rows
+
+    def _text(self, text: str) -> list[Piece]:
+        if not text:
+            return []
+        self._splitter = self._splitter or Splitter()
+        return self._blocks(self._splitter.feed(text))
+
+    def rest(self) -> list[Piece]:
+        """The end of a reply, or what there is of it: no more of it is heard."""
+        left = self._splitter.finish() if self._splitter else []
+        self._splitter, self._streamed, self._thought, self.writing_call = None, [], [], ""
+        return self._blocks(left)
+
+    def _blocks(self, blocks: Sequence[Block]) -> list[Piece]:
+        rows: list[Piece] = []
+        for block in blocks:
+            if block.gap or self._group != "text":
+                rows.append(EMPTY)
+            self._group = "text"
+            rows.append(block)
+        return rows
+
+
+def _other(entry: Entry) -> list[Line]:
+    match entry.event:
+        case Cleared() | Summarized() as compaction:
+            return drawing.compaction_lines(compaction)
+        case Restored() as restored:
+            return [drawing.restored_line(restored)]
+        case Reminded(kind="compact_refused", state=why):
+            return [drawing.notice_line(f"nothing was compacted: {why}")]
+        case TodoSet(todos=todos):
+            return drawing.todo_lines(todos)
+        case GoalChanged(goal=goal):
+            return [line(("dim", "goal "), goal_line(goal))]
+        case ModeSet(mode=mode):
+            return [line(("dim", f"mode: {escape_line(mode)}"))]
+        case PrefixSet(reason="model", provider=provider, model=model):
+            return [line(("dim", f"model: {escape_line(provider)}/{escape_line(model)}"))]
+        case _:
+            return []

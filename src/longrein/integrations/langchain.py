@@ -1,0 +1,227 @@
+"""The context engine as a middleware of LangChain agents (version 1). The state of the agent stays whole.
+
+    from longrein.integrations.langchain import ContextMiddleware
+    agent = create_agent(model, tools, middleware=[ContextMiddleware("openai/gpt-5")])
+
+Needs `pip install longrein[langchain]`.
+"""
+
+import warnings
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+import msgspec
+from langchain.agents.middleware import AgentMiddleware
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.tools import StructuredTool
+from langgraph.config import get_config
+
+from longrein.context.message_list import DICTS, RECALL, RECALL_SAYS, RECALL_TAKES, Engine, Said, usage_of
+from longrein.context.message_list.message_formats import result_content
+from longrein.events import AnyPart, ToolCall, ToolResult, UsageError, text_of
+from longrein.integrations import KeptEngine, did_not_fit, engine
+
+THEIRS = "messages"
+"""Their name for the list."""
+Chooser = Callable[[Any], Engine]
+"""Gives the engine of a conversation, from what the agent's runtime knows of it."""
+
+
+class LangChainShape:
+    """How LangChain's messages are read and written."""
+
+    def read(self, one: Any) -> Said:
+        """See `Shape.read`."""
+        match one:
+            case SystemMessage():
+                return Said("system", system=text_of(_contents(one)))
+            case ToolMessage():
+                status = "failed" if one.status == "error" else "ok"
+                return Said("user", (ToolResult(one.tool_call_id, one.name or "", status, _contents(one)),))
+            case AIMessage():
+                calls = tuple(ToolCall(call["id"] or "", call["name"], call["args"]) for call in one.tool_calls)
+                return Said("assistant", (*_spoken(one), *calls), usage=usage_of(one))
+            case _:
+                return Said("user", _contents(one))
+
+    def rewrite(self, one: Any, changes: Mapping[int, AnyPart | None]) -> Any:
+        """See `Shape.rewrite`."""
+        if isinstance(one, ToolMessage):
+            change = changes[0]
+            return None if change is None else one.model_copy(update={"content": result_content(change, one.content)})
+        spoken = len(_spoken(one) if isinstance(one, AIMessage) else _contents(one))
+        fields: dict[str, Any] = {"content": one.content}
+        if texts := {n: change for n, change in changes.items() if n < spoken}:
+            written = DICTS.rewrite({"role": "user", "content": _without_calls(one)}, texts)
+            fields["content"] = (written or {}).get("content") or ""
+        if isinstance(one, AIMessage):
+            fields["tool_calls"] = _calls(one, {n - spoken: to for n, to in changes.items() if n >= spoken})
+        return one.model_copy(update=fields) if fields["content"] or fields.get("tool_calls") else None
+
+    def tell(self, text: str) -> Any:
+        """See `Shape.tell`."""
+        return HumanMessage(text)
+
+
+SHAPE = LangChainShape()
+
+
+def _without_calls(one: BaseMessage) -> Any:
+    """The content but for the blocks that repeat `tool_calls`, as Anthropic's do."""
+    if isinstance(one.content, str):
+        return one.content
+    return [block for block in one.content if isinstance(block, str) or block.get("type") != "tool_use"]
+
+
+def _contents(one: BaseMessage) -> tuple[AnyPart, ...]:
+    return DICTS.read({"role": "user", "content": _without_calls(one)}).parts
+
+
+def _spoken(one: AIMessage) -> tuple[AnyPart, ...]:
+    return _contents(one) if one.content else ()
+
+
+def _calls(one: AIMessage, changes: Mapping[int, AnyPart | None]) -> list[Any]:
+    asked = [(call, changes.get(n, call)) for n, call in enumerate(one.tool_calls)]
+    return [
+        {**call, "args": to.arguments or {}} if isinstance(to, ToolCall) else call
+        for call, to in asked
+        if to is not None
+    ]
+
+
+ENGINES_MAX = 256
+"""Threads whose engines a middleware holds; beyond it the one used least recently is closed."""
+SUMMARISED_ELSEWHERE = (
+    "another middleware (SummarizationMiddleware, which deepagents brings along) summarises the messages before "
+    "longrein sees them: what it removes cannot be recalled, and the prompt cache breaks. Leave it out of the agent"
+)
+
+
+class ContextMiddleware(AgentMiddleware):
+    """Sends what the engine prepares, reports the usage to it, and gives the model the tool `Recall`.
+
+    Each thread of the agent (`configurable.thread_id`) and each of its subagents has an engine of its own.
+    """
+
+    def __init__(self, model: "str | Engine | Chooser" = "", **options: Any) -> None:
+        """Take the arguments of `longrein.engine`; `session` is set to the thread's id.
+
+        In place of a model's name it takes one `Engine`, for an agent with a single thread, or a function from the
+        runtime to the engine. Raises `UsageError` as `longrein.engine` does.
+        """
+        super().__init__()
+        self._engines: dict[str, Engine] = {}
+        self._given, self._choose = None, None
+        self._options: dict[str, Any] = {}
+        self._told: set[int] = set()
+        if isinstance(model, Engine):
+            self._given = model
+        elif isinstance(model, str):
+            self._options = {"model": model, **options}
+            engine(**{**self._options, "state_dir": ""})  # a wrong argument is told here, not at the first request
+        else:
+            self._choose = model
+        self.tools = [] if self._choose else [_recall_tool(self._of_thread)]
+
+    def wrap_model_call(self, request: Any, handler: Callable[[Any], Any]) -> Any:
+        """Make one request; when it does not fit after all, make it once more, shorter."""
+        engine = self._of(request)
+        try:
+            return handler(_with(request, engine.prepare(_whole(request))))
+        except Exception as error:  # each provider's library has its own; all others are raised on
+            if not did_not_fit(engine, error):
+                raise
+            return handler(_with(request, engine.prepare(_whole(request))))
+
+    async def awrap_model_call(self, request: Any, handler: Callable[[Any], Awaitable[Any]]) -> Any:
+        """Do the same as `wrap_model_call`, awaited."""
+        engine = self._of(request)
+        try:
+            return await handler(_with(request, await engine.aprepare(_whole(request))))
+        except Exception as error:  # each provider's library has its own; all others are raised on
+            if not did_not_fit(engine, error):
+                raise
+            return await handler(_with(request, await engine.aprepare(_whole(request))))
+
+    def engine_of(self, thread: str) -> Engine | None:
+        """The engine of the thread with that id; None when it has made no request yet."""
+        return self._engines.get(thread)
+
+    def close(self) -> None:
+        """Close the engines that this middleware has made."""
+        for made in self._engines.values():
+            if isinstance(made, KeptEngine) and made is not self._given:
+                made.close()
+        self._engines.clear()
+
+    def _of(self, request: Any) -> Engine:
+        found = self._choose(request.runtime) if self._choose else self._of_thread()
+        if id(found) not in self._told and any(map(_is_foreign_summary, getattr(request, THEIRS))):
+            self._told.add(id(found))
+            found.notes.append(SUMMARISED_ELSEWHERE)
+            warnings.warn(SUMMARISED_ELSEWHERE, UserWarning, stacklevel=2)
+        return found
+
+    def _of_thread(self) -> Engine:
+        """The engine of the thread that runs now."""
+        thread = _thread()
+        found = self._engines.pop(thread, None)
+        if found is None:
+            found = self._made(thread)
+        self._engines[thread] = found
+        return found
+
+    def _made(self, thread: str) -> Engine:
+        if self._given is not None:
+            if self._engines:
+                raise UsageError(
+                    f"this engine belongs to the thread {next(iter(self._engines))!r}, and {thread!r} needs one of its "
+                    'own: give ContextMiddleware the arguments of the engine, such as ContextMiddleware("openai/gpt-5")'
+                )
+            return self._given
+        if len(self._engines) >= ENGINES_MAX:
+            oldest = self._engines.pop(next(iter(self._engines)))
+            if isinstance(oldest, KeptEngine):
+                oldest.close()
+        return engine(**{"session": thread, **self._options})
+
+
+def _thread() -> str:
+    """Id of the running thread, with the path of the subagent in it; '' outside of one."""
+    try:
+        configurable = get_config().get("configurable") or {}
+    except RuntimeError:  # the documented answer outside of a run
+        return ""
+    parent, _, _ = str(configurable.get("checkpoint_ns") or "").rpartition("|")
+    return "|".join(filter(None, [str(configurable.get("thread_id") or ""), parent]))
+
+
+def _is_foreign_summary(message: Any) -> bool:
+    """Whether a summarisation middleware of LangChain or deepagents wrote `message`."""
+    return (getattr(message, "additional_kwargs", None) or {}).get("lc_source") == "summarization"
+
+
+def _whole(request: Any) -> list[Any]:
+    """The list with the system message, which LangChain keeps apart, at its front."""
+    system = [request.system_message] if request.system_message is not None else []
+    return [*system, *getattr(request, THEIRS)]
+
+
+def _with(request: Any, chat: list[Any]) -> Any:
+    front = 1 if request.system_message is not None else 0
+    return request.override(**{THEIRS: chat[front:]})
+
+
+def _recall_tool(of: Callable[[], Engine]) -> StructuredTool:
+    def recall(handle: str, lines: str = "") -> str:
+        return of().recall(handle, lines)
+
+    return StructuredTool(
+        name=RECALL, description=RECALL_SAYS, args_schema=msgspec.to_builtins(RECALL_TAKES), func=recall
+    )
+
+
+def recall_tool(engine: Engine) -> StructuredTool:
+    """Make the tool `Recall` of one engine, for agents whose middleware is given a function instead."""
+    return _recall_tool(lambda: engine)

@@ -1,0 +1,65 @@
+"""The engine as an input filter of the OpenAI Agents SDK: requests are what it says, the session stays whole.
+
+    from longrein.integrations.openai_agents import EngineHooks, engine, input_filter, recall_tool
+    mine = engine(window=200_000, max_output=8_192)
+    agent = Agent("reader", tools=[..., recall_tool(mine)])
+    config = RunConfig(call_model_input_filter=input_filter(mine))
+    await Runner.run(agent, "…", hooks=EngineHooks(mine), run_config=config)
+
+Needs `pip install longrein[openai-agents]`.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import msgspec
+from agents import FunctionTool, RunHooks
+from agents.run import CallModelData, ModelInputData
+
+from longrein.context.message_list import RECALL, RECALL_SAYS, RECALL_TAKES, Engine
+from longrein.integrations import engine
+
+__all__ = ["EngineHooks", "engine", "input_filter", "recall_tool"]
+
+Filter = Callable[[CallModelData[Any]], Awaitable[ModelInputData]]
+
+
+def input_filter(engine: Engine) -> Filter:
+    """For `RunConfig.call_model_input_filter`. The list it is given must be the whole conversation so far."""
+
+    async def filter_input(data: CallModelData[Any]) -> ModelInputData:
+        front = [{"role": "system", "content": data.model_data.instructions}] if data.model_data.instructions else []
+        view = await engine.aprepare([*front, *data.model_data.input])
+        return ModelInputData(input=view[len(front) :], instructions=data.model_data.instructions)
+
+    return filter_input
+
+
+class EngineHooks(RunHooks[Any]):
+    """Tells the engine what the provider counted."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    async def on_llm_end(self, _context: Any, _agent: Any, response: Any) -> None:
+        """An answer has come."""
+        self._engine.observe(response)
+
+
+class _Wanted(msgspec.Struct):
+    handle: str
+    lines: str = ""
+
+
+def recall_tool(engine: Engine) -> FunctionTool:
+    """The tool `Recall`."""
+
+    async def recall(_context: Any, arguments: str) -> str:
+        try:
+            wanted = msgspec.json.decode(arguments, type=_Wanted)
+        except (msgspec.DecodeError, RecursionError) as error:
+            return f"[bad-arguments] {error}"
+        return engine.recall(wanted.handle, wanted.lines)
+
+    schema = {**msgspec.to_builtins(RECALL_TAKES), "additionalProperties": False}
+    return FunctionTool(RECALL, RECALL_SAYS, schema, recall, strict_json_schema=False)

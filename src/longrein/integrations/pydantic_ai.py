@@ -1,0 +1,160 @@
+"""The engine as a capability, or a history processor, of Pydantic AI.
+
+    from longrein.integrations.pydantic_ai import EngineCapability
+    agent = Agent(model, capabilities=[EngineCapability(longrein.engine("openai/gpt-5"))])
+
+The capability leaves the history of the run whole. `history_processor(engine)` is for `ProcessHistory`; Pydantic AI
+then keeps what it gives back as the history, and the engine goes on from there. Needs `pip install
+longrein[pydantic-ai]`.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+import pydantic_ai.messages as theirs
+from pydantic_ai import RetryModelRequest, Tool
+from pydantic_ai.capabilities import AbstractCapability
+from pydantic_ai.exceptions import ModelContextWindowExceededError
+from pydantic_ai.toolsets import FunctionToolset
+
+from longrein.context.message_list import RECALL, RECALL_SAYS, RECALL_TAKES, Engine, Said, usage_of
+from longrein.context.message_list.message_formats import json_of, parsed
+from longrein.events import AnyPart, Document, Text, Thinking, ToolCall, ToolResult, UsageError, text_of
+from longrein.integrations import did_not_fit, engine
+
+__all__ = ["EngineCapability", "PydanticShape", "engine", "history_processor", "recall_tool"]
+
+THEIRS = "messages"
+"""Their name for the list."""
+_STATUS = {"success": "ok", "failed": "failed", "retried": "failed", "denied": "denied", "interrupted": "interrupted"}
+
+
+class PydanticShape:
+    """How Pydantic AI's messages are read and written. Parts that only the framework understands stay as they are."""
+
+    def read(self, one: Any) -> Said:
+        """See `Shape.read`."""
+        parts = tuple(found for part in _parts(one) if (found := _read(part)) is not None)
+        if isinstance(one, theirs.ModelResponse):
+            return Said("assistant", parts, usage=usage_of(one))
+        system = [part.content for part in one.parts if isinstance(part, theirs.SystemPromptPart)]
+        return Said("user", parts, "\n\n".join(system))
+
+    def rewrite(self, one: Any, changes: Mapping[int, AnyPart | None]) -> Any:
+        """See `Shape.rewrite`."""
+        parts: list[Any] = []
+        n = said = 0
+        for part in one.parts:
+            if _read(part) is None:
+                parts.append(part)
+                continue
+            change = changes.get(n, part)
+            n += 1
+            if change is not None:
+                parts.append(part if change is part else _rewritten(part, change))
+                said += 1
+        if not parts or (not said and isinstance(one, theirs.ModelResponse)):
+            return None
+        return replace(one, parts=parts)
+
+    def tell(self, text: str) -> Any:
+        """See `Shape.tell`."""
+        return theirs.ModelRequest(parts=[theirs.UserPromptPart(text)])
+
+
+SHAPE = PydanticShape()
+
+
+def _parts(one: Any) -> Sequence[Any]:
+    if not isinstance(one, theirs.ModelRequest | theirs.ModelResponse):
+        raise UsageError(f"a message of the list is a {type(one).__name__}, not one of Pydantic AI")
+    parts: Sequence[Any] = one.parts
+    return parts
+
+
+def _read(part: Any) -> AnyPart | None:
+    """A part, neutral; None for one that is not of the conversation."""
+    match part:
+        case theirs.UserPromptPart():
+            return _prompt(part)
+        case theirs.TextPart():
+            return Text(part.content)
+        case theirs.ThinkingPart():
+            return Thinking(part.content)
+        case theirs.ToolCallPart():
+            raw = part.args
+            if isinstance(raw, dict):
+                return ToolCall(part.tool_call_id, part.tool_name, raw)
+            return ToolCall(part.tool_call_id, part.tool_name, parsed(raw or ""), raw or "")
+        case theirs.ToolReturnPart():
+            status = _STATUS.get(part.outcome, "ok")
+            return ToolResult(part.tool_call_id, part.tool_name, status, (Text(part.model_response_str()),))
+        case _:
+            return None
+
+
+def _prompt(part: Any) -> AnyPart:
+    if isinstance(part.content, str):
+        return Text(part.content)
+    texts = [one if isinstance(one, str) else f"({type(one).__name__})" for one in part.content]
+    if all(isinstance(one, str) for one in part.content):
+        return Text("\n".join(texts))
+    shown = "\n".join(texts)
+    return Document(f"list:{shown[-200:]}", "multipart/mixed", len(shown), head=shown)
+
+
+def _rewritten(part: Any, change: AnyPart) -> Any:
+    text = text_of((change,))
+    match part:
+        case theirs.ToolCallPart() if isinstance(change, ToolCall):
+            return replace(part, args=json_of(change))
+        case theirs.ThinkingPart():
+            return theirs.TextPart(text)
+        case theirs.TextPart():
+            return replace(part, content=text, id=None)
+        case _:
+            return replace(part, content=text)
+
+
+def history_processor(engine: Engine) -> Callable[[list[Any]], Awaitable[list[Any]]]:
+    """For `capabilities=[ProcessHistory(history_processor(engine))]`."""
+
+    async def process(chat: list[Any]) -> list[Any]:
+        return await engine.aprepare(chat)
+
+    return process
+
+
+class EngineCapability(AbstractCapability[Any]):
+    """Sends what the engine prepares and gives the model the tool `Recall`. The run's history stays whole."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+
+    async def prepare_model_request(self, _ctx: Any, request_context: Any) -> Any:
+        """One attempt at a request; what is changed here is not kept in the history."""
+        view = await self.engine.aprepare(list(getattr(request_context, THEIRS)))
+        return replace(request_context, **{THEIRS: view})
+
+    async def on_model_request_error(self, _ctx: Any, *, request_context: Any, error: Exception) -> Any:
+        """A request that did not fit after all is made once more, and shorter."""
+        if request_context.attempt == 1 and isinstance(error, ModelContextWindowExceededError):
+            did_not_fit(self.engine, error)
+            raise RetryModelRequest from error
+        raise error
+
+    def get_toolset(self) -> FunctionToolset[Any]:
+        """The tool `Recall`."""
+        return FunctionToolset([recall_tool(self.engine)])
+
+
+def recall_tool(engine: Engine) -> Tool[Any]:
+    """The tool `Recall`, for agents that use the history processor."""
+
+    def recall(handle: str, lines: str = "") -> str:
+        return engine.recall(handle, lines)
+
+    schema = {**msgspec.to_builtins(RECALL_TAKES), "additionalProperties": False}
+    return Tool.from_schema(recall, RECALL, RECALL_SAYS, schema)

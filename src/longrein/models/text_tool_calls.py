@@ -1,0 +1,425 @@
+"""The text protocol for tools: for models without native calls, over any wire.
+
+The tools are told in the system text, calls are lines `tool: NAME({JSON})`, results come back as `tool_result({JSON})`.
+The log holds ordinary calls and results; only this wrapper knows that the wire carried text.
+"""
+
+import re
+from collections.abc import AsyncIterator, Iterator, Sequence
+from functools import cache
+from typing import Any
+
+import msgspec
+
+from longrein.context import Item, Request
+from longrein.events import AnyPart, PrefixSet, ProviderBlock, Text, Thinking, ToolCall, ToolResult, ToolSpec
+from longrein.models.content import Plain, exact_json, pieces_of, read_arguments
+from longrein.models.port import CallDelta, Delta, Failure, Model, Reply, TextDelta
+
+# --- Finding the calls in what a model wrote as text: `tool: NAME({JSON})` at the start of a line. Pure --------------
+#
+# What is quoted is never a call: not in a code fence of any kind but `tool`, not in inline code, not indented by four
+# blanks, not after a `>`. A call that cannot be read is kept as one without arguments, so that the model is told;
+# nothing is ever closed or completed on its behalf, for a truncated call must not run. All that comes after an
+# invented `tool_result(` is dropped.
+
+
+CALL_FENCES = frozenset({"tool", "tool_call", "tool_calls", "tool_code", "tool_use"})
+"""Info strings of fences that hold calls."""
+_LINE = r"[^\n]*\n?"
+_FENCE = r" {0,3}(`{3,}|~{3,})[ \t]*([^\s`]*)"
+_CALL = r" {0,3}tool:[ \t]*([A-Za-z_][\w.-]*)[ \t]*(?=[({])"
+_TAG = r" {0,3}<tool_call>\s*(?=\{)"
+_TAG_OPEN = r" {0,3}<tool_call>"
+_RESULT = r" {0,3}tool_result[ \t]*\("
+_MARKS = r'["\\{}\[\]]'
+_AFTER = r"[ \t]*\)?[ \t]*[.;]?[ \t]*(?:\s*</tool_call>)?[ \t]*"
+_STARTS = ("tool:", "tool_result(", "<tool_call>", "```", "~~~")
+
+
+@cache
+def _re(pattern: str) -> re.Pattern[str]:
+    """Compiled on first use: most sessions never speak the text protocol."""
+    return re.compile(pattern)
+
+
+class TextCall(msgspec.Struct, frozen=True):
+    """A call as it was written."""
+
+    name: str
+    """Tool name."""
+    received: str
+    """What stands for its arguments."""
+    arguments: dict[str, Any] | None
+    """The same as an object; None when it is none."""
+
+
+def split_calls(text: str) -> list[str | TextCall]:
+    """Text and calls in their order. Blanks around text are dropped."""
+    found = [part.strip() if isinstance(part, str) else part for part in _joined(_parts(text))]
+    return [part for part in found if part]
+
+
+START_CHARS = 64
+"""What is kept of the start of a line: longer than any that may be a call's."""
+
+
+class LiveText:
+    """Text as it streams: hands on what is surely no call, holds back from the first line that is one."""
+
+    def __init__(self) -> None:
+        self._shown: list[str] = []
+        self._line: list[str] = []
+        """Pieces of the line that has not ended."""
+        self._line_shown = 0
+        """How many of them were handed on."""
+        self._start = ""
+        """How that line begins, blanks aside."""
+        self._fence = ""
+        self._held = False
+
+    @property
+    def shown(self) -> str:
+        """All that was handed on."""
+        return "".join(self._shown)
+
+    def feed(self, text: str) -> str:
+        """More text; what may be shown of it and of what was held back. Each piece is looked at once."""
+        first = len(self._shown)
+        for piece in text.splitlines(keepends=True):
+            if self._held:
+                break
+            self._line.append(piece)
+            if len(self._start) < START_CHARS:
+                self._start = (self._start + (piece if self._start else piece.lstrip(" ")))[: 2 * START_CHARS]
+            whole = piece.endswith("\n")
+            if not self._may_show(whole=whole):
+                continue
+            self._shown += self._line[self._line_shown :]
+            self._line_shown = len(self._line)
+            if whole:
+                self._line, self._line_shown, self._start = [], 0, ""
+        return "".join(self._shown[first:])
+
+    def _may_show(self, *, whole: bool) -> bool:
+        start = self._start
+        if not whole:
+            return bool(self._fence) or not any(start.startswith(w) or w.startswith(start) for w in _STARTS)
+        line = "".join(self._line)
+        mark = _re(_FENCE).match(line)
+        if self._fence:
+            closes = mark is not None and mark[1].startswith(self._fence) and not mark[2]
+            self._fence = "" if closes else self._fence
+        elif mark is not None and mark[2].lower() not in CALL_FENCES:
+            self._fence = mark[1]
+        else:
+            self._held = mark is not None or any(_re(p).match(line) for p in (_CALL, _TAG_OPEN, _RESULT))
+        return not self._held
+
+
+def _joined(parts: Iterator[str | TextCall]) -> Iterator[str | TextCall]:
+    text = ""
+    for part in parts:
+        if isinstance(part, str):
+            text += part
+            continue
+        yield text
+        yield part
+        text = ""
+    yield text
+
+
+def _parts(text: str) -> Iterator[str | TextCall]:
+    at, fence, holds_calls = 0, "", False
+    while at < len(text):
+        line = _re(_LINE).match(text, at)
+        assert line is not None
+        end = line.end()
+        mark = _re(_FENCE).match(line[0])
+        if mark is not None and (not fence or (mark[1].startswith(fence) and not mark[2])):
+            was_calls, holds_calls = holds_calls, not fence and mark[2].lower() in CALL_FENCES
+            fence = "" if fence else mark[1]
+            yield "" if holds_calls or was_calls else line[0]
+        elif fence and not holds_calls:
+            yield line[0]
+        elif _re(_RESULT).match(line[0]):
+            return
+        elif (found := _call_at(text, at, bare=holds_calls)) is not None:
+            call, end = found
+            yield call
+        else:
+            yield line[0]
+        at = end
+
+
+def _call_at(text: str, at: int, *, bare: bool) -> tuple[TextCall, int] | None:
+    """The call that begins at `at`, and where it ends."""
+    if (match := _re(_CALL).match(text, at)) is not None:
+        start = match.end() + (text[match.end()] == "(")
+        return _named(match[1], text, start)
+    tag = _re(_TAG).match(text, at)
+    start = tag.end() if tag is not None else at
+    if tag is None and not (bare and text[at:].lstrip().startswith("{")):
+        return None
+    start += len(text[start:]) - len(text[start:].lstrip())
+    received, end = _object(text, start)
+    whole = repaired(received) or {}
+    name = whole.get("name") or whole.get("tool")
+    arguments: object = next((whole[key] for key in ("arguments", "args", "parameters", "input") if key in whole), {})
+    if not isinstance(name, str):
+        return TextCall("unreadable", received, None), end
+    return TextCall(name, received, arguments if isinstance(arguments, dict) else read_arguments(str(arguments))), end
+
+
+def _named(name: str, text: str, start: int) -> tuple[TextCall, int]:
+    brace = start + len(text[start:]) - len(text[start:].lstrip())
+    if text[brace : brace + 1] == ")" and text[start - 1] == "(":
+        return TextCall(name, "", {}), _skip(text, brace)
+    if text[brace : brace + 1] != "{":
+        line = _re(_LINE).match(text, start)
+        received = line[0].strip() if line else ""
+        return TextCall(name, received.removesuffix(")"), None), start + len(line[0] if line else "")
+    received, end = _object(text, brace)
+    return TextCall(name, received, repaired(received)), end
+
+
+def _object(text: str, start: int) -> tuple[str, int]:
+    """The balanced object at `start` and where what belongs to it ends; all the rest when it is never closed."""
+    depth, quoted, at = 0, False, start
+    while (mark := _re(_MARKS).search(text, at)) is not None:
+        at = mark.end()
+        if mark[0] == "\\":
+            at += quoted
+        elif mark[0] == '"':
+            quoted = not quoted
+        elif not quoted:
+            depth += 1 if mark[0] in "{[" else -1
+            if depth <= 0:
+                return text[start:at], _skip(text, at)
+    return text[start:], len(text)
+
+
+def _skip(text: str, at: int) -> int:
+    after = _re(_AFTER).match(text, at)
+    return after.end() if after else at
+
+
+# --- repair ------------------------------------------------------------------------------------------------------
+
+_STRING = r'(?s)"(?:[^"\\]|\\.)*"'
+_COMMA = r",(\s*[}\]])"
+_ANY_STRING = r"""(?s)\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'"""
+_WORD = r"\b(?:True|False|None)\b"
+_ESCAPED = r"(?s)\\."
+_BARE_QUOTE = r'((?:^|[^\\])(?:\\\\)*)"'
+_RAW = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
+
+
+def repaired(received: str) -> dict[str, Any] | None:
+    """The object in `received`, with raw line breaks in strings, commas too many and Python spelling forgiven."""
+    value = read_arguments(received) if received.strip() else None
+    if value is not None or not received.strip():
+        return value
+    escaped = _re(_STRING).sub(lambda match: re.sub(r"[\n\r\t]", lambda raw: _RAW[raw[0]], match[0]), received)
+    value = read_arguments(_without_commas(escaped))
+    return value if value is not None else _python(received)
+
+
+def _without_commas(text: str) -> str:
+    """`text` without commas before a closing bracket; strings are left alone."""
+    parts, at = [], 0
+    for string in _re(_STRING).finditer(text):
+        parts += [_re(_COMMA).sub(r"\1", text[at : string.start()]), string[0]]
+        at = string.end()
+    return "".join((*parts, _re(_COMMA).sub(r"\1", text[at:])))
+
+
+def _python(text: str) -> dict[str, Any] | None:
+    """`text` as a Python literal: single quotes, `True`, `None`."""
+    parts, at = [], 0
+    for string in _re(_ANY_STRING).finditer(text):
+        parts += [_words(text[at : string.start()]), _double_quoted(string[0])]
+        at = string.end()
+    return read_arguments(_without_commas("".join((*parts, _words(text[at:])))))
+
+
+def _words(code: str) -> str:
+    return _re(_WORD).sub(lambda match: {"True": "true", "False": "false", "None": "null"}[match[0]], code)
+
+
+def _double_quoted(string: str) -> str:
+    if string.startswith('"'):
+        return string
+    inner = _re(_ESCAPED).sub(lambda match: "'" if match[0] == "\\'" else match[0], string[1:-1])
+    return '"' + _re(_BARE_QUOTE).sub(lambda match: match[1] + '\\"', inner) + '"'
+
+
+# --- text_tools ------------------------------------------------------------------------------------------------------
+
+
+STOPS = ("\ntool_result(",)
+"""Stop sequences: a model that goes on to invent the result is stopped by its server."""
+SESSIONS_MAX = 64
+"""Sessions whose rewritten items are kept."""
+
+INTRODUCTION = """
+
+# Tools
+
+You act through the tools below. To call one, write a line that begins with `tool:`, the tool's name, and its arguments
+as one JSON object in round brackets:
+
+tool: NAME({"argument": "value"})
+
+Several such lines call several tools. After your calls stop and wait: the results come in the next message, one
+`tool_result({...})` for each call. Never write `tool_result` yourself. Calls inside a code fence or inline code count
+as quotations and are not carried out. A call that cannot be read is answered by an error; write it again, corrected.
+
+"""
+"""What the model is told of the protocol, before the tools."""
+
+
+class TextTools:
+    """A `Model` whose calls and results travel as text over another one."""
+
+    def __init__(self, inner: Model) -> None:
+        self.name, self.provider, self.model = inner.name, inner.provider, inner.model
+        self.wire, self.budget = inner.wire, inner.budget
+        self._inner = inner
+        self._sessions: dict[str, _Rewritten] = {}
+
+    def warm(self) -> None:
+        """See `HttpModel.warm`."""
+        warm = getattr(self._inner, "warm", None)
+        if warm is not None:
+            warm()
+
+    async def aclose(self) -> None:
+        """Close idle connections."""
+        await self._inner.aclose()
+
+    async def stream(self, request: Request) -> AsyncIterator[Sequence[Delta]]:
+        """See `Model.stream`. Text is shown as it comes until the first line that may be a call."""
+        live = LiveText()
+        async for batch in self._inner.stream(self._rewritten(request)):
+            out: list[Delta] = []
+            for delta in batch:
+                match delta:
+                    case TextDelta(text):
+                        if text := live.feed(text):
+                            out.append(TextDelta(text))
+                    case Reply():
+                        reply = with_calls(delta)
+                        out += [*what_was_held(live, reply), reply]
+                    case _:
+                        out.append(delta)
+            if out:
+                yield out
+
+    def _rewritten(self, request: Request) -> Request:
+        key = request.session if request.prefix_seq else f"{request.session} aside"
+        known = self._sessions.pop(key, None)
+        if known is None or known.original is not request.prefix:
+            known = _Rewritten(request.prefix, with_tools_told(request.prefix), {})
+        self._sessions[key] = known
+        while len(self._sessions) > SESSIONS_MAX:
+            del self._sessions[next(iter(self._sessions))]
+        items = tuple(known.item(item) for item in request.items)
+        return msgspec.structs.replace(request, prefix=known.prefix, items=items)
+
+
+class _Rewritten(msgspec.Struct):
+    """One session's prefix and items as text: the same objects in each request, so that a wire encodes them once."""
+
+    original: PrefixSet
+    prefix: PrefixSet
+    items: dict[tuple[int, int, int], tuple[Item, Item]]
+
+    def item(self, item: Item) -> Item:
+        """`item` as text; itself when it is neither call nor result."""
+        if not isinstance(item.part, ToolCall | ToolResult):
+            return item
+        known = self.items.get(item.key)
+        if known is None or known[0] is not item:
+            known = self.items[item.key] = (item, _as_text(item))
+        return known[1]
+
+
+def _as_text(item: Item) -> Item:
+    if isinstance(item.part, ToolCall):
+        return msgspec.structs.replace(item, kind="text", part=Text(call_text(item.part)), block=None)
+    if isinstance(item.part, ToolResult):
+        return msgspec.structs.replace(item, kind="user", part=Text(result_text(item.part, item.handle)))
+    return item
+
+
+def call_text(call: ToolCall) -> str:
+    """A call as the model would write it."""
+    arguments = call.received if call.arguments is None else exact_json(call.arguments).decode()
+    return f"tool: {call.name}({arguments})"
+
+
+def result_text(result: ToolResult, handle: str = "") -> str:
+    """A result in one line of JSON, so that nothing in it can look like a call."""
+    pieces = pieces_of(result, _no_blob, whole=False, pdf=False, handle=handle)
+    output = "\n".join(piece.text for piece in pieces if isinstance(piece, Plain))
+    fields = {"tool": result.name, "status": result.status, "output": output}
+    return f"tool_result({exact_json(fields).decode()})"
+
+
+def _no_blob(blob: str) -> bytes:
+    raise LookupError(blob)
+
+
+def with_tools_told(prefix: PrefixSet) -> PrefixSet:
+    """`prefix` with its tools in the system text."""
+    if not prefix.tools:
+        return prefix
+    told = INTRODUCTION + "\n".join(map(_told, prefix.tools))
+    return msgspec.structs.replace(prefix, system=prefix.system + told, tools=())
+
+
+def _told(tool: ToolSpec) -> str:
+    schema = exact_json(tool.schema).decode()
+    return f"TOOL\n===\nName: {tool.name}\nDescription: {tool.description}\nArguments: {schema}\n{'=' * 15}\n"
+
+
+def with_calls(reply: Reply) -> Reply | Failure:
+    """`reply` with the calls in its text as calls."""
+    parts: list[AnyPart] = []
+    blocks: list[ProviderBlock] = []
+    by_part = {block.part: block for block in reply.blocks}
+    for n, part in enumerate(reply.parts):
+        if isinstance(part, Text):
+            parts += map(_part, split_calls(part.text))
+            continue
+        if n in by_part and isinstance(part, Thinking):
+            blocks.append(msgspec.structs.replace(by_part[n], part=len(parts)))
+        parts.append(part)
+    has_calls = any(isinstance(part, ToolCall) for part in parts)
+    if not has_calls and reply.stop == "end" and not any(isinstance(part, Text) for part in parts):
+        return Failure("empty", "the model invented a result in place of an answer", usage=reply.usage)
+    stop = "calls" if has_calls and reply.stop == "end" else reply.stop
+    return Reply(tuple(parts), stop, reply.usage, tuple(blocks), reply.model)
+
+
+def _part(found: str | TextCall) -> AnyPart:
+    if isinstance(found, str):
+        return Text(found)
+    exact = found.arguments is not None and exact_json(found.arguments).decode() == found.received
+    return ToolCall("", found.name, found.arguments, "" if exact else found.received)
+
+
+def what_was_held(live: LiveText, reply: Reply | Failure) -> list[Delta]:
+    """At the end: the text after what was shown, and the calls."""
+    if isinstance(reply, Failure):
+        return []
+    out: list[Delta] = []
+    text = "\n".join(part.text for part in reply.parts if isinstance(part, Text))
+    shown = live.shown.strip()
+    if text.startswith(shown) and len(text) > len(shown):
+        out.append(TextDelta(text[len(shown) :]))
+    calls = [part for part in reply.parts if isinstance(part, ToolCall)]
+    for index, call in enumerate(calls):
+        out.append(CallDelta(index, call.name, call.received or exact_json(call.arguments).decode()))
+    return out

@@ -1,0 +1,600 @@
+"""Where requests go and what comes back: a pool of connections to one address, and the answers that came over them.
+
+Plain addresses go over our own connections. Proxies, addresses that are not plain and answers that are compressed
+although nobody asked are rare: `httpx2`, which is dear to import, does those.
+"""
+
+import asyncio
+import os
+import ssl
+import string
+import sys
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from importlib.util import find_spec
+from typing import Any
+from urllib.parse import urljoin, urlsplit
+
+import h11
+
+from longrein.models.port import ModelOptions
+
+# ---------------------------------------------------------------------------------------------------------------------
+#
+# HTTP/1.1 on asyncio: one connection, one exchange on it at a time. `h11` knows the protocol, this moves the bytes.
+#
+# Head and body of a request leave as one packet, and a request takes two rounds of the event loop: 0.5 ms for a small
+# answer on a slow machine, half of what a general HTTP library takes.
+
+
+READ_BYTES = 1 << 16
+"""At most this much comes with one read of the socket."""
+UNREAD_BYTES_MAX = 1 << 20
+"""The socket is not read while more than this waits to be taken."""
+TOGETHER_BYTES_MAX = 1 << 18
+"""Head and body are copied into one piece up to this size."""
+NEXT_ADDRESS_S = 0.25
+"""How long one address of a host is tried before the next is, beside it (RFC 8305)."""
+HEAD_BYTES_MAX = 1 << 16
+"""The head of an answer; also the head of a chunk, and the trailers."""
+
+
+class Broken(Exception):
+    """A request that ended without its whole answer."""
+
+
+class ConnectTimeout(Broken):
+    """No connection in time."""
+
+
+class ConnectFailed(Broken):
+    """No connection, or none that can be trusted."""
+
+
+class ReadTimeout(Broken):
+    """Nothing came in time."""
+
+
+class ReadFailed(Broken):
+    """The connection broke."""
+
+
+class Cut(Broken):
+    """The other side closed the connection before its answer was over, or sent what is no HTTP."""
+
+
+class RequestInvalid(Broken):
+    """A request that cannot be sent: an address that is no HTTP, a header that HTTP forbids."""
+
+
+class TooLong(Broken):
+    """More came than an answer may have."""
+
+
+class Stream(asyncio.BufferedProtocol):
+    """The bytes of one connection; one reader at a time."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._transport: Any = None
+        self._room = memoryview(bytearray(READ_BYTES))
+        self._came: deque[bytes] = deque()
+        self._unread = 0
+        self._paused = False
+        self._waiter: asyncio.Future[None] | None = None
+        self._over = False
+        self._error: Exception | None = None
+
+    # --- what asyncio says --------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """It stands."""
+        self._transport = transport
+
+    def get_buffer(self, _: int) -> memoryview:  # pieces of a bytearray would be copies
+        """Where the next bytes go."""
+        return self._room
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Bytes came."""
+        self._came.append(bytes(self._room[:nbytes]))
+        self._unread += nbytes
+        if self._unread > UNREAD_BYTES_MAX:
+            self._paused = True
+            self._transport.pause_reading()
+        self._wake()
+
+    def eof_received(self) -> bool:
+        """The other side will say no more."""
+        self._over = True
+        self._wake()
+        return False
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """It is gone."""
+        self._over, self._error = True, self._error or error
+        self._wake()
+
+    def _wake(self, error: Exception | None = None) -> None:
+        waiter = self._waiter
+        if waiter is None or waiter.done():
+            return
+        if error is None:
+            waiter.set_result(None)
+        else:
+            waiter.set_exception(error)
+
+    # --- what an exchange needs ----------------------------------------------------------------------------------
+
+    @property
+    def stale(self) -> bool:
+        """Whether the other side has closed an idle connection, as far as asyncio has heard.
+
+        The kernel is not asked again: that would let another thread go first, between a result and the next request.
+        """
+        return self._over or bool(self._came)
+
+    def send(self, *pieces: bytes) -> None:
+        """Send bytes; what cannot leave yet is kept until it can."""
+        if sum(map(len, pieces)) <= TOGETHER_BYTES_MAX:
+            pieces = (b"".join(pieces),)
+        for piece in pieces:
+            self._transport.write(piece)
+
+    async def read(self, timeout_s: float) -> bytes:
+        """The next bytes, b'' at the end; waits at most `timeout_s`. Raises `ReadTimeout` and `ReadFailed`."""
+        if not self._came and not self._over:
+            await self._wait(timeout_s)
+        if self._came:
+            return self._taken()
+        if self._error is not None:
+            raise ReadFailed(reason(self._error))
+        return b""
+
+    async def _wait(self, timeout_s: float) -> None:
+        self._waiter = self._loop.create_future()
+        timer = self._loop.call_later(timeout_s, self._wake, ReadTimeout())
+        try:
+            await self._waiter
+        finally:
+            self._waiter = None
+            timer.cancel()
+
+    def _taken(self) -> bytes:
+        data = self._came.popleft()
+        self._unread -= len(data)
+        if self._paused and self._unread <= UNREAD_BYTES_MAX // 2:
+            self._paused = False
+            self._transport.resume_reading()
+        return data
+
+    def close(self) -> None:
+        """Let go of it; nobody waits for the other side's farewell."""
+        self._transport.abort()
+
+
+async def connect(host: str, port: int, timeout_s: float, context: ssl.SSLContext | None = None) -> Stream:
+    """A connection to `host`, encrypted with a `context`. Raises `ConnectTimeout` and `ConnectFailed`."""
+    try:
+        async with asyncio.timeout(timeout_s):
+            _, stream = await asyncio.get_running_loop().create_connection(
+                Stream, host, port, ssl=context, happy_eyeballs_delay=NEXT_ADDRESS_S, interleave=1
+            )
+    except TimeoutError:
+        raise ConnectTimeout from None
+    except (OSError, UnicodeError) as error:  # an `SSLError` is one; a name that is none is the other
+        raise ConnectFailed(reason(error)) from None
+    return stream
+
+
+class Connection:
+    """A connection that requests go over, one after the other."""
+
+    def __init__(self, stream: Stream) -> None:
+        self.stream = stream
+        self.idle_since_s = 0.0
+        """When it last became free, by the clock of the event loop."""
+        self._http = h11.Connection(h11.CLIENT, max_incomplete_event_size=HEAD_BYTES_MAX)
+
+    async def ask(self, target: str, headers: Mapping[str, str], body: bytes, timeout_s: float) -> h11.Response:
+        """Send a request; the head of its answer, which must be there after `timeout_s`. Raises `Broken`."""
+        http = self._http
+        try:
+            head = http.send(h11.Request(method="POST", target=target, headers=list(headers.items())))
+            rest = [http.send(h11.Data(data=body)), http.send(h11.EndOfMessage())]
+        except h11.LocalProtocolError as error:
+            raise RequestInvalid(str(error)) from None
+        self.stream.send(head or b"", *(piece for piece in rest if piece))
+        try:
+            async with asyncio.timeout(timeout_s):
+                while isinstance(event := await self.event(timeout_s), h11.InformationalResponse):
+                    pass
+        except TimeoutError:
+            raise ReadTimeout from None
+        if not isinstance(event, h11.Response):
+            raise Cut("it was closed without an answer")
+        return event
+
+    async def event(self, timeout_s: float) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
+        """What comes next of the answer. Raises `Broken`."""
+        try:
+            while (event := self._http.next_event()) is h11.NEED_DATA:
+                self._http.receive_data(await self.stream.read(timeout_s))
+        except h11.RemoteProtocolError as error:
+            if error.error_status_hint == 431:
+                raise TooLong(f"a head in its answer is longer than {HEAD_BYTES_MAX >> 10} kB") from None
+            raise Cut(str(error)) from None
+        return event
+
+    def reuse(self, now_s: float) -> bool:
+        """Make it ready for the next request; False when it cannot have one."""
+        if self._http.our_state is not h11.DONE or self._http.their_state is not h11.DONE or self.stream.stale:
+            return False
+        self._http.start_next_cycle()
+        self.idle_since_s = now_s
+        return True
+
+
+def reason(error: Exception) -> str:
+    """What the system says, without numbers and addresses."""
+    number = getattr(error, "errno", None)
+    if isinstance(error, ssl.SSLError) or not isinstance(number, int) or number <= 0:
+        return str(getattr(error, "strerror", "") or error)
+    return os.strerror(number)
+
+
+# --- connection ------------------------------------------------------------------------------------------------------
+
+
+KEEPALIVE_S = 90.0
+"""An idle connection is kept this long; a tool may run meanwhile."""
+HEADERS = {
+    "accept": "text/event-stream, application/json",
+    "accept-encoding": "identity",
+    "connection": "keep-alive",
+    "user-agent": "longrein",
+}
+"""Of every request, unless it has its own."""
+REDIRECTS_MAX = 3
+"""Followed for one request."""
+ANSWER_BYTES_MAX = 256 << 20
+"""One answer in all, with what its events say beside the reply."""
+PLAIN = frozenset(string.ascii_letters + string.digits + "-._~:/?&=")
+"""What an address may hold that is sent as it stands."""
+PORT_MAX = 65_535
+_PORTS = {"http": 80, "https": 443}
+
+
+class AddressInvalid(ValueError):
+    """An address that no request can be sent to."""
+
+
+class Answer:
+    """Status, headers and body of one answer; it holds its connection until `aclose`."""
+
+    def __init__(
+        self,
+        status: int,
+        headers: Iterable[tuple[bytes, bytes]],
+        body: AsyncIterator[bytes],
+        close: Callable[[], Awaitable[None]],
+    ) -> None:
+        self.status = status
+        self.headers = {name.lower().decode("latin-1"): value.decode("latin-1") for name, value in headers}
+        self.aclose = close
+        """Give the connection back: for the next request where the body was read to its end, else closed."""
+        self.body = body
+        """The bytes as they were sent, from where they were last read."""
+        self._came = 0
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        """The body as it comes, decoded. Raises `Broken`: `ReadTimeout` after a silence, `TooLong` past the limit."""
+        async for chunk in self._decoded() if "content-encoding" in self.headers else self.body:
+            self._came += len(chunk)
+            if self._came > ANSWER_BYTES_MAX:
+                raise TooLong(f"it is longer than {ANSWER_BYTES_MAX >> 20} MB")
+            yield chunk
+
+    async def _decoded(self) -> AsyncIterator[bytes]:
+        import httpx2
+
+        response = httpx2.Response(self.status, headers=self.headers, content=self.body)
+        try:
+            async for chunk in response.aiter_bytes():
+                yield chunk
+        except httpx2.DecodingError as error:
+            raise ReadFailed(str(error)) from None
+
+
+class Connections:
+    """The connections of one model to one address. No socket is opened before the first request."""
+
+    def __init__(self, options: ModelOptions, address: str) -> None:
+        secure = address.startswith("https:")
+        self._address = address
+        self._options = options
+        self._proxy = _proxy(options.proxy) if secure and options.proxy else None
+        self._context = tls() if secure else None  # takes 20 ms
+        self._idle: list[Connection] = []
+        self._client: Any = None
+
+    async def post(self, body: bytes, headers: Mapping[str, str], first_s: float) -> Answer:
+        """Send `body`, also onward to another path of the same server: a key goes to the host it was given for.
+
+        The answer's head is there when this returns, after at most `first_s`; its body comes after. Raises
+        `AddressInvalid` and `Broken`.
+        """
+        address = self._address
+        answer = await self._post(address, body, headers, first_s)
+        for _ in range(REDIRECTS_MAX):
+            address = onward(address, answer)
+            if not address:
+                break
+            await answer.aclose()
+            answer = await self._post(address, body, headers, first_s)
+        return answer
+
+    async def _post(self, address: str, body: bytes, headers: Mapping[str, str], first_s: float) -> Answer:
+        sent = HEADERS | {name.lower(): value for name, value in headers.items()}
+        if self._proxy is not None or not all(char in PLAIN for char in address):
+            return await self._post_by_library(address, body, sent, first_s)
+        host, port, target = _taken_apart(address)
+        sent |= {"host": urlsplit(address).netloc, "content-length": str(len(body))}
+        connection = self._free() or Connection(
+            await connect(host, port, self._options.connect_timeout_s, self._context)
+        )
+        try:
+            head = await connection.ask(target, sent, body, first_s)
+        except BaseException:
+            connection.stream.close()
+            raise
+        idle_s = self._options.idle_timeout_s
+
+        async def give_back() -> None:
+            self._give_back(connection)
+
+        return Answer(head.status_code, head.headers, _Body(connection, idle_s), give_back)
+
+    def _free(self) -> Connection | None:
+        """An idle connection that still stands."""
+        now_s = asyncio.get_running_loop().time()
+        while self._idle:
+            connection = self._idle.pop()
+            if not connection.stream.stale and now_s - connection.idle_since_s < KEEPALIVE_S:
+                return connection
+            connection.stream.close()
+        return None
+
+    def _give_back(self, connection: Connection) -> None:
+        if connection.reuse(asyncio.get_running_loop().time()):
+            self._idle.append(connection)
+        else:
+            connection.stream.close()
+
+    async def _post_by_library(self, address: str, body: bytes, headers: dict[str, str], first_s: float) -> Answer:
+        """With a proxy, a name and password, an address of IPv6, letters of other scripts, or what must be escaped."""
+        import httpx2
+
+        url = _odd(address)
+        if self._client is None:
+            verify = self._context or False
+            self._client = httpx2.AsyncClient(proxy=self._proxy, verify=verify, trust_env=False)
+        timeout = httpx2.Timeout(None, connect=self._options.connect_timeout_s)
+        headers["host"] = url.netloc.decode("ascii")
+        request = self._client.build_request("POST", url, content=body, headers=headers, timeout=timeout)
+        with _library_errors():
+            async with asyncio.timeout(first_s):
+                response = await self._client.send(request, stream=True)
+        body_read = _LibraryBody(aiter(response.aiter_raw()), self._options.idle_timeout_s)
+        return Answer(response.status_code, response.headers.raw, body_read, response.aclose)
+
+    async def aclose(self) -> None:
+        """Close all connections."""
+        for connection in self._idle:
+            connection.stream.close()
+        self._idle.clear()
+        if self._client is not None:
+            await self._client.aclose()
+
+
+class _Body:
+    """The body of an answer over a connection of ours."""
+
+    def __init__(self, connection: Connection, idle_s: float) -> None:
+        self._connection = connection
+        self._idle_s = idle_s
+        self._over = False
+
+    def __aiter__(self) -> "_Body":
+        return self
+
+    async def __anext__(self) -> bytes:
+        event = None if self._over else await self._connection.event(self._idle_s)
+        if isinstance(event, h11.Data):
+            return bytes(event.data)
+        self._over = True
+        raise StopAsyncIteration
+
+
+class _LibraryBody:
+    """The body of an answer that the library reads."""
+
+    def __init__(self, body: AsyncIterator[bytes], idle_s: float) -> None:
+        self._body = body
+        self._idle_s = idle_s
+
+    def __aiter__(self) -> "_LibraryBody":
+        return self
+
+    async def __anext__(self) -> bytes:
+        with _library_errors():
+            async with asyncio.timeout(self._idle_s):
+                return await anext(self._body)
+
+
+@contextmanager
+def _library_errors() -> Iterator[None]:
+    """Errors of `httpx2` as ours."""
+    import httpx2
+
+    try:
+        yield
+    except httpx2.ConnectTimeout:
+        raise ConnectTimeout from None
+    except (httpx2.TimeoutException, TimeoutError):
+        raise ReadTimeout from None
+    except httpx2.ConnectError as error:
+        raise ConnectFailed(str(error)) from None
+    except httpx2.RemoteProtocolError as error:
+        raise Cut(str(error)) from None
+    except (httpx2.UnsupportedProtocol, httpx2.LocalProtocolError) as error:
+        raise RequestInvalid(str(error)) from None
+    except httpx2.HTTPError as error:
+        raise ReadFailed(str(error)) from None
+
+
+def onward(address: str, answer: Answer) -> str:
+    """Where a request to `address` is to be sent instead, if that is another path of the same server; else ''."""
+    if answer.status not in (307, 308) or "location" not in answer.headers:
+        return ""
+    try:
+        found = urljoin(address, answer.headers["location"])
+        before, after = urlsplit(address), urlsplit(found)
+    except ValueError:
+        return ""
+    return found if (before.scheme, before.netloc) == (after.scheme, after.netloc) else ""
+
+
+def tls() -> ssl.SSLContext:
+    """Certificates to trust: `SSL_CERT_FILE`, else the system's, which `httpx2` finds where Python does not."""
+    paths = ssl.get_default_verify_paths()
+    if sys.platform != "linux" or not (paths.cafile or paths.capath):
+        import httpx2
+
+        made: ssl.SSLContext = httpx2.create_ssl_context()
+        return made
+    context = ssl.create_default_context()
+    context.set_alpn_protocols(["http/1.1"])
+    return context
+
+
+def _taken_apart(address: str) -> tuple[str, int, str]:
+    """Host, port and target of a plain address. Raises `AddressInvalid` and `RequestInvalid`."""
+    url = urlsplit(address)
+    try:
+        port = url.port
+    except ValueError as error:
+        raise AddressInvalid(str(error)) from None
+    if url.scheme not in _PORTS:
+        raise RequestInvalid(f"{url.scheme or address} is no http")
+    if not url.hostname:
+        raise AddressInvalid("it names no host")
+    target = (url.path or "/") + (f"?{url.query}" if url.query else "")
+    return url.hostname, _PORTS[url.scheme] if port is None else port, target
+
+
+def _odd(address: str) -> Any:
+    import httpx2
+
+    try:
+        return _with_port(httpx2.URL(address))
+    except httpx2.InvalidURL as error:
+        raise AddressInvalid(str(error)) from None
+
+
+def _proxy(address: str) -> Any:
+    import httpx2
+
+    try:
+        proxy = httpx2.Proxy(address)
+    except (httpx2.InvalidURL, ValueError) as error:
+        raise AddressInvalid(f"its proxy: {error}") from None
+    if proxy.url.scheme.startswith("socks") and not find_spec("socksio"):
+        raise AddressInvalid("its proxy needs the package socksio, which is not here")
+    _with_port(proxy.url)
+    return proxy
+
+
+def _with_port(url: Any) -> Any:
+    """`url`, if a port of that number can be."""
+    if url.port is not None and url.port > PORT_MAX:
+        raise AddressInvalid(f"there is no port {url.port}")
+    if url.scheme in _PORTS and not url.host:
+        raise AddressInvalid("it names no host")
+    return url
+
+
+# --- Server-sent events from a byte stream, wherever the network cuts it ---------------------------------------------
+#
+# Only `data` matters to the four wires, each of which repeats the event's name inside its JSON. One pass over each
+# byte, no decoding: the payloads go to a typed JSON decoder as they are.
+
+
+EVENT_BYTES_MAX = 32 << 20
+"""One event: a picture in base64, or a whole response said once more at its end, is the longest that is known."""
+_BOM = b"\xef\xbb\xbf"
+"""May stand before the first event; data never begins with it."""
+
+
+class EventTooLong(ValueError):
+    """More than `EVENT_BYTES_MAX` came without the end of an event."""
+
+
+class Splitter:
+    """Takes bytes as they arrive and gives the payloads of the events that are complete."""
+
+    def __init__(self) -> None:
+        self._held: list[bytes] = []
+        """Of the event that is not complete: all but its last byte, if that may be half of an end."""
+        self._held_bytes = 0
+        self._edge = b""
+        """That byte, with a line end of which only half has come."""
+
+    @property
+    def rest(self) -> bytes:
+        """What has come of the event that is not complete."""
+        return b"".join((*self._held, self._edge))
+
+    def feed(self, chunk: bytes) -> list[bytes]:
+        """Payloads of the events that end in `chunk`. Events without data (comments, pings) give none.
+
+        Raises `EventTooLong`.
+        """
+        text = self._edge + chunk if self._edge else chunk
+        half = b""
+        if b"\r" in text:
+            if text.endswith(b"\r"):  # half of a \r\n, or a whole line end: the next byte will tell
+                text, half = text[:-1], b"\r"
+            text = text.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        events = text.split(b"\n\n")
+        rest = events.pop()
+        if events and self._held:
+            events[0] = b"".join((*self._held, events[0]))
+            self._held, self._held_bytes = [], 0
+        self._hold(rest, half)
+        return [payload for event in events if (payload := _data(event))]
+
+    def _hold(self, rest: bytes, half: bytes) -> None:
+        self._edge = b"\n" + half if rest.endswith(b"\n") else half
+        if kept := rest.removesuffix(b"\n"):
+            self._held.append(kept)
+            self._held_bytes += len(kept)
+            if self._held_bytes > EVENT_BYTES_MAX:
+                raise EventTooLong
+
+    def flush(self) -> list[bytes]:
+        """What an event that lacks only its last line end holds; at the end of the stream."""
+        events = self.feed(b"\n\n")
+        self._held, self._held_bytes, self._edge = [], 0, b""
+        return events
+
+
+def _data(event: bytes) -> bytes:
+    """The data of one event, its lines joined. The common shapes are one `data:` line, or `event:` and then `data:`."""
+    first, found, data = event.partition(b"data: ")
+    plain = not first or (first.startswith(b"event: ") and first.find(b"\n") == len(first) - 1)
+    if found and plain and b"\n" not in data:
+        return data
+    lines = [line[5:].removeprefix(b" ") for line in event.removeprefix(_BOM).split(b"\n") if line.startswith(b"data:")]
+    return lines[0] if len(lines) == 1 else b"\n".join(lines)

@@ -1,0 +1,201 @@
+"""What a replayed session costs under prompt-cache prices, and what of it is still shown when it is needed.
+
+One uncached input token costs 1. The prefix that is read from the cache is the longest unchanged run of system text,
+summary and items since the request before. An identifier or line that an output shares with something earlier is a
+use; it is retained when anything that is shown holds it.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from longrein.context import call_content, features
+from longrein.replay.drive import Change
+from longrein.replay.recording import Item, Recording
+
+CACHED_TOKENS_MIN = 1_024
+"""A shorter prefix is not cached."""
+INSTRUCTION_TOKENS = 500
+"""What asks for a summary."""
+
+
+class Rates(msgspec.Struct, frozen=True):
+    """Prices of cached input, cache write and output."""
+
+    read: float
+    write: float
+    output: float
+
+
+PRICES = {
+    "anthropic": Rates(0.1, 1.25, 5.0),
+    "openai10": Rates(0.1, 1.0, 8.0),
+    "openai25": Rates(0.25, 1.0, 4.0),
+}
+"""Ratios that large providers publish."""
+
+
+class Account:
+    """Follows one session request by request."""
+
+    def __init__(self, recording: Recording, rates: Rates) -> None:
+        self.recording, self.rates = recording, rates
+        self.cost = self.keep_all = 0.0
+        self.read = self.carried = 0
+        self.breaks = self.peak = self.uses = self.kept = self.tool_uses = self.tool_kept = 0
+        self._contents = [_content(item) for item in recording.items]
+        self._features = [features(text) for text in self._contents]
+        self._visible: dict[str, int] = {}
+        self._now = [dict[str, None]() for _ in recording.items]
+        self._tool_only: dict[str, bool] = {}
+        self._summary: dict[str, None] = {}
+        self._before = self._known = 0
+
+    def request(self, change: Change, tokens: list[int], summary_tokens: int) -> None:
+        """Request `change.t`, shown as `tokens` say, `change` having been made just before."""
+        items, first = self.recording.items, self._before
+        end = first
+        while end < len(items) and (items[end].request, items[end].output) < (change.t, True):
+            end += 1
+        for place in range(first, end):
+            self._now[place] = self._count(self._now[place], self._features[place])
+        for place, text in change.show.items():
+            self._now[place] = self._count(self._now[place], features(_shown(items[place], text)))
+        if change.summary is not None:
+            self._summary = self._count(self._summary, features(change.summary))
+        self._pay(change, tokens, summary_tokens, end)
+        self._use(change.t, end)
+        self._before = end
+
+    def _count(self, before: dict[str, None], now: dict[str, None]) -> dict[str, None]:
+        """Count `now` as visible where `before` was; gives `now`."""
+        for name in before:
+            self._visible[name] -= 1
+        for name in now:
+            self._visible[name] = self._visible.get(name, 0) + 1
+        return now
+
+    def _pay(self, change: Change, tokens: list[int], summary_tokens: int, end: int) -> None:
+        rates, recorded = self.rates, self.recording
+        system, whole = recorded.system_tokens, [item.tokens for item in recorded.items[:end]]
+        cut = min([self._before, *change.show])
+        broke = change.summary is not None or cut < self._before
+        prefix = system if change.summary is not None else system + summary_tokens + sum(tokens[:cut])
+        prefix = 0 if change.t == 0 or prefix < CACHED_TOKENS_MIN else prefix
+        total = system + summary_tokens + sum(tokens[:end])
+        output = sum(m.tokens for m in recorded.items[end:] if m.output and m.request == change.t)
+        self.cost += rates.read * prefix + rates.write * (total - prefix) + rates.output * output
+        if change.asked_tokens:
+            asked = system + sum(tokens[: self._before])
+            self.cost += rates.read * asked + rates.write * INSTRUCTION_TOKENS + rates.output * change.asked_tokens
+        old, new = system + sum(whole[: self._before]), sum(whole[self._before :])
+        fresh = old + new if change.t == 0 else new
+        self.keep_all += rates.read * (old + new - fresh) + rates.write * fresh + rates.output * output
+        self.read, self.carried = self.read + prefix, self.carried + total
+        self.breaks += broke and change.t > 0
+        self.peak = max(self.peak, total)
+
+    def _use(self, t: int, end: int) -> None:
+        """What the output of `t`, which begins at `end`, shares with anything before it."""
+        items, last, used = self.recording.items, end, dict[str, None]()
+        self._know(end)
+        while last < len(items) and items[last].request == t and items[last].output:
+            if not items[last].thinking:
+                used |= self._features[last]
+            last += 1
+        for name in used:
+            if name in self._tool_only:
+                kept, tool = self._visible.get(name, 0) > 0, self._tool_only[name]
+                self.uses, self.kept = self.uses + 1, self.kept + kept
+                self.tool_uses, self.tool_kept = self.tool_uses + tool, self.tool_kept + (tool and kept)
+        self._know(last)
+
+    def _know(self, end: int) -> None:
+        for place in range(self._known, end):
+            tool = self.recording.items[place].kind == "tool_result"
+            for name in self._features[place]:
+                self._tool_only[name] = tool and self._tool_only.get(name, True)
+        self._known = end
+
+
+def _content(item: Item) -> str:
+    return call_content(item.text) if item.kind == "tool_call" else item.text
+
+
+def _shown(item: Item, text: str | None) -> str:
+    if text is None:
+        return ""
+    return call_content(text) if item.kind == "tool_call" else text
+
+
+# --- The figures of replayed sessions as a table for people or JSON for programs -------------------------------------
+
+
+class Row(msgspec.Struct, frozen=True):
+    """One session under one policy, or the sum of several."""
+
+    policy: str
+    session: str
+    requests: int
+    cost: float
+    """In units of one uncached input token."""
+    keep_all: float
+    """What keeping everything costs."""
+    cache_read: int
+    carried: int
+    """Input tokens of all requests."""
+    breaks: int
+    peak: int
+    """Largest request."""
+    uses: int
+    kept: int
+    tool_uses: int
+    tool_kept: int
+
+    @classmethod
+    def of(cls, policy: str, account: Account) -> "Row":
+        """The row of one session."""
+        a, r = account, account.recording
+        figures = (a.cost, a.keep_all, a.read, a.carried, a.breaks, a.peak, a.uses, a.kept, a.tool_uses, a.tool_kept)
+        return cls(policy, r.name, r.requests, *figures)
+
+
+def total(rows: Sequence[Row]) -> Row:
+    """All sessions of one policy together; the peak is the largest."""
+    names = [name for name in Row.__struct_fields__ if name not in ("policy", "session", "peak")]
+    sums = {name: sum(getattr(row, name) for row in rows) for name in names}
+    return Row(policy=rows[0].policy, session="all", peak=max(row.peak for row in rows), **sums)
+
+
+def as_json(rows: Sequence[Row]) -> str:
+    """One JSON list."""
+    return msgspec.json.format(msgspec.json.encode(rows)).decode() + "\n"
+
+
+HEAD = ("policy", "session", "requests", "cost / keep-all", "cache hit", "kept", "kept, tool-only", "breaks", "peak")
+
+
+def as_table(rows: Sequence[Row]) -> str:
+    """A line a session and policy, a sum for each policy with more than one session."""
+    by_policy: dict[str, list[Row]] = {}
+    for row in rows:
+        by_policy.setdefault(row.policy, []).append(row)
+    every = [one for found in by_policy.values() for one in (*found, *([total(found)] if len(found) > 1 else []))]
+    cells = [HEAD, *map(_cells, every)]
+    widths = [max(len(row[n]) for row in cells) for n in range(len(HEAD))]
+    lines = [
+        "  ".join(c.ljust(w) if n < 2 else c.rjust(w) for n, (c, w) in enumerate(zip(row, widths, strict=True)))
+        for row in cells
+    ]
+    return "\n".join(line.rstrip() for line in lines) + "\n"
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    shares = (
+        (row.cost, row.keep_all),
+        (row.cache_read, row.carried),
+        (row.kept, row.uses),
+        (row.tool_kept, row.tool_uses),
+    )
+    figures = [f"{part / whole:.3f}" if whole else "-" for part, whole in shares]
+    return row.policy, row.session, str(row.requests), *figures, str(row.breaks), f"{row.peak:,}"

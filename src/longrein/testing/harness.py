@@ -1,0 +1,218 @@
+"""A whole session in memory: `open_test_session` puts it together from the doubles in one call.
+
+    disk = MemoryDisk()
+    session = open_test_session(ScriptedModel(says(call("Read", file_path="a.py")), says("done")), disk=disk)
+    session.tell(Said((Text("look at a.py"),)))
+    await session.run(once=True)
+    await session.close()
+    print(story(disk.entries()))
+
+To resume, give the same disk again: what is on it decides whether the session is new.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+
+from longrein.agent import Answer, Clock, Crew, OpenSession, SessionPort, open_session
+from longrein.agent.background.control import Commands
+from longrein.agent.subagents.runner import Children
+from longrein.context import Request
+from longrein.events import (
+    SCHEMA_VERSION,
+    Entry,
+    ModelUnknown,
+    Opened,
+    PermissionAsked,
+    PrefixSet,
+    Text,
+    ToolResult,
+    text_of,
+)
+from longrein.models import Model
+from longrein.permissions import Rules
+from longrein.testing.clock import VirtualClock
+from longrein.testing.store import MemoryDisk
+from longrein.testing.workspace import MemoryWorkspace
+from longrein.tools import Tool, builtin_tools, by_name, offer
+from longrein.workspace import Workspace
+
+NONCE = "n0nce"
+"""Sign of the markers in a test session."""
+
+
+def memory_crew(
+    model: Model,
+    disk: MemoryDisk,
+    *,
+    workspace: Workspace | None = None,
+    clock: Clock | None = None,
+    tools: Iterable[Tool] | None = None,
+    models: Sequence[Model] = (),
+    rules: Rules | None = None,
+) -> Crew:
+    """The parts of a session that works on `disk`; limits and options may be set on it.
+
+    `models` are those it may change to, beside `model`. Without `tools` they are the built-in ones but `Grep` and
+    `Glob`, which search a real tree.
+    """
+    space = MemoryWorkspace() if workspace is None else workspace
+    every = memory_tools() if tools is None else tuple(tools)
+    known = {other.name: other for other in (model, *models)}
+
+    def open_model(name: str) -> Model:
+        if name not in known:
+            raise ModelUnknown(f"there is no model {name} here; there are {', '.join(known)}")
+        return known[name]
+
+    return Crew(
+        clock=clock or VirtualClock(),
+        jitter=lambda: 0.5,
+        workspace=space,
+        tools=by_name(every),
+        model=model,
+        open_model=open_model,
+        prefix=_prefix_of(every, space),
+        history=disk.history,
+        rules=Rules(base=space.roots[0]) if rules is None else rules,
+        desk=Commands,
+        company=Children,
+    )
+
+
+def memory_tools() -> tuple[Tool, ...]:
+    """The built-in tools that work on a memory workspace."""
+    return tuple(tool for tool in builtin_tools() if tool.spec.name not in ("Grep", "Glob"))
+
+
+def _prefix_of(tools: Sequence[Tool], workspace: Workspace) -> Callable[[Model, str], PrefixSet]:
+    system = "You are a coding agent in a test."
+
+    def prefix(model: Model, reason: str) -> PrefixSet:
+        told, root = offer(tools, model.budget.usable_tokens), f"# {workspace.roots[0]}"
+        names = model.provider, model.model, model.wire
+        return PrefixSet(reason, *names, system, told.listed, (root,), (), told.deferred)
+
+    return prefix
+
+
+def open_test_session(
+    model: Model,
+    *,
+    disk: MemoryDisk | None = None,
+    crew: Crew | None = None,
+    workspace: Workspace | None = None,
+    clock: Clock | None = None,
+    mode: str = "",
+    profile: str = "default",
+) -> OpenSession:
+    """The session on `disk`, new when the disk is empty, resumed otherwise. Needs a running loop.
+
+    `crew` takes the place of `model`, `workspace` and `clock`. A new session without a crew of its own allows every
+    call, unless `mode` says otherwise.
+    """
+    disk = disk or MemoryDisk()
+    parts = crew or memory_crew(model, disk, workspace=workspace, clock=clock)
+    log = disk.open()
+    root = parts.workspace.roots[0]
+    opened = Opened(SCHEMA_VERSION, disk.session, NONCE, parts.workspace.roots, root, profile)
+    default_mode = "bypassPermissions" if crew is None and not log.entries else ""
+    return open_session(log, parts, opened=opened, mode=mode or default_mode)
+
+
+async def kill(session: OpenSession, disk: MemoryDisk, *tasks: "asyncio.Future[None]") -> None:
+    """End a session as `kill -9` does: nothing that it or `tasks` (its walk, its readers) still do has an effect.
+
+    What is on the disk stays as it is, also what was queued; `disk.reopen` says how much of that got through.
+    """
+    disk.kill()
+    session.closed = True
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        await asyncio.wait(tasks)
+
+
+def story(entries: Iterable[Entry]) -> str:
+    """The names of a log's events on one line, for comparing."""
+    return " ".join(type(entry.event).__name__ for entry in entries)
+
+
+def results(request: Request) -> list[str]:
+    """What a request tells the model of its calls: `Read ok: …`."""
+    return [
+        f"{item.part.name} {item.part.status}: {text_of(item.part.parts)}"
+        for item in request.items
+        if isinstance(item.part, ToolResult)
+    ]
+
+
+def said(request: Request) -> list[str]:
+    """Every text of a request that is no result."""
+    return [item.part.text for item in request.items if isinstance(item.part, Text)]
+
+
+# --- `Approver`: a frontend that does nothing but answer permission requests, from a table or a function -------------
+
+
+Word = str | Answer | None
+"""`allow`, `deny`, `session` and `always` (allow, with the rule suggested), an Answer, or None: no answer."""
+Answers = Mapping[str, Word] | Callable[[PermissionAsked], Word]
+"""By the exact text shown, else by the tool's name; or a function of the question."""
+
+
+class Approver:
+    """Denies what nobody allowed, and remembers what was asked."""
+
+    def __init__(self, answers: Answers | None = None) -> None:
+        self.asked: list[PermissionAsked] = []
+        """Every question, in order."""
+        self._answers: Answers = {} if answers is None else answers
+
+    @asynccontextmanager
+    async def answering(self, session: SessionPort) -> AsyncIterator["Approver"]:
+        """Answer the questions of `session` while the block runs."""
+        task = asyncio.ensure_future(self.watch(session))
+        try:
+            yield self
+        finally:
+            task.cancel()
+            await asyncio.wait([task])
+
+    async def watch(self, session: SessionPort) -> None:
+        """Answer the questions of `session` until it closes, beginning with those that are open."""
+        async for heard in session.follow(0, streaming=False):
+            if isinstance(heard, Entry) and isinstance(heard.event, PermissionAsked):
+                await self._meet(session, heard.event)
+
+    async def _meet(self, session: SessionPort, question: PermissionAsked) -> None:
+        waiting = session.state.calls.get(question.call)
+        if waiting is None or waiting.answer is not None:
+            return
+        self.asked.append(question)
+        answer = as_answer(question, self._word(question))
+        if answer is not None:
+            await session.tell(answer)
+
+    def _word(self, question: PermissionAsked) -> Word:
+        if callable(self._answers):
+            return self._answers(question)
+        by_tool = self._answers.get(question.name, "deny")
+        return self._answers.get(question.shown, by_tool)
+
+
+def as_answer(question: PermissionAsked, word: Word) -> Answer | None:
+    """The answer that `word` stands for."""
+    match word:
+        case None | Answer():
+            return word
+        case "allow":
+            return Answer(question.call, "allow")
+        case "session":
+            return Answer(question.call, "allow", "session", question.suggestion)
+        case "always":
+            return Answer(question.call, "allow", "always", question.suggestion)
+        case "deny":
+            return Answer(question.call, "deny")
+        case _:
+            raise AssertionError(f"{word!r} is no answer: allow, deny, session, always")

@@ -1,0 +1,449 @@
+"""What the judges of the four wires share: a request taken apart, and the ways any of them refuses one.
+
+A request is judged in a few passes of a fast JSON decoder over raw pieces. What is known of a block's own bytes is
+remembered by those bytes, so a growing conversation costs only its new blocks.
+"""
+
+import re
+import struct
+from base64 import b64decode, b64encode
+from binascii import Error
+from collections.abc import Iterator
+from hashlib import blake2b
+from typing import Any, TypeVar
+
+import msgspec
+
+# --- Which rules are enforced and what a model offers. The defaults are those of current providers -------------------
+
+
+class Rules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Where real servers differ. `lenient` switches all judging off: for benches."""
+
+    lenient: bool = False
+    """Accept whatever can be parsed; the window is not held either."""
+    accepts_prefill: bool = False
+    """A request may end with the assistant's side."""
+    alternation: bool = True
+    """Anthropic and Gemini: two messages of one role in a row are refused."""
+    user_first: bool = True
+    """The first message that is not the system's must be the user's."""
+    short_ids: bool = False
+    """Chat: call ids must be nine letters and digits, as Mistral demands."""
+    counts_output: bool = False
+    """The output limit counts against the window, as older models and most local servers do it."""
+    keys: tuple[str, ...] = ()
+    """Keys that are accepted; () accepts any, and none."""
+
+
+class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What the model offers. Tokens are `TOKEN_BYTES` bytes of the request's blocks as sent."""
+
+    window_tokens: int = 200_000
+    """Context window."""
+    output_tokens_max: int = 0
+    """Largest output limit a request may ask for; 0: any."""
+    request_bytes_max: int = 32_000_000
+    """Largest body."""
+    cache_min_tokens: int = 1_024
+    """A shorter prefix is not cached."""
+    cache_ttl_s: float = 300.0
+    """How long a cached prefix lives after its last use; a block that asks for `1h` gets that."""
+    depth_max: int = 100
+    """Nesting of JSON."""
+
+
+TOKEN_BYTES = 4
+"""Bytes of a request that count as one token. Pictures count `IMAGE_TOKENS` whatever their size."""
+IMAGE_TOKENS = 1_600
+"""Tokens of a picture, as a large one has with real providers."""
+
+
+def tokens_of(size_bytes: int) -> int:
+    """Tokens of `size_bytes` bytes, rounded up."""
+    return -(-size_bytes // TOKEN_BYTES)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+#
+# What a picture really is, from the first bytes of its base64: kind and size, without decoding it whole.
+
+
+HEAD_CHARS = 400_000
+"""Base64 characters that are looked at: a JPEG may carry a long preview before its size."""
+
+
+class Picture(msgspec.Struct, frozen=True):
+    """One picture of a request."""
+
+    media: str
+    """As its bytes say; empty: no picture at all."""
+    width: int
+    """Pixels; 0: unknown."""
+    height: int
+    """Pixels; 0: unknown."""
+    base64_bytes: int
+    """Length of its base64, which is what providers count."""
+
+
+def look_at(data: str) -> Picture:
+    """The picture in base64 `data`."""
+    try:
+        head = b64decode(data[: HEAD_CHARS // 4 * 4] if len(data) > HEAD_CHARS else data, validate=True)
+    except (Error, ValueError):
+        return Picture("", 0, 0, len(data))
+    media, width, height = _sniff(head)
+    return Picture(media, width, height, len(data))
+
+
+def _sniff(head: bytes) -> tuple[str, int, int]:
+    if head.startswith(b"\x89PNG\r\n\x1a\n") and head[12:16] == b"IHDR" and len(head) >= 24:
+        return ("image/png", *struct.unpack(">II", head[16:24]))
+    if head[:6] in (b"GIF87a", b"GIF89a") and len(head) >= 10:
+        return ("image/gif", *struct.unpack("<HH", head[6:10]))
+    if head[:2] == b"\xff\xd8":
+        return ("image/jpeg", *_jpeg(head))
+    if head[:4] == b"RIFF" and head[8:12] == b"WEBP":
+        return ("image/webp", *_webp(head))
+    return ("", 0, 0)
+
+
+def _jpeg(head: bytes) -> tuple[int, int]:
+    at = 2
+    while at + 9 <= len(head) and head[at] == 0xFF:
+        marker, length = head[at + 1], int.from_bytes(head[at + 2 : at + 4], "big")
+        if 0xC0 <= marker <= 0xCF and marker not in (0xC4, 0xC8, 0xCC):
+            height, width = struct.unpack(">HH", head[at + 5 : at + 9])
+            return width, height
+        at += 2 + length
+    return 0, 0
+
+
+def _webp(head: bytes) -> tuple[int, int]:
+    if head[12:16] == b"VP8X" and len(head) >= 30:
+        return 1 + int.from_bytes(head[24:27], "little"), 1 + int.from_bytes(head[27:30], "little")
+    if head[12:16] == b"VP8L" and len(head) >= 25:
+        bits = int.from_bytes(head[21:25], "little")
+        return 1 + (bits & 0x3FFF), 1 + (bits >> 14 & 0x3FFF)
+    if head[12:16] == b"VP8 " and len(head) >= 30:
+        width, height = struct.unpack("<HH", head[26:30])
+        return width & 0x3FFF, height & 0x3FFF
+    return 0, 0
+
+
+def split_data_url(url: str) -> tuple[str, str]:
+    """(media type, base64) of a `data:` URL; ('', '') for another."""
+    head, comma, data = url.partition(",")
+    if not comma or not head.startswith("data:") or not head.endswith(";base64"):
+        return "", ""
+    return head[5:-7], data
+
+
+# --- judging ---------------------------------------------------------------------------------------------------------
+
+
+NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
+MEMO_MAX = 200_000
+"""Blocks that are remembered."""
+_NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
+_MARK = re.compile(rb',\s*"cache_control"\s*:\s*\{[^{}]*\}\s*\}\Z')
+_UNREAD = {
+    "tool_call_id",
+    "data",
+    "signature",
+    "encrypted_content",
+    "thoughtSignature",
+    "id",
+    "tool_use_id",
+    "call_id",
+    "type",
+    "role",
+}
+
+T = TypeVar("T")
+
+
+class Refused(Exception):
+    """A rule is broken. Each wire writes it down in its own form."""
+
+    def __init__(self, message: str, *, status: int = 400, kind: str = "", param: str = "", code: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.status = status
+        self.kind = kind
+        self.param = param
+        self.code = code
+
+
+class Overflow(Refused):
+    """The request does not fit the window."""
+
+    def __init__(self, used: int, limit: int) -> None:
+        super().__init__(f"{used} tokens > {limit}", code="context_length_exceeded")
+        self.used, self.limit = used, limit
+
+
+class Block(msgspec.Struct):
+    """What the bytes of one block say."""
+
+    kind: str = ""
+    """The wire's own word for it."""
+    raw: bytes = b""
+    """Its bytes without a cache mark."""
+    tokens: int = 0
+    id: str = ""
+    """Id of the call it makes or answers."""
+    name: str = ""
+    """Tool it calls or answers for."""
+    problem: str = ""
+    """What is wrong with it wherever it stands; `{at}` is its path."""
+    mark_s: float = 0.0
+    """How long the cache shall keep what ends here; 0: no mark."""
+    pictures: tuple[Picture, ...] = ()
+    text: str = ""
+    """Thinking that its signature must fit."""
+    signature: str | None = None
+    note: str = ""
+    """What else the wire must know of it."""
+
+
+class Asking(msgspec.Struct):
+    """A request, taken apart."""
+
+    wire: str
+    model: str = ""
+    output_max: int = 0
+    """Output limit asked for; 0: none."""
+    blocks: list[tuple[str, bytes]] = []
+    """(side, bytes without cache mark) of tools, system and content, in the order they are cached."""
+    tokens: list[int] = []
+    """Of each block."""
+    marks: list[tuple[int, float]] = []
+    """(index of a marked block, seconds to live)."""
+    replies: int = 0
+    """Answers of the assistant that it holds."""
+    tail: list[bytes] = []
+    """JSON of what was said since the last of them."""
+    first: bytes = b""
+    """JSON of the first thing said by the user."""
+    flags: frozenset[str] = frozenset()
+    """What it wishes of the answer, in the wire's words."""
+
+    @property
+    def used(self) -> int:
+        """Tokens of the whole input."""
+        return sum(self.tokens)
+
+    def add(self, side: str, raw: bytes, tokens: int = -1) -> None:
+        """One more block."""
+        self.blocks.append((side, raw))
+        self.tokens.append(tokens_of(len(raw)) if tokens < 0 else tokens)
+
+    def said(self) -> str:
+        """Text since the last reply, one string a line."""
+        return "\n".join(text for raw in self.tail for text in strings(msgspec.json.decode(raw)))
+
+    def opening(self) -> str:
+        """Text of the user's first message."""
+        return "\n".join(strings(msgspec.json.decode(self.first))) if self.first else ""
+
+
+def strings(value: Any) -> Iterator[str]:
+    """All text in a JSON value that a person might read."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list):
+        for inner in value:
+            yield from strings(inner)
+    elif isinstance(value, dict):
+        for key, inner in value.items():
+            if key not in _UNREAD:
+                yield from strings(inner)
+
+
+def fields_of(body: bytes, limits: Limits, rules: Rules) -> dict[str, msgspec.Raw]:
+    """The fields of a request body. Refuses what is no JSON object, not UTF-8, too deep or holds a NUL."""
+    if not rules.lenient:
+        if len(body) > limits.request_bytes_max:
+            raise Refused("Request exceeds the maximum size", status=413, kind="request_too_large")
+        check_text(body)
+    try:
+        fields = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
+        if not rules.lenient:
+            check_depth(msgspec.json.decode(body), limits.depth_max)
+    except RecursionError:
+        raise Refused(_too_deep(limits.depth_max)) from None  # how deep Python itself goes differs by version
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise Refused(f"The request body is not valid JSON: {error}") from None
+    return fields
+
+
+def check_text(body: bytes) -> None:
+    """Valid UTF-8, no NUL. Lone surrogates do not get past the JSON decoder."""
+    try:
+        body.decode()
+    except UnicodeDecodeError as error:
+        raise Refused(f"The request body is not valid JSON: {error}") from None
+    if b"\\u0000" in body and _NUL.search(body):
+        raise Refused("The request body is not valid: \\u0000 cannot be converted to text")
+
+
+def check_depth(value: Any, limit: int) -> None:
+    """Refuses JSON nested deeper than `limit`."""
+    level, depth = [value], 0
+    while level := [box for box in level if isinstance(box, dict | list)]:
+        depth += 1
+        if depth > limit:
+            raise Refused(_too_deep(limit))
+        level = [inner for box in level for inner in (box.values() if isinstance(box, dict) else box)]
+
+
+def _too_deep(limit: int) -> str:
+    return f"The request body is not valid JSON: nested deeper than {limit} levels"
+
+
+def convert(raw: msgspec.Raw, kind: type[T], where: str) -> T:
+    """`raw` as `kind`; refused in the words of the decoder, at the path `where`."""
+    try:
+        return msgspec.json.decode(raw, type=kind)
+    except msgspec.ValidationError as error:
+        said = str(error)
+        path = said.partition("`$")[2].partition("`")[0].replace("[", ".").replace("]", "")
+        raise Refused(f"{where}{path}: {said.partition(' - at')[0]}", param=where) from None
+
+
+def unmarked(raw: bytes, mark: object) -> bytes:
+    """`raw` without its cache mark."""
+    if mark is None:
+        return raw
+    short = _MARK.sub(b"}", raw)
+    if short is not raw and len(short) < len(raw):
+        return short
+    fields = msgspec.json.decode(raw)
+    fields.pop("cache_control", None)
+    return msgspec.json.encode(fields)
+
+
+def check_window(asking: Asking, limits: Limits, rules: Rules) -> None:
+    """Refuses what does not fit."""
+    if rules.lenient:
+        return
+    used = asking.used
+    asked = used + asking.output_max if rules.counts_output else used
+    if asked > limits.window_tokens:
+        raise Overflow(asked, limits.window_tokens)
+
+
+class Memo:
+    """Blocks by their bytes."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, bytes], Block] = {}
+
+    def get(self, wire: str, raw: bytes) -> Block | None:
+        """What is known of `raw`."""
+        return self._known.get((wire, raw))
+
+    def keep(self, wire: str, raw: bytes, block: Block) -> Block:
+        """Remember `block`."""
+        if len(self._known) >= MEMO_MAX:
+            self._known.clear()
+        self._known[wire, raw] = block
+        return block
+
+
+class Case(msgspec.Struct):
+    """One request before the judge of its wire."""
+
+    fields: dict[str, msgspec.Raw]
+    """Of the body."""
+    limits: Limits
+    rules: Rules
+    memo: Memo
+    model: str = ""
+    """Where the address names it."""
+
+
+def duplicates(names: list[str]) -> list[str]:
+    """Names that occur more than once, in order."""
+    seen: dict[str, int] = {}
+    for name in names:
+        seen[name] = seen.get(name, 0) + 1
+    return [name for name, count in seen.items() if count > 1]
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+#
+# Signatures of thinking: made by this provider, bound to wire, model and text, checked without keeping any state.
+#
+# So a provider that was restarted still knows its own, as a real one does.
+
+
+_KEY = b"the loopback provider's own hand"
+_DATED = re.compile(r"(-20\d{6}|-20\d{2}-\d{2}-\d{2}|-latest)$")
+
+
+def seal(wire: str, model: str, text: str) -> str:
+    """The signature of `text` thought by `model`. A dated name and its alias are one model."""
+    name = _DATED.sub("", model)
+    digest = blake2b(f"{wire}\n{name}\n{text}".encode("utf-8", "surrogatepass"), key=_KEY[:32], digest_size=48).digest()
+    return "Er" + b64encode(digest).decode()
+
+
+def sealed(signature: str, wire: str, model: str, text: str) -> bool:
+    """Whether this provider made `signature` for just that."""
+    return signature == seal(wire, model, text)
+
+
+# --- What the two OpenAI wires agree on: pictures as data URLs, arguments as text, names -----------------------------
+
+
+IMAGE_BYTES_MAX = 20 * 1024 * 1024
+"""Of one picture, in base64."""
+IMAGES_MAX = 500
+EMPTY = "empty array. Expected an array with minimum length 1, but got an empty array instead."
+TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+NAME_PATTERN = (
+    "string does not match pattern. Expected a string that matches the pattern '^[a-zA-Z0-9_-]+$'."  # its own words
+)
+_MEDIA = ("image/png", "image/jpeg", "image/gif", "image/webp")
+
+
+def pictures(urls: list[Any]) -> tuple[Picture, ...]:
+    """The pictures among data URLs."""
+    return tuple(look_at(data) for url in urls if isinstance(url, str) and (data := split_data_url(url)[1]))
+
+
+def image_problem(url: Any) -> str:
+    """What is wrong with the picture at `url`; empty for nothing."""
+    if not isinstance(url, str):
+        return "Missing required parameter: '{at}.image_url'."
+    media, data = split_data_url(url)
+    if not data:
+        wrong = "Invalid '{at}.image_url': expected a base64-encoded data URL or an address."
+        return "" if url.startswith("https://") else wrong
+    picture = look_at(data)
+    if picture.base64_bytes > IMAGE_BYTES_MAX:
+        return "Image size exceeds the limit of 20MB."
+    if picture.media not in _MEDIA or picture.media != media:
+        return (
+            "You uploaded an unsupported image. Please make sure your image has of one the following formats: "
+            "['png', 'jpeg', 'gif', 'webp']."
+        )
+    return ""
+
+
+def is_object(text: Any) -> bool:
+    """Whether `text` is a string that holds a JSON object."""
+    try:
+        return isinstance(text, str) and isinstance(msgspec.json.decode(text), dict)
+    except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
+        return False
+
+
+def too_long(at: str, text: str, limit: int) -> str:
+    """The refusal of a string above `limit` characters; empty when it is not."""
+    if len(text) <= limit:
+        return ""
+    told = f"Expected a string with maximum length {limit}, but got a string with length {len(text)} instead."
+    return f"Invalid '{at}': string too long. {told}"

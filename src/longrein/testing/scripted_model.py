@@ -1,0 +1,273 @@
+"""`ScriptedModel`: a model in this process that plays steps in order, keeps each request and holds it to the rules.
+
+Its streams come in pieces, so that an interrupt meets them half way; it counts tokens as the engine does and says how
+much of a request a cache would have known.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from itertools import takewhile
+from typing import Any
+
+import msgspec
+
+from longrein.context import Budget, Item, Price, Request, estimate_text
+from longrein.events import AnyPart, Document, Image, Text, Thinking, ToolCall, ToolResult, Usage, text_of
+from longrein.models import CallDelta, Delta, Failure, Reply, TextDelta, ThinkingDelta
+
+# ---------------------------------------------------------------------------------------------------------------------
+#
+# What every provider demands of a request, checked on the neutral one before any wire has seen it (laws 3 and 6).
+
+
+ITEM_TOKENS = 4
+"""What brackets around a block cost, about."""
+IMAGE_TOKENS = 1_600
+"""What a picture costs at most with the providers we know."""
+
+
+class RuleBroken(AssertionError):
+    """A request that a provider would refuse. It is our own mistake, so it is raised and never a `Failure`."""
+
+
+def check_rules(request: Request, budget: Budget | None = None) -> None:
+    """Raise `RuleBroken` unless `request` keeps what providers demand.
+
+    Each call has exactly one result, placed right after the calls of its reply and in their order; call ids are
+    unique; the first block and, unless `budget` accepts a prefill, the last one are the user's side; nothing is
+    empty; marks rise and point at blocks. With `budget` the request and a minimal answer also fit its window.
+    """
+    problem = (
+        _paired(request.items)
+        or _sides(request.items, prefill=budget is not None and budget.accepts_prefill)
+        or _filled(request.items)
+        or _marked(request)
+    )
+    if not problem and budget is not None and count_tokens(request) > budget.window_tokens:
+        problem = f"{count_tokens(request)} tokens do not fit a window of {budget.window_tokens}"
+    if problem:
+        raise RuleBroken(f"{problem}\n{outline(request)}")
+
+
+def _paired(items: tuple[Item, ...]) -> str:
+    waiting: list[str] = []
+    known: set[str] = set()
+    answering = False
+    for at, item in enumerate(items):
+        part = item.part
+        if isinstance(part, ToolResult):
+            if not waiting or waiting[0] != part.call:
+                return f"block {at}: a result of {part.call} where {waiting[:1] or 'none'} is due"
+            waiting.pop(0)
+            answering = bool(waiting)
+        elif waiting and (answering or not isinstance(part, ToolCall)):
+            return f"block {at}: a {item.kind} stands where the result of {waiting[0]} is due"
+        elif isinstance(part, ToolCall):
+            if part.id in known or not part.id:
+                return f"block {at}: call id {part.id!r} is empty or stands twice"
+            known.add(part.id)
+            waiting.append(part.id)
+    return f"calls without a result: {waiting}" if waiting else ""
+
+
+def _sides(items: tuple[Item, ...], *, prefill: bool) -> str:
+    if not items:
+        return "the request holds no block"
+    if items[0].mine:
+        return "the first block is the assistant's"
+    if items[-1].mine and not prefill:
+        return "the last block is the assistant's, and this model takes no prefill"
+    return ""
+
+
+def _filled(items: tuple[Item, ...]) -> str:
+    for at, item in enumerate(items):
+        match item.part:
+            case Text("") | ToolCall(name=""):
+                return f"block {at}: an empty {item.kind}"
+            case Thinking("") if item.block is None:
+                return f"block {at}: thinking without text or the provider's bytes"
+            case ToolResult() if item.seqs[0] == 0:
+                return f"block {at}: the empty slot of {item.part.call} was sent"
+            case _:
+                pass
+    return ""
+
+
+def _marked(request: Request) -> str:
+    marks = request.marks
+    if len(marks) > 3 or list(marks) != sorted(frozenset(marks)):
+        return f"marks {marks} are more than three or do not rise"
+    if marks and not 0 <= marks[0] <= marks[-1] < len(request.items):
+        return f"marks {marks} point outside the {len(request.items)} blocks"
+    return "" if request.max_output_tokens > 0 else "no room for an answer"
+
+
+def count_tokens(request: Request) -> int:
+    """What the doubles say a request's input is: the engine's own measure, counted anew from the parts."""
+    prefix = request.prefix
+    tools = "".join(f"{t.name}{t.description}{t.schema}" for t in prefix.tools)
+    return estimate_text(prefix.system) + estimate_text(tools) + sum(map(count_item, request.items))
+
+
+def count_item(item: Item) -> int:
+    """Tokens of one block."""
+    return _count_part(item.part) + ITEM_TOKENS
+
+
+def _count_part(part: object) -> int:
+    match part:
+        case ToolResult(parts=parts):
+            return sum(map(_count_part, parts))
+        case ToolCall():
+            return estimate_text(part.name) + estimate_text(part.received or str(part.arguments))
+        case Image():
+            return IMAGE_TOKENS
+        case Document():
+            return estimate_text(text_of((part,)))
+        case Text(text) | Thinking(text):
+            return estimate_text(text)
+        case _:
+            return 0
+
+
+def outline(request: Request) -> str:
+    """The blocks of a request, a line for each, for a failed assertion."""
+    lines = [f"{request.purpose} request of session {request.session}, {len(request.items)} blocks:"]
+    for at, item in enumerate(request.items):
+        call = f" {item.part.id}" if isinstance(item.part, ToolCall) else ""
+        call = f" {item.part.call} {item.part.status}" if isinstance(item.part, ToolResult) else call
+        lines.append(f"  {at} {item.handle or '-'} {item.kind}{call} {item.form} {text_of((item.part,))[:60]!r}")
+    return "\n".join(lines)
+
+
+# --- model -----------------------------------------------------------------------------------------------------------
+
+
+BUDGET = Budget(50_000, 4_000, Price(3, 15, 0.3, 3.75))
+"""A small window, so that compaction is reached in a test's time."""
+PIECE_CHARS = 24
+"""Text streams in pieces of this length."""
+
+Step = Reply | Failure | Callable[[Request], Reply | Failure]
+"""What a model does with one request: say so, or decide it from the request."""
+
+
+def call(name: str, /, **arguments: Any) -> ToolCall:
+    """A call of tool `name`, to be given to `says`. The session gives it its id."""
+    return ToolCall("", name, arguments)
+
+
+def says(*parts: str | AnyPart, stop: str = "", usage: Usage | None = None) -> Reply:
+    """A reply of texts and calls. `stop` is `calls` or `end` as the parts have it; without `usage` the model counts."""
+    made = tuple(Text(part) if isinstance(part, str) else part for part in parts)
+    calls = any(isinstance(part, ToolCall) for part in made)
+    return Reply(made, stop or ("calls" if calls else "end"), usage or Usage())
+
+
+class ScriptedModel:
+    """A `models.Model` that plays `steps`.
+
+    Asking beyond the script and a request that breaks a rule raise AssertionError in the session's loop, as does
+    `check_done` while steps are left: neither happens in a session that works. With `wait` each answer's end is held
+    back until it returns (a gate, or `clock.sleep`).
+    """
+
+    def __init__(
+        self,
+        *steps: Step,
+        budget: Budget = BUDGET,
+        name: str = "test/script",
+        wire: str = "scripted",
+        wait: Callable[[], Awaitable[object]] | None = None,
+    ) -> None:
+        self.name = name
+        self.provider, self.model = name.split("/", 1)
+        self.wire = wire
+        self.budget = budget
+        self.steps = list(steps)
+        """What is left of the script."""
+        self.requests: list[Request] = []
+        """Every request, as it came."""
+        self.closed = False
+        """Whether the session let go of it."""
+        self._wait = wait
+
+    async def stream(self, request: Request) -> AsyncIterator[Sequence[Delta]]:
+        """See `models.Model.stream`."""
+        check_rules(request, self.budget)
+        before = self.requests[-1] if self.requests else None
+        self.requests.append(request)
+        final = self._next(request)
+        if isinstance(final, Reply) and final.usage == Usage():
+            final = msgspec.structs.replace(final, usage=counted(request, before, final.parts))
+        for batch in batches(final.parts if isinstance(final, Reply) else final.partial):
+            yield batch
+            await asyncio.sleep(0)
+        if self._wait is not None:
+            await self._wait()
+        yield [final]
+
+    def _next(self, request: Request) -> Reply | Failure:
+        if not self.steps:
+            raise AssertionError(
+                f"the script is over after {len(self.requests) - 1} requests and the session asks again"
+            )
+        step = self.steps.pop(0)
+        return step(request) if callable(step) else step
+
+    def check_done(self) -> None:
+        """Raise AssertionError when steps were not used."""
+        if self.steps:
+            raise AssertionError(f"{len(self.steps)} steps of the script were not used; the next is {self.steps[0]!r}")
+
+    async def aclose(self) -> None:
+        """See `models.Model.aclose`."""
+        self.closed = True
+
+
+def batches(parts: Sequence[AnyPart], chars: int = PIECE_CHARS) -> list[list[Delta]]:
+    """`parts` as a provider streams them: one batch for each network read."""
+    found: list[list[Delta]] = []
+    calls = 0
+    for part in parts:
+        match part:
+            case Text(text):
+                found += [[TextDelta(piece)] for piece in _pieces(text, chars)]
+            case Thinking(text):
+                found += [[ThinkingDelta(piece)] for piece in _pieces(text, chars)]
+            case ToolCall():
+                found.append([CallDelta(calls, part.name)])
+                found += [[CallDelta(calls, "", piece)] for piece in _pieces(received(part), 4 * chars)]
+                calls += 1
+            case _:
+                pass
+    return found
+
+
+def received(part: ToolCall) -> str:
+    """The arguments of a call as they came."""
+    return part.received or msgspec.json.encode(part.arguments or {}).decode()
+
+
+def _pieces(text: str, chars: int) -> list[str]:
+    # long text in at most 16 pieces: a test is about the cut, not about the number
+    size = max(chars, len(text) // 16 + 1)
+    return [text[at : at + size] for at in range(0, len(text), size)]
+
+
+def counted(request: Request, before: Request | None, parts: Sequence[AnyPart]) -> Usage:
+    """Usage of `request` when `before` was the last one that a cache knows."""
+    known = 0
+    if before is not None and before.prefix == request.prefix:
+        same = list(takewhile(lambda pair: pair[0] == pair[1], zip(before.items, request.items, strict=False)))
+        known = count_tokens(msgspec.structs.replace(request, items=tuple(new for _, new in same)))
+    output = sum(estimate_text(received(p)) if isinstance(p, ToolCall) else _output(p) for p in parts)
+    return Usage(0, known, count_tokens(request) - known, output + 1)
+
+
+def _output(part: AnyPart) -> int:
+    return estimate_text(part.text) if isinstance(part, Text | Thinking) else 0
+
+
+__all__ = ["BUDGET", "ScriptedModel", "Step", "batches", "call", "check_rules", "count_item", "counted", "says"]

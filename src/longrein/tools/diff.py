@@ -1,0 +1,348 @@
+"""What changed between two contents of a file, as numbered lines, so that nobody has to read the file again.
+
+    12	unchanged line before
+-13	was so
++13	is so now
+
+Long removed blocks are only counted: the model knows them. A change that does not fit is told by its lines alone.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import TypeVar
+
+from longrein.tools.find_replace import Site, line_at, unix
+from longrein.tools.text_encoding import Decoded, Style, decode, lines_of, visible
+
+# --- What differs between two lists of lines, as few hunks as there are. Pure, and its work is bounded ---------------
+#
+# Myers' greedy search for the shortest script, after what both begin and end with. Two texts that differ in more than
+# `DIFFERENCES_MAX` lines are one hunk: a quadratic search would cost more than anybody learns from it.
+
+
+Hunk = tuple[int, int, int, int]
+"""(first and end in the old lines, first and end in the new ones), 0-based. Between two hunks stands an equal line."""
+DIFFERENCES_MAX = 600
+"""Lines removed plus lines added that are told apart: some 0.1 s in the worst case."""
+
+
+def hunks_of(old: Sequence[str], new: Sequence[str]) -> list[Hunk]:
+    """Every place where `new` is not `old`, in order."""
+    head = common(old, new)
+    tail = common(old[head:][::-1], new[head:][::-1])
+    a, b = old[head : len(old) - tail], new[head : len(new) - tail]
+    if not a and not b:
+        return []
+    return [(head + i, head + j, head + k, head + m) for i, j, k, m in _hunks(a, b)]
+
+
+def common(one: Sequence[str], other: Sequence[str]) -> int:
+    """How many lines both begin with."""
+    for n, (a, b) in enumerate(zip(one, other, strict=False)):
+        if a != b:
+            return n
+    return min(len(one), len(other))
+
+
+def _hunks(a: Sequence[str], b: Sequence[str]) -> list[Hunk]:
+    """Hunks of two lists that begin and end differently."""
+    reached = _search(a, b) if a and b else None
+    if reached is None:
+        return [(0, len(a), 0, len(b))]
+    found: list[Hunk] = []
+    first, other = 0, 0
+    for i, k, size in (*reversed(list(_equal(reached, len(a), len(b)))), (len(a), len(b), 0)):
+        if (first, other) != (i, k):
+            found.append((first, i, other, k))
+        first, other = i + size, k + size
+    return found
+
+
+def _search(a: Sequence[str], b: Sequence[str]) -> list[list[int]] | None:
+    """How far each diagonal reached before 0, 1, 2 … differences, until one reaches the end; None for too many.
+
+    A diagonal is (index in `a`) - (index in `b`); -1 is the last of a list, so each list holds negative ones too.
+    """
+    in_a, in_b = set(a), set(b)
+    most = min(len(a) + len(b), DIFFERENCES_MAX)
+    if sum(line not in in_b for line in a) + sum(line not in in_a for line in b) > most:
+        return None
+    reached = [0] * (2 * most + 3)
+    trace: list[list[int]] = []
+    for differences in range(most + 1):
+        trace.append(reached)
+        reached = reached.copy()
+        for diagonal in range(-differences, differences + 1, 2):
+            x, _ = _step(trace[-1], diagonal, differences)
+            y = x - diagonal
+            while x < len(a) and y < len(b) and a[x] == b[y]:
+                x, y = x + 1, y + 1
+            reached[diagonal] = x
+            if x >= len(a) and y >= len(b):
+                return trace
+    return None
+
+
+def _step(reached: Sequence[int], diagonal: int, differences: int) -> tuple[int, int]:
+    """Where one more difference leads on a diagonal, and from which: a line more or a line less, what comes further."""
+    added, removed = reached[diagonal + 1], reached[diagonal - 1] + 1
+    if diagonal == -differences or (diagonal != differences and removed <= added):
+        return added, diagonal + 1
+    return removed, diagonal - 1
+
+
+def _equal(trace: Sequence[Sequence[int]], x: int, y: int) -> Iterator[tuple[int, int, int]]:
+    """Runs of equal lines on the way found, from the end: (first in old, first in new, lines)."""
+    for differences in range(len(trace) - 1, -1, -1):
+        diagonal = x - y
+        start, came_from = _step(trace[differences], diagonal, differences)
+        if x > start:
+            yield start, start - diagonal, x - start
+        x = trace[differences][came_from]
+        y = x - came_from
+
+
+# --- changes ---------------------------------------------------------------------------------------------------------
+
+
+DIFF_CHARS_MAX = 5_000
+"""A longer account is not given: reading the file costs no more."""
+AROUND_LINES = 3
+"""Unchanged lines shown before and after a change, so that an edit finds its place."""
+REMOVED_LINES_MAX = 8
+"""Of a longer removed block only the number of lines is told."""
+
+
+def change_of(old: bytes | None, new: bytes) -> tuple[str, str]:
+    """(diff, note): the whole change as lines, or '' and in a few words why not. `old` None: it is not known any more.
+
+    A note beside an empty diff may be all there is to say, as when only line ends changed.
+    """
+    texts = _text(old or b""), _text(new)
+    if old is None:
+        return "", "its old content was not kept"
+    if texts[0] is None or texts[1] is None:
+        return "", f"its content is not plain text, now {len(new)} bytes"
+    was, now = _lines(texts[0]), _lines(texts[1])
+    if was == now:
+        return "", "only its line ends changed"
+    hunks = hunks_of(was, now)
+    diff = "\n".join(_drawn(was, now, hunks))
+    return ("", _where(was, now)) if len(diff) > DIFF_CHARS_MAX else (diff, "")
+
+
+def _text(data: bytes) -> str | None:
+    """The text of plain UTF-8; None for all else."""
+    if b"\0" in data:
+        return None
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        return None
+    return None if re.search(r"[\x01-\x08\x0b\x0e-\x1f\x7f]", text) else text
+
+
+def _lines(text: str) -> list[str]:
+    lines = text.replace("\r\n", "\n").split("\n")
+    return lines[:-1] if lines[-1] == "" else lines
+
+
+def _where(was: Sequence[str], now: Sequence[str]) -> str:
+    """The lines of a change that is too long to be shown."""
+    first = common(was, now)
+    tail = common(was[first:][::-1], now[first:][::-1])
+    if len(now) - tail <= first:
+        return f"{len(was) - tail - first} lines after line {first} were removed, {len(now)} are left"
+    return f"changed in lines {first + 1}-{len(now) - tail} of {len(now)}"
+
+
+def _drawn(was: Sequence[str], now: Sequence[str], hunks: Sequence[Hunk]) -> Iterator[str]:
+    """Each change with what stands around it; ` …` where unchanged lines are left out."""
+    last = 0
+    for n, (old, old_end, new, new_end) in enumerate(hunks):
+        start = max(last, new - AROUND_LINES)
+        if start > last or (last == 0 and start > 0):
+            yield " …"
+        yield from (f" {at + 1}\t{now[at]}" for at in range(start, new))
+        yield from _removed(was, old, old_end)
+        yield from (f"+{at + 1}\t{now[at]}" for at in range(new, new_end))
+        following = hunks[n + 1][2] if n + 1 < len(hunks) else len(now)
+        last = min(new_end + AROUND_LINES, following)
+        yield from (f" {at + 1}\t{now[at]}" for at in range(new_end, last))
+    if last < len(now):
+        yield " …"
+
+
+def _removed(was: Sequence[str], first: int, end: int) -> Iterator[str]:
+    if end - first > REMOVED_LINES_MAX:
+        yield f"-({end - first} lines removed, {first + 1} to {end} of old)"
+        return
+    yield from (f"-{at + 1}\t{was[at]}" for at in range(first, end))
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+#
+# What the model is shown of a change: the lines that differ, numbered, with a little around them. Pure.
+
+
+AROUND = 2
+"""Unchanged lines shown before and after a change."""
+LINES_SHOWN_MAX = 16
+"""Removed, and added, lines shown of one change."""
+CHARS_SHOWN_MAX = 200
+"""Characters shown of a line."""
+
+
+def shown_change(text: str, site: Site, shift: int = 0) -> str:
+    """One changed place of `text`: number, `-` `+` or blank, tab, line. `shift`: lines that changes above it added."""
+    if "\n" not in text and "\r" in text:
+        text, site = text.replace("\r", "\n"), Site(site.start, site.end, site.new.replace("\r", "\n"))
+    start = text.rfind("\n", 0, site.start) + 1
+    stop = line_end(text, max(site.end - 1, site.start))
+    new = text[start : site.start] + site.new + text[site.end : stop]
+    if new and not new.endswith(("\n", "\r")) and stop < len(text):
+        tail = line_end(text, stop)
+        new, stop = new + text[stop:tail], tail
+    removed, added = lines_of(text[start:stop]), lines_of(new)
+    above, below = lines_above(text, start), lines_below(text, stop)
+    first = line_at(text, start) + shift
+    same = common_ends(removed, added)
+    ending = common_ends(removed[same:][::-1], added[same:][::-1])
+    above, first = [*above, *removed[:same]][-AROUND:], first + same
+    below = [*removed[len(removed) - ending :], *below][:AROUND]
+    removed, added = removed[same : len(removed) - ending], added[same : len(added) - ending]
+    rows = numbered(above, first - len(above), " ") + shortened(numbered(removed, first, "-"))
+    rows += shortened(numbered(added, first, "+")) + numbered(below, first + len(added), " ")
+    return "\n".join(rows)
+
+
+def neighbours(text: str, sites: list[Site]) -> list[list[Site]]:
+    """`sites` in groups, such that no group's changes stand among the unchanged lines shown around another."""
+    groups: list[list[Site]] = []
+    for site in sites:
+        if groups and text.count("\n", groups[-1][-1].end, site.start) <= AROUND + 1:
+            groups[-1].append(site)
+        else:
+            groups.append([site])
+    return groups
+
+
+def line_end(text: str, at: int) -> int:
+    """Index after the line end at or after `at`."""
+    return text.find("\n", at) + 1 or len(text)
+
+
+def lines_above(text: str, start: int) -> list[str]:
+    """The last lines before a line's start."""
+    at = start
+    for _ in range(AROUND):
+        at = text.rfind("\n", 0, max(at - 1, 0)) + 1
+    return lines_of(text[at:start])
+
+
+def lines_below(text: str, stop: int) -> list[str]:
+    """The first lines from a line's start."""
+    at = stop
+    for _ in range(AROUND):
+        at = line_end(text, at)
+    return lines_of(text[stop:at])
+
+
+def common_ends(one: list[str], other: list[str]) -> int:
+    """How many lines are the same from the beginning."""
+    count = 0
+    while count < min(len(one), len(other)) and one[count] == other[count]:
+        count += 1
+    return count
+
+
+def numbered(lines: list[str], first: int, sign: str) -> list[str]:
+    """Rows of one kind."""
+    return [f"{number}{sign}\t{short(line)}".rstrip() for number, line in enumerate(lines, first)]
+
+
+def short(line: str) -> str:
+    """A line as it can be shown."""
+    line = visible(line.rstrip("\r"))
+    return line if len(line) <= CHARS_SHOWN_MAX else line[:CHARS_SHOWN_MAX] + "…"
+
+
+def shortened(rows: list[str]) -> list[str]:
+    """Not more rows than a confirmation should have."""
+    if len(rows) <= LINES_SHOWN_MAX:
+        return rows
+    return [*rows[: LINES_SHOWN_MAX - 2], f"… {len(rows) - LINES_SHOWN_MAX + 1} more such lines", rows[-1]]
+
+
+# --- Two changes of one text become one, by lines, when they touch different places. Pure ----------------------------
+#
+# Symmetric: which of the two is called ours makes no difference. Nothing is ever marked inside a text: what cannot be
+# merged is a conflict, for somebody to decide. Changes of neighbouring lines, without an unchanged one between, are
+# one too: each was written for lines that the other has altered. Byte order mark and line ends are merged apart from
+# the lines, so that a file converted by one side is no conflict with a line changed by the other.
+
+
+T = TypeVar("T")
+Change = tuple[int, int, tuple[str, ...]]
+"""(first and end in the base, 0-based, the lines that stand there instead)."""
+
+
+def merge(base: bytes, ours: bytes, theirs: bytes) -> bytes | None:
+    """`base` with the changes of both; None for a conflict. What is no text merges only when one side is unchanged."""
+    if ours in (base, theirs):
+        return theirs
+    if theirs == base:
+        return ours
+    texts = decode(base), decode(ours), decode(theirs)
+    if texts[0] is None or texts[1] is None or texts[2] is None:
+        return None
+    return merge_texts(texts[0], texts[1], texts[2])
+
+
+def merge_texts(base: Decoded, ours: Decoded, theirs: Decoded) -> bytes | None:
+    """The same for files that were decoded."""
+    texts = (base, ours, theirs)
+    if len({text.style.encoding for text in texts}) > 1:
+        return None
+    bom = merge_values(*(text.style.bom for text in texts))
+    mixed = any(text.style.mixed for text in texts)
+    eol = "\n" if mixed else merge_values(*(text.style.eol for text in texts))
+    if bom is None or eol is None:
+        return None
+    lines = merge_lines(*(_merged_lines(text.text if mixed else unix(text.text)) for text in texts))
+    if lines is None:
+        return None
+    text = "".join(lines)
+    return Style(base.style.encoding, bom).encode(text if eol == "\n" else text.replace("\n", eol))
+
+
+def merge_values(base: T, ours: T, theirs: T) -> T | None:
+    """The value that was changed; None when both changed it, each in another way."""
+    if ours in (base, theirs):
+        return theirs
+    return ours if theirs == base else None
+
+
+def merge_lines(base: Sequence[str], ours: Sequence[str], theirs: Sequence[str]) -> list[str] | None:
+    """Lines with the changes of both sides; None when two of them touch."""
+    changes = dict.fromkeys(sorted([*changes_of(base, ours), *changes_of(base, theirs)]))  # the same on both: once
+    merged: list[str] = []
+    at = -1
+    for first, end, lines in changes:
+        if first <= at:
+            return None
+        merged += (*base[max(at, 0) : first], *lines)
+        at = end
+    return [*merged, *base[max(at, 0) :]]
+
+
+def changes_of(base: Sequence[str], text: Sequence[str]) -> list[Change]:
+    """What one side changed."""
+    return [(first, end, tuple(text[new:new_end])) for first, end, new, new_end in hunks_of(base, text)]
+
+
+def _merged_lines(text: str) -> list[str]:
+    """Lines with their ends; the last one may have none."""
+    lines = text.split("\n")
+    last = lines.pop()
+    return [line + "\n" for line in lines] + [last] * bool(last)

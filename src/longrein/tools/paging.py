@@ -1,0 +1,259 @@
+"""A page of a text that may be far larger than memory: lines by number, or characters of one line, and the way on.
+
+The text comes as bytes piece by piece; only what the page shows is kept and decoded, the rest is counted.
+"""
+
+import codecs
+import itertools
+import re
+from collections.abc import Callable, Iterable, Iterator
+
+import msgspec
+
+from longrein.events import ToolError
+from longrein.store import Content, encoding_of
+from longrein.tools.port import Past
+from longrein.tools.text_encoding import clean_text, counted, cut_head, size_words, visible
+
+PAGE_LINES_MAX = 2_000
+"""Lines of one page."""
+PICTURES = {code: 0x2400 + code for code in (*range(9), 11, 12, *range(14, 32))} | {127: 0x2421}
+"""Control characters of a file, each shown as one visible character; line ends stay as they are."""
+
+
+class Range(msgspec.Struct, frozen=True):
+    """What is asked for: lines, or with `char` set characters of one line. All 1-based and inclusive; 0 is open."""
+
+    first: int = 1
+    last: int = 0
+    char: int = 0
+    char_last: int = 0
+
+
+class Page(msgspec.Struct, frozen=True):
+    """What is given."""
+
+    text: str
+    """The lines."""
+    span: str
+    """Which they are, as `lines` takes it."""
+    whole: str
+    """What that is of what, in words."""
+    following: str
+    """`lines` of the next page; '' at the end."""
+
+
+def read_range(text: str) -> Range:
+    """`100-200`, `100-`, `100`, `7:4001-8000`; '' is everything from the start."""
+    match = re.fullmatch(r"(?:(\d+):)?(\d+)?(?:-(\d+)?)?", text.strip().replace(" ", ""))
+    if match is None or (match[1] and not match[2]):
+        raise ToolError(f'[bad-range] lines must look like "100-200", "100-" or "7:4001-8000", not {text[:40]!r}.')
+    line, first, last = (int(group or 0) for group in match.groups())
+    if not text.strip():
+        return Range()
+    if "-" not in text:
+        last = first
+    if (last and last < first) or (match[2] and not first):
+        raise ToolError("[bad-range] lines count from 1 and a range goes upwards.")
+    return Range(line, line, first, last) if line else Range(max(first, 1), last)
+
+
+def page(past: Past, contents: list[Content], wanted: Range, name: str, limit_bytes: int) -> Page:
+    """The page of `contents` that begins where `wanted` says, at most `limit_bytes` long. `name` is what it is called.
+
+    Several contents follow each other, each under its title. Raises `ToolError`, with its reason, when there is no
+    such line or the content is gone.
+    """
+    if wanted.char:
+        return _page_of_line(past, contents, wanted, name, limit_bytes)
+    lines = _Lines(wanted.first, wanted.last, limit_bytes)
+    for piece, show in _pieces(past, contents):
+        lines.feed(piece, show)
+    total = lines.end()
+    if wanted.first > total:
+        raise ToolError(f"[past-end] {name} has only {counted(total, 'line')}.")
+    if not lines.kept:
+        return _page_of_line(past, contents, Range(wanted.first, wanted.first, 1, 0), name, limit_bytes)
+    end = wanted.first + len(lines.kept) - 1
+    span, following = f"{wanted.first}-{end}", f"{end + 1}-" if end < total else ""
+    whole = f"lines {span} of {total}" if (wanted.first, end) != (1, total) else f"all of it: {counted(total, 'line')}"
+    return Page("\n".join(lines.kept), span, whole, following)
+
+
+Show = Callable[[str], str]
+
+
+def _as_it_is(text: str) -> str:
+    return text
+
+
+def _visible(text: str) -> str:
+    return text.translate(PICTURES).removeprefix("\ufeff")
+
+
+def _pieces(past: Past, contents: list[Content]) -> Iterator[tuple[bytes, Show]]:
+    """The text of `contents` in pieces, each with how its lines are made fit to be shown."""
+    for content in contents:
+        if len(contents) > 1:
+            yield f"--- {content.title} ---\n".encode(), _as_it_is
+        show = _show(content)
+        piece = b""
+        for piece in _bytes_of(past, content):
+            yield piece, show
+        if len(contents) > 1 and not piece.endswith(b"\n"):
+            yield b"\n", show
+
+
+def _show(content: Content) -> Show:
+    if content.raw:
+        return visible
+    return _as_it_is if not content.blob else _visible if content.title == "content" else clean_text
+
+
+def _bytes_of(past: Past, content: Content) -> Iterator[bytes]:
+    if not content.blob:
+        yield content.text.encode("utf-8", "replace")
+        return
+    try:
+        pieces = past.pieces(content.blob)
+        first = next(pieces, b"")
+    except KeyError:
+        raise ToolError(f"[lost] The blob {content.blob[:12]} is not in this session's folder any more.") from None
+    encoding = encoding_of(first)
+    every = itertools.chain((first,), pieces)
+    yield from every if encoding == "utf-8" else _as_utf8(every, encoding)
+
+
+def _as_utf8(pieces: Iterable[bytes], encoding: str) -> Iterator[bytes]:
+    decoder = codecs.getincrementaldecoder(encoding)("replace")
+    for piece in pieces:
+        yield decoder.decode(piece).encode("utf-8", "replace")
+    yield decoder.decode(b"", final=True).encode("utf-8", "replace")
+
+
+class _Lines:
+    """Takes pieces in and keeps the lines that are wanted, as many as fit."""
+
+    def __init__(self, first: int, last: int, limit_bytes: int) -> None:
+        self.kept: list[str] = []
+        """Lines from `first` on."""
+        self._first, self._last = first, last
+        self._room = limit_bytes + 1
+        self._number = 1
+        self._open = bytearray()
+        self._show: Show = _as_it_is
+        self._ended = True
+        self._full = False
+
+    def feed(self, piece: bytes, show: Show) -> None:
+        """The next piece."""
+        ends = piece.count(b"\n")
+        if piece:
+            self._ended = piece.endswith(b"\n")
+        if not self._wanting() or self._number + ends < self._first:
+            self._number += ends
+            return
+        start = 0
+        while (end := piece.find(b"\n", start)) >= 0 and not self._full:
+            self._add(piece, start, end)
+            self._close(show)
+            self._number += 1
+            start = end + 1
+        if end < 0:
+            self._add(piece, start, len(piece))
+            self._show = show
+        else:
+            self._number += piece.count(b"\n", start)
+
+    def end(self) -> int:
+        """All is in; how many lines there were."""
+        if self._ended and self._number > 1:
+            return self._number - 1
+        if self._wanting():
+            self._close(self._show)
+        return self._number
+
+    def _wanting(self) -> bool:
+        return not self._full and (not self._last or self._number <= self._last)
+
+    def _add(self, piece: bytes, start: int, end: int) -> None:
+        if self._number >= self._first and self._wanting():
+            self._open += piece[start : min(end, start + max(0, self._room + 4 - len(self._open)))]
+
+    def _close(self, show: Show) -> None:
+        if self._number < self._first or not self._wanting():
+            return
+        self._room -= len(self._open) + 1
+        if self._room < 0 or len(self.kept) >= PAGE_LINES_MAX:
+            self._full = True
+        else:
+            self.kept.append(show(self._open.decode("utf-8", "replace")))
+        self._open.clear()
+
+
+def _page_of_line(past: Past, contents: list[Content], wanted: Range, name: str, limit_bytes: int) -> Page:
+    """A page of a line that is longer than a page."""
+    line = _Line(wanted.first, wanted.char, min(limit_bytes, (wanted.char_last or 1 << 62) - wanted.char + 1))
+    for piece, show in _pieces(past, contents):
+        line.feed(piece, show)
+    total = line.end()
+    if total < 0:
+        raise ToolError(f"[past-end] {name} has only {counted(line.number, 'line')}.")
+    if wanted.char > max(total, 1):
+        raise ToolError(f"[past-end] line {wanted.first} of {name} has only {counted(total, 'character')}.")
+    raw = cut_head(line.kept.encode("utf-8", "replace"), limit_bytes).decode("utf-8", "replace")
+    end = wanted.char + len(raw) - 1
+    size = size_words(len(raw.encode("utf-8", "replace")))
+    whole = f"characters {wanted.char}-{end} of {total} of line {wanted.first} ({size})"
+    following = f"{wanted.first}:{end + 1}-" if end < total else f"{wanted.first + 1}-" if line.more else ""
+    return Page(line.show(raw), f"{wanted.first}:{wanted.char}-{end}", whole, following)
+
+
+class _Line:
+    """Takes pieces in and keeps characters of one line."""
+
+    def __init__(self, wanted: int, first: int, most: int) -> None:
+        self.number = 1
+        """Lines begun so far; after `end`, all there are."""
+        self.more = False
+        """Whether a line follows."""
+        self._ended = True
+        self.show: Show = _as_it_is
+        self._kept: list[str] = []
+        self._wanted, self._skip, self._most = wanted, first - 1, most
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._chars = 0
+
+    @property
+    def kept(self) -> str:
+        """The characters."""
+        return "".join(self._kept)
+
+    def feed(self, piece: bytes, show: Show) -> None:
+        """The next piece."""
+        ends, start = piece.count(b"\n"), 0
+        if piece:
+            self._ended = piece.endswith(b"\n")
+        if self.number <= self._wanted <= self.number + ends:
+            self.show = show
+            for _ in range(self._wanted - self.number):
+                start = piece.find(b"\n", start) + 1
+            end = piece.find(b"\n", start)
+            self._take(self._decoder.decode(piece[start : end if end >= 0 else len(piece)]))
+            start = end + 1 if end >= 0 else len(piece)
+        self.number += ends
+        if self.number > self._wanted and start < len(piece):
+            self.more = True
+
+    def end(self) -> int:
+        """All is in; how many characters the line has, -1 when there is no such line."""
+        self._take(self._decoder.decode(b"", final=True))
+        self.number -= self._ended and self.number > 1
+        return self._chars if self.number >= self._wanted else -1
+
+    def _take(self, text: str) -> None:
+        room = self._most - sum(map(len, self._kept))
+        start = max(0, self._skip - self._chars)
+        if room > 0 and start < len(text):
+            self._kept.append(text[start : start + room])
+        self._chars += len(text)

@@ -1,0 +1,193 @@
+"""`Grep`: lines and files by content, through the workspace's search."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
+
+from longrein.events import ToolError, marker
+from longrein.tools.file_access import existing, find, said
+from longrein.tools.port import Hands, Outcome
+from longrein.tools.registry import make_tool
+from longrein.tools.text_encoding import clean_text, visible
+from longrein.workspace import Found, Line, Place, Query, glob, grep, split_glob
+
+# ---------------------------------------------------------------------------------------------------------------------
+#
+# What a search found, as text: paths from the current folder, lines under their file, what was left out.
+
+
+LINE_CHARS_MAX = 500
+"""Longest line of a result; a match in minified code would fill the page."""
+TEXT_BYTES_MAX = 30_000
+"""Text of one result."""
+
+
+def searched(hands: Hands, path: str) -> Place:
+    """The folder or file to search. Refuses what is neither, with the nearest name."""
+    place = find(hands, path or ".")
+    return place if place.kind == "folder" else existing(hands, path)
+
+
+def hidden_in(hands: Hands, place: Place) -> Callable[[str], bool] | None:
+    """Which of the files found below `place`, by real path, nobody may read; None for none."""
+    hidden, folder, start = hands.hidden, place.path.rstrip("/"), len(place.real.rstrip("/"))
+    return None if hidden is None else lambda real: hidden(folder + real[start:], real)
+
+
+def shown_paths(hands: Hands, paths: tuple[str, ...]) -> list[str]:
+    """Paths relative to the current folder where they lie in it."""
+    base = hands.workspace.look(hands.cwd, "/").real.rstrip("/") + "/"
+    return [said(path.removeprefix(base)) for path in paths]
+
+
+def shown_lines(hands: Hands, lines: tuple[Line, ...]) -> list[str]:
+    """`number:line` for matches and `number-line` for context under each file's path; `--` where lines are left out."""
+    rows: list[str] = []
+    path, number = "", 0
+    for line in lines:
+        if line.path != path:
+            rows += ["", *shown_paths(hands, (line.path,))] if rows else shown_paths(hands, (line.path,))
+        elif line.number > number + 1 and not all_match(lines):
+            rows.append("--")
+        path, number = line.path, line.number
+        rows.append(f"{number}{':' if line.match else '-'}{shown_text(hands, line.text)}")
+    return rows
+
+
+def all_match(lines: tuple[Line, ...]) -> bool:
+    """Whether no context was asked for; then gaps go without saying."""
+    return lines[0].match and lines[-1].match and all(line.match for line in lines)
+
+
+def shown_text(hands: Hands, text: str) -> str:
+    """A line that a wire can carry, not longer than a result should show."""
+    if len(text) <= LINE_CHARS_MAX:
+        return visible(text)
+    cut = marker(hands.nonce, "cut", f"line of {len(text):,} characters")
+    return visible(text[:LINE_CHARS_MAX]) + cut
+
+
+def whole_text(rows: list[str], found: Found, narrow: str) -> str:
+    """Rows and notes; not more than one result may hold. Raises ToolError for a search that could not be done."""
+    if found.error:
+        raise ToolError(f"[bad-pattern] {' '.join(clean_text(found.error).split())}")
+    size, more = 0, found.more
+    for i, row in enumerate(rows):
+        size += len(row.encode("utf-8", "replace")) + 1
+        if size > TEXT_BYTES_MAX:
+            rows, more = rows[:i], True
+            break
+    text = "\n".join(rows) or "Nothing found."
+    if more:
+        text += f"\n[there is more: {narrow}]"
+    if found.partial:
+        why = {"time": "the time limit was reached"}.get(found.partial, "there was too much output")
+        text += f"\n[not everything was searched: {why}; narrow path or pattern]"
+    return text
+
+
+# --- grep ------------------------------------------------------------------------------------------------------------
+
+
+LIMITS = {"content": 250, "files_with_matches": 100, "count": 100}
+"""Most lines or files given without `head_limit`."""
+MODES: dict[str, Literal["content", "files", "count"]] = {
+    "content": "content",
+    "files_with_matches": "files",
+    "count": "count",
+}
+OutputMode = Literal["content", "files_with_matches", "count"]
+
+
+async def Grep(  # noqa: PLR0913, PLR0917 - the arguments are those that models know
+    hands: Hands,
+    pattern: str,
+    path: str = "",
+    glob: str = "",
+    output_mode: OutputMode = "files_with_matches",
+    ignore_case: bool = False,
+    context: int = 0,
+    multiline: bool = False,
+    head_limit: int = 0,
+) -> Outcome:
+    """Search file contents by regular expression (ripgrep's dialect); use it, not grep or rg in Bash. Respects
+    .gitignore. Start with file names (default, newest first), then content for a few: `12:` is a match, `11-` context.
+
+    glob: Only files such as *.py or src/**/*.ts.
+    head_limit: Default 250 lines or 100 files.
+    """
+    if not pattern:
+        raise ToolError("[bad-pattern] The pattern is empty; to list files use Glob.")
+    if context < 0 or head_limit < 0:
+        raise ToolError("[bad-range] -C and head_limit must not be negative.")
+    place = searched(hands, path)
+    query = Query(
+        place.real,
+        pattern,
+        glob,
+        MODES[output_mode],
+        ignore_case,
+        multiline,
+        context,
+        context,
+        head_limit or LIMITS[output_mode],
+    )
+    found = await grep(hands.workspace, query, hidden_in(hands, place))
+    return Outcome.of(whole_text(rows_of(hands, found), found, "narrow the search, or raise head_limit"))
+
+
+def rows_of(hands: Hands, found: Found) -> list[str]:
+    """The result's lines in whichever mode."""
+    if found.lines:
+        return shown_lines(hands, found.lines)
+    if found.counts:
+        paths = shown_paths(hands, tuple(path for path, _ in found.counts))
+        return [f"{path}: {count}" for path, (_, count) in zip(paths, found.counts, strict=True)]
+    return shown_paths(hands, found.paths)
+
+
+GREP = make_tool(
+    Grep,
+    access="read",
+    together=True,
+    paths=lambda arguments: ((str(arguments.get("path") or "."), False),),
+    names={"ignore_case": "-i", "context": "-C"},
+)
+
+
+# --- `Glob`: files by name, through the workspace's search -----------------------------------------------------------
+
+
+PATHS_MAX = 100
+"""Files given; more help nobody."""
+
+
+async def Glob(hands: Hands, pattern: str, path: str = "") -> Outcome:
+    """Find files by name, newest first, at most 100; use it, not find or ls -R in Bash. Respects .gitignore.
+
+    pattern: Such as **/*.py (any depth) or src/*.{ts,tsx}.
+    """
+    if not pattern:
+        raise ToolError("[bad-pattern] The pattern is empty; give one such as **/*.py.")
+    folder, rest = start_of(pattern, path)
+    place = searched(hands, folder)
+    if place.kind != "folder":
+        raise ToolError(f"[not-a-folder] {said(folder)} is a file; path must be a folder.")
+    found = await glob(hands.workspace, rest, place.real, PATHS_MAX, hidden_in(hands, place))
+    return Outcome.of(whole_text(shown_paths(hands, found.paths), found, "narrow the pattern"))
+
+
+def start_of(pattern: str, path: str) -> tuple[str, str]:
+    """Folder to search, and the pattern below it: what comes before the first wildcard belongs to the folder."""
+    folder, rest = split_glob(pattern)
+    if folder.startswith(("/", "~")) or not path:
+        return folder or path or ".", rest
+    return f"{path.rstrip('/')}/{folder}" if folder else path, rest
+
+
+def searched_paths(arguments: Mapping[str, Any]) -> tuple[tuple[str, bool], ...]:
+    """The folder a call looks into, for permission."""
+    folder, _ = start_of(str(arguments.get("pattern", "")), str(arguments.get("path") or ""))
+    return ((folder, False),)
+
+
+GLOB = make_tool(Glob, access="read", together=True, paths=searched_paths)

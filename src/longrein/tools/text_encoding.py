@@ -1,0 +1,251 @@
+"""A text file's encoding, byte order mark and line ends: read so that writing back gives the same bytes.
+
+`decode` is lossless: for every text file, `style.encode(decode(data).text)` is `data`. So `Edit` can change one line
+of a CRLF file in UTF-16 with two broken characters, and only that line differs.
+"""
+
+import codecs
+import re
+from functools import cache
+
+import msgspec
+
+# --- Bytes from the outside become text that any wire and any terminal can carry -------------------------------------
+#
+# Gone: NUL, control characters, terminal escapes, what a carriage return overwrote, broken encodings. Kept: newline
+# and tab, everything readable. Clean text passes in one scan: 30 MB of output and hundreds of small results come this
+# way.
+
+
+PRINTABLE = bytes([9, 10, *range(32, 127)])
+"""Bytes of ASCII text that need no cleaning."""
+HARMLESS = PRINTABLE + bytes(range(128, 256))
+"""The same when bytes of other scripts are there."""
+CONTROLS = dict.fromkeys((*range(9), *range(11, 32), *range(127, 160)))
+"""What is removed after escapes and carriage returns have been dealt with."""
+PICTURES = {code: 0x2400 + code for code in (*range(9), *range(11, 32))} | {127: 0x2421}
+"""Control characters of a file, each shown as one visible character."""
+
+
+@cache
+def escapes() -> re.Pattern[str]:
+    """Terminal escapes: OSC and other strings up to their end or the line's, CSI, short ones. Compiled at first use."""
+    strings = r"(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\n\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)?"
+    return re.compile(strings + r"|(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]?|\x1b[ -/]*[0-~]?")
+
+
+def clean(data: bytes) -> str:
+    """Output of a program as safe text: decoded, without escapes and controls, progress lines as they last stood."""
+    if not data.translate(None, PRINTABLE):
+        return data.decode("ascii")
+    text = decode_output(data)
+    if not data.translate(None, HARMLESS) and b"\xc2" not in data:
+        return text
+    return clean_text(text)
+
+
+def clean_text(text: str) -> str:
+    """The same for text."""
+    if "\x1b" in text or any(mark in text for mark in "\x90\x98\x9b\x9d\x9e\x9f"):
+        text = escapes().sub("", text)
+    if "\r" in text:
+        text = overwrite(text.replace("\r\n", "\n"))
+    text = text.translate(CONTROLS)
+    return text if text.isascii() else re.sub("[\ud800-\udfff]", "\ufffd", text)
+
+
+def overwrite(text: str) -> str:
+    """Each line as a terminal would show it after its carriage returns (the last non-empty state)."""
+    if "\r" not in text:
+        return text
+    lines = text.split("\n")
+    return "\n".join(line.rstrip("\r").rpartition("\r")[2] if "\r" in line else line for line in lines)
+
+
+def decode_output(data: bytes) -> str:
+    """Text in UTF-8, or UTF-16 when it plainly is that; bytes that are neither become U+FFFD."""
+    wide = wide_encoding(data)
+    return data.decode(wide or "utf-8", "replace").removeprefix("\ufeff")
+
+
+def wide_encoding(data: bytes) -> str:
+    """`utf-16-le` or `utf-16-be` when a BOM or the place of its NULs says so, else ''."""
+    if data.startswith(b"\xff\xfe") and not data.startswith(b"\xff\xfe\0\0"):
+        return "utf-16-le"
+    if data.startswith(b"\xfe\xff"):
+        return "utf-16-be"
+    sample = data[:512]
+    if len(sample) < 8 or b"\0" not in sample:
+        return ""
+    half = len(sample) // 2
+    low, high = sample[0::2].count(0), sample[1::2].count(0)
+    if high > half * 0.7 and low < half * 0.1:
+        return "utf-16-le"
+    return "utf-16-be" if low > half * 0.7 and high < half * 0.1 else ""
+
+
+def visible(text: str) -> str:
+    """A file's text with control characters as pictures (␀ ␛ …), C1 controls and lone surrogates as U+FFFD."""
+    text = text.translate(PICTURES)
+    return text if text.isascii() else re.sub("[\x80-\x9f\ud800-\udfff]", "\ufffd", text)
+
+
+def cut_head(data: bytes, limit: int) -> bytes:
+    """At most `limit` bytes from the start, ending with a line if one ends there, else between characters."""
+    if len(data) <= limit:
+        return data
+    end = data.rfind(b"\n", 0, limit) + 1
+    return data[: end or between(data, limit)]
+
+
+def cut_tail(data: bytes, limit: int) -> bytes:
+    """At most `limit` bytes from the end, beginning with a line if one begins there, else between characters."""
+    if len(data) <= limit:
+        return data
+    start = len(data) - limit
+    line = data.find(b"\n", start - 1, len(data) - 1) + 1
+    return data[line:] if line else data[after(data, start) :]
+
+
+def between(data: bytes, at: int) -> int:
+    """The last place up to `at` that does not split a UTF-8 character."""
+    for place in range(at, max(at - 4, 0), -1):
+        if data[place] & 0xC0 != 0x80:
+            return place
+    return at
+
+
+def after(data: bytes, at: int) -> int:
+    """The first place from `at` on that does not split a UTF-8 character."""
+    for place in range(at, min(at + 4, len(data))):
+        if data[place] & 0xC0 != 0x80:
+            return place
+    return at
+
+
+def size_words(count: int) -> str:
+    """`812 bytes`, `4.2 kB`, `31.0 MB`."""
+    if count < 1000:
+        return "1 byte" if count == 1 else f"{count} bytes"
+    return f"{count / 1000:.1f} kB" if count < 1_000_000 else f"{count / 1_000_000:.1f} MB"
+
+
+def counted(count: int, word: str) -> str:
+    """`1 line`, `3 lines`, `12,000 lines`."""
+    return f"{count:,} {word}" if count == 1 else f"{count:,} {word}s"
+
+
+# --- encoding --------------------------------------------------------------------------------------------------------
+
+
+BOMS = {"utf-8": codecs.BOM_UTF8, "utf-16-le": codecs.BOM_UTF16_LE, "utf-16-be": codecs.BOM_UTF16_BE}
+LINE_BYTES = HARMLESS + b"\r"
+"""Bytes of a text file whose characters need no second look."""
+
+
+class Style(msgspec.Struct, frozen=True):
+    """How a file's text is turned into bytes."""
+
+    encoding: str = "utf-8"
+    """`utf-8`, `utf-16-le`, `utf-16-be` or `latin-1`."""
+    bom: bytes = b""
+    """Byte order mark it begins with."""
+    eol: str = "\n"
+    """The commonest line end: LF, CRLF or CR; LF when there is none."""
+    mixed: bool = False
+    """Whether other line ends occur too."""
+
+    def encode(self, text: str) -> bytes:
+        """Bytes of `text` (its line ends as they are). Raises UnicodeEncodeError for what the encoding lacks."""
+        errors = {"utf-8": "surrogateescape", "latin-1": "strict"}.get(self.encoding, "surrogatepass")
+        return self.bom + text.encode(self.encoding, errors)
+
+    def words(self) -> str:
+        """What is unusual about it, such as `UTF-16, CRLF line ends`; '' for UTF-8 with LF."""
+        said = []
+        if self.encoding != "utf-8":
+            said.append("Latin-1 or unknown 8-bit encoding" if self.encoding == "latin-1" else "UTF-16")
+        elif self.bom:
+            said.append("byte order mark")
+        if self.eol != "\n" or self.mixed:
+            said.append("mixed line ends" if self.mixed else "CRLF line ends" if self.eol == "\r\n" else "CR line ends")
+        return ", ".join(said)
+
+
+PLAIN_STYLE = Style()
+
+
+class Decoded(msgspec.Struct, frozen=True):
+    """A text file."""
+
+    text: str
+    """All of it without the byte order mark, line ends untouched. Bytes that are no UTF-8 are lone surrogates."""
+    style: Style
+    odd: bool = False
+    """Whether it may hold control characters or broken bytes, which must be shown as something else."""
+
+
+def decode(data: bytes) -> Decoded | None:
+    """The text of a file, or None when it is binary."""
+    if not data.translate(None, PRINTABLE):
+        return Decoded(data.decode("ascii"), PLAIN_STYLE)
+    wide = wide_encoding(data)
+    if wide:
+        return decode_wide(data, wide)
+    if b"\0" in data:
+        return None
+    bom = codecs.BOM_UTF8 if data.startswith(codecs.BOM_UTF8) else b""
+    body = data[len(bom) :]
+    odd = bool(body.translate(None, LINE_BYTES)) or b"\xc2" in body
+    try:
+        text, encoding = body.decode("utf-8"), "utf-8"
+    except UnicodeDecodeError:
+        text, encoding = decode_broken(body)
+        odd = True
+        if looks_binary(body):
+            return None
+    return Decoded(text, style_of(text, encoding, bom), odd)
+
+
+def decode_wide(data: bytes, encoding: str) -> Decoded | None:
+    """UTF-16 with or without its mark."""
+    bom = BOMS[encoding] if data.startswith(BOMS[encoding]) else b""
+    if len(data) % 2:
+        return None
+    text = data[len(bom) :].decode(encoding, "surrogatepass")
+    return Decoded(text, style_of(text, encoding, bom), True)
+
+
+def decode_broken(data: bytes) -> tuple[str, str]:
+    """UTF-8 with some bad bytes, or an 8-bit encoding when bad bytes outnumber the good characters."""
+    text = data.decode("utf-8", "surrogateescape")
+    bad = sum(1 for char in text if "\udc80" <= char <= "\udcff")
+    good = sum(1 for char in text if char > "\x7f") - bad
+    return (text, "utf-8") if good >= bad else (data.decode("latin-1"), "latin-1")
+
+
+def looks_binary(data: bytes) -> bool:
+    """Many control characters: no text, whatever its encoding."""
+    sample = data[:8192]
+    return len(sample.translate(None, LINE_BYTES + b"\x0c\x1b")) * 20 > len(sample)
+
+
+def style_of(text: str, encoding: str, bom: bytes) -> Style:
+    """The style with the line ends counted."""
+    if "\r" not in text:
+        return Style(encoding, bom)
+    both = text.count("\r\n")
+    alone, cr = text.count("\n") - both, text.count("\r") - both
+    eol = "\r\n" if both >= max(alone, cr) else "\n" if alone >= cr else "\r"
+    return Style(encoding, bom, eol, mixed=sum(1 for count in (both, alone, cr) if count) > 1)
+
+
+def lines_of(text: str) -> list[str]:
+    """Lines without their ends, for showing. A last line end does not begin another line."""
+    if "\r" in text:
+        text = text.replace("\r\n", "\n")
+        text = text if "\n" in text else text.replace("\r", "\n")
+    lines = text.split("\n")
+    if lines[-1] == "":
+        lines.pop()
+    return lines

@@ -1,0 +1,134 @@
+"""The plain workspace: the user's own files and processes, without a sandbox."""
+
+import asyncio
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from threading import Thread
+from typing import TypeVar
+
+from longrein.workspace import files
+from longrein.workspace.atomic_write import replace, take_in, write
+from longrein.workspace.environment import children_environment
+from longrein.workspace.files import look, spellings, stamp, stamp_again
+from longrein.workspace.port import Merge, Place, Replaced, Spawner, Stamp
+from longrein.workspace.temp_files import alone_in, look_again
+from longrein.workspace.walk import walk
+
+# --- Work that waits for a disk or reckons for long, in a thread of its own, so that the loop goes on ----------------
+#
+# Not the loop's own pool, which has few threads: there a slow disk would make everything else wait in line.
+
+
+T = TypeVar("T")
+
+
+async def aside(work: Callable[[], T]) -> T:
+    """What `work()` gives, or raises; `work` must end by itself, and soon.
+
+    Cancelled, it waits for the end all the same and gives it, so that what was done to a file can be told; the task's
+    `cancelling()` says that somebody wanted it to stop.
+    """
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[T] = loop.create_future()
+    Thread(target=_work, args=(work, loop, done), name="longrein-aside", daemon=True).start()
+    while not done.done():
+        with suppress(asyncio.CancelledError):
+            await asyncio.wait([done])
+    return done.result()
+
+
+def _work(work: Callable[[], T], loop: asyncio.AbstractEventLoop, done: "asyncio.Future[T]") -> None:
+    try:
+        result = work()
+    except BaseException as error:  # whatever it is, it is the caller's
+        _tell(loop, done.set_exception, error)
+    else:
+        _tell(loop, done.set_result, result)
+
+
+def _tell(loop: asyncio.AbstractEventLoop, tell: Callable[[T], None], value: T) -> None:
+    try:
+        loop.call_soon_threadsafe(tell, value)
+    except RuntimeError:
+        return  # the loop is gone, and whoever waited with it
+
+
+# --- plain -----------------------------------------------------------------------------------------------------------
+
+
+SESSION_MARK = "LONGREIN_SESSION"
+
+
+class PlainWorkspace:
+    """See `Workspace`."""
+
+    def __init__(
+        self, roots: Sequence[str], spawner: Spawner, environment: Mapping[str, str], keep_env: Sequence[str]
+    ) -> None:
+        self._spellings = spellings(roots)
+        self.roots = tuple(dict.fromkeys(look(root, "/", (), "").real for root in spellings(roots)))
+        self.spawner = spawner
+        self._merge: Merge | None = None
+        self._home = environment.get("HOME", "")
+        self._environment = children_environment(environment, keep_env)
+
+    def look(self, path: str, cwd: str) -> Place:
+        """See `Workspace.look`."""
+        return look(path, cwd, self._spellings, self._home)
+
+    def read(self, path: str, limit_bytes: int = 0) -> bytes:
+        """See `Workspace.read`."""
+        return files.read(path, limit_bytes)
+
+    def write(self, path: str, data: bytes, *, expect: str | None = None) -> None:
+        """See `Workspace.write`."""
+        write(path, data, expect=expect)
+
+    def replace(
+        self, path: str, data: bytes, *, expect: str, base: bytes | None = None, merge: Merge | None = None
+    ) -> Replaced:
+        """See `Workspace.replace`."""
+        self._merge = merge or self._merge
+        return replace(path, data, expect=expect, base=base, merge=merge)
+
+    async def aside(self, work: Callable[[], T], /) -> T:
+        """See `Workspace.aside`."""
+        return await aside(work)
+
+    def remove(self, path: str) -> None:
+        """See `Workspace.remove`."""
+        files.remove(path)
+
+    def hash(self, path: str) -> str:
+        """See `Workspace.hash`."""
+        return files.content_hash(path)
+
+    def stamp(self, path: str, then: Stamp | None = None) -> Stamp:
+        """See `Workspace.stamp`."""
+        for late in look_again():
+            with alone_in(os.path.dirname(late.target)):
+                take_in(late, self._merge)
+        return stamp(path) if then is None else stamp_again(path, then)
+
+    def walk(
+        self, folder: str, visit: Callable[[str, bool], bool], limit_s: float = 10.0, *, ignored: bool = False
+    ) -> bool:
+        """See `Workspace.walk`."""
+        return walk(folder, visit, limit_s, time.monotonic, ignored=ignored)
+
+    def environment(self, session: str) -> dict[str, str]:
+        """See `Workspace.environment`."""
+        return {**self._environment, SESSION_MARK: session}
+
+
+def open_workspace(
+    roots: Sequence[str], *, spawner: Spawner, environment: Mapping[str, str], keep_env: Sequence[str] = ()
+) -> PlainWorkspace:
+    """The plain workspace over `roots` (absolute folders).
+
+    `environment` is the parent's, of which children get an allow-list; `keep_env` widens it: exact names, or
+    beginnings written `MY_*`.
+    """
+    return PlainWorkspace(roots, spawner, environment, keep_env)

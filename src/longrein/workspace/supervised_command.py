@@ -1,0 +1,588 @@
+"""Commands whose parent is the supervisor: they can become tasks, and outlive longrein when they are kept.
+
+One supervisor per session, started when a command is near, found again by its socket after a crash. Where none can be
+started, commands are children of longrein as before, and nothing can be kept.
+"""
+
+import asyncio
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from itertools import count
+from typing import Any
+
+import msgspec
+
+from longrein.events import redactor
+from longrein.workspace import command as children
+from longrein.workspace.background_tasks import END_S, KeptTasks
+from longrein.workspace.command import Nobody, PlainSpawner, Running, not_started
+from longrein.workspace.environment import DEFAULT_PATH
+from longrein.workspace.port import Ended, Keeping, Printout, Sink, Spooled, Started
+from longrein.workspace.spool import EARLY
+from longrein.workspace.supervisor.process_tree import GIVE_UP_S, GRACE_S
+from longrein.workspace.supervisor.shell import close, last_folder, report_pipe
+from longrein.workspace.supervisor.spool_writer import Holding, Output
+from longrein.workspace.supervisor_client import DEAF, HELLO_S, Link, connect, start_supervisor
+
+# --- A command that a supervisor started, as longrein sees it until it has ended or is kept --------------------------
+
+
+KEEPING_FIELDS = ("task", "policy", "timeout_s", "quota_bytes", "memory_bytes", "cpu_s")
+"""Those of `Keeping` that the supervisor obeys."""
+LOST = Ended(None, "", "lost", "the supervisor of processes ended, and what it had started was ended with it")
+SILENT = "the supervisor of processes did not answer, so longrein ended it itself ({})"
+_numbers = count(1)
+
+
+class Early:
+    """Puts into the spool what a command had printed before it was kept."""
+
+    def __init__(self, printout: Printout | None, output: Callable[[], Output]) -> None:
+        """`printout` has all of it, None when nothing was read; `output()` opens a file in the spool."""
+        self._printout, self._open = printout, output
+
+    async def keep(self, keeping: Keeping, printed_bytes: int) -> dict[str, object]:
+        """All of it is in the spool under the task's name, redacted and under its quota; what is not to be had again
+        is counted. Gives what who goes on writing must know. Raises OSError.
+
+        The loop gets its turn in between: there may be much to redact.
+        """
+        output = self._open()
+        output.limit(keeping.quota_bytes)
+        try:
+            for piece in self._printout.pieces() if self._printout is not None else ():
+                output.write(piece)
+                printed_bytes -= len(piece)
+                await asyncio.sleep(0)
+        except OSError as error:
+            output.lose(error, max(0, printed_bytes))
+        try:
+            output.rename(keeping.task)
+        except OSError:
+            output.remove()
+            raise
+        return output.handed()
+
+
+class Foreground:
+    """See `Started`. It is in `running` until it has ended or is kept."""
+
+    def __init__(  # all that becomes of it is decided here
+        self,
+        link: Link,
+        running: dict[int, "Foreground"],
+        kept: KeptTasks,
+        *,
+        pipes: tuple[int, int],
+        sink: Sink | None,
+        output_bytes_max: int,
+        cwd: str,
+    ) -> None:
+        """`pipes`: our ends of the output and of the report (-1 for none). Without a sink nothing is read."""
+        self._loop = asyncio.get_running_loop()
+        self.pid, self._mark = 0, ""
+        self.number = next(_numbers)
+        """By which the supervisor knows it."""
+        self.started: asyncio.Future[OSError | ValueError | None] = self._loop.create_future()
+        """See `wait_started`."""
+        self._link, self._running, self._kept, self._cwd = link, running, kept, cwd
+        running[self.number] = self
+        self._began = self._loop.time()
+        self._output = Running(pipes[0], sink, output_bytes_max, self.end)
+        self._output.ended.add_done_callback(self._tell)
+        self._report = pipes[1]
+        self.early: Early | None = None
+        """It can be kept."""
+        self._over: Mapping[str, Any] | None = None
+        self._told_to_end = self._is_kept = self._done = False
+        self._why_lost = LOST.message
+        self._end: asyncio.Future[Ended] = self._loop.create_future()
+
+    # --- what the supervisor says -------------------------------------------------------------------------------
+
+    def runs(self, pid: int, mark: str) -> None:
+        """It was started; its processes carry this mark."""
+        self.pid, self._mark = pid, mark
+        if not self.started.done():
+            self.started.set_result(None)
+
+    async def wait_started(self, limit_s: float) -> OSError | ValueError | None:
+        """None once it runs, else why it does not. Raises `TimeoutError` when neither was heard by then."""
+        await asyncio.wait([self.started], timeout=limit_s)
+        if not self.started.done():
+            raise TimeoutError
+        return self.started.result()
+
+    def did_not_start(self, error: OSError | ValueError) -> None:
+        """It could not be started."""
+        self._running.pop(self.number, None)
+        self._done = True
+        self._let_go()
+        if not self.started.done():
+            self.started.set_result(error)
+
+    def is_over(self, how: Mapping[str, Any]) -> None:
+        """Its process has ended; when it was told to, its whole tree."""
+        self._running.pop(self.number, None)
+        self._over = how
+        self._output.exited()
+
+    def is_lost(self) -> None:
+        """The supervisor is gone: nobody knows how it ends."""
+        if not self.started.done():
+            self.did_not_start(ConnectionError(LOST.message))
+        elif self._over is None:
+            self.is_over({})
+
+    def _tell(self, _: object) -> None:
+        if self._is_kept or self._end.done() or self._over is None:
+            return
+        how, elapsed_s = self._over, self._loop.time() - self._began
+        left_in = last_folder(self._report)
+        if not how:
+            ended = msgspec.structs.replace(LOST, message=self._why_lost, elapsed_s=elapsed_s)
+        elif how["returncode"] is None:
+            ended = Ended(None, "", how["cause"], "it could not be ended", elapsed_s)
+        else:
+            ended = children.ended(how["returncode"], how["cause"], elapsed_s, left_in)
+        self._end.set_result(ended)
+        if self._told_to_end:
+            self.abandon()
+
+    # --- what longrein wants ------------------------------------------------------------------------------------
+
+    async def ended(self) -> Ended:
+        """See `Started.ended`."""
+        ended = await asyncio.shield(self._end)
+        self.abandon()
+        return ended
+
+    def end(self, cause: str) -> None:
+        """See `Started.end`. Who interrupts it has heard enough."""
+        if self._over is None and not self._told_to_end:
+            self._told_to_end = True
+            self._link.send(do="end", number=self.number, cause=cause)
+            self._kept.see_to(self._end_unheard(cause))
+            if cause == "interrupt":
+                self._output.mute()
+
+    async def _end_unheard(self, cause: str) -> None:
+        """Who hears nothing ends nothing: then it is ended from here, by its mark."""
+        try:
+            await self._link.ask(do="ping")
+        except ConnectionError:
+            if not self._link.gone and self._over is None and self._mark:
+                await self._kept.end_marked(self._mark, self.pid)
+                self._why_lost = SILENT.format(cause)
+                self.is_lost()
+
+    def abandon(self) -> None:
+        """Nobody wants the rest of its output, nor to keep it."""
+        if self._done or self._is_kept:
+            return
+        self._done = True
+        self._link.send(do="done", number=self.number)
+        self._let_go()
+
+    def _let_go(self) -> None:
+        close(self._output.give_away(), self._report)
+        self._report = -1
+
+    async def keep(self, keeping: Keeping) -> Spooled:
+        """See `Started.keep`."""
+        if self._done or self.early is None or self._link.gone:
+            raise OSError("it has ended and was let go" if self._done else "there is no supervisor to keep it")
+        self._kept.check_new(keeping.task)
+        self._is_kept = True
+        self._running.pop(self.number, None)
+        close(self._output.give_away(), self._report)
+        self._report = -1
+        written = await self.early.keep(keeping, self._output.size_bytes)
+        shown = self._cwd.encode("utf-8", "replace").decode()  # a folder may be called by any bytes
+        record = {"task": keeping.task, "command": keeping.command, "cwd": shown}
+        wanted = {name: getattr(keeping, name) for name in KEEPING_FIELDS}
+        answer = await self._link.ask(do="keep", number=self.number, keeping=wanted, record=record, written=written)
+        if answer["error"]:
+            raise OSError(answer["error"])
+        return self._kept.known(keeping.task)
+
+
+class Unkept:
+    """A command without a supervisor, as a `Started`: it cannot be kept."""
+
+    pid = 0
+
+    def __init__(self, run: "asyncio.Task[Ended]") -> None:
+        self._run = run
+        self._cause = ""
+
+    async def ended(self) -> Ended:
+        """See `Started.ended`."""
+        await asyncio.wait([self._run])
+        return Ended(None, "", self._cause) if self._run.cancelled() else self._run.result()
+
+    def end(self, cause: str) -> None:
+        """See `Started.end`."""
+        self._cause = self._cause or cause
+        self._run.cancel()
+
+    async def keep(self, keeping: Keeping) -> Spooled:
+        """See `Started.keep`: it never can."""
+        raise OSError(f"{keeping.task} cannot go on in the background: there is no supervisor of processes")
+
+
+def open_pipes(command: str | Sequence[str], shell: str) -> tuple[tuple[int, int], list[int]]:
+    """(our ends of output and report, what is sent to the supervisor). Raises OSError."""
+    opened: list[int] = []
+    try:
+        opened += os.pipe()
+        report, their_report = report_pipe(command, shell)
+        opened += [one for one in (report, their_report) if one >= 0]
+        os.set_blocking(opened[0], False)
+        return (opened[0], report), [os.dup(opened[0]), opened[1], *([their_report] if their_report >= 0 else [])]
+    except OSError:
+        close(*opened)
+        raise
+
+
+# --- supervised ------------------------------------------------------------------------------------------------------
+
+
+START_S = 10.0
+"""For a command to be started; then a supervisor that hears nothing is done without."""
+LATE_S = 1.0
+"""For the word that it was started at the last moment."""
+DRAIN_S = END_S + GIVE_UP_S
+"""For all that may not stay to end; a supervisor that says nothing by then holds nobody back from leaving."""
+EXIT_S = 1.0
+"""For one with nothing left to do to exit."""
+NO_LIMIT_S = 1e9
+_early_numbers = count(1)
+
+
+class SupervisionOptions(msgspec.Struct, frozen=True):
+    """What a supervisor is told at the beginning."""
+
+    nonce: str = ""
+    """Of the session; its markers carry it."""
+    secrets: tuple[str, ...] = ()
+    """Known values that must not reach the disk."""
+    patterns: tuple[str, ...] = ()
+    """Regular expressions of further ones."""
+    keep_s: float = 24 * 3600.0
+    """How long kept tasks go on with nobody attached."""
+    quota_bytes: int = 64 << 20
+    """For the output of a command before it is kept."""
+    alone_s: float = 2.0
+    """After longrein is gone, until what may not go on without it is told to end."""
+    grace_s: float = GRACE_S
+    """TERM to KILL."""
+
+
+class SupervisedSpawner:
+    """See `Spawner` and `Supervision`."""
+
+    def __init__(
+        self,
+        folder: str,
+        options: SupervisionOptions,
+        *,
+        wall_us: Callable[[], int],
+        notice: Callable[[str], None],
+        environ: Mapping[str, str],
+        roots: Sequence[str] = (),
+    ) -> None:
+        """`folder` is the spool (made when it is needed), `wall_us` the time in microseconds UTC, `environ` longrein's
+        environment, `roots` where no shell is taken from. `notice` gets one line when no supervisor can be had."""
+        self.plain = PlainSpawner(environ.get("PATH", DEFAULT_PATH), roots, grace_s=options.grace_s)
+        """Starts commands when there is no supervisor to do it."""
+        self.shell = self.plain.shell
+        """What runs a command line."""
+        self._folder, self._options = folder, options
+        self._wall_us, self._environ = wall_us, environ
+        self.notice = notice
+        """Gets a line for the user; may be replaced."""
+        self._link: Link | None = None
+        self._opening: asyncio.Task[Link | None] | None = None
+        self._unable = False
+        """No supervisor can be had."""
+        self._commands: dict[int, Foreground] = {}
+        self._kept = KeptTasks(folder, f"longrein:{options.nonce}", options.grace_s)
+        self._redact = redactor(options.secrets, options.nonce, options.patterns)
+
+    # --- the supervisor -----------------------------------------------------------------------------------------
+
+    def warm(self) -> None:
+        """See `Supervision.warm`."""
+        if self._link is None and self._opening is None and not self._unable:
+            self._opening = asyncio.get_running_loop().create_task(self._open(start=True))
+            self._opening.add_done_callback(self._opened)
+
+    def _opened(self, _: object) -> None:
+        self._opening = None
+
+    async def _linked(self) -> Link | None:
+        """The conversation with the supervisor, which is started if need be; None when none can be had."""
+        if self._link is None:
+            self.warm()
+            if self._opening is not None:
+                await asyncio.wait([self._opening])
+        return self._link
+
+    async def answered(self) -> bool:
+        """Wait until a supervisor has answered, starting one if need be; False when none can be had."""
+        link = await self._linked()
+        try:
+            return link is not None and bool(await link.ask(do="hello", **self._hello()))
+        except ConnectionError:
+            return False
+
+    async def _open(self, *, start: bool) -> Link | None:
+        if self._link is None and (sock := connect(self._folder)) is not None:
+            self._link = await self._join(Link(sock, None, self._hear, self._lost))
+        if self._link is None and start and not self._unable:
+            try:
+                os.makedirs(self._folder, mode=0o700, exist_ok=True)
+                link = Link(*start_supervisor(self._folder, self._environ), self._hear, self._lost)
+            except OSError as error:
+                self._give_up(error.strerror or str(error))
+            else:
+                link.send(do="hello", ref=0, **self._hello())
+                self._link = link
+        return self._link
+
+    async def _join(self, link: Link) -> Link | None:
+        """Attach to a supervisor that was there before."""
+        try:
+            answer = await link.ask(limit_s=HELLO_S, do="hello", **self._hello())
+        except ConnectionError:
+            link.close()
+            return None
+        if answer["error"]:
+            link.close()
+            self._give_up(answer["error"])
+            return None
+        link.introduce(answer["pid"], answer["start"])
+        return link
+
+    def _hello(self) -> dict[str, Any]:
+        told = self._options
+        known = {"secrets": told.secrets, "nonce": told.nonce, "patterns": told.patterns, "wall_us": self._wall_us()}
+        return {"keep_s": told.keep_s, "alone_s": told.alone_s, "grace_s": told.grace_s, "known": known}
+
+    def _give_up(self, why: str) -> None:
+        if not self._unable:
+            self._unable = True
+            self.notice(f"commands cannot go on in the background: no supervisor of processes could be had ({why})")
+
+    def _hear(self, message: dict[str, Any]) -> None:
+        match message.pop("do"):
+            case "news":
+                self._kept.tell(message["task"], message["end"])
+            case "started":
+                if command := self._commands.get(message["number"]):
+                    command.runs(message["pid"], message["mark"])
+            case "not_started":
+                if command := self._commands.get(message["number"]):
+                    errno, text = message["errno"], message["text"]
+                    command.did_not_start(ValueError(text) if errno is None else OSError(errno, os.strerror(errno)))
+            case "ended":
+                if command := self._commands.get(message["number"]):
+                    command.is_over(message)
+
+    def _lost(self, link: Link) -> None:
+        """The supervisor is gone."""
+        if self._link is link:
+            self._link = None
+        if not link.owner:
+            return  # it died before it had said who it was; whose tasks it had is asked of the spool
+        commands = list(self._commands.values())
+        if not link.heard:
+            self._give_up("it ended at once")
+        for command in commands:
+            command.is_lost()
+        self._kept.supervisor_died(link.owner, [command.pid for command in commands if command.pid])
+
+    # --- starting -----------------------------------------------------------------------------------------------
+
+    async def start(
+        self,
+        command: str | Sequence[str],
+        *,
+        cwd: str,
+        env: Mapping[str, str],
+        sink: Printout | None,
+        output_bytes_max: int,
+        stdin: bool = False,
+    ) -> Started | Ended:
+        """See `Supervision.start`. Without a supervisor what is started cannot be kept."""
+        begun = await self._begin(command, cwd=cwd, env=env, sink=sink, output_bytes_max=output_bytes_max, stdin=stdin)
+        if begun is None:
+            run = self.plain.run(
+                command,
+                cwd=cwd,
+                env=env,
+                sink=sink or Nobody(),
+                timeout_s=NO_LIMIT_S,
+                output_bytes_max=output_bytes_max,
+            )
+            return Unkept(asyncio.get_running_loop().create_task(run))
+        if isinstance(begun, Foreground):
+            begun.early = Early(sink, self._early_output)
+        return begun
+
+    async def _begin(
+        self,
+        command: str | Sequence[str],
+        *,
+        cwd: str,
+        env: Mapping[str, str],
+        sink: Sink | None,
+        output_bytes_max: int,
+        stdin: bool = False,
+    ) -> Foreground | Ended | None:
+        """The command runs, or why it does not; None when there is no supervisor to start it."""
+        link = await self._linked()
+        if link is None or link.deaf:
+            return None
+        try:
+            ours, theirs = open_pipes(command, self.shell)
+        except OSError as error:
+            return not_started(error, command, cwd)
+        begun = Foreground(
+            link, self._commands, self._kept, pipes=ours, sink=sink, output_bytes_max=output_bytes_max, cwd=cwd
+        )
+        words = command if isinstance(command, str) else list(command)
+        until_s = time.monotonic() + START_S
+        what = {"command": words, "shell": self.shell, "cwd": cwd, "env": dict(env), "stdin": stdin}
+        link.send(theirs, do="start", number=begun.number, until_s=until_s, **what)
+        try:
+            failure = await begun.wait_started(START_S + LATE_S)
+        except TimeoutError:
+            self._not_heard(link, begun)
+            return None
+        except asyncio.CancelledError:
+            begun.end("interrupt")
+            begun.abandon()
+            raise
+        if failure is None:
+            return begun
+        if not link.heard:
+            return None  # it never came up, so nothing was started
+        return LOST if isinstance(failure, ConnectionError) else not_started(failure, command, cwd)
+
+    def _not_heard(self, link: Link, begun: Foreground) -> None:
+        """It was not started, nor will it be: the supervisor may wake up, but that is told until when to start it."""
+        if not link.deaf:
+            self.notice(f"{DEAF}: commands run without it, and cannot go on in the background until it does")
+        link.deaf = True
+        begun.abandon()
+        self._commands.pop(begun.number, None)
+
+    def _early_output(self) -> Output:
+        name = f"{EARLY}-{os.getpid()}-{next(_early_numbers)}"
+        return Output(self._folder, name, self._options.quota_bytes, self._holding())
+
+    def _holding(self) -> Holding:
+        return Holding(self._redact, self._options.secrets, bool(self._options.patterns))
+
+    async def run(
+        self,
+        command: str | Sequence[str],
+        *,
+        cwd: str,
+        env: Mapping[str, str],
+        sink: Sink,
+        timeout_s: float,
+        output_bytes_max: int,
+    ) -> Ended:
+        """See `Spawner.run`."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + timeout_s
+        begun = await self._begin(command, cwd=cwd, env=env, sink=sink, output_bytes_max=output_bytes_max)
+        if begun is None:
+            return await self.plain.run(
+                command, cwd=cwd, env=env, sink=sink, timeout_s=timeout_s, output_bytes_max=output_bytes_max
+            )
+        if isinstance(begun, Ended):
+            return begun
+        timer = loop.call_at(until, begun.end, "timeout")
+        try:
+            return await begun.ended()
+        except asyncio.CancelledError:
+            begun.end("interrupt")
+            begun.abandon()
+            raise
+        finally:
+            timer.cancel()
+
+    async def drain(self) -> None:
+        """See `Spawner.drain`. Kept tasks go on."""
+        if self._opening is not None:
+            await asyncio.wait([self._opening])
+        link = self._link
+        if link is not None:
+            link.wake()
+            with suppress(ConnectionError):  # what it left is being ended, then, or it is deaf
+                await link.ask(limit_s=DRAIN_S, do="drain")
+            stays = bool(self._kept.owned(link.owner))
+            if link.deaf and not stays:
+                link.kill()
+                self._kept.supervisor_died(link.owner, ())
+            link.close()
+            self._link = None
+            if not stays:
+                await link.wait_exit(EXIT_S)
+        await self._kept.wait()
+        await self.plain.drain()
+
+    # --- kept tasks ---------------------------------------------------------------------------------------------
+
+    async def adopt(self) -> Sequence[Spooled]:
+        """See `Supervision.adopt`."""
+        link = await self._open(start=False) if os.path.isdir(self._folder) else None
+        return await self._kept.adopt(link.owner if link else "")
+
+    def spooled(self, task: str) -> Spooled | None:
+        """See `Supervision.spooled`."""
+        return self._kept.spooled(task)
+
+    def read(self, task: str, start: int, size_bytes: int) -> tuple[int, bytes]:
+        """See `Supervision.read`."""
+        return self._kept.read(task, start, size_bytes)
+
+    def on_news(self, call: Callable[[str], None]) -> None:
+        """See `Supervision.on_news`."""
+        self._kept.on_news(call)
+
+    def whole(self, task: str) -> str:
+        """See `Supervision.whole`."""
+        return self._kept.whole(task)
+
+    def settle(self, task: str) -> None:
+        """See `Supervision.settle`."""
+        self._kept.settle(task)
+
+    async def stop(self, task: str, cause: str) -> None:
+        """See `Supervision.stop`."""
+        link = self._link
+        if link is not None and self._kept.record(task).get("owner") == link.owner:
+            try:
+                await link.ask(do="stop", task=task, cause=cause)
+            except ConnectionError:
+                if link.gone:
+                    raise
+                await self._kept.stop_unheard(task, cause)
+        else:
+            self._kept.stop(task)
+
+    async def give(self, task: str, data: bytes, *, eof: bool) -> None:
+        """See `Supervision.give`."""
+        link = self._link
+        if link is None or self._kept.record(task).get("owner") != link.owner:
+            raise OSError(f"the input of {task} cannot be reached: it is over, or its supervisor is of another version")
+        answer = await link.ask(do="give", task=task, data=data, eof=eof)
+        if answer["error"]:
+            raise (BrokenPipeError if answer["broken"] else OSError)(answer["error"])

@@ -1,0 +1,35 @@
+"""Starting one process in a session of its own."""
+
+from collections.abc import Mapping, Sequence
+from subprocess import DEVNULL, Popen
+
+from longrein.workspace.supervisor.shell import command_words
+
+
+def launch(
+    command: str | Sequence[str],
+    shell: str,
+    cwd: str,
+    env: Mapping[str, str],
+    *,
+    output: int,
+    report: int = -1,
+    stdin: int = DEVNULL,
+) -> Popen[bytes]:
+    """Start it: both its outputs are `output`, `report` is open in it by the same number, no terminal.
+
+    Raises OSError or ValueError (nothing to start, NUL, what cannot be encoded). Closes none of the descriptors.
+    """
+    if not command:
+        raise ValueError("nothing")
+    return Popen(
+        command_words(command, report),
+        executable=shell if isinstance(command, str) else None,
+        cwd=cwd,
+        env=env,
+        stdin=stdin,
+        stdout=output,
+        stderr=output,
+        start_new_session=True,
+        pass_fds=() if report < 0 else (report,),
+    )

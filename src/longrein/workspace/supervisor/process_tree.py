@@ -1,0 +1,262 @@
+"""The table of processes: who descends from whom, who carries which mark. From /proc; elsewhere through psutil.
+
+A process is named by (pid, start): a number alone may by now belong to somebody else. Standard library only: the
+supervisor of processes loads this file, too.
+"""
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+
+from longrein.workspace.supervisor.shell import SIGKILL, SIGTERM
+
+LINUX = sys.platform == "linux"
+ENVIRONMENT_BYTES_MAX = 1 << 20
+"""Of one process; the mark is looked for in no more."""
+CHUNK_BYTES = 1 << 14
+
+
+class Process:
+    """One live process of this user. `start` is when it began, in the system's own unit: compared, never shown."""
+
+    __slots__ = ("group", "parent", "pid", "session", "start")
+
+    def __init__(self, pid: int, parent: int, group: int, session: int, start: int) -> None:
+        self.pid, self.parent, self.group, self.session, self.start = pid, parent, group, session, start
+
+
+def processes() -> dict[int, Process]:
+    """Every live process of this user by pid, zombies and kernel threads left out."""
+    if not LINUX:
+        return _from_psutil()
+    own = os.getuid()
+    found = (_stat_of(pid, own) for pid in _numbers())
+    return {process.pid: process for process in found if process is not None}
+
+
+def _numbers() -> Iterator[int]:
+    return (int(name) for name in os.listdir("/proc") if name.isdigit())
+
+
+def process(pid: int) -> Process | None:
+    """One live process of this user; None when it is gone or a zombie."""
+    return _stat_of(pid, os.getuid()) if LINUX else _from_psutil().get(pid)
+
+
+def _stat_of(pid: int, own: int) -> Process | None:
+    data = _slurp(f"/proc/{pid}/stat", own)
+    fields = data[data.rfind(b")") + 2 :].split(b" ", 20)
+    if len(fields) < 20 or fields[0] in b"ZXx" or fields[1] == b"2":  # 2 is the parent of kernel threads
+        return None
+    return Process(pid, int(fields[1]), int(fields[2]), int(fields[3]), int(fields[19]))
+
+
+def _slurp(path: str, own: int) -> bytes:
+    """A file of /proc if it belongs to user `own`; empty when it is gone or not ours."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return b""
+    try:
+        if os.fstat(descriptor).st_uid != own:
+            return b""
+        data = last = os.read(descriptor, CHUNK_BYTES)
+        while len(last) == CHUNK_BYTES and len(data) < ENVIRONMENT_BYTES_MAX:
+            last = os.read(descriptor, CHUNK_BYTES)
+            data += last
+        return data
+    except OSError:
+        return b""
+    finally:
+        os.close(descriptor)
+
+
+def environment_of(pid: int) -> bytes:
+    """`\\0NAME=value\\0…` with which a process of this user was started; empty when it cannot be read."""
+    if LINUX:
+        return b"\0" + _slurp(f"/proc/{pid}/environ", os.getuid())
+    return _environment_psutil(pid)
+
+
+def marked(*names: str) -> list[tuple[int, bytes]]:
+    """(pid, environment) of this user's processes that were started with one of these variables. Cheap: a file each."""
+    wanted = [f"\0{name}=".encode() for name in names]
+    numbers = _numbers() if LINUX else iter(_from_psutil())
+    read = ((pid, environment_of(pid)) for pid in numbers)
+    return [(pid, environment) for pid, environment in read if any(one in environment for one in wanted)]
+
+
+def variable(environment: bytes, name: str) -> str:
+    """Value of a variable in what `environment_of` gave; '' when absent."""
+    _, found, rest = environment.partition(f"\0{name}=".encode())
+    return os.fsdecode(rest.partition(b"\0")[0]) if found else ""
+
+
+def descendants(table: dict[int, Process], first: set[int]) -> set[int]:
+    """`first` and everything below it."""
+    below: dict[int, list[int]] = {}
+    for one in table.values():
+        below.setdefault(one.parent, []).append(one.pid)
+    found, waiting = set(first), list(first)
+    while waiting:
+        for pid in below.get(waiting.pop(), ()):
+            if pid not in found:
+                found.add(pid)
+                waiting.append(pid)
+    return found
+
+
+def children_of(pid: int) -> list[int]:
+    """Pids of its direct children, zombies included; a far cheaper look than the whole table where there is one."""
+    try:
+        with open(f"/proc/{pid}/task/{pid}/children", "rb") as file:
+            return [int(number) for number in file.read().split()]
+    except OSError:
+        return [] if LINUX else [one.pid for one in processes().values() if one.parent == pid]
+
+
+def ancestors(table: dict[int, Process], pid: int) -> set[int]:
+    """`pid` and everything above it."""
+    found: set[int] = set()
+    while pid not in found:
+        found.add(pid)
+        one = table.get(pid)
+        if one is None:
+            break
+        pid = one.parent
+    return found
+
+
+def send(one: Process, number: int) -> bool:
+    """Signal exactly this process; False if it is gone, or its number belongs to another by now."""
+    now = process(one.pid)
+    if now is None or now.start != one.start:
+        return False
+    try:
+        os.kill(one.pid, number)
+    except (ProcessLookupError, PermissionError):
+        return False
+    return True
+
+
+def _from_psutil() -> dict[int, Process]:
+    import psutil  # type: ignore[import-untyped]  # it has no stubs of its own
+
+    own, found = os.getuid(), {}
+    for one in psutil.process_iter(["pid", "ppid", "uids", "status", "create_time"]):
+        info = one.info
+        if info["uids"] is None or info["uids"].real != own or info["status"] == psutil.STATUS_ZOMBIE:
+            continue
+        group, session = _group_and_session(info["pid"])
+        start = int((info["create_time"] or 0) * 1000)
+        found[info["pid"]] = Process(info["pid"], info["ppid"] or 0, group, session, start)
+    return found
+
+
+def _group_and_session(pid: int) -> tuple[int, int]:
+    def ask(question: Callable[[int], int]) -> int:
+        try:
+            return question(pid)
+        except OSError:
+            return 0
+
+    return ask(os.getpgid), ask(os.getsid)
+
+
+def _environment_psutil(pid: int) -> bytes:
+    import psutil
+
+    try:
+        values = psutil.Process(pid).environ()
+    except psutil.Error:
+        return b"\0"
+    return b"\0" + b"\0".join(os.fsencode(f"{name}={value}") for name, value in values.items()) + b"\0"
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+#
+# One tree of processes on its way out. Standard library only: longrein and the supervisor of processes both end
+# trees.
+#
+# A member of a command's tree is who carries its mark, who sits in its session, and who descends from either. Each
+# command carries a mark of its own in `LONGREIN_COMMAND`: `/<pid and start of its owner>.<number>/`, the owner being
+# the process that started it: the supervisor, or longrein itself where there is none. One started by a longrein
+# inside another's command carries both.
+
+
+COMMAND_MARK = "LONGREIN_COMMAND"
+SPOOL_MARK = "LONGREIN_SPOOL"
+"""Variable in a supervisor's own environment by which others find it: the spool that it looks after."""
+GRACE_S = 2.0
+"""Between TERM and KILL."""
+GIVE_UP_S = 5.0
+"""After KILL; who then still lives cannot be killed (it waits in the kernel) and is left to the next start's sweep."""
+FIRST_ROUND_S = 0.004
+LAST_ROUND_S = 0.1
+"""Pauses between two looks at who is left."""
+
+
+def owner_mark() -> str:
+    """`/<pid>.<start>`: names this process for as long as it lives; each command's mark begins with it."""
+    own = process(os.getpid())
+    return f"/{os.getpid()}.{own.start if own else 0}"
+
+
+class Tree:
+    """One command on its way out."""
+
+    def __init__(self, mark: str, root: int, kill_at: float) -> None:
+        self.mark = mark.encode()
+        self.root = root
+        self.expect_death(kill_at)
+        self.known: dict[int, int] = {}
+        """pid -> start of all that were ever found: a child stays a member when its parent has died."""
+        self._told: set[tuple[int, int]] = set()
+        """(pid, start) of those that got TERM."""
+        self._group_told = root
+        """The group that got TERM as a whole: once is enough, many programs take a second one as "at once"."""
+
+    def members(self, table: dict[int, Process], environments: dict[int, bytes]) -> list[Process]:
+        """Who is left, in the order of their numbers. They are known from now on."""
+        first = {pid for pid, environment in environments.items() if self.mark in environment}
+        first |= {one.pid for one in table.values() if self.root and self.root in (one.pid, one.session)}
+        first |= {pid for pid, start in self.known.items() if pid in table and table[pid].start == start}
+        found = descendants(table, first)
+        members = [table[pid] for pid in sorted(found) if pid in table and pid != os.getpid()]
+        self.known.update((one.pid, one.start) for one in members)
+        return members
+
+    def is_gone(self, members: list[Process]) -> bool:
+        """Whether nobody is left, after a look that found `members`."""
+        return not members
+
+    def expect_death(self, kill_at: float) -> None:
+        """From now on it is told to go: TERM, and KILL at `kill_at`."""
+        self.kill_at, self.give_up_at = kill_at, kill_at + GIVE_UP_S
+
+    def tell(self, members: list[Process], now: float) -> None:
+        """TERM to those who have not had it yet; after the grace KILL to all."""
+        for one in members:
+            if now >= self.kill_at:
+                send(one, SIGKILL)
+            elif (one.pid, one.start) not in self._told and one.group != self._group_told:
+                send(one, SIGTERM)
+            self._told.add((one.pid, one.start))
+        self._group_told = 0
+
+    def due_s(self, now: float) -> float:
+        """Seconds until KILL is due; once it was sent, the pause until a look at who is left."""
+        return self.kill_at - now if now < self.kill_at else FIRST_ROUND_S
+
+
+def term_group(root: int) -> None:
+    """TERM to a process group, if it is still there."""
+    try:
+        os.killpg(root, SIGTERM)
+    except (ProcessLookupError, PermissionError):
+        return
+
+
+def survivors(mark: str) -> bool:
+    """Whether any process carries a mark that begins so."""
+    return any(mark in variable(environment, COMMAND_MARK) for _, environment in marked(COMMAND_MARK))

@@ -1,0 +1,61 @@
+"""Starting one process, from a process that has one thread and whose descriptors are all closed on exec.
+
+So `posix_spawn` will do, which knows no folder and no search path: the supervisor goes into the folder for that moment
+and comes back. `subprocess` would be half of the supervisor's start. Where there is no `setsid` for a spawned process,
+it is what is used.
+"""
+
+import _signal as signal  # type: ignore[import-not-found]  # it has no stubs; for the figure see the package
+import os
+from collections.abc import Mapping, Sequence
+
+from longrein.workspace.supervisor.shell import command_words
+
+IGNORED_HERE = [number for name in ("SIGPIPE", "SIGXFSZ") if (number := getattr(signal, name, None)) is not None]
+"""By Python itself; a command gets what everybody gets."""
+
+
+def spawn(
+    command: str | Sequence[str],
+    shell: str,
+    cwd: str,
+    env: Mapping[str, str],
+    *,
+    output: int,
+    report: int,
+    stdin: int,
+    home: int,
+) -> int:
+    """Start it as `launch` does; gives its pid. `home` is a descriptor of the folder to come back to.
+
+    Raises OSError or ValueError (nothing to start, NUL, what cannot be encoded). Closes none of the descriptors.
+    """
+    if not command:
+        raise ValueError("nothing")
+    words = command_words(command, report)
+    actions = [(os.POSIX_SPAWN_DUP2, one, number) for number, one in ((0, stdin), (1, output), (2, output))]
+    if report >= 0:
+        os.set_inheritable(report, True)  # it keeps its number, and is closed here in a moment
+    os.chdir(cwd)
+    try:
+        path = shell if isinstance(command, str) else find(words[0], env)
+        return os.posix_spawn(path, words, env, file_actions=actions, setsid=True, setsigdef=IGNORED_HERE)
+    except NotImplementedError:
+        from longrein.workspace.supervisor.launch import launch
+
+        popen = launch(command, shell, cwd, env, output=output, report=report, stdin=stdin)
+        popen.returncode, pid = 0, popen.pid  # it is reaped by number
+        return int(pid)
+    finally:
+        os.fchdir(home)
+
+
+def find(name: str, env: Mapping[str, str]) -> str:
+    """The program that a name without a slash means, on the command's own search path."""
+    if "/" in name:
+        return name
+    for folder in env.get("PATH", os.defpath).split(os.pathsep):
+        path = os.path.join(folder, name)
+        if os.access(path, os.X_OK) and not os.path.isdir(path):
+            return path
+    return name

@@ -1,0 +1,345 @@
+"""The spool: each kept task has a record, its output, and its end, as files that any process of the user can read.
+
+`<task>.json` is written when it is kept. `<task>.out` is the first half of its quota; the newest half lies in
+`<task>.more/<offset>`, the offset being the place of its first byte in all that was printed, so that a gap between two
+files says what was not kept. `<task>.end` is written beside, flushed and renamed: it is there whole or not at all.
+"""
+
+import errno
+import os
+from collections.abc import Callable, Sequence
+
+# ---------------------------------------------------------------------------------------------------------------------
+#
+# Output is redacted piece by piece: what may be the beginning of a secret is held back until the rest has come.
+
+
+HOLD_CHARS_MAX = 1 << 14
+"""No secret is longer; a private key of 16,384 bits is not."""
+_BEGINNINGS = (
+    "sk-",
+    "gh",
+    "AKIA",
+    "ASIA",
+    "AIza",
+    "eyJ",
+    "xox",
+    "glpat-",
+    "npm_",
+    "hf_",
+    "pypi-",
+    "xai-",
+    "gsk_",
+)
+_OF_TOKENS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-"
+_TOKEN_BEGINS_CHARS = 16
+_KEY, _KEY_END, _HEADER = "-----BEGIN ", "-----END ", "authorization"
+
+
+class Holding:
+    """Redacts a stream of bytes. What a token, a header or a key may begin with stays until it is whole."""
+
+    def __init__(self, redact: Callable[[str], str], secrets: Sequence[str], words: bool) -> None:
+        """`secrets` are the known values; with `words` the user has patterns of his own, so the last word is held."""
+        self._redact = redact
+        self._secrets = [secret for secret in secrets if secret]
+        self._words = words
+        self.held = b""
+        """Not given out yet, as it came."""
+
+    def take(self, data: bytes) -> bytes:
+        """What can be given out now."""
+        data = self.held + data
+        whole = _whole_characters(data)
+        text = data[:whole].decode("utf-8", "surrogateescape")
+        end = self._settled(text)
+        if len(text) - end > HOLD_CHARS_MAX:
+            end = len(text)
+        self.held = text[end:].encode("utf-8", "surrogateescape") + data[whole:]
+        return self._redact(text[:end]).encode("utf-8", "surrogateescape")
+
+    def rest(self) -> bytes:
+        """What was held back, at the end."""
+        text, self.held = self.held.decode("utf-8", "surrogateescape"), b""
+        return self._redact(text).encode("utf-8", "surrogateescape")
+
+    def _settled(self, text: str) -> int:
+        """Where the part ends that no later byte can turn into a secret, and that cuts none in two."""
+        known = max((_overlap(text, secret) for secret in self._secrets), default=0)
+        begun = max(_overlap(text, _KEY), _overlap(text[-len(_HEADER) :].lower(), _HEADER))
+        recent = max(0, len(text) - HOLD_CHARS_MAX - 1)
+        end, before = len(text) - max(known, begun), -1
+        while end != before:
+            before = end
+            end = min(self._before_word(text, recent, end), self._before_known(text, end))
+            end = min(end, _before_header(text, recent, end), _before_key(text, recent, end))
+        return end
+
+    def _before_word(self, text: str, recent: int, end: int) -> int:
+        """Where the word around `end` begins if it may be a token, else `end`."""
+        last = text[recent:end]
+        kept = last.rstrip(_OF_TOKENS) if not self._words else last[: max(map(last.rfind, " \n\t\r")) + 1]
+        run = last[len(kept) :]
+        if end == len(text):
+            suspect = self._words or any(_at_end(run, word) for word in _BEGINNINGS)
+        else:
+            run, suspect = run + text[end : end + _TOKEN_BEGINS_CHARS], self._words
+        return end - len(last) + len(kept) if suspect or any(_within(run, word) for word in _BEGINNINGS) else end
+
+    def _before_known(self, text: str, end: int) -> int:
+        """Where a known secret around `end` begins, else `end`."""
+        for secret in self._secrets:
+            at = text.rfind(secret, max(0, end - len(secret) + 1), end + len(secret) - 1)
+            if 0 <= at < end:
+                return at
+        return end
+
+
+def _whole_characters(data: bytes) -> int:
+    """How many bytes there are before a character of which only the beginning has come."""
+    for back in range(1, min(3, len(data)) + 1):
+        first = data[-back]
+        if first >= 0xC0:
+            return len(data) - back if back < (2 if first < 0xE0 else 3 if first < 0xF0 else 4) else len(data)
+        if first < 0x80:
+            break
+    return len(data)
+
+
+def _before_header(text: str, recent: int, end: int) -> int:
+    """Where a header on the line that `end` is in begins, else `end`."""
+    line = max(text.rfind("\n", recent, end) + 1, recent)
+    found = text[line:end].lower().rfind(_HEADER)
+    return line + found if found >= 0 else end
+
+
+def _before_key(text: str, recent: int, end: int) -> int:
+    """Where a key that has not ended before `end` begins, else `end`."""
+    key = text.rfind(_KEY, recent, end)
+    if key < 0:
+        return end
+    closing = text.find(_KEY_END, key)
+    closed = text.find("-----", closing + len(_KEY_END)) if closing >= 0 else -1
+    return end if 0 <= closed <= end - 5 else key
+
+
+def _overlap(text: str, word: str) -> int:
+    """How many characters at the end of `text` are the beginning, not the whole, of `word`."""
+    return next((size for size in range(min(len(word) - 1, len(text)), 0, -1) if text.endswith(word[:size])), 0)
+
+
+def _within(run: str, word: str) -> bool:
+    """Whether `word` stands in `run`, not in the middle of another word."""
+    at = run.find(word)
+    while at > 0 and run[at - 1].isalnum():
+        at = run.find(word, at + 1)
+    return at >= 0
+
+
+def _at_end(run: str, word: str) -> bool:
+    size = _overlap(run, word)
+    return size > 0 and not run[-size - 1 : -size].isalnum()
+
+
+# --- spooling --------------------------------------------------------------------------------------------------------
+
+
+FILE_MODE, FOLDER_MODE = 0o600, 0o700
+NOT_A_PIECE = -1
+"""The file of the first half."""
+PIECES = 8
+"""Into how many files the newest half is cut: the oldest goes when there is no room, so an eighth of it is lost."""
+PIECES_MAX = 64
+END_BYTES = 4096
+"""Set aside for a task's end when it is kept: it can be told on a full disk, too."""
+WHY = {
+    errno.ENOSPC: "the disk was full",
+    errno.EDQUOT: "the user's disk quota was used up",
+    errno.ENOENT: "its folder is gone",
+    errno.EROFS: "the disk became read-only",
+}
+
+
+class Output:
+    """Writes what a task prints: redacted, within the quota, and never fails: what cannot be written is counted."""
+
+    def __init__(self, folder: str, task: str, quota_bytes: int, holding: Holding) -> None:
+        self._folder, self._task, self._holding = folder, task, holding
+        self.limit(quota_bytes)
+        self.size_bytes = 0
+        """All that was printed, after redaction."""
+        self.lost = ""
+        """Why some of it could not be written."""
+        self.lost_bytes = 0
+        self._head_bytes = 0
+        self._pieces: list[tuple[int, int]] = []
+        """(offset, size) of the files of the newest half."""
+        self._file = -1
+        self._room = 0
+
+    def limit(self, quota_bytes: int) -> None:
+        """Keep so much from now on."""
+        self._half_bytes = max(1, quota_bytes // 2)
+        self._piece_bytes = max(1, self._half_bytes // PIECES)
+
+    def write(self, data: bytes) -> None:
+        """Take what was printed."""
+        self._put(memoryview(self._holding.take(data)))
+
+    def close(self) -> None:
+        """Nothing comes any more: write what was held back."""
+        self._put(memoryview(self._holding.rest()))
+        self.release()
+
+    def release(self) -> None:
+        """Close the file; a later write opens it again."""
+        if self._file >= 0:
+            os.close(self._file)
+        self._file, self._room = -1, 0
+
+    @property
+    def elided_bytes(self) -> int:
+        """What was printed and is not kept."""
+        return self.size_bytes - self._head_bytes - sum(size for _, size in self._pieces)
+
+    def _put(self, data: memoryview) -> None:
+        while data:
+            try:
+                written = self._write(data)
+            except OSError as error:
+                self.lose(error, len(data))
+                return
+            data = data[written:]
+
+    def _write(self, data: memoryview) -> int:
+        if self._room <= 0:
+            self._next_file()
+        written = os.write(self._file, data[: self._room])
+        self._room -= written
+        self.size_bytes += written
+        if self._pieces:
+            offset, size = self._pieces[-1]
+            self._pieces[-1] = offset, size + written
+        else:
+            self._head_bytes += written
+        return written
+
+    def _next_file(self) -> None:
+        self.release()
+        if not self._pieces and self._head_bytes == self.size_bytes < self._half_bytes:
+            self._file = self._open(NOT_A_PIECE)
+            self._room = self._half_bytes - self._head_bytes
+            return
+        while self._pieces and self._no_room():
+            self._unlink(self._pieces.pop(0)[0])
+        if not self._pieces:
+            os.makedirs(os.path.join(self._folder, f"{self._task}.more"), FOLDER_MODE, exist_ok=True)
+        self._file = self._open(self.size_bytes)
+        self._pieces.append((self.size_bytes, 0))
+        self._room = self._piece_bytes
+
+    def _no_room(self) -> bool:
+        held = sum(size for _, size in self._pieces)
+        return held + self._piece_bytes > self._half_bytes or len(self._pieces) >= PIECES_MAX
+
+    def _open(self, piece: int) -> int:
+        return os.open(self._path(piece), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, FILE_MODE)
+
+    def _path(self, piece: int) -> str:
+        return os.path.join(self._folder, f"{self._task}.out" if piece < 0 else f"{self._task}.more/{piece}")
+
+    def lose(self, error: OSError, size_bytes: int) -> None:
+        """So much could not be written: it is counted, and the next write begins a file of its own."""
+        self.release()
+        if self._pieces and self._pieces[-1][1] == 0:
+            self._unlink(self._pieces.pop()[0])
+        self.lost = WHY.get(error.errno or 0, error.strerror or str(error))
+        self.lost_bytes += size_bytes
+        self.size_bytes += size_bytes
+
+    def handed(self) -> dict[str, object]:
+        """What another process needs in order to go on writing. This one must not write any more."""
+        self.release()
+        held = self._holding.held.decode("latin-1")
+        pieces = [list(piece) for piece in self._pieces]
+        numbers = {"size": self.size_bytes, "head": self._head_bytes, "lost_bytes": self.lost_bytes}
+        return {**numbers, "lost": self.lost, "pieces": pieces, "held": held}
+
+    def go_on(self, handed: dict[str, object]) -> None:
+        """Go on where another process stopped."""
+        self._take_over(**handed)  # type: ignore[arg-type]  # what a message holds has no types
+
+    def _take_over(
+        self, *, size: int, head: int, lost_bytes: int, lost: str, pieces: Sequence[Sequence[int]], held: str
+    ) -> None:
+        self.size_bytes, self._head_bytes, self.lost_bytes, self.lost = size, head, lost_bytes, lost
+        self._pieces = [(piece[0], piece[1]) for piece in pieces]
+        self._holding.held = held.encode("latin-1")
+
+    def rename(self, task: str) -> None:
+        """Everything written so far is that of `task`. Raises OSError."""
+        self.release()
+        for wanted, suffix in ((self._head_bytes, "out"), (self._pieces, "more")):
+            if wanted:
+                before = os.path.join(self._folder, f"{self._task}.{suffix}")
+                os.rename(before, os.path.join(self._folder, f"{task}.{suffix}"))
+        self._task = task
+
+    def remove(self) -> None:
+        """Take away what was written."""
+        self.release()
+        self._unlink(NOT_A_PIECE)
+        for offset, _ in self._pieces:
+            self._unlink(offset)
+        try:
+            os.rmdir(os.path.join(self._folder, f"{self._task}.more"))
+        except OSError:
+            return  # there was none
+
+    def _unlink(self, piece: int) -> None:
+        try:
+            os.unlink(self._path(piece))
+        except OSError:
+            return  # it is gone already, with its folder
+
+
+def set_aside(folder: str, task: str) -> None:
+    """Take room for the task's end now, so that it can be written on a full disk. Failing that, one does without."""
+    try:
+        file = os.open(_end_path(folder, task) + ".new", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
+    except OSError:
+        return
+    try:
+        os.posix_fallocate(file, 0, END_BYTES)
+    except (AttributeError, OSError):
+        pass  # not every system, not every file system
+    finally:
+        os.close(file)
+
+
+def write_end(folder: str, task: str, end: dict[str, object]) -> None:
+    """Write how a task ended: whole or not at all, flushed. Raises OSError."""
+    import json
+
+    path = _end_path(folder, task)
+    data = json.dumps(end).encode()
+    file = os.open(path + ".new", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
+    try:
+        os.write(file, data.ljust(END_BYTES))
+        os.ftruncate(file, max(len(data), END_BYTES))
+        os.fsync(file)
+    finally:
+        os.close(file)
+    os.rename(path + ".new", path)
+
+
+def write_record(folder: str, name: str, record: str) -> None:
+    """Write a record, which is JSON, whole or not at all. Raises OSError."""
+    path = os.path.join(folder, f"{name}.json")
+    with open(os.open(path + ".new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, FILE_MODE), "wb") as file:
+        file.write(record.encode())
+    os.rename(path + ".new", path)
+
+
+def _end_path(folder: str, task: str) -> str:
+    return os.path.join(folder, f"{task}.end")

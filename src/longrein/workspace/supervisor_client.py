@@ -1,0 +1,221 @@
+"""Longrein's side of the conversation with a supervisor: finding or starting one, asking, and hearing of its end."""
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from itertools import count
+from typing import Any
+
+from longrein.workspace.supervisor.channel import SOCKET, VERSION, Channel
+from longrein.workspace.supervisor.process_tree import LINUX, SPOOL_MARK, Process, process, send
+
+LOG = f"v{VERSION}.log"
+"""What a supervisor says that fails; almost always empty."""
+PASSED_ON = ("PATH", "LANG", "LC_ALL", "TMPDIR", "LONGREIN_SESSION", "LONGREIN_COMMAND", "LONGREIN_TEST_TAG")
+"""All of the environment that a supervisor gets: commands are its children and could look into the rest."""
+FLAGS = ("-S", "-E", "-s") if LINUX else ("-E", "-s")
+"""Of the Python it runs in: without installed packages, but where psutil must tell of processes."""
+EXIT_POLL_S = 0.002
+GONE = "the supervisor of processes is gone"
+DEAF = "the supervisor of processes does not answer"
+HELLO_S = 3.0
+"""For one that listens to answer; one that does not is taken for dead."""
+ANSWER_S = 5.0
+"""For an answer that takes a moment: one that does not come by then is not waited for any more."""
+PATH_BYTES_MAX = 100
+"""Of a socket's path, on every system."""
+BEGIN = (
+    "import sys, types\n"
+    "root = sys.argv.pop(1)\n"
+    "for name in ('longrein', 'longrein.events', 'longrein.workspace'):\n"
+    "    sys.modules[name] = types.ModuleType(name)\n"
+    "    sys.modules[name].__path__ = [root + name[8:].replace('.', '/')]\n"
+    "from longrein.workspace.supervisor.main import main\n"
+    "main()\n"
+)
+"""Stand-ins for the packages on the way: what those import is not there without installed packages (`-S`). It is the
+first thing that happens in a process of its own, which has one thread.
+"""
+
+_left: list[subprocess.Popen[bytes]] = []
+"""Supervisors of this process that went on without it; reaped when they have ended."""
+
+
+def start_supervisor(folder: str, environ: Mapping[str, str]) -> tuple[socket.socket, subprocess.Popen[bytes]]:
+    """Start one for this spool; what is sent to the socket waits until it is up. Raises OSError."""
+    _left[:] = [one for one in _left if one.poll() is None]
+    ours, theirs = socket.socketpair()
+    root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    try:
+        with open(os.open(os.path.join(folder, LOG), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as log:
+            words = [sys.executable or "python3", *FLAGS, "-c", BEGIN]
+            popen = subprocess.Popen(
+                [*words, root, folder, str(theirs.fileno())],
+                env={name: environ[name] for name in PASSED_ON if name in environ} | {SPOOL_MARK: folder},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                pass_fds=(theirs.fileno(),),
+            )
+    except BaseException:
+        ours.close()
+        raise
+    finally:
+        theirs.close()
+    return ours, popen
+
+
+def connect(folder: str) -> socket.socket | None:
+    """A connection to the supervisor of this spool; None when none listens. Never waits."""
+    sock = socket.socket(socket.AF_UNIX)
+    sock.setblocking(False)
+    try:
+        _connect(sock, folder)
+    except OSError:
+        sock.close()
+        return None
+    return sock
+
+
+def _connect(sock: socket.socket, folder: str) -> None:
+    """The path of a socket is short; a longer one goes by the folder's descriptor, or by a link."""
+    path = os.path.join(folder, SOCKET)
+    if len(os.fsencode(path)) <= PATH_BYTES_MAX:
+        return sock.connect(path)
+    at = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        if os.path.isdir(f"/proc/self/fd/{at}"):
+            return sock.connect(f"/proc/self/fd/{at}/{SOCKET}")
+    finally:
+        os.close(at)
+    import tempfile
+
+    with tempfile.TemporaryDirectory(prefix="lr", dir="/tmp") as short:
+        os.symlink(folder, f"{short}/t")
+        return sock.connect(f"{short}/t/{SOCKET}")
+
+
+class Link:
+    """A conversation that has begun. Belongs to one event loop."""
+
+    def __init__(
+        self,
+        sock: socket.socket,
+        popen: subprocess.Popen[bytes] | None,
+        hear: Callable[[dict[str, Any]], None],
+        lost: Callable[["Link"], None],
+    ) -> None:
+        """`hear` gets what is no answer; `lost` is called once when the supervisor is gone, unless we hung up."""
+        self._loop = asyncio.get_running_loop()
+        self._channel = Channel(sock)
+        self._popen, self._hear, self._lost = popen, hear, lost
+        self._answers: dict[int, asyncio.Future[dict[str, Any]]] = {}
+        self._numbers = count(1)
+        self.gone = False
+        """The conversation is over."""
+        self.heard = False
+        """The supervisor has said something: it is up."""
+        self.deaf = False
+        """It did not answer in time, and has said nothing since: stopped from outside, or stuck in the kernel."""
+        self.owner = ""
+        """`/<pid>.<start>`, with which the marks of its processes begin; '' until it is known."""
+        if popen is not None:
+            self.introduce(popen.pid)
+        self._loop.add_reader(sock.fileno(), self._read)
+
+    def introduce(self, pid: int, start: int = -1) -> None:
+        """The supervisor is this process."""
+        own = process(pid) if start < 0 else None
+        self.owner = f"/{pid}.{own.start if own else start}"
+
+    def send(self, descriptors: Sequence[int] = (), **message: Any) -> None:
+        """Say something; the descriptors are closed here once they are on their way."""
+        if self.gone:
+            for descriptor in descriptors:
+                os.close(descriptor)
+            return
+        if descriptors:
+            message["fds"] = len(descriptors)
+        if not self._channel.send(message, descriptors):
+            self._loop.add_writer(self._channel.socket.fileno(), self._flush)
+
+    async def ask(self, *, limit_s: float = ANSWER_S, **message: Any) -> dict[str, Any]:
+        """Say something and wait for the answer. Raises `ConnectionError` when the supervisor is gone or silent."""
+        if self.gone:
+            raise ConnectionError(GONE)
+        ref = next(self._numbers)
+        answer: asyncio.Future[dict[str, Any]] = self._loop.create_future()
+        self._answers[ref] = answer
+        self.send(ref=ref, **message)
+        try:
+            await asyncio.wait([answer], timeout=limit_s)
+            if not answer.done():
+                self.deaf = True
+                raise ConnectionError(DEAF)
+            return answer.result()
+        finally:
+            self._answers.pop(ref, None)
+
+    def _flush(self) -> None:
+        if self._channel.flush():
+            self._loop.remove_writer(self._channel.socket.fileno())
+
+    def _read(self) -> None:
+        for message in self._channel.receive():
+            self.heard, self.deaf = True, False
+            if message.get("do") != "answer":
+                self._hear(message)
+                continue
+            answer = self._answers.get(int(str(message["ref"])))
+            if answer is not None and not answer.done():
+                answer.set_result(message)
+        if self._channel.closed and not self.gone:
+            self._hang_up()
+            self._lost(self)
+
+    def _hang_up(self) -> None:
+        self.gone = True
+        self._loop.remove_reader(self._channel.socket.fileno())
+        self._loop.remove_writer(self._channel.socket.fileno())
+        self._channel.close()
+        for answer in self._answers.values():
+            if not answer.done():
+                answer.set_exception(ConnectionError(GONE))
+        if self._popen is not None:
+            _left.append(self._popen)
+
+    def close(self) -> None:
+        """Hang up. What is kept goes on."""
+        if not self.gone:
+            self._hang_up()
+
+    def wake(self) -> None:
+        """Let it go on if somebody has stopped it (SIGSTOP): there is an end that it must see to."""
+        if (one := self._process()) is not None:
+            send(one, signal.SIGCONT)
+
+    def kill(self) -> None:
+        """End it at once, since it does not answer."""
+        if (one := self._process()) is not None:
+            send(one, signal.SIGKILL)
+
+    async def wait_exit(self, limit_s: float) -> None:
+        """Wait until the process has exited, at most so long. After `close`."""
+        until = self._loop.time() + limit_s
+        while self._lives() and self._loop.time() < until:  # noqa: ASYNC110  # it may be nobody's child here
+            await asyncio.sleep(EXIT_POLL_S)
+
+    def _lives(self) -> bool:
+        if self._popen is not None:
+            return self._popen.poll() is None
+        return self._process() is not None
+
+    def _process(self) -> Process | None:
+        pid, _, start = self.owner.lstrip("/").partition(".")
+        one = process(int(pid)) if pid else None
+        return one if one is not None and str(one.start) == start else None

@@ -1,0 +1,100 @@
+"""Ending whole trees: TERM, a grace, KILL, until nobody is left, also of those that ignored, forked away or hid.
+
+All trees that are ending share one look at the process table a round.
+"""
+
+import asyncio
+
+from longrein.workspace.supervisor.process_tree import (
+    FIRST_ROUND_S,
+    GIVE_UP_S,
+    GRACE_S,
+    LAST_ROUND_S,
+    Process,
+    Tree,
+    environment_of,
+    processes,
+    term_group,
+)
+
+
+class Trees:
+    """Every tree that is ending. One task walks them while there are any."""
+
+    def __init__(self, grace_s: float = GRACE_S) -> None:
+        self._grace_s = grace_s
+        self._trees: dict[Tree, asyncio.Future[None]] = {}
+        self._task: asyncio.Task[None] | None = None
+        self._news = asyncio.Event()
+        self._table: dict[int, Process] | None = None
+
+    def end(self, mark: str, root: int) -> asyncio.Future[None]:
+        """Begin to end a tree: its process group gets TERM now, the rest within a round. Done when nobody is left.
+
+        `root` is the pid of its session's leader, 0 when only the mark counts. Its children are noted before: once
+        it is dead, who took the mark off could not be told from a stranger.
+        """
+        loop = asyncio.get_running_loop()
+        tree = Tree(mark, root, loop.time() + self._grace_s)
+        if root:
+            tree.members(self._table_now(loop), {})
+            term_group(root)
+        self._trees[tree] = ended = loop.create_future()
+        if self._task is None or self._task.done():
+            self._task = loop.create_task(self._walk(loop))
+        self._news.set()
+        return ended
+
+    def _table_now(self, loop: asyncio.AbstractEventLoop) -> dict[int, Process]:
+        """The process table; many trees ended in one go share one look."""
+        if self._table is None:
+            self._table = processes()
+            loop.call_soon(self._forget_table)
+        return self._table
+
+    def _forget_table(self) -> None:
+        self._table = None
+
+    def hurry(self) -> None:
+        """Look again now: a root has just exited."""
+        self._news.set()
+
+    async def wait_all(self) -> None:
+        """Wait until every tree has ended."""
+        while self._task is not None and not self._task.done():
+            await asyncio.wait([self._task])
+
+    async def _walk(self, loop: asyncio.AbstractEventLoop) -> None:
+        try:
+            await self._rounds(loop)
+        except asyncio.CancelledError:  # the loop closes: no time for a grace
+            for tree in self._trees:
+                tree.kill_at = 0.0
+                tree.give_up_at = loop.time() + GIVE_UP_S
+            self._round(loop.time())
+            raise
+
+    async def _rounds(self, loop: asyncio.AbstractEventLoop) -> None:
+        pause_s = FIRST_ROUND_S
+        while self._trees:
+            self._news.clear()
+            self._round(loop.time())
+            pause_s = min(pause_s * 1.6, LAST_ROUND_S)
+            due_s = min((one.due_s(loop.time()) for one in self._trees), default=0.0)
+            try:
+                await asyncio.wait_for(self._news.wait(), min(pause_s, due_s))
+                pause_s = FIRST_ROUND_S
+            except TimeoutError:
+                continue
+
+    def _round(self, now: float) -> None:
+        table = processes()
+        environments = {pid: environment_of(pid) for pid in table}
+        for tree in list(self._trees):
+            members = tree.members(table, environments)
+            if members and now < tree.give_up_at:
+                tree.tell(members, now)
+                continue
+            ended = self._trees.pop(tree)
+            if not ended.done():
+                ended.set_result(None)
