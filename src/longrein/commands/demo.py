@@ -349,7 +349,7 @@ class _Demo:
         """The second act: three tasks, a promotion, two subagents that contradict each other, a kill, an adoption."""
         for name, text in TILL_FILES.items():
             _write(os.path.join(self.project, name), text)
-        self._say(f"\n$ longrein -p {PROMPT!r}\n")
+        self._say(f"\n$ longrein -p {TILL_PROMPT!r}\n")
         if self._run(["-p", TILL_PROMPT], kill_at="Glob"):
             self._say("\n  *** kill -9 again. The till is still watched: its command is to outlive longrein ***\n")
             self._say("$ longrein tasks\n")
