@@ -15,7 +15,7 @@ import msgspec
 
 from longrein.agent import (
     BYPASS,
-    Crew,
+    Dependencies,
     Limits,
     OpenSession,
     TaskOptions,
@@ -88,7 +88,7 @@ class Built(msgspec.Struct):
 
     place: Place
     session: OpenSession
-    crew: Crew
+    crew: Dependencies
     log: SessionLog
     key_source: str
     notes: tuple[str, ...]
@@ -168,7 +168,7 @@ def _around(
     tools = (*_builtin(kinds, additions.builtin), *additions.tools)
     prefix, told = _prefix(place, workspace, state, tools)
     project, owner = project_key(project_root(roots[0])), owner_of(log.session)
-    crew = Crew(
+    crew = Dependencies(
         clock=CLOCK,
         jitter=random.random,
         workspace=workspace,
@@ -335,7 +335,7 @@ def _kinds(place: Place, more: Sequence[Tool]) -> tuple[tuple[Kind, ...], tuple[
     )
 
 
-def _ease(crew: Crew, log: SessionLog) -> None:
+def _ease(crew: Dependencies, log: SessionLog) -> None:
     """Drop what can be made again: encoded items, the reader's pages, garbage; what that frees goes to the system."""
     forget = getattr(crew.model, "forget", None)  # a model may hold nothing
     if forget is not None:
@@ -351,7 +351,7 @@ def _nested(place: Place, folder: str, told: Collection[str]) -> Iterable[tuple[
     return zip((source.path for source in found.sources), found.texts, strict=True)
 
 
-def _check_money(crew: Crew) -> None:
+def _check_money(crew: Dependencies) -> None:
     if crew.limits.usd_max and crew.model.budget.price is None:
         raise BudgetError(
             f"a money limit needs the price of {crew.model.name}: give it as "

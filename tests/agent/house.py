@@ -7,7 +7,7 @@ from concurrent.futures import Future
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from longrein.agent import Answer, Crew, Limits, OpenSession, Said, open_session
+from longrein.agent import Answer, Dependencies, Limits, OpenSession, Said, open_session
 from longrein.agent.background.control import Commands
 from longrein.agent.subagents.runner import Children
 from longrein.context import Budget, Price, Request
@@ -92,10 +92,10 @@ class House:
         self.clock = Clock()
         self.spawner = PlainSpawner()
 
-    def crew(self, model: Model, log: object, **more: object) -> Crew:
+    def crew(self, model: Model, log: object, **more: object) -> Dependencies:
         given = more.pop("more_tools", ())
         tools = {tool.spec.name: tool for tool in (*builtin_tools(), *given)}  # type: ignore[misc]
-        return Crew(
+        return Dependencies(
             clock=self.clock,
             jitter=lambda: 0.5,
             workspace=open_workspace(

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-from longrein.agent import Crew, OpenSession, Said, TaskOptions, TaskPool
+from longrein.agent import Dependencies, OpenSession, Said, TaskOptions, TaskPool
 from longrein.events import Text
 from longrein.testing.clock import VirtualClock, run_virtual
 from longrein.testing.harness import kill, memory_crew, open_test_session
@@ -26,7 +26,7 @@ class Stage:
         self.tasks_max, self.options = tasks_max, TaskOptions(**options)
         self.profile = "default"
 
-    def crew(self, model: ScriptedModel) -> Crew:
+    def crew(self, model: ScriptedModel) -> Dependencies:
         space = MemoryWorkspace(spawner=self.supervision)
         crew = memory_crew(model, self.disk, workspace=space, clock=self.clock)
         crew.pool = TaskPool(self.supervision, self.tasks_max)

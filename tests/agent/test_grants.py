@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from longrein.agent.moves import Record, next_move
-from longrein.agent.ports import UNBOUND, Limits, Outlook, Room
+from longrein.agent.ports import UNBOUND, Limits, MoveContext, RemainingBudget
 from longrein.agent.subagents.budget import (
     Given,
     Offer,
@@ -80,7 +80,7 @@ def test_what_is_left_is_the_limit_without_what_was_spent_and_what_subagents_hol
     state = log(speak(), *cost(0.5, 1_000, 4), ChildStarted("k", "explore", "c4.0", Grant(0.3, 700, spawns=2)))
     limits = Limits(usd_max=2.0, tokens_max=10_000, seconds_max=60, spawns_max=10, depth_max=1)
     room = left(state, limits, task_s=10, tree={})
-    assert room == Room(near(1.2), 8_300, near(50), 7, 1)
+    assert room == RemainingBudget(near(1.2), 8_300, near(50), 7, 1)
 
 
 def test_what_is_not_limited_stays_so() -> None:
@@ -94,10 +94,10 @@ def test_what_is_not_limited_stays_so() -> None:
 def test_what_is_left_above_binds_too() -> None:
     """What was granted is already taken from it; a call up there that cost more than was guessed shortens it here."""
     limits = Limits(usd_max=5, spawns_max=4)
-    above = Room(usd=0.1, tokens=50, seconds=3, spawns=2)
-    assert left(log(speak()), limits, 0, {}, above) == Room(5, 50, 3, 4, 1)
-    over = Room(usd=-0.1, tokens=-50, seconds=3, spawns=0)
-    assert left(log(speak()), limits, 0, {}, over) == Room(4.9, -50, 3, 4, 1)
+    above = RemainingBudget(usd=0.1, tokens=50, seconds=3, spawns=2)
+    assert left(log(speak()), limits, 0, {}, above) == RemainingBudget(5, 50, 3, 4, 1)
+    over = RemainingBudget(usd=-0.1, tokens=-50, seconds=3, spawns=0)
+    assert left(log(speak()), limits, 0, {}, over) == RemainingBudget(4.9, -50, 3, 4, 1)
 
 
 def test_a_subagent_counts_its_task_from_where_that_began() -> None:
@@ -108,7 +108,7 @@ def test_a_subagent_counts_its_task_from_where_that_began() -> None:
     assert (limits.usd_max, limits.tokens_max, limits.turns_max) == (1.5, 6_000, 7)
     assert (limits.spawns_max, limits.seconds_max, limits.depth_max) == (3, 9, 1)
     assert spent_on_task(state, {}) == Spent(0.25, 100, 0)
-    assert left(state, limits, 0, {}) == Room(0.75, 4_900, 9, 3, 1)
+    assert left(state, limits, 0, {}) == RemainingBudget(0.75, 4_900, 9, 3, 1)
 
 
 def test_words_to_a_subagent_between_two_turns_begin_no_task() -> None:
@@ -138,7 +138,7 @@ def test_what_a_subagent_did_not_use_comes_back() -> None:
 def test_P6_a_summary_is_refused_before_the_act_too_and_the_digest_takes_its_place() -> None:
     state = log(speak("word " * 9_000), *cost(0.5, 10_000, 4), TurnEnded("done"), Reminded("compact", "", "user"))
     for usd_max, kind in ((0.0, Summarise), (5.0, Summarise), (0.6, Record)):
-        move = next_move(state, {}, Outlook(BUDGET, Limits(usd_max=usd_max)))
+        move = next_move(state, {}, MoveContext(BUDGET, Limits(usd_max=usd_max)))
         assert isinstance(move, kind), (usd_max, move)
     assert isinstance(move, Record)
     assert isinstance(move.events[0], Summarized)
@@ -154,8 +154,8 @@ def test_the_price_of_a_request_that_carries_all_reports_is_kept_back() -> None:
     kept = kept_back(state, BUDGET, more=10, report_tokens=1_000)
     assert kept.tokens == state.view_tokens + 10_000 + 2_000
     assert kept.usd == near(((state.view_tokens + 10_000) * 3.75 + 2_000 * 15) / 1e6)
-    room = less(Room(usd=1.0, tokens=20_000, seconds=100, spawns=5, depth=1), kept)
-    assert room == Room(1.0 - kept.usd, 20_000 - kept.tokens, 90, 5, 1)
+    room = less(RemainingBudget(usd=1.0, tokens=20_000, seconds=100, spawns=5, depth=1), kept)
+    assert room == RemainingBudget(1.0 - kept.usd, 20_000 - kept.tokens, 90, 5, 1)
 
 
 def test_no_more_than_the_window_is_kept_back() -> None:
@@ -174,7 +174,7 @@ def test_while_subagents_run_the_parent_leaves_what_is_kept_back() -> None:
 
 
 def test_a_limit_of_nothing_is_not_no_limit() -> None:
-    now = limits_within(Limits(), log(speak()), Room(usd=0.0, tokens=0))
+    now = limits_within(Limits(), log(speak()), RemainingBudget(usd=0.0, tokens=0))
     assert 0 < now.usd_max < 1e-6
     assert now.tokens_max == 1
 
@@ -195,7 +195,7 @@ def test_a_spawn_is_priced_by_its_context_in_each_request() -> None:
 # --- who gets what -----------------------------------------------------------------------------------------------
 
 
-def check(room: Room, *wishes: Wish, rivals: int = 0) -> Iterator[str]:
+def check(room: RemainingBudget, *wishes: Wish, rivals: int = 0) -> Iterator[str]:
     for one in share_out(room, wishes, rivals=rivals):
         if isinstance(one, Refused):
             yield f"refused: {one.reason}"
@@ -209,7 +209,7 @@ JOB = Wish((EMPTY,))
 
 
 def test_shares_are_fair_and_one_stays_with_the_parent() -> None:
-    room = Room(usd=4.0, depth=1)
+    room = RemainingBudget(usd=4.0, depth=1)
     assert list(check(room, JOB, JOB, JOB)) == ["empty test/big $1.00 0 tokens 0"] * 3
     assert list(check(room, JOB)) == ["empty test/big $2.00 0 tokens 0"]
     assert list(check(room, JOB, rivals=2)) == ["empty test/big $1.00 0 tokens 0"]
@@ -217,39 +217,41 @@ def test_shares_are_fair_and_one_stays_with_the_parent() -> None:
 
 def test_R070_a_recursion_bomb_ends_at_its_depth_and_number() -> None:
     deep = Wish((EMPTY,), depth=9)
-    assert list(check(Room(depth=0), deep)) == [
+    assert list(check(RemainingBudget(depth=0), deep)) == [
         "refused: no subagents may be started at this depth; do it yourself",
     ]
-    assert list(check(Room(spawns=2, depth=3), deep, deep, deep))[1:] == [
+    assert list(check(RemainingBudget(spawns=2, depth=3), deep, deep, deep))[1:] == [
         "empty test/big $0.00 0 tokens 0",
         "refused: no more subagents may be started in this session; do it yourself, or ask a finished one again",
     ]
-    one, two = share_out(Room(spawns=20, depth=3), [deep, deep])
+    one, two = share_out(RemainingBudget(spawns=20, depth=3), [deep, deep])
     assert isinstance(one, Given)
     assert isinstance(two, Given)
     assert (one.grant.depth, one.grant.spawns, two.grant.depth, two.grant.spawns) == (2, 6, 2, 6)
-    assert list(check(Room(spawns=0, depth=1), Wish((EMPTY,), again=True))) == ["empty test/big $0.00 0 tokens 0"]
-    assert list(check(Room(spawns=0, depth=3), Wish((EMPTY,), depth=2, again=True))) == [
+    assert list(check(RemainingBudget(spawns=0, depth=1), Wish((EMPTY,), again=True))) == [
+        "empty test/big $0.00 0 tokens 0"
+    ]
+    assert list(check(RemainingBudget(spawns=0, depth=3), Wish((EMPTY,), depth=2, again=True))) == [
         "empty test/big $0.00 0 tokens 0"
     ]
 
 
 def test_where_the_spawns_left_are_too_few_to_share_nobody_below_may_start_any() -> None:
-    one = share_out(Room(spawns=2, depth=3), [Wish((EMPTY,), depth=2)])[0]
+    one = share_out(RemainingBudget(spawns=2, depth=3), [Wish((EMPTY,), depth=2)])[0]
     assert isinstance(one, Given)
     assert (one.grant.depth, one.grant.spawns) == (0, 0)
 
 
 def test_R071_what_cannot_be_paid_is_refused_before_the_act() -> None:
     price = quote(EMPTY).tokens
-    assert list(check(Room(tokens=10_000, depth=1), JOB)) == [
+    assert list(check(RemainingBudget(tokens=10_000, depth=1), JOB)) == [
         f"refused: it is expected to cost about {price} tokens, and no more than 10000 tokens can be granted; {INSTEAD}"
     ]
 
 
 def test_what_pays_for_three_of_ten_starts_three() -> None:
     price = quote(EMPTY).usd
-    said = list(check(Room(usd=price * 3.5, depth=1), *[JOB] * 10))
+    said = list(check(RemainingBudget(usd=price * 3.5, depth=1), *[JOB] * 10))
     assert [one.split()[0] for one in said] == ["empty"] * 3 + ["refused:"] * 7
 
 
@@ -259,17 +261,17 @@ def test_it_is_made_cheaper_before_it_is_refused() -> None:
     assert small < empty < fork
     asked, less = f"as asked for it would cost about ${fork:.4f}", (empty - 0.01) / 2
     what = "empty instead of fork and on test/small instead of test/big"
-    assert list(check(Room(usd=1.0, depth=1), every)) == ["fork test/big $0.50 0 tokens 0"]
-    assert list(check(Room(usd=empty + 0.01, depth=1), every)) == [
+    assert list(check(RemainingBudget(usd=1.0, depth=1), every)) == ["fork test/big $0.50 0 tokens 0"]
+    assert list(check(RemainingBudget(usd=empty + 0.01, depth=1), every)) == [
         f"empty test/big ${empty:.2f} 0 tokens 0 (empty instead of fork: {asked}, ${empty + 0.01:.4f} can be granted)"
     ]
-    assert list(check(Room(usd=empty - 0.01, depth=1), every)) == [
+    assert list(check(RemainingBudget(usd=empty - 0.01, depth=1), every)) == [
         f"empty test/small ${less:.2f} 0 tokens 0 ({what}: {asked}, ${empty - 0.01:.4f} can be granted)"
     ]
 
 
 def test_no_time_no_subagent() -> None:
-    assert list(check(Room(seconds=0, depth=1), JOB)) == [
+    assert list(check(RemainingBudget(seconds=0, depth=1), JOB)) == [
         "refused: no time is left for a subagent; answer with what you have"
     ]
 
@@ -294,7 +296,7 @@ class Node:
     def states(self) -> dict[str, State]:
         return {name: node.state for name, node in self.tree.nodes.items()}
 
-    def room(self) -> Room:
+    def room(self) -> RemainingBudget:
         """What is left here for all together, those above included, without what each of them keeps back."""
         above = UNBOUND if self.parent is None else self.parent.room()
         limits = limits_under(self.tree.limits, self.grant, self.state)
@@ -409,11 +411,11 @@ def test_I5_with_one_request_at_a_time_only_one_call_is_ever_too_much(
 def test_the_sum_of_the_shares_never_passes_what_there_is(rooms: list[float], count: int, rivals: int) -> None:
     for usd in rooms:
         shares = share_out(
-            Room(usd=usd, tokens=usd * 1e5, spawns=5, depth=2), [Wish((FORK, EMPTY, SMALL), depth=1)] * count
+            RemainingBudget(usd=usd, tokens=usd * 1e5, spawns=5, depth=2), [Wish((FORK, EMPTY, SMALL), depth=1)] * count
         )
         grants = [one.grant for one in shares if isinstance(one, Given)]
         assert sum(grant.usd for grant in grants) <= usd + 1e-9
         assert sum(grant.tokens for grant in grants) <= usd * 1e5
         assert sum(1 + grant.spawns for grant in grants) <= 5
-        more = share_out(Room(usd=usd, depth=2), [Wish((EMPTY,))] * count, rivals=rivals)
+        more = share_out(RemainingBudget(usd=usd, depth=2), [Wish((EMPTY,))] * count, rivals=rivals)
         assert len(more) == count

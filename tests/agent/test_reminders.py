@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from longrein.agent import Happened, Limits, Outlook, Said, SetMode, next_move
+from longrein.agent import Happened, Limits, MoveContext, Said, SetMode, next_move
 from longrein.agent.inbox import takes
 from longrein.agent.moves import AskModel, Record
 from longrein.context import Request, State, due, fold
@@ -169,5 +169,5 @@ def test_the_founding_documents_profile_gets_no_reminders() -> None:
     events = (opened, PrefixSet("start", "m", "s", "scripted", ""), ModeSet("plan"), UserSpoke((Text("go"),)))
     state = fold([Entry(n, n, event) for n, event in enumerate(events, 1)])
     (told,) = due(state, BUDGET, 0)
-    assert next_move(state, {}, Outlook(BUDGET, Limits())) == Record((told,))
-    assert next_move(state, {}, Outlook(BUDGET, Limits(), seed=True)) == AskModel()
+    assert next_move(state, {}, MoveContext(BUDGET, Limits())) == Record((told,))
+    assert next_move(state, {}, MoveContext(BUDGET, Limits(), seed=True)) == AskModel()

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from longrein.agent import GoOn, OpenSession, Rewind, Said
-from longrein.agent.shared_files import CONTENTS_MAX, PATHS_MAX, PathLocks, Writer, Writers, first_words
+from longrein.agent.shared_files import CONTENTS_MAX, PATHS_MAX, FileWriters, PathLocks, Writer, first_words
 from longrein.context import Request
 from longrein.events import (
     ChildEnded,
@@ -189,7 +189,7 @@ def test_a_writer_is_named_as_each_agent_sees_it() -> None:
 
 
 def test_what_is_remembered_of_writers_is_bounded() -> None:
-    writers = Writers()
+    writers = FileWriters()
     for n in range(CONTENTS_MAX + 1):
         writers.note("/a", f"h{n}", Writer("a3"))
     assert writers.of("/a", "h0") is None

@@ -17,7 +17,7 @@ import msgspec
 from longrein.agent import (
     Answer,
     Compact,
-    Crew,
+    Dependencies,
     GoOn,
     Limits,
     OpenSession,
@@ -203,7 +203,7 @@ class Simulation:
         }
         return table.get(kind, Ran(f"{line}\n", delay_s=self.random.choice([0, 0.1])))
 
-    def _crew(self) -> Crew:
+    def _crew(self) -> Dependencies:
         crew = memory_crew(
             self.model, self.disk, workspace=self.space, clock=self.clock, models=[self.other], rules=RULES
         )

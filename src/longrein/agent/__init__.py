@@ -29,7 +29,7 @@ from longrein.agent.messages import (
 )
 from longrein.agent.moves import Judgement, Move, next_move
 from longrein.agent.open_session import BYPASS, OpenSession, open_session, resumed_state
-from longrein.agent.ports import Clock, Crew, Limits, Outlook, TaskOptions
+from longrein.agent.ports import Clock, Dependencies, Limits, MoveContext, TaskOptions
 from longrein.agent.prompts import builtin_kinds, child_system, compose_system, fork_task
 from longrein.agent.session import Session
 from longrein.agent.task_pool import TaskPool
@@ -40,17 +40,17 @@ __all__ = [
     "Answer",
     "Clock",
     "Compact",
-    "Crew",
+    "Dependencies",
     "GoOn",
     "Happened",
     "Heard",
     "Judgement",
     "Limits",
     "Move",
+    "MoveContext",
     "Noticed",
     "OfChild",
     "OpenSession",
-    "Outlook",
     "Output",
     "Pausing",
     "Pending",

@@ -35,7 +35,7 @@ class Blobs(Protocol):
     def read_blob(self, blob: str) -> bytes: ...
 
 
-class Watch:
+class FileWatcher:
     """The stamps of one open session."""
 
     def __init__(self, since_us: int = 0) -> None:

@@ -27,7 +27,7 @@ from longrein.agent.messages import (
     Unpin,
     Word,
 )
-from longrein.agent.ports import Clock, Company, Crew, Limits, TaskDesk
+from longrein.agent.ports import BackgroundTasks, Clock, Dependencies, Limits, Subagents
 from longrein.agent.redaction import Redact, redacted
 from longrein.context import State, happened, untold
 from longrein.events import (
@@ -207,22 +207,22 @@ IN_A_ROW_MAX = 100
 """Wakes without a word of the user; after that, news waits for one: nobody pays for an agent that wakes itself."""
 
 
-class Host(Protocol):
+class WakeableSession(Protocol):
     """The session that is woken."""
 
-    crew: Crew
+    crew: Dependencies
     state: State
     interrupting: bool
-    company: Company | None
-    commands: TaskDesk | None
+    company: Subagents | None
+    commands: BackgroundTasks | None
 
     def poke(self) -> None: ...
 
 
-class Wakes:
+class WakeSchedule:
     """When the next turn of a session begins by itself."""
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: WakeableSession) -> None:
         self.since = host.state.seq
         """Notices up to this entry wake nobody: they were there at the open, or came back with a rewind."""
         self._host, self._clock = host, host.crew.clock

@@ -27,7 +27,7 @@ SPILL_TAIL_CHARS = 72_000
 MIB = 1024 * 1024
 
 
-class Pressure:
+class MemoryPressure:
     """Whether memory is short. `use` reads it, `ease` drops what can be made again, `notice` tells the user."""
 
     def __init__(

@@ -9,7 +9,7 @@ from typing import Literal
 
 import msgspec
 
-from longrein.agent.ports import Limits, Outlook
+from longrein.agent.ports import Limits, MoveContext
 from longrein.context import (
     OUTPUT_TOKENS_MIN,
     PERIODS,
@@ -223,7 +223,7 @@ class Wait(msgspec.Struct, frozen=True):
 Move = Record | AskModel | RunTools | Summarise | Swap | AskUser | Pause | Switch | Stop | Wait
 
 
-def next_move(state: State, judged: Mapping[str, Judgement], outlook: Outlook) -> Move:
+def next_move(state: State, judged: Mapping[str, Judgement], outlook: MoveContext) -> Move:
     """The next move. `judged` holds a judgement for each open call."""
     if state.calls:
         lost = tuple(_ended(call, "interrupted", "interrupted; it may have run") for call in _cut(state))
@@ -265,7 +265,7 @@ def after_loss(state: State) -> tuple[AnyEvent, ...]:
     return (*ended, Reminded("lost_entries", marker(state.nonce, "lost_entries", head), "damage"))
 
 
-def _lost(state: State, outlook: Outlook) -> tuple[AskFailed, ...]:
+def _lost(state: State, outlook: MoveContext) -> tuple[AskFailed, ...]:
     """Requests that a crash has left without an answer."""
     waiting = [(state.asked_seq, state.asked)]
     if not outlook.summarising:
@@ -356,7 +356,7 @@ def _after_reply(state: State, limits: Limits) -> Move:
 # --- before a request --------------------------------------------------------------------------------------------
 
 
-def _before_request(state: State, outlook: Outlook) -> Move:
+def _before_request(state: State, outlook: MoveContext) -> Move:
     limits = outlook.limits
     if state.failure is not None:
         move = _after_failure(state, state.failure, outlook)
@@ -381,7 +381,7 @@ def _before_request(state: State, outlook: Outlook) -> Move:
     return _compact(state, outlook) or _ask(state, outlook)
 
 
-def _after_failure(state: State, failure: AskFailed, outlook: Outlook) -> Move | None:
+def _after_failure(state: State, failure: AskFailed, outlook: MoveContext) -> Move | None:
     """What a failed request leads to; None when it is simply made (again)."""
     if failure.kind in ("lost", "cancelled") or (failure.kind == "overflow" and state.failures <= 3):
         return None
@@ -395,7 +395,7 @@ def _after_failure(state: State, failure: AskFailed, outlook: Outlook) -> Move |
     return Stop("error", failure.message) if delay is None else Pause(delay, failure)
 
 
-def _compact(state: State, outlook: Outlook) -> Move | None:
+def _compact(state: State, outlook: MoveContext) -> Move | None:
     if outlook.seed:
         decision = decide_seed(state, named_window(state, outlook.budget))
     else:
@@ -419,7 +419,7 @@ def _compact(state: State, outlook: Outlook) -> Move | None:
             return Record((Reminded("compact_refused", "", state=why),)) if state.compact_wanted is not None else None
 
 
-def _pays_summary(state: State, outlook: Outlook) -> bool:
+def _pays_summary(state: State, outlook: MoveContext) -> bool:
     """Whether what limits leave pays for a summary, at most."""
     limits, budget = outlook.limits, window_of(state, outlook.budget)
     if not _fits(state, _tokens_left(state, limits)):
@@ -447,7 +447,7 @@ def _unpriced(state: State) -> str:
     )
 
 
-def _ask(state: State, outlook: Outlook) -> Move:
+def _ask(state: State, outlook: MoveContext) -> Move:
     tokens_left = _tokens_left(state, outlook.limits)
     if not _fits(state, tokens_left):
         used = f"{state.spent_tokens} of {outlook.limits.tokens_max} tokens are used"

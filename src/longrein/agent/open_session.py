@@ -7,7 +7,7 @@ from longrein.agent.inbox import told_pins
 from longrein.agent.loop import run
 from longrein.agent.messages import SetMode
 from longrein.agent.moves import after_loss
-from longrein.agent.ports import Company, Crew
+from longrein.agent.ports import Dependencies, Subagents
 from longrein.agent.redaction import redacted
 from longrein.agent.session import Session
 from longrein.context import State, advance, decode_state, fold
@@ -39,11 +39,11 @@ class OpenSession(Session):
             return None
         return _Agents(self) if self.company is None else self.company
 
-    def open_company(self) -> Company:
+    def open_company(self) -> Subagents:
         """Its subagents, from here on. Only where the crew has any."""
         if self.company is None:
             assert self.crew.company is not None
-            company: Company = self.crew.company(self)
+            company: Subagents = self.crew.company(self)
             self.company = company
             self.readers.asking = lambda: company.questions
         return self.company
@@ -79,7 +79,7 @@ def resumed_state(log: Log) -> State:
 
 
 def open_session(
-    log: Log, crew: Crew, *, state: State | None = None, opened: Opened | None = None, mode: str = ""
+    log: Log, crew: Dependencies, *, state: State | None = None, opened: Opened | None = None, mode: str = ""
 ) -> OpenSession:
     """The session in `log`, which the caller has locked. `opened` is its first entry where the log holds none of its
     own: it is empty, or damage took that entry.

@@ -6,8 +6,8 @@ from typing import Any, Protocol
 import msgspec
 
 from longrein.agent.messages import AgentView, Heard, OfChild, Pending, Word
-from longrein.agent.rate_limit import Pace
-from longrein.agent.shared_files import PathLocks, Writers
+from longrein.agent.rate_limit import RateLimit
+from longrein.agent.shared_files import FileWriters, PathLocks
 from longrein.agent.task_pool import TaskPool
 from longrein.context import Budget, State
 from longrein.events import Entry, PrefixSet, TaskEnded
@@ -25,7 +25,7 @@ LEAVING = "longrein on leaving"
 """Who ended the tasks of a session that was left: in the cause of their ends."""
 
 
-class TaskDesk(Protocol):
+class BackgroundTasks(Protocol):
     """See `commands.Commands`."""
 
     async def collect(self) -> bool: ...
@@ -115,7 +115,7 @@ class Limits(msgspec.Struct, frozen=True):
     """Background tasks that run at once; more wait."""
 
 
-class Room(msgspec.Struct, frozen=True):
+class RemainingBudget(msgspec.Struct, frozen=True):
     """What is left to a session and all below it; infinite where there is no limit."""
 
     usd: float = float("inf")
@@ -127,11 +127,11 @@ class Room(msgspec.Struct, frozen=True):
     """Levels of subagents below it."""
 
 
-UNBOUND = Room()
+UNBOUND = RemainingBudget()
 """No limit of any kind."""
 
 
-class Above(Protocol):
+class ParentPolicy(Protocol):
     """What stands above a subagent's session."""
 
     @property
@@ -164,7 +164,7 @@ class Above(Protocol):
         ...
 
 
-class Crew(msgspec.Struct):
+class Dependencies(msgspec.Struct):
     """The parts a session works with."""
 
     clock: Clock
@@ -206,18 +206,18 @@ class Crew(msgspec.Struct):
     child_model: Callable[[str], tuple[str, str]] = lambda asked: (asked, "")
     """Model that a call or a type asks for (a name, an alias, '') -> (`provider/model`, '' for the parent's; what is
     to be said when it is another than was asked for, else '')."""
-    pace: Pace = msgspec.field(default_factory=Pace)
+    pace: RateLimit = msgspec.field(default_factory=RateLimit)
     """When providers may be asked, for all agents of a tree."""
     locks: PathLocks = msgspec.field(default_factory=PathLocks)
     """Who may touch which file now; shared by all agents of a tree."""
-    writers: Writers = msgspec.field(default_factory=Writers)
+    writers: FileWriters = msgspec.field(default_factory=FileWriters)
     """Who of a tree wrote what; shared by all its agents."""
-    above: Above | None = None
+    above: ParentPolicy | None = None
     """What stands above a subagent; None for a session of the user."""
     pool: TaskPool | None = None
     """Places and news of background tasks, shared by all agents of a tree; None where there is no supervisor."""
     task_options: TaskOptions = TaskOptions()
-    desk: Callable[..., TaskDesk] | None = None
+    desk: Callable[..., BackgroundTasks] | None = None
     """The background tasks of a session; None where commands are run as any tool."""
     company: Callable[..., Any] | None = None
     """The subagents of a session; None where there are no subagents."""
@@ -229,7 +229,7 @@ class Crew(msgspec.Struct):
     """Folder for git worktrees of subagents, outside every root; '' where none can be made."""
 
 
-class Outlook(msgspec.Struct, frozen=True):
+class MoveContext(msgspec.Struct, frozen=True):
     """What `next_move` may know beside the log."""
 
     budget: Budget
@@ -273,7 +273,7 @@ def below(label: str, name: str) -> str:
     return f"{label}.{name}" if label else name
 
 
-class Company(AgentPort, Protocol):
+class Subagents(AgentPort, Protocol):
     """The subagents of one session."""
 
     @property
@@ -334,7 +334,7 @@ class Company(AgentPort, Protocol):
 # wakes up. No limit may be reached by that, and no agent be taken for hung.
 
 
-class Lasting:
+class ElapsedTimes:
     """Belongs to one session, and hears of each entry as it is appended."""
 
     def __init__(self, mono_s: Callable[[], float], state: State) -> None:

@@ -35,7 +35,7 @@ class _Provider:
         """The last one."""
 
 
-class Pace:
+class RateLimit:
     """Shared by a whole tree of agents."""
 
     def __init__(self) -> None:

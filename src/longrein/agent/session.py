@@ -11,13 +11,13 @@ from typing import Any, Protocol
 
 import msgspec
 
-from longrein.agent.file_watcher import Watch
-from longrein.agent.inbox import Inbox, Wakes
-from longrein.agent.memory_pressure import Pressure
+from longrein.agent.file_watcher import FileWatcher
+from longrein.agent.inbox import Inbox, WakeSchedule
+from longrein.agent.memory_pressure import MemoryPressure
 from longrein.agent.messages import AgentView, Heard, Noticed, Pending, StopTask, Word, for_child
-from longrein.agent.ports import Company, Crew, Lasting, Limits, Outlook, TaskDesk, narrower
+from longrein.agent.ports import BackgroundTasks, Dependencies, ElapsedTimes, Limits, MoveContext, Subagents, narrower
 from longrein.agent.redaction import CleanBlobs, changed_calls, redacted
-from longrein.agent.subscribers import Readers
+from longrein.agent.subscribers import Subscribers
 from longrein.context import State, advance, encode_state
 from longrein.events import (
     AnyEvent,
@@ -47,7 +47,7 @@ class _Host(Protocol):
     def poke(self) -> None: ...
 
 
-class Beside:
+class BackgroundRequest:
     """At most one request runs beside the conversation."""
 
     def __init__(self) -> None:
@@ -108,28 +108,28 @@ def retrieve_error(done: "asyncio.Future[Any]") -> None:
 class Session:
     """See `SessionPort` for what a frontend may do with it."""
 
-    def __init__(self, log: Log, crew: Crew, state: State) -> None:
+    def __init__(self, log: Log, crew: Dependencies, state: State) -> None:
         self.log = log
         self.crew = crew
         self.id = log.session
         self.state = state
         self.blobs = CleanBlobs(log, crew.redact, crew.secrets)
         self.inbox = Inbox(log, crew.redact)
-        self.readers = Readers(crew.history, self.state.seq, crew.above)
-        self.memory = Pressure(crew.memory, crew.ease, self.notice, crew.clock.mono_s)
-        self.beside = Beside()
+        self.readers = Subscribers(crew.history, self.state.seq, crew.above)
+        self.memory = MemoryPressure(crew.memory, crew.ease, self.notice, crew.clock.mono_s)
+        self.beside = BackgroundRequest()
         self.paused = self.state.turn_open
         """Whether a turn that a crash cut waits for the user to say go on."""
-        self.lasting = Lasting(crew.clock.mono_s, state)
-        self.watch = Watch(state.at)
+        self.lasting = ElapsedTimes(crew.clock.mono_s, state)
+        self.watch = FileWatcher(state.at)
         """What is remembered of the files on disk; only spares reading them again."""
         self.rested = 0
         """Failures in a row after which a pause was made."""
         self.folders_seen: dict[tuple[str, int], None] = {}
         """Folders whose instruction files were looked for; only spares looking again."""
-        self.company: Company | None = None
+        self.company: Subagents | None = None
         """Its subagents; None until one is started, or was before."""
-        self.commands: TaskDesk | None = None
+        self.commands: BackgroundTasks | None = None
         """Its commands and background tasks; None until one is started, or was before."""
         self.walk: asyncio.Task[None] | None = None
         """The task that runs the loop."""
@@ -151,7 +151,7 @@ class Session:
         self._act: asyncio.Task[None] | None = None
         self.interrupting = False
         """Whether the user has interrupted and it is not written down yet."""
-        self.wakes = Wakes(self)
+        self.wakes = WakeSchedule(self)
         self._loop = asyncio.get_running_loop()
         self._broken: BaseException | None = None
         self._in_flight = 0
@@ -359,12 +359,12 @@ class Session:
             self.crew.pool.supervision.warm()
 
     @property
-    def desk(self) -> TaskDesk | None:
+    def desk(self) -> BackgroundTasks | None:
         """Its commands and those of subagents below it; None while nobody in the tree has run one."""
         pool = self.crew.pool
         return self.open_commands() if pool is not None and pool.members else self.commands
 
-    def open_commands(self) -> TaskDesk | None:
+    def open_commands(self) -> BackgroundTasks | None:
         """Its commands; None where there is no supervisor."""
         if self.commands is None and self.crew.pool is not None and self.crew.desk is not None:
             self.commands = self.crew.desk(self, self.crew.pool)
@@ -405,10 +405,10 @@ class Session:
         return limits if self.company is None else self.company.within(limits)
 
     @property
-    def outlook(self) -> Outlook:
+    def outlook(self) -> MoveContext:
         """What `next_move` may know beside the log."""
         crew = self.crew
-        return Outlook(
+        return MoveContext(
             budget=crew.model.budget,
             limits=self._limits,
             jitter=crew.jitter(),

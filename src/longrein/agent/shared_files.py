@@ -140,7 +140,7 @@ class Writer(msgspec.Struct, frozen=True):
         return f"a command of {agent} ({self.command})" if self.command else agent
 
 
-class Writers:
+class FileWriters:
     """What the agents of a tree wrote, and which commands of theirs run now."""
 
     def __init__(self) -> None:

@@ -9,16 +9,16 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable
 
 from longrein.agent.messages import Heard, OfChild, Output, Streaming, TaskOver
-from longrein.agent.ports import Above
+from longrein.agent.ports import ParentPolicy
 from longrein.events import Entry
 
 History = Callable[[int, int], Iterable[Entry]]
 
 
-class Readers:
+class Subscribers:
     """All who follow one session."""
 
-    def __init__(self, history: History, committed: int, above: Above | None = None) -> None:
+    def __init__(self, history: History, committed: int, above: ParentPolicy | None = None) -> None:
         self._history = history
         self._above = above
         self._queues: list[tuple[deque[Heard], asyncio.Event, bool]] = []

@@ -14,7 +14,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 
-from longrein.agent import Answer, Clock, Crew, OpenSession, SessionPort, open_session
+from longrein.agent import Answer, Clock, Dependencies, OpenSession, SessionPort, open_session
 from longrein.agent.background.control import Commands
 from longrein.agent.subagents.runner import Children
 from longrein.context import Request
@@ -50,7 +50,7 @@ def memory_crew(
     tools: Iterable[Tool] | None = None,
     models: Sequence[Model] = (),
     rules: Rules | None = None,
-) -> Crew:
+) -> Dependencies:
     """The parts of a session that works on `disk`; limits and options may be set on it.
 
     `models` are those it may change to, beside `model`. Without `tools` they are the built-in ones but `Grep` and
@@ -65,7 +65,7 @@ def memory_crew(
             raise ModelUnknown(f"there is no model {name} here; there are {', '.join(known)}")
         return known[name]
 
-    return Crew(
+    return Dependencies(
         clock=clock or VirtualClock(),
         jitter=lambda: 0.5,
         workspace=space,
@@ -100,7 +100,7 @@ def open_test_session(
     model: Model,
     *,
     disk: MemoryDisk | None = None,
-    crew: Crew | None = None,
+    crew: Dependencies | None = None,
     workspace: Workspace | None = None,
     clock: Clock | None = None,
     mode: str = "",

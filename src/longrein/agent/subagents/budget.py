@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from longrein.agent.ports import UNBOUND, Limits, Room
+from longrein.agent.ports import UNBOUND, Limits, RemainingBudget
 from longrein.context import OUTPUT_TOKENS_MIN, Budget, State
 from longrein.events import Grant
 
@@ -117,7 +117,9 @@ def spent_on_task(state: State, tree: Mapping[str, State]) -> Spent:
     return spent(state, tree) - Spent(began.usd, began.usage.context_tokens + began.usage.output_tokens, began.spawned)
 
 
-def left(state: State, limits: Limits, task_s: float, tree: Mapping[str, State], above: Room = UNBOUND) -> Room:
+def left(
+    state: State, limits: Limits, task_s: float, tree: Mapping[str, State], above: RemainingBudget = UNBOUND
+) -> RemainingBudget:
     """What this session and those below it may still use together. Negative when a request cost more than was guessed.
 
     `limits` as `limits_under` gives them; `task_s` since its task began; `above`: what is left to those above it.
@@ -126,7 +128,7 @@ def left(state: State, limits: Limits, task_s: float, tree: Mapping[str, State],
     """
     used = spent(state, tree)
     seconds = limits.seconds_max - task_s if limits.seconds_max else UNBOUND.seconds
-    return Room(
+    return RemainingBudget(
         _left(limits.usd_max, used.usd, above.usd),
         _left(limits.tokens_max, used.tokens, above.tokens),
         min(above.seconds, seconds),
@@ -139,7 +141,7 @@ def _left(most: float, used: float, above: float) -> float:
     return most - used + min(0, above) if most else above
 
 
-def less(room: Room, kept: Spent) -> Room:
+def less(room: RemainingBudget, kept: Spent) -> RemainingBudget:
     """`room` without what is kept back."""
     seconds = room.seconds - min(SECONDS_KEPT, room.seconds / 10) if kept.usd or kept.tokens else room.seconds
     return msgspec.structs.replace(room, usd=room.usd - kept.usd, tokens=room.tokens - kept.tokens, seconds=seconds)
@@ -179,7 +181,7 @@ def limits_under(limits: Limits, grant: Grant | None, state: State) -> Limits:
     )
 
 
-def limits_within(limits: Limits, state: State, room: Room) -> Limits:
+def limits_within(limits: Limits, state: State, room: RemainingBudget) -> Limits:
     """`limits` for the next request of this session alone, when no more than `room` is left."""
     if room.usd == UNBOUND.usd and room.tokens == UNBOUND.tokens:
         return limits
@@ -210,7 +212,7 @@ def quote(offer: Offer, turns: int = TURNS_EXPECTED) -> Spent:
 # --- who gets what -----------------------------------------------------------------------------------------------
 
 
-def share_out(room: Room, wishes: Sequence[Wish], *, rivals: int = 0) -> tuple[Given | Refused, ...]:
+def share_out(room: RemainingBudget, wishes: Sequence[Wish], *, rivals: int = 0) -> tuple[Given | Refused, ...]:
     """What each of `wishes` gets of `room`, which is `less` what is kept back; in their order.
 
     Fair shares: those still to be served, `rivals` (jobs of other calls of the same reply) and the parent itself count
@@ -227,7 +229,7 @@ def share_out(room: Room, wishes: Sequence[Wish], *, rivals: int = 0) -> tuple[G
     return tuple(given)
 
 
-def _serve(room: Room, wish: Wish, sharers: int) -> Given | Refused:
+def _serve(room: RemainingBudget, wish: Wish, sharers: int) -> Given | Refused:
     why = _closed(room, again=wish.again)
     if why:
         return Refused(why)
@@ -242,7 +244,7 @@ def _serve(room: Room, wish: Wish, sharers: int) -> Given | Refused:
     )
 
 
-def _closed(room: Room, *, again: bool) -> str:
+def _closed(room: RemainingBudget, *, again: bool) -> str:
     """Why nobody may be started at all; '' when somebody may."""
     if room.depth <= 0 and not again:
         return "no subagents may be started at this depth; do it yourself"
@@ -253,7 +255,7 @@ def _closed(room: Room, *, again: bool) -> str:
     return ""
 
 
-def _grant(room: Room, price: Spent, turns: int, wish: Wish, sharers: int) -> Grant:
+def _grant(room: RemainingBudget, price: Spent, turns: int, wish: Wish, sharers: int) -> Grant:
     below = min(wish.depth, room.depth - 1)
     spawns = 0 if room.spawns == UNBOUND.spawns else int((room.spawns - (not wish.again)) // sharers)
     if room.spawns != UNBOUND.spawns and not spawns:
@@ -268,15 +270,15 @@ def _grant(room: Room, price: Spent, turns: int, wish: Wish, sharers: int) -> Gr
     )
 
 
-def _without(room: Room, grant: Grant, *, again: bool) -> Room:
+def _without(room: RemainingBudget, grant: Grant, *, again: bool) -> RemainingBudget:
     spawns = room.spawns - grant.spawns - (not again)
-    return Room(room.usd - grant.usd, room.tokens - grant.tokens, room.seconds, spawns, room.depth)
+    return RemainingBudget(room.usd - grant.usd, room.tokens - grant.tokens, room.seconds, spawns, room.depth)
 
 
 # --- how it is said ----------------------------------------------------------------------------------------------
 
 
-def _note(room: Room, wish: Wish, prices: Sequence[Spent], at: int) -> str:
+def _note(room: RemainingBudget, wish: Wish, prices: Sequence[Spent], at: int) -> str:
     """What the offer `at` lacks of the one that was asked for, and why."""
     if not at:
         return ""
@@ -291,12 +293,12 @@ def _changes(before: Offer, after: Offer) -> Iterator[str]:
         yield f"on {after.model} instead of {before.model}"
 
 
-def _words(price: Spent, room: Room) -> str:
+def _words(price: Spent, room: RemainingBudget) -> str:
     """A price in the units that are limited."""
     money = [f"about ${price.usd:.4f}"] if room.usd != UNBOUND.usd else []
     return " and ".join([*money, *([f"about {price.tokens} tokens"] if room.tokens != UNBOUND.tokens else [])])
 
 
-def _rest(room: Room) -> str:
+def _rest(room: RemainingBudget) -> str:
     money = [f"${max(0.0, room.usd):.4f}"] if room.usd != UNBOUND.usd else []
     return " and ".join([*money, *([f"{max(0, int(room.tokens))} tokens"] if room.tokens != UNBOUND.tokens else [])])

@@ -7,7 +7,7 @@ import msgspec
 
 from longrein.agent.messages import Heard, OfChild, Output, Streaming, TaskOver
 from longrein.agent.open_session import open_session
-from longrein.agent.ports import UNBOUND, Crew, Room, below, narrower
+from longrein.agent.ports import UNBOUND, Dependencies, RemainingBudget, below, narrower
 from longrein.agent.prompts import child_system, fork_task
 from longrein.agent.session import Session
 from longrein.agent.subagents.budget import Given, Offer, Refused, Wish, kept_back, left, less, limits_under
@@ -210,7 +210,7 @@ def limit_words(grant: Grant) -> Iterator[str]:
     yield f"{grant.seconds / 60:.0f} minutes"
 
 
-def crew_of(session: Session, kind: Kind, model: Model, form: str, *, depth: int) -> Crew:
+def crew_of(session: Session, kind: Kind, model: Model, form: str, *, depth: int) -> Dependencies:
     """The parts of a subagent, without what belongs to its own log."""
     crew, spawns = session.crew, depth > 0 and bool(kind.spawns)
     below = crew.kinds if "*" in kind.spawns else tuple(k for k in crew.kinds if k.name in kind.spawns)
@@ -406,7 +406,7 @@ def _opened(session: Session, tree: Tree, kind: Kind | None, start: tuple[int, C
     return working
 
 
-def _crew(session: Session, tree: Tree, kind: Kind, started: ChildStarted, bond: Bond, log: Log) -> Crew:
+def _crew(session: Session, tree: Tree, kind: Kind, started: ChildStarted, bond: Bond, log: Log) -> Dependencies:
     grant = started.grant or Grant()
     crew = crew_of(session, kind, _model(session, tree, started.model), started.form, depth=grant.depth)
     crew.history, crew.above = log.history, bond
@@ -445,7 +445,7 @@ def _first_entry(session: Session, started: ChildStarted, bond: Bond, shares: in
 # --- What is left to a session of a tree, counted from all logs that are at hand -------------------------------------
 
 
-def room_of(session: Session, tree: Tree, more: int = 0) -> Room:
+def room_of(session: Session, tree: Tree, more: int = 0) -> RemainingBudget:
     """What is left to `session` and all below it, without what it keeps back for its own answer.
 
     `more`: subagents that it is about to start, whose reports that answer will carry too.
