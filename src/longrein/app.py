@@ -8,13 +8,13 @@ from collections.abc import Coroutine, Sequence
 from typing import Any
 
 from longrein import __version__
-from longrein.composition import Built, build
+from longrein.composition import Composition, build
 from longrein.config import distrust, trust
 from longrein.events import Image, Text
 from longrein.frontends.argv import Options
 from longrein.frontends.headless import Output, SessionFacts, Style, run_headless
 from longrein.frontends.stdio import read_lines, say
-from longrein.run_context import discard_unused, named_budget, survey
+from longrein.run_context import discard_unused, named_budget, read_run_context
 from longrein.workspace import depth_of
 
 
@@ -24,7 +24,7 @@ def run_print(options: Options) -> int:
 
 
 async def _print(options: Options) -> int:
-    built = await build(survey(options))
+    built = await build(read_run_context(options))
     session = built.session
     try:
         return await run_headless(
@@ -48,9 +48,9 @@ async def _print(options: Options) -> int:
         await discard_unused(built.place, session.id, said=bool(session.state.words or session.pending))
 
 
-def facts_of(built: Built) -> SessionFacts:
+def facts_of(built: Composition) -> SessionFacts:
     """What a headless run says of its session."""
-    model = built.crew.model
+    model = built.deps.model
 
     def sizes(name: str) -> tuple[int, int]:
         budget = named_budget(built.place, name)
@@ -60,7 +60,7 @@ def facts_of(built: Built) -> SessionFacts:
         session=built.session.id,
         cwd=built.session.state.cwd,
         model=model.name,
-        tools=tuple(built.crew.tools),
+        tools=tuple(built.deps.tools),
         mode=built.session.state.mode,
         version=__version__,
         api_key_source=built.key_source,
@@ -88,42 +88,44 @@ def _command(name: str) -> Any:
 
 def run_sessions(options: Options, json: bool) -> int:
     """The list of sessions, newest first."""
-    return int(_command("sessions").sessions(survey(options), json=json))
+    return int(_command("sessions").sessions(read_run_context(options), json=json))
 
 
 def run_export(options: Options, session: str, format: str, out: str) -> int:  # noqa: A002 - the flag's name
     """One session as JSON lines, or as the documents' transcript."""
-    return int(_command("sessions").export(survey(options), session, format, out))
+    return int(_command("sessions").export(read_run_context(options), session, format, out))
 
 
 def run_context(options: Options, session: str, json: bool) -> int:
     """What fills the context of one session; it may be open elsewhere."""
-    return int(_command("sessions").context(survey(options), session, json=json))
+    return int(_command("sessions").context(read_run_context(options), session, json=json))
 
 
 def run_search(options: Options, query: str, session: str, every: bool, json: bool, page: int) -> int:
     """Where words stand in stored sessions; 1 when nowhere."""
-    return int(_command("sessions").search(survey(options), query, session, every=every, json=json, page=page))
+    return int(
+        _command("sessions").search(read_run_context(options), query, session, every=every, json=json, page=page)
+    )
 
 
 def run_tasks(options: Options, /, words: Sequence[str], tail: int, json: bool) -> int:
     """Background tasks of stored sessions: listed, shown, stopped."""
-    return int(_command("tasks").tasks(survey(options), words, tail, json=json))
+    return int(_command("tasks").tasks(read_run_context(options), words, tail, json=json))
 
 
 def run_agents(options: Options, /, session: str, json: bool) -> int:
     """Subagents of stored sessions."""
-    return int(_command("tasks").agents(survey(options), session, json=json))
+    return int(_command("tasks").agents(read_run_context(options), session, json=json))
 
 
 def run_worktrees(options: Options, /, words: Sequence[str], unmerged: bool, json: bool) -> int:
     """Worktrees that subagents have left: listed, merged, removed."""
-    return int(_command("worktrees").worktrees(survey(options), words, unmerged=unmerged, json=json))
+    return int(_command("worktrees").worktrees(read_run_context(options), words, unmerged=unmerged, json=json))
 
 
 def run_simulate(options: Options, /, recorded: Sequence[str], **how: str) -> int:
     """Recorded sessions through policies, offline."""
-    return int(_command("simulate").simulate(survey(options).state_dir, recorded, **how))
+    return int(_command("simulate").simulate(read_run_context(options).state_dir, recorded, **how))
 
 
 def run_interactive(options: Options) -> int:
@@ -133,12 +135,12 @@ def run_interactive(options: Options) -> int:
 
 def run_doctor(options: Options) -> int:
     """What is here, what is missing and what to do about it."""
-    return int(_command("doctor").doctor(survey(options)))
+    return int(_command("doctor").doctor(read_run_context(options)))
 
 
 def run_trust(options: Options, undo: bool) -> int:
     """Trust the present folder: its own settings file is read from now on; or no longer."""
-    place = survey(options)
+    place = read_run_context(options)
     if undo:
         distrust(place.state_dir, place.cwd)
     else:

@@ -25,8 +25,8 @@ from longrein.agent import (
     open_session,
     resumed_state,
 )
-from longrein.agent.background.control import Commands
-from longrein.agent.subagents.runner import Children
+from longrein.agent.background.control import BackgroundControl
+from longrein.agent.subagents.runner import SubagentRunner
 from longrein.config import (
     Settings,
     describe_environment,
@@ -52,7 +52,7 @@ from longrein.events import (
 from longrein.models import Model, ModelOptions, look_up, open_model
 from longrein.run_context import (
     CLOCK,
-    Place,
+    RunContext,
     check_depth,
     chosen_model,
     key_source,
@@ -83,12 +83,12 @@ from longrein.workspace import (
 MIB = 1024 * 1024
 
 
-class Built(msgspec.Struct):
+class Composition(msgspec.Struct):
     """A session that is open, and what a frontend wants to know of it."""
 
-    place: Place
+    place: RunContext
     session: OpenSession
-    crew: Dependencies
+    deps: Dependencies
     log: SessionLog
     key_source: str
     notes: tuple[str, ...]
@@ -112,7 +112,9 @@ class Additions(msgspec.Struct, frozen=True):
 NOTHING_ADDED = Additions()
 
 
-async def build(place: Place, session: str = "", *, fresh: bool = False, additions: Additions = NOTHING_ADDED) -> Built:
+async def build(
+    place: RunContext, session: str = "", *, fresh: bool = False, additions: Additions = NOTHING_ADDED
+) -> Composition:
     """Open the session that the options ask for (or `session`, or with `fresh` a new one) and everything around it.
 
     Raises our own errors: `ModelUnknown`, `SessionUnknown`, `SessionBusy`, `StoreDamaged`, `BudgetError` …
@@ -132,7 +134,7 @@ async def build(place: Place, session: str = "", *, fresh: bool = False, additio
         raise
 
 
-async def _open_log(place: Place, session: str, *, create: bool) -> SessionLog:
+async def _open_log(place: RunContext, session: str, *, create: bool) -> SessionLog:
     """The log of `session`, or of the one that the options ask for: with `-c` the newest that nobody has open."""
     busy: list[str] = []
     while True:
@@ -149,8 +151,8 @@ async def _open_log(place: Place, session: str, *, create: bool) -> SessionLog:
 
 
 def _around(
-    place: Place, log: SessionLog, ended: list[str], given: Model | ModelOptions | None, additions: Additions
-) -> Built:
+    place: RunContext, log: SessionLog, ended: list[str], given: Model | ModelOptions | None, additions: Additions
+) -> Composition:
     state, settings = resumed_state(log), place.settings
     model, key_from = _model(place, log, state, given, additions)
     roots = tuple(state.roots or place.roots)
@@ -168,7 +170,7 @@ def _around(
     tools = (*_builtin(kinds, additions.builtin), *additions.tools)
     prefix, told = _prefix(place, workspace, state, tools)
     project, owner = project_key(project_root(roots[0])), owner_of(log.session)
-    crew = Dependencies(
+    deps = Dependencies(
         clock=CLOCK,
         jitter=random.random,
         workspace=workspace,
@@ -190,23 +192,23 @@ def _around(
         goals=Goals(place.state_dir, project, owner, CLOCK.wall_us, redact=clean),
         memory=lambda: memory_use(settings.memory_mb * MIB),
         kinds=kinds,
-        child_model=lambda asked: subagent_model(asked, crew.model.name, settings, place.environ),
+        child_model=lambda asked: subagent_model(asked, deps.model.name, settings, place.environ),
         workspace_in=in_roots,
         worktrees=f"{place.state_dir}/worktrees",
         pool=TaskPool(spawner, settings.tasks_max),
         task_options=_task_options(settings),
-        desk=Commands,
-        company=Children,
+        desk=BackgroundControl,
+        company=SubagentRunner,
     )
-    crew.ease = lambda: _ease(crew, log)
-    _check_money(crew)
+    deps.ease = lambda: _ease(deps, log)
+    _check_money(deps)
     mode, lapsed = _mode(place, state)
-    session = open_session(log, crew, state=state, opened=opened, mode=mode)
+    session = open_session(log, deps, state=state, opened=opened, mode=mode)
     spawner.notice = session.notice
     _tell_damage(log, session)
     notes = (*settings.notes, *log.notes, *told, *lapsed, *unread, *_left_behind(ended, roots, state))
     fills = schema_diagnosis(session.state.prefix, model.budget.window_tokens) if session.state.prefix else ""
-    return Built(place, session, crew, log, key_from, tuple(map(clean, filter(None, [*notes, fills]))))
+    return Composition(place, session, deps, log, key_from, tuple(map(clean, filter(None, [*notes, fills]))))
 
 
 def _tell_damage(log: SessionLog, session: OpenSession) -> None:
@@ -222,14 +224,14 @@ def _tell_damage(log: SessionLog, session: OpenSession) -> None:
         log.checked.add_done_callback(tell)
 
 
-def _environ(place: Place) -> Mapping[str, str]:
+def _environ(place: RunContext) -> Mapping[str, str]:
     """What commands inherit from: a state folder that was named holds also for a longrein that they start."""
     named = place.options.state_dir or place.environ.get("LONGREIN_STATE_DIR")
     return {**place.environ, "LONGREIN_STATE_DIR": place.state_dir} if named else place.environ
 
 
 def _model(
-    place: Place, log: SessionLog, state: State, given: Model | ModelOptions | None, additions: Additions
+    place: RunContext, log: SessionLog, state: State, given: Model | ModelOptions | None, additions: Additions
 ) -> tuple[Model, str]:
     """The model that was given or asked for, or the one the session had; and where its key came from."""
     if given is not None and not isinstance(given, ModelOptions):
@@ -262,7 +264,7 @@ def _builtin(kinds: Sequence[Kind], chosen: Sequence[str] | None) -> list[Tool]:
     return [tool for tool in tools if tool.spec.name in chosen]
 
 
-def _mode(place: Place, state: State) -> tuple[str, list[str]]:
+def _mode(place: RunContext, state: State) -> tuple[str, list[str]]:
     """The permission mode that is asked for, '' for that of the stored session; and what is to be said of it.
 
     `bypassPermissions` is never restored: it must be asked for in each run.
@@ -305,7 +307,7 @@ def _task_options(settings: Settings) -> TaskOptions:
 
 
 def _spawner(
-    place: Place, log: SessionLog, roots: Sequence[str], nonce: str, secrets: tuple[str, ...]
+    place: RunContext, log: SessionLog, roots: Sequence[str], nonce: str, secrets: tuple[str, ...]
 ) -> SupervisedSpawner:
     """Commands are started by the session's supervisor; where none can be had, by longrein, after a notice."""
     settings = place.settings
@@ -322,7 +324,7 @@ def _spawner(
     )
 
 
-def _kinds(place: Place, more: Sequence[Tool]) -> tuple[tuple[Kind, ...], tuple[str, ...]]:
+def _kinds(place: RunContext, more: Sequence[Tool]) -> tuple[tuple[Kind, ...], tuple[str, ...]]:
     """Subagent types, and what of their files was left out."""
     return load_kinds(
         builtin_kinds(),
@@ -335,9 +337,9 @@ def _kinds(place: Place, more: Sequence[Tool]) -> tuple[tuple[Kind, ...], tuple[
     )
 
 
-def _ease(crew: Dependencies, log: SessionLog) -> None:
+def _ease(deps: Dependencies, log: SessionLog) -> None:
     """Drop what can be made again: encoded items, the reader's pages, garbage; what that frees goes to the system."""
-    forget = getattr(crew.model, "forget", None)  # a model may hold nothing
+    forget = getattr(deps.model, "forget", None)  # a model may hold nothing
     if forget is not None:
         forget()
     log.reader.close()
@@ -345,21 +347,21 @@ def _ease(crew: Dependencies, log: SessionLog) -> None:
     give_back()
 
 
-def _nested(place: Place, folder: str, told: Collection[str]) -> Iterable[tuple[str, str]]:
+def _nested(place: RunContext, folder: str, told: Collection[str]) -> Iterable[tuple[str, str]]:
     root = project_root(place.cwd)
     found = nested_instructions(folder, root, told, place.home, place.settings)
     return zip((source.path for source in found.sources), found.texts, strict=True)
 
 
-def _check_money(crew: Dependencies) -> None:
-    if crew.limits.usd_max and crew.model.budget.price is None:
+def _check_money(deps: Dependencies) -> None:
+    if deps.limits.usd_max and deps.model.budget.price is None:
         raise BudgetError(
-            f"a money limit needs the price of {crew.model.name}: give it as "
-            f'[models."{crew.model.name}"] price_input and price_output in config.toml'
+            f"a money limit needs the price of {deps.model.name}: give it as "
+            f'[models."{deps.model.name}"] price_input and price_output in config.toml'
         )
 
 
-def _opened(place: Place, session: str) -> Opened:
+def _opened(place: RunContext, session: str) -> Opened:
     nonce = uuid.uuid4().hex[:8]
     return Opened(SCHEMA_VERSION, session, nonce, place.roots, place.cwd, place.settings.profile)
 
@@ -368,7 +370,7 @@ def _opened(place: Place, session: str) -> Opened:
 
 
 def _prefix(
-    place: Place, workspace: Workspace, state: State, tools: Sequence[Tool]
+    place: RunContext, workspace: Workspace, state: State, tools: Sequence[Tool]
 ) -> tuple[Callable[[Model, str], PrefixSet], Iterable[str]]:
     """(model, reason) -> what stands before the conversation; and notes on what was read for it."""
     context, sources, notes = _static_context(place, workspace, state)
@@ -382,7 +384,9 @@ def _prefix(
     return prefix, notes
 
 
-def _static_context(place: Place, workspace: Workspace, state: State) -> tuple[tuple[str, ...], Any, Iterable[str]]:
+def _static_context(
+    place: RunContext, workspace: Workspace, state: State
+) -> tuple[tuple[str, ...], Any, Iterable[str]]:
     """Environment and instruction files: read once, at the start of a session, then frozen."""
     if state.prefix is not None:
         return state.prefix.context, state.prefix.sources, ()

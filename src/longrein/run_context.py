@@ -38,7 +38,7 @@ NESTED_MAX = 3
 """Longreins that commands start, one below the other; the first is above them all."""
 
 
-class Place(msgspec.Struct, frozen=True):
+class RunContext(msgspec.Struct, frozen=True):
     """Where longrein was started and what it was told: the same for every session of one start."""
 
     options: Options
@@ -50,7 +50,7 @@ class Place(msgspec.Struct, frozen=True):
     roots: tuple[str, ...]
 
 
-def survey(options: Options, environ: Mapping[str, str] | None = None, *, folder: str = "") -> Place:
+def read_run_context(options: Options, environ: Mapping[str, str] | None = None, *, folder: str = "") -> RunContext:
     """Look around in `folder` (by default the present one). Raises `SettingsError` and `UsageError`."""
     environ = environment() if environ is None else environ
     home = home_folder(environ)
@@ -59,10 +59,10 @@ def survey(options: Options, environ: Mapping[str, str] | None = None, *, folder
     state = os.path.abspath(options.state_dir) if options.state_dir else state_dir(environ, home)
     flags = {name: getattr(options, name) for name in options.__struct_fields__}
     settings = load_settings(cwd=cwd, home=home, environ=environ, flags=flags, trusted=is_trusted(state, cwd))
-    return Place(options, settings, environ, home, cwd, state, roots)
+    return RunContext(options, settings, environ, home, cwd, state, roots)
 
 
-def check_depth(place: Place) -> None:
+def check_depth(place: RunContext) -> None:
     """Raises `UsageError` where commands of longreins have started longreins too often: no tool list ends such a
     chain, since a command may start anything."""
     above = depth_of(place.environ)
@@ -90,17 +90,17 @@ def _folder(written: str, said: str) -> str:
 # --- which model ---------------------------------------------------------------------------------------------------
 
 
-def chosen_model(place: Place, name: str = "") -> ModelOptions:
+def chosen_model(place: RunContext, name: str = "") -> ModelOptions:
     """Options of the model `name`, else of what settings, keys or local servers offer. Raises `ModelUnknown`."""
     return choose_model(place.settings, place.environ, offered_models, name=name)
 
 
-def budget_of(place: Place, state: State) -> Budget:
+def budget_of(place: RunContext, state: State) -> Budget:
     """What the model of a stored session offers: as configured, else by the table."""
     return named_budget(place, f"{state.prefix.provider}/{state.prefix.model}" if state.prefix else "/")
 
 
-def named_budget(place: Place, name: str) -> Budget:
+def named_budget(place: RunContext, name: str) -> Budget:
     """What the model `provider/model` offers: as configured, else by the table."""
     try:
         configured = chosen_model(place, name).budget
@@ -110,14 +110,14 @@ def named_budget(place: Place, name: str) -> Budget:
     return configured or look_up(provider, model)
 
 
-def key_source(place: Place, chosen: ModelOptions) -> str:
+def key_source(place: RunContext, chosen: ModelOptions) -> str:
     """Name of the variable that the key came from; `none` without a key."""
     known, given = known_provider(chosen.provider), place.settings.providers.get(chosen.provider)
     names = ((given.api_key_env,) if given and given.api_key_env else ()) + (known.keys if known else ())
     return next((name for name in names if chosen.api_key and place.environ.get(name) == chosen.api_key), "none")
 
 
-def stored_model(place: Place, state: State) -> str:
+def stored_model(place: RunContext, state: State) -> str:
     """A resumed session keeps its model unless another is asked for."""
     if place.options.model or state.prefix is None:
         return ""
@@ -127,7 +127,7 @@ def stored_model(place: Place, state: State) -> str:
 # --- which session -----------------------------------------------------------------------------------------------
 
 
-async def session_of(place: Place, busy: Sequence[str] = ()) -> tuple[str, bool, str]:
+async def session_of(place: RunContext, busy: Sequence[str] = ()) -> tuple[str, bool, str]:
     """(id of the session that the options name, whether it is a new one, what is to be said of the choice).
 
     `busy`: sessions that another process has opened since they were chosen. Raises `SessionUnknown`.
@@ -143,7 +143,7 @@ async def session_of(place: Place, busy: Sequence[str] = ()) -> tuple[str, bool,
     return (await fork(place, found, options.session_id) if options.fork_session else found), False, said
 
 
-def _newest(place: Place, busy: Sequence[str]) -> tuple[str, str]:
+def _newest(place: RunContext, busy: Sequence[str]) -> tuple[str, str]:
     """The newest session of this folder, and what is to be said. One that is open elsewhere can be copied; to be gone
     on with, the newest that is not is taken."""
     newest = latest_session(place.state_dir, place.cwd)
@@ -159,7 +159,7 @@ def _newest(place: Place, busy: Sequence[str]) -> tuple[str, str]:
     return free, f"session {newest} is open in another process; going on with {free} ({title or 'nothing was said'})"
 
 
-async def fork(place: Place, source: str, session: str = "") -> str:
+async def fork(place: RunContext, source: str, session: str = "") -> str:
     """Make a copy of session `source`; gives its id."""
     reader = Reader(place.state_dir, source)
     first, last = reader.entry(1), reader.tail()[0]
@@ -172,14 +172,14 @@ async def fork(place: Place, source: str, session: str = "") -> str:
     return target
 
 
-async def discard_unused(place: Place, session: str, *, said: bool) -> None:
+async def discard_unused(place: RunContext, session: str, *, said: bool) -> None:
     """What was opened and left without a word is not kept. One whose id was chosen may be waited for, and what
     was `said` may not have come to be written down."""
     if not said and session != place.options.session_id:
         await discard_empty(place.state_dir, session, wall_us=CLOCK.wall_us)
 
 
-def sweep_orphans(place: Place) -> list[str]:
+def sweep_orphans(place: RunContext) -> list[str]:
     """End processes that a killed longrein left behind; those of other state folders are not ours to judge."""
     sessions = os.path.join(place.state_dir, "sessions")
     if not os.path.isdir(sessions):

@@ -7,8 +7,18 @@ from contextlib import aclosing
 from types import TracebackType
 from typing import Any, Literal, overload
 
-from longrein.agent import AgentView, Answer, Compact, GoOn, Heard, OfChild, OpenSession, Rewind, Said
-from longrein.composition import Additions, Built, build
+from longrein.agent import (
+    Answer,
+    Compact,
+    Continue,
+    FromSubagent,
+    OpenSession,
+    Rewind,
+    SessionUpdate,
+    SubagentView,
+    UserMessage,
+)
+from longrein.composition import Additions, Composition, build
 from longrein.events import (
     AnyPart,
     Entry,
@@ -22,7 +32,7 @@ from longrein.events import (
 )
 from longrein.frontends.argv import Options
 from longrein.models import Model
-from longrein.run_context import survey
+from longrein.run_context import read_run_context
 from longrein.tools import TaskView, Tool
 
 Approve = Callable[[PermissionAsked], bool | Awaitable[bool]]
@@ -58,7 +68,7 @@ class Session:
     All of it belongs to the event loop it was opened in.
     """
 
-    def __init__(self, built: Built) -> None:
+    def __init__(self, built: Composition) -> None:
         """Use `open` or `resume`."""
         self._session: OpenSession = built.session
         self._walk: asyncio.Task[None] | None = None
@@ -157,7 +167,9 @@ class Session:
             window,
             max_output,
         )
-        return cls(await build(survey(options, folder=folder), session, fresh=not session, additions=additions))
+        return cls(
+            await build(read_run_context(options, folder=folder), session, fresh=not session, additions=additions)
+        )
 
     async def __aenter__(self) -> "Session":
         return self
@@ -179,8 +191,8 @@ class Session:
         answer = ""
         async with aclosing(self.follow(start, children=True)) as news:
             async for one in news:
-                event = one.heard.event if isinstance(one, OfChild) and isinstance(one.heard, Entry) else None
-                child = one.child if isinstance(one, OfChild) else ""
+                event = one.heard.event if isinstance(one, FromSubagent) and isinstance(one.heard, Entry) else None
+                child = one.child if isinstance(one, FromSubagent) else ""
                 match one.event if isinstance(one, Entry) else event:
                     case PermissionAsked() as asked:
                         await self._decide(asked, child, approve)
@@ -218,15 +230,15 @@ class Session:
     ) -> None:
         """Say something; returns when it is on disk. `steer` goes with the next request, `queued` after the turn.
 
-        `to` is the session of a subagent that works (`AgentView.child`); it hears it with its next request.
+        `to` is the session of a subagent that works (`SubagentView.child`); it hears it with its next request.
         """
         parts = (Text(words),) if isinstance(words, str) else tuple(words)
-        await self._session.tell(Said(parts, "steer" if to else how, to))
+        await self._session.tell(UserMessage(parts, "steer" if to else how, to))
         self._go()
 
     async def go_on(self) -> None:
         """Go on with a turn that a crash had cut."""
-        await self._session.tell(GoOn())
+        await self._session.tell(Continue())
         self._go()
 
     async def compact(self, focus: str = "") -> None:
@@ -240,10 +252,10 @@ class Session:
         self._go()
 
     async def answer(self, call: str, verdict: Literal["allow", "deny"], message: str = "", *, child: str = "") -> None:
-        """Answer a `PermissionAsked`; `child` is the session of the subagent that asks (`OfChild.child`)."""
+        """Answer a `PermissionAsked`; `child` is the session of the subagent that asks (`FromSubagent.child`)."""
         await self._session.tell(Answer(call, verdict, message=message, by="user", session=child))
 
-    def agents(self) -> Sequence[AgentView]:
+    def agents(self) -> Sequence[SubagentView]:
         """Subagents below this session as they are now, each followed by its own; those that are over too."""
         return self._session.agents()
 
@@ -260,13 +272,13 @@ class Session:
     @overload
     def follow(
         self, seq: int = 0, *, forever: bool = False, children: Literal[True]
-    ) -> AsyncGenerator[Entry | OfChild, None]: ...
+    ) -> AsyncGenerator[Entry | FromSubagent, None]: ...
     async def follow(
         self, seq: int = 0, *, forever: bool = False, children: bool = False
-    ) -> AsyncGenerator[Entry | OfChild, None]:
+    ) -> AsyncGenerator[Entry | FromSubagent, None]:
         """Entries after `seq` as they are committed, until the session rests (or, with `forever`, until it closes).
 
-        With `children` also what subagents do now, as `OfChild`, its `heard` an entry of its own log: their questions
+        With `children` also live entries of subagents, as `FromSubagent` with the entry in `heard`: their questions
         (`PermissionAsked`) come so. They have no place in the order of `seq` and do not come again.
         """
         heard = self._session.follow(seq)
@@ -281,7 +293,7 @@ class Session:
                 if isinstance(news, Entry):
                     seq = news.seq
                     yield news
-                elif children and isinstance(news, OfChild) and isinstance(news.heard, Entry):
+                elif children and isinstance(news, FromSubagent) and isinstance(news.heard, Entry):
                     yield news
         except StopAsyncIteration:
             return
@@ -308,7 +320,7 @@ class Session:
         if self._walk is None or self._walk.done():
             self._walk = asyncio.ensure_future(self._session.run(once=True))
 
-    async def _news(self, coming: "asyncio.Future[Heard]") -> None:
+    async def _news(self, coming: "asyncio.Future[SessionUpdate]") -> None:
         """Wait for something to hear, or for the walk to come to rest."""
         walking = self._walk is not None and not self._walk.done()
         waited: list[asyncio.Future[Any]] = [coming, self._walk] if walking and self._walk else [coming]

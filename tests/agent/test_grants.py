@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from longrein.agent.moves import Record, next_move
 from longrein.agent.ports import UNBOUND, Limits, MoveContext, RemainingBudget
 from longrein.agent.subagents.budget import (
-    Given,
-    Offer,
-    Refused,
+    Granted,
+    GrantRefused,
+    RunOption,
+    SpawnRequest,
     Spent,
-    Wish,
     kept_back,
     left,
     less,
@@ -50,9 +50,9 @@ INSTEAD = "do it yourself or with fewer subagents, or answer with what you have"
 PRICE = Price(3, 15, 0.3, 3.75)
 BUDGET = Budget(200_000, 8_000, PRICE)
 CHEAP = Budget(200_000, 8_000, Price(0.3, 1.5, 0.03, 0.375))
-EMPTY = Offer("empty", "test/big", BUDGET, 5_000)
-FORK = Offer("fork", "test/big", BUDGET, 200, 90_000)
-SMALL = Offer("empty", "test/small", CHEAP, 5_000)
+EMPTY = RunOption("empty", "test/big", BUDGET, 5_000)
+FORK = RunOption("fork", "test/big", BUDGET, 200, 90_000)
+SMALL = RunOption("empty", "test/small", CHEAP, 5_000)
 
 
 def log(*events: AnyEvent, grant: Grant | None = None, label: str = "") -> State:
@@ -86,8 +86,8 @@ def test_what_is_left_is_the_limit_without_what_was_spent_and_what_subagents_hol
 def test_what_is_not_limited_stays_so() -> None:
     room = left(log(speak()), Limits(spawns_max=0), 0, {})
     assert room == msgspec.structs.replace(UNBOUND, depth=1)
-    one = share_out(room, [Wish((EMPTY,))])[0]
-    assert isinstance(one, Given)
+    one = share_out(room, [SpawnRequest((EMPTY,))])[0]
+    assert isinstance(one, Granted)
     assert one.grant == Grant(turns=100)
 
 
@@ -189,15 +189,15 @@ def test_a_spawn_is_priced_by_its_context_in_each_request() -> None:
     two = quote(EMPTY, 2)
     assert two.usd == near(one.usd + (5_000 * 0.3 + 2_000 * 3.75 + 500 * 15) / 1e6)
     assert quote(FORK, 1).usd == near((90_000 * 0.3 + 200 * 3.75 + 500 * 15) / 1e6)
-    assert quote(Offer("empty", "x", Budget(1, 1), 10)).usd == 0
+    assert quote(RunOption("empty", "x", Budget(1, 1), 10)).usd == 0
 
 
 # --- who gets what -----------------------------------------------------------------------------------------------
 
 
-def check(room: RemainingBudget, *wishes: Wish, rivals: int = 0) -> Iterator[str]:
+def check(room: RemainingBudget, *wishes: SpawnRequest, rivals: int = 0) -> Iterator[str]:
     for one in share_out(room, wishes, rivals=rivals):
-        if isinstance(one, Refused):
+        if isinstance(one, GrantRefused):
             yield f"refused: {one.reason}"
         else:
             grant = one.grant
@@ -205,7 +205,7 @@ def check(room: RemainingBudget, *wishes: Wish, rivals: int = 0) -> Iterator[str
             yield f"{one.offer.form} {one.offer.model} ${grant.usd:.2f} {grant.tokens} tokens {grant.spawns}{note}"
 
 
-JOB = Wish((EMPTY,))
+JOB = SpawnRequest((EMPTY,))
 
 
 def test_shares_are_fair_and_one_stays_with_the_parent() -> None:
@@ -216,7 +216,7 @@ def test_shares_are_fair_and_one_stays_with_the_parent() -> None:
 
 
 def test_R070_a_recursion_bomb_ends_at_its_depth_and_number() -> None:
-    deep = Wish((EMPTY,), depth=9)
+    deep = SpawnRequest((EMPTY,), depth=9)
     assert list(check(RemainingBudget(depth=0), deep)) == [
         "refused: no subagents may be started at this depth; do it yourself",
     ]
@@ -225,20 +225,20 @@ def test_R070_a_recursion_bomb_ends_at_its_depth_and_number() -> None:
         "refused: no more subagents may be started in this session; do it yourself, or ask a finished one again",
     ]
     one, two = share_out(RemainingBudget(spawns=20, depth=3), [deep, deep])
-    assert isinstance(one, Given)
-    assert isinstance(two, Given)
+    assert isinstance(one, Granted)
+    assert isinstance(two, Granted)
     assert (one.grant.depth, one.grant.spawns, two.grant.depth, two.grant.spawns) == (2, 6, 2, 6)
-    assert list(check(RemainingBudget(spawns=0, depth=1), Wish((EMPTY,), again=True))) == [
+    assert list(check(RemainingBudget(spawns=0, depth=1), SpawnRequest((EMPTY,), again=True))) == [
         "empty test/big $0.00 0 tokens 0"
     ]
-    assert list(check(RemainingBudget(spawns=0, depth=3), Wish((EMPTY,), depth=2, again=True))) == [
+    assert list(check(RemainingBudget(spawns=0, depth=3), SpawnRequest((EMPTY,), depth=2, again=True))) == [
         "empty test/big $0.00 0 tokens 0"
     ]
 
 
 def test_where_the_spawns_left_are_too_few_to_share_nobody_below_may_start_any() -> None:
-    one = share_out(RemainingBudget(spawns=2, depth=3), [Wish((EMPTY,), depth=2)])[0]
-    assert isinstance(one, Given)
+    one = share_out(RemainingBudget(spawns=2, depth=3), [SpawnRequest((EMPTY,), depth=2)])[0]
+    assert isinstance(one, Granted)
     assert (one.grant.depth, one.grant.spawns) == (0, 0)
 
 
@@ -256,7 +256,7 @@ def test_what_pays_for_three_of_ten_starts_three() -> None:
 
 
 def test_it_is_made_cheaper_before_it_is_refused() -> None:
-    every = Wish((FORK, EMPTY, SMALL))
+    every = SpawnRequest((FORK, EMPTY, SMALL))
     fork, empty, small = (quote(one).usd for one in (FORK, EMPTY, SMALL))
     assert small < empty < fork
     asked, less = f"as asked for it would cost about ${fork:.4f}", (empty - 0.01) / 2
@@ -314,8 +314,8 @@ class Node:
 
     def spawn(self, count: int) -> None:
         room = less(self.room(), kept_back(self.state, BUDGET, more=count))
-        for one in share_out(room, [Wish((SMALL,), depth=3)] * count):
-            if isinstance(one, Given):
+        for one in share_out(room, [SpawnRequest((SMALL,), depth=3)] * count):
+            if isinstance(one, Granted):
                 self.children += 1
                 name = f"{self.name}.{self.children}"
                 self.append(ChildStarted(name, "general", "", one.grant))
@@ -411,11 +411,12 @@ def test_I5_with_one_request_at_a_time_only_one_call_is_ever_too_much(
 def test_the_sum_of_the_shares_never_passes_what_there_is(rooms: list[float], count: int, rivals: int) -> None:
     for usd in rooms:
         shares = share_out(
-            RemainingBudget(usd=usd, tokens=usd * 1e5, spawns=5, depth=2), [Wish((FORK, EMPTY, SMALL), depth=1)] * count
+            RemainingBudget(usd=usd, tokens=usd * 1e5, spawns=5, depth=2),
+            [SpawnRequest((FORK, EMPTY, SMALL), depth=1)] * count,
         )
-        grants = [one.grant for one in shares if isinstance(one, Given)]
+        grants = [one.grant for one in shares if isinstance(one, Granted)]
         assert sum(grant.usd for grant in grants) <= usd + 1e-9
         assert sum(grant.tokens for grant in grants) <= usd * 1e5
         assert sum(1 + grant.spawns for grant in grants) <= 5
-        more = share_out(RemainingBudget(usd=usd, depth=2), [Wish((EMPTY,))] * count, rivals=rivals)
+        more = share_out(RemainingBudget(usd=usd, depth=2), [SpawnRequest((EMPTY,))] * count, rivals=rivals)
         assert len(more) == count

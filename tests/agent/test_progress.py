@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 
-from longrein.agent import Said, builtin_kinds
+from longrein.agent import UserMessage, builtin_kinds
 from longrein.agent.moves import End, Patience, Tell, circling, idle
 from longrein.context import Request, State, fold, step
 from longrein.events import (
@@ -30,7 +30,7 @@ from longrein.events import (
 )
 from longrein.models import Delta
 from longrein.testing.clock import VirtualClock, run_virtual
-from longrein.testing.harness import memory_crew, memory_tools, open_test_session, results, said
+from longrein.testing.harness import memory_dependencies, memory_tools, open_test_session, results, said
 from longrein.testing.scripted_model import ScriptedModel, call, says
 from longrein.testing.store import MemoryDisk
 from longrein.tools import agent_tool
@@ -279,10 +279,10 @@ def test_R073_the_parent_of_a_hung_subagent_gets_its_answer() -> None:
     model = Deaf(calls, says("so be it"))
 
     async def main() -> None:
-        crew = memory_crew(model, disk, clock=clock, tools=(*memory_tools(), agent_tool(builtin_kinds())))
-        crew.kinds = builtin_kinds()
-        session = open_test_session(model, disk=disk, crew=crew, mode="bypassPermissions")
-        session.tell(Said((Text("go"),)))
+        deps = memory_dependencies(model, disk, clock=clock, tools=(*memory_tools(), agent_tool(builtin_kinds())))
+        deps.kinds = builtin_kinds()
+        session = open_test_session(model, disk=disk, deps=deps, mode="bypassPermissions")
+        session.tell(UserMessage((Text("go"),)))
         await session.run(once=True)
         await session.close()
 
@@ -300,7 +300,7 @@ def test_R077_an_agent_that_goes_round_in_a_circle_is_stopped_by_the_loop() -> N
 
     async def main() -> None:
         session = open_test_session(model, disk=disk, clock=clock)
-        session.tell(Said((Text("go"),)))
+        session.tell(UserMessage((Text("go"),)))
         await session.run(once=True)
         await session.close()
 

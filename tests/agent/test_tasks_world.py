@@ -409,8 +409,8 @@ def test_a_command_whose_start_cannot_be_written_down_does_not_go_on() -> None:
         with pytest.raises(StoreFull):
             await session.run(once=True)
         assert not stage.supervision.running
-        assert session.crew.pool is not None
-        assert session.crew.pool.running == 0
+        assert session.deps.pool is not None
+        assert session.deps.pool.running == 0
 
     stage.play(work)
 

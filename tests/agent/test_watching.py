@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from longrein.agent import GoOn, Rewind, Said
+from longrein.agent import Continue, Rewind, UserMessage
 from longrein.agent.file_watcher import CHANGES_MAX, FileWatcher, watched
 from longrein.context import Request, Seen, State
 from longrein.events import FileChanged, PrefixSet, Reminded, SourceFile, Text
@@ -226,11 +226,11 @@ async def test_D11_after_a_rewind_the_model_hears_what_stands_on_disk(house: Hou
     model = Script(read(), says("read"), write, says("written"), edit, says("done"))
     async with house.session(model) as session:
         for prompt in ("read it", "change it"):
-            session.tell(Said((Text(prompt),)))
+            session.tell(UserMessage((Text(prompt),)))
             await session.run(once=True)
         to = next(entry.seq for entry in house.entries() if type(entry.event).__name__ == "TurnEnded")
         session.tell(Rewind(to))
-        session.tell(Said((Text("again"),)))
+        session.tell(UserMessage((Text("again"),)))
         await session.run(once=True)
     (note,) = notes(model.requests[4])
     assert note.endswith(f"* {house.tree}/a.txt: as you left it in what was taken back")
@@ -244,8 +244,8 @@ async def test_a_turn_that_a_crash_cut_looks_again_when_it_goes_on(house: House)
     (house.tree / "a.txt").write_text("two\n")
     more = Script(says("done"), says("and on"))  # the turn that ended in a failure goes on, then comes the word
     async with house.session(more, create=False) as session:
-        session.tell(GoOn())
-        session.tell(Said((Text("on"),)))
+        session.tell(Continue())
+        session.tell(UserMessage((Text("on"),)))
         await session.run(once=True)
     assert notes(more.requests[0])[0].startswith("[session_resumed: the session goes on after 0 s; meanwhile …]")
     assert said(more.requests[0])[-1] != "on"

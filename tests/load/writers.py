@@ -20,7 +20,7 @@ import uuid
 from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
 
-from longrein.agent import Dependencies, Limits, OpenSession, Said, open_session
+from longrein.agent import Dependencies, Limits, OpenSession, UserMessage, open_session
 from longrein.context import Budget, Request
 from longrein.events import (
     SCHEMA_VERSION,
@@ -123,7 +123,7 @@ async def run_agent(
     log = await open_log(state, session, create=fresh, wall_us=Clock().wall_us)
     tools = {tool.spec.name: tool for tool in builtin_tools()}
     tree = str(folder / "tree")
-    crew = Dependencies(
+    deps = Dependencies(
         clock=Clock(),
         jitter=lambda: 0.5,
         workspace=open_workspace((tree,), spawner=PlainSpawner(), environment=dict(os.environ)),
@@ -135,13 +135,13 @@ async def run_agent(
         rules=Rules(allow=("Write", "Edit"), base=tree),
         limits=Limits(barren_steps_max=1_000_000),
     )
-    shared.append(crew)
-    crew.locks, crew.writers = shared[0].locks, shared[0].writers
+    shared.append(deps)
+    deps.locks, deps.writers = shared[0].locks, shared[0].writers
     opened = Opened(SCHEMA_VERSION, session, "n0nce", (tree,), tree, label=label)
-    model.session = open_session(log, crew, opened=opened, mode="bypassPermissions")
+    model.session = open_session(log, deps, opened=opened, mode="bypassPermissions")
     try:
         model.session.paused = False
-        model.session.tell(Said((Text("edit"),)))
+        model.session.tell(UserMessage((Text("edit"),)))
         await model.session.run(once=True)
     finally:
         await model.session.close()

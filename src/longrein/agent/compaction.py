@@ -79,7 +79,7 @@ LINE_CHARS_MAX = 1_000
 """A file with a longer line is no text that one works on."""
 
 
-class Rebuilt(msgspec.Struct, frozen=True):
+class RebuiltContext(msgspec.Struct, frozen=True):
     """What there is to put back, best first."""
 
     blocks: tuple[FileBlock, ...] = ()
@@ -97,10 +97,10 @@ class Rebuilt(msgspec.Struct, frozen=True):
         )
 
 
-def rebuild(session: Session, last: int) -> Rebuilt:
+def rebuild(session: Session, last: int) -> RebuiltContext:
     """Read again what matters of the files last used up to entry `last`, within the budget of this window."""
     state = session.state
-    budget = window_of(state, session.crew.model.budget)
+    budget = window_of(state, session.deps.model.budget)
     left = min(round(budget.usable_tokens * SHARE_MAX), TOKENS_MAX)
     one = min(round(budget.usable_tokens * FILE_SHARE_MAX), FILE_TOKENS_MAX)
     blocks: list[FileBlock] = []
@@ -113,7 +113,7 @@ def rebuild(session: Session, last: int) -> Rebuilt:
             blocks.append(block)
             facts[path] = made
             left -= state.gauge.scale(estimate_text(block.text + block.note)) + 10
-    return Rebuilt(tuple(blocks), facts)
+    return RebuiltContext(tuple(blocks), facts)
 
 
 def texts_cleared_since(session: Session, span: tuple[int, int], asked: int) -> list[str]:
@@ -123,7 +123,7 @@ def texts_cleared_since(session: Session, span: tuple[int, int], asked: int) -> 
     """
     if not any(seq > asked for seq in session.state.compactions):
         return []
-    return [text for entry in session.crew.history(*span) for text in event_texts(entry.event)]
+    return [text for entry in session.deps.history(*span) for text in event_texts(entry.event)]
 
 
 def ranked(state: State, last: int) -> Iterator[tuple[str, FileUse]]:
@@ -151,7 +151,7 @@ def _again(session: Session, path: str, use: FileUse, tokens: int) -> tuple[File
     known = session.state.files.get(path)
     before = use.hash if known is None else known.hash if known.disk is None else known.disk
     seen = before if known is None else known.hash
-    place = session.crew.workspace.look(path, "/")
+    place = session.deps.workspace.look(path, "/")
     if place.kind == "":
         gone = (FileChanged(path, "", "user", before=before),) if before else ()
         return FileBlock(path, note="it is gone from disk"), gone
@@ -160,14 +160,14 @@ def _again(session: Session, path: str, use: FileUse, tokens: int) -> tuple[File
     if place.size_bytes > BYTES_MAX:
         return None, ()
     try:
-        data = session.crew.workspace.read(path)
+        data = session.deps.workspace.read(path)
     except OSError as error:
         return FileBlock(path, note=f"it could not be read again: {(error.strerror or str(error)).lower()}"), ()
     digest, text = sha256(data).hexdigest(), _text(data)
     if text is None:
         return None, ()
-    shown, whole, note = _page(session.crew.redact(text), use, tokens, session.state)
-    blob = session.blobs.put_blob(data) if len(data) <= session.crew.options.keep_bytes_max else ""
+    shown, whole, note = _page(session.deps.redact(text), use, tokens, session.state)
+    blob = session.blobs.put_blob(data) if len(data) <= session.deps.options.keep_bytes_max else ""
     facts: tuple[AnyEvent, ...] = (FileSeen(path, digest, blob, whole),)
     if digest != before:
         facts = (FileChanged(path, digest, "user", blob, before), *facts)
@@ -233,7 +233,7 @@ async def _summarise(session: Session, wish: Summarise) -> None:
 
 
 def _asked(session: Session, wish: Summarise) -> tuple[int, float]:
-    state, budget = session.state, window_of(session.state, session.crew.model.budget)
+    state, budget = session.state, window_of(session.state, session.deps.model.budget)
     plain = wish.beside or state.profile.startswith("seed")
     asked = Asked(
         purpose="summary",
@@ -257,7 +257,7 @@ def _requests(session: Session, wish: Summarise, chosen: Model | None) -> list[R
     state = session.state
     if state.profile.startswith("seed"):
         return [render_seed_summary(state)]
-    live = render_summary(state, window_of(state, session.crew.model.budget), wish)
+    live = render_summary(state, window_of(state, session.deps.model.budget), wish)
     if chosen is None:
         return [live]
     prefix = _prefix_of(live.prefix, chosen)
@@ -308,7 +308,7 @@ def _held_to(session: Session, outcome: Replied | AskFailed) -> Replied | AskFai
     if isinstance(outcome, AskFailed):
         return outcome
     prose, calls = text_of(_texts(outcome.parts)), sum(isinstance(p, ToolCall) for p in outcome.parts)
-    budget = window_of(session.state, session.crew.model.budget)
+    budget = window_of(session.state, session.deps.model.budget)
     seed = session.state.profile.startswith("seed") and prose.strip()
     problem = "" if seed else prose_problem(session.state, budget, prose, outcome.stop, calls)
     if problem:
@@ -322,11 +322,11 @@ def _taken(outcome: Replied) -> Replied:
 
 def _chosen(session: Session) -> Model | None:
     """The model chosen for summaries; a second attempt goes to the session's own."""
-    name = session.crew.compact_model
-    if not name or name == session.crew.model.name or session.state.summary_attempts:
+    name = session.deps.compact_model
+    if not name or name == session.deps.model.name or session.state.summary_attempts:
         return None
     try:
-        return session.crew.open_model(name)
+        return session.deps.open_model(name)
     except LongreinError as error:
         session.notice(f"{error}; this model writes the summary itself")
         return None
@@ -338,7 +338,7 @@ def _texts(parts: tuple[AnyPart, ...]) -> tuple[AnyPart, ...]:
 
 def _swap(session: Session, ready: Swap) -> None:
     """Put a summary that has come in place, with the files that matter as they are on disk now."""
-    state, budget = session.state, window_of(session.state, session.crew.model.budget)
+    state, budget = session.state, window_of(session.state, session.deps.model.budget)
     if state.profile.startswith("seed"):
         session.append(seed_summarized(state, budget, ready))
         return

@@ -19,14 +19,14 @@ from longrein.tools import Tool, reads_only
 
 async def look_around(session: Session) -> None:
     """Append a `FileChanged` for each known file that changed; once for a request, so that a busy file stops nobody."""
-    state, watch, crew = session.state, session.watch, session.crew
+    state, watch, deps = session.state, session.watch, session.deps
     moment = (state.asks, session.rested, state.breaks)
     if session.paused or watch.looked == moment or not _asks_next(state):
         return
     watch.looked, since_us, watch.since_us = moment, watch.since_us, 0
     found: list[AnyEvent] = list(await _changes(session, _beside(session)))
     if found and since_us:
-        gap_s = max(0, crew.clock.wall_us() - since_us) // 1_000_000
+        gap_s = max(0, deps.clock.wall_us() - since_us) // 1_000_000
         found.insert(0, Reminded("resumed", "", "files", str(gap_s)))
     session.append(*found)
 
@@ -51,7 +51,7 @@ async def before_command(session: Session) -> list[FileChanged]:
 
 async def after_command(session: Session, arguments: Mapping[str, Any]) -> list[FileChanged]:
     """What changed while a command ran; other agents hear whose it is."""
-    writers, writer = session.crew.writers, writer_of(session, arguments)
+    writers, writer = session.deps.writers, writer_of(session, arguments)
     changes = await _changes(session, ("command", writer.command))
     for change in changes:
         if change.by == "command":
@@ -63,7 +63,7 @@ def note_written(session: Session, facts: Iterable[AnyEvent]) -> None:
     """What a tool of this agent wrote: other agents of the tree hear whose it is."""
     for fact in facts:
         if isinstance(fact, FileChanged) and fact.by == "agent":
-            session.crew.writers.note(fact.path, fact.hash, Writer(session.state.label))
+            session.deps.writers.note(fact.path, fact.hash, Writer(session.state.label))
 
 
 def writer_of(session: Session, arguments: Mapping[str, Any]) -> Writer:
@@ -73,21 +73,21 @@ def writer_of(session: Session, arguments: Mapping[str, Any]) -> Writer:
 
 def writer_words(session: Session, path: str, digest: str) -> str:
     """Who wrote this content, in words for this session; '' when it is not known."""
-    writer = session.crew.writers.of(path, digest)
+    writer = session.deps.writers.of(path, digest)
     return "" if writer is None else writer.words(session.state.label)
 
 
 async def _changes(session: Session, otherwise: tuple[str, str]) -> list[FileChanged]:
     """A fact for each known file that changed; `otherwise`: whose it is when nobody of the tree is known to have."""
-    crew, label = session.crew, session.state.label
+    deps, label = session.deps, session.state.label
 
     def whose(path: str, digest: str) -> tuple[str, str]:
-        writer = crew.writers.of(path, digest)
+        writer = deps.writers.of(path, digest)
         by, who = writer.seen_by(label) if writer is not None else otherwise
         return ("user", "") if by == "agent" else (by, who)  # a content of ours that somebody brought back
 
     return await session.watch.changes(
-        session.state, crew.workspace, session.blobs, crew.redact, whose=whose, keep=crew.options.keep_bytes_max
+        session.state, deps.workspace, session.blobs, deps.redact, whose=whose, keep=deps.options.keep_bytes_max
     )
 
 
@@ -98,7 +98,7 @@ def _beside(session: Session) -> tuple[str, str]:
     ]
     if tasks:
         return "command", tasks[0] if len(tasks) == 1 else "a command"
-    others = session.crew.writers.running(session.state.label)
+    others = session.deps.writers.running(session.state.label)
     if others:
         label = session.state.label
         return others[0].seen_by(label) if len(others) == 1 else ("subagent", "")
@@ -114,7 +114,7 @@ def tell_nested(session: Session, calls: Sequence[ToolCall]) -> None:
     """Append a `Reminded` for each instruction file that governs what `calls` touched and was not told yet."""
     for folder in _folders(session, calls):
         told = [*(source.path for source in session.prefix_sources), *session.state.told]
-        for path, text in session.crew.nested(folder, told):
+        for path, text in session.deps.nested(folder, told):
             head = marker(session.state.nonce, "instructions", f"{path}, for the files of its folder and below")
             session.append(Reminded("nested_memory", f"{head}\n{text}", folder, path), *_seen(session, path))
 
@@ -122,7 +122,7 @@ def tell_nested(session: Session, calls: Sequence[ToolCall]) -> None:
 def _seen(session: Session, path: str) -> tuple[FileSeen, ...]:
     """So that a change of it is told like one of any file that the model knows."""
     try:
-        data = session.crew.workspace.read(path)
+        data = session.deps.workspace.read(path)
     except OSError:
         return ()
     return (FileSeen(path, sha256(data).hexdigest(), session.blobs.put_blob(data), whole=False),)
@@ -132,9 +132,9 @@ def _folders(session: Session, calls: Sequence[ToolCall]) -> list[str]:
     """Folders inside the roots that are touched for the first time since the session was opened here."""
     found: dict[str, None] = {}
     for call in calls:
-        tool = session.crew.tools.get(call.name)
+        tool = session.deps.tools.get(call.name)
         for path, _ in tool.paths(call.arguments or {}) if tool else ():
-            place = session.crew.workspace.look(path, session.state.cwd)
+            place = session.deps.workspace.look(path, session.state.cwd)
             folder = place.real if place.kind == "folder" else posixpath.dirname(place.real)
             seen = (folder, session.state.settled_seq)  # a compaction may have taken the text away
             if place.inside and seen not in session.folders_seen:

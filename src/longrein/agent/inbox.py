@@ -13,19 +13,19 @@ import msgspec
 from longrein.agent.messages import (
     Answer,
     Compact,
-    GoOn,
-    Happened,
-    Pending,
+    Continue,
+    ExternalEvent,
+    InboxMessage,
+    PendingMessage,
     Pin,
     Rewind,
-    Said,
     SetMode,
     SetModel,
     StopChild,
     StopTask,
     Uncompact,
     Unpin,
-    Word,
+    UserMessage,
 )
 from longrein.agent.ports import BackgroundTasks, Clock, Dependencies, Limits, Subagents
 from longrein.agent.redaction import Redact, redacted
@@ -50,7 +50,7 @@ COLLECT_EVERY_S = 0.5
 """How often an idle session looks for words that another process left."""
 
 _encode = msgspec.json.Encoder().encode
-_decoder = msgspec.json.Decoder(Word)
+_decoder = msgspec.json.Decoder(InboxMessage)
 
 
 class Inbox:
@@ -58,7 +58,7 @@ class Inbox:
 
     def __init__(self, log: Log, redact: Redact) -> None:
         self._log, self._redact = log, redact
-        self._words: list[tuple[int, Word]] = []
+        self._words: list[tuple[int, InboxMessage]] = []
         self._wake = asyncio.Event()
         for message in log.inbox:
             self._admit(message.id, message.body)
@@ -67,9 +67,9 @@ class Inbox:
         try:
             self._words.append((number, _decoder.decode(body)))
         except msgspec.DecodeError:
-            self._words.append((number, GoOn()))
+            self._words.append((number, Continue()))
 
-    def put(self, word: Word) -> Awaitable[None]:
+    def put(self, word: InboxMessage) -> Awaitable[None]:
         """Keep a word; the awaitable is done when it is on disk."""
         if len(self._words) >= PENDING_MAX:
             raise UsageError(f"{PENDING_MAX} words wait already; let the session take some first")
@@ -95,25 +95,25 @@ class Inbox:
         return bool(self._words)
 
     @property
-    def pending(self) -> list[Pending]:
+    def pending(self) -> list[PendingMessage]:
         """The user's words that wait, for the screen."""
-        return [Pending(n, w.how, text_of(w.parts)) for n, w in self._words if isinstance(w, Said)]
+        return [PendingMessage(n, w.how, text_of(w.parts)) for n, w in self._words if isinstance(w, UserMessage)]
 
     @property
     def mode_wanted(self) -> str:
         """The mode that the user has set and that is not in the log yet; '' for none."""
         return next((word.mode for _, word in reversed(self._words) if isinstance(word, SetMode)), "")
 
-    def take_back(self, wanted: int = 0) -> tuple[int, Said] | None:
+    def take_back(self, wanted: int = 0) -> tuple[int, UserMessage] | None:
         """Waiting words of the user (the newest when 0), out of the inbox again."""
         for at in range(len(self._words) - 1, -1, -1):
             number, word = self._words[at]
-            if isinstance(word, Said) and wanted in (0, number):
+            if isinstance(word, UserMessage) and wanted in (0, number):
                 del self._words[at]
                 return number, word
         return None
 
-    def take(self, may: Callable[[Word], bool]) -> tuple[int, Word] | None:
+    def take(self, may: Callable[[InboxMessage], bool]) -> tuple[int, InboxMessage] | None:
         """The first word that `may` be taken now, out of the inbox; None when there is none."""
         for at, (number, word) in enumerate(self._words):
             if may(word):
@@ -139,27 +139,29 @@ class Inbox:
         self._wake.set()
 
 
-def takes(state: State, word: Word, *, paused: bool, quiet: bool) -> bool:
+def takes(state: State, word: InboxMessage, *, paused: bool, quiet: bool) -> bool:
     """Whether `word` may be taken into the log now, while nothing is running.
 
     `quiet`: all that was written so far is committed, so that the log can be read back for a rewind.
     """
     open_turn = state.turn_open and not paused
     match word:
-        case Said(how=how):
+        case UserMessage(how=how):
             return how == "steer" or not open_turn
         case SetModel():
             return not state.calls
         case Rewind() | Uncompact():
             return quiet and not open_turn
-        case Answer() | SetMode() | Compact() | Pin() | Unpin() | GoOn() | Happened() | StopChild() | StopTask():
+        case (
+            Answer() | SetMode() | Compact() | Pin() | Unpin() | Continue() | ExternalEvent() | StopChild() | StopTask()
+        ):
             return True
 
 
-def facts_of(word: Word, state: State) -> tuple[AnyEvent, ...]:  # noqa: PLR0911 - a line for each word
-    """The entries a word becomes. Some, as `SetModel` and `GoOn`, are acts of the session, not facts by themselves."""
+def facts_of(word: InboxMessage, state: State) -> tuple[AnyEvent, ...]:  # noqa: PLR0911 - a line for each word
+    """Convert a message to log entries; none for a message such as `SetModel`, which the session acts on."""
     match word:
-        case Said(parts, how):
+        case UserMessage(parts, how):
             # into a turn that is open (cut by a crash, or still going) words are steering, whatever they were meant as
             return (UserSpoke(parts, "steer" if state.turn_open else how),)
         case Answer(call, verdict, scope, rule, message, by):
@@ -174,11 +176,11 @@ def facts_of(word: Word, state: State) -> tuple[AnyEvent, ...]:  # noqa: PLR0911
         case Unpin(number):
             kept = tuple(pin for n, pin in enumerate(state.pins, 1) if n != number)
             return _pinned(state, kept) if kept != state.pins else ()
-        case Happened(kind, source, text):
+        case ExternalEvent(kind, source, text):
             return happened(kind, source, text)
-        case GoOn() if state.unanswered:
+        case Continue() if state.unanswered:
             return (Reminded("wake", "", "user"),)
-        case SetModel() | Rewind() | Uncompact() | GoOn() | StopChild() | StopTask():
+        case SetModel() | Rewind() | Uncompact() | Continue() | StopChild() | StopTask():
             return ()
 
 
@@ -210,7 +212,7 @@ IN_A_ROW_MAX = 100
 class WakeableSession(Protocol):
     """The session that is woken."""
 
-    crew: Dependencies
+    deps: Dependencies
     state: State
     interrupting: bool
     company: Subagents | None
@@ -225,8 +227,8 @@ class WakeSchedule:
     def __init__(self, host: WakeableSession) -> None:
         self.since = host.state.seq
         """Notices up to this entry wake nobody: they were there at the open, or came back with a rewind."""
-        self._host, self._clock = host, host.crew.clock
-        self.wanted = host.crew.task_options.wake
+        self._host, self._clock = host, host.deps.clock
+        self.wanted = host.deps.task_options.wake
         """Whether it may be woken at all."""
         self._due_s: float | None = None
         self._nap: asyncio.Task[None] | None = None
@@ -253,7 +255,7 @@ class WakeSchedule:
             return None
         now = self._clock.mono_s()
         if self._due_s is None:
-            self._due_s = now + self._host.crew.task_options.wake_after_s
+            self._due_s = now + self._host.deps.task_options.wake_after_s
         if now < self._due_s:
             return None
         self._due_s = None
@@ -319,13 +321,13 @@ class WakeSchedule:
     @property
     def _may_ask(self) -> bool:
         """Whether the run may begin a turn by itself: a limit of turns counts all of it."""
-        most = self._host.crew.limits.turns_max
+        most = self._host.deps.limits.turns_max
         return self._until_s is None or not most or self._host.state.asks - self._asks < most
 
     @property
     def limits(self) -> Limits:
         """Limits of the present turn; in a run that begins turns by itself, what is left of them."""
-        limits, state = self._host.crew.limits, self._host.state
+        limits, state = self._host.deps.limits, self._host.state
         before = max(0, state.asks - state.steps - self._asks)
         if self._until_s is None or not limits.turns_max or not before:
             return limits

@@ -1,7 +1,17 @@
 """What the loop does between moves: take words in, rest after a failure, change the model, go back."""
 
 from longrein.agent.inbox import facts_of, takes
-from longrein.agent.messages import Answer, GoOn, Rewind, Said, SetModel, StopTask, Uncompact, Word, for_child
+from longrein.agent.messages import (
+    Answer,
+    Continue,
+    InboxMessage,
+    Rewind,
+    SetModel,
+    StopTask,
+    Uncompact,
+    UserMessage,
+    for_child,
+)
 from longrein.agent.model_request import pausing
 from longrein.agent.rewind import rewind, uncompact
 from longrein.agent.session import Session
@@ -18,7 +28,7 @@ async def drain(session: Session) -> None:
         session.company.collect()
     if session.commands is not None and await session.commands.collect():
         session.wakes.since = session.state.seq
-    if session.crew.above is not None and session.mode != session.state.mode:  # it follows the session above
+    if session.deps.parent_policy is not None and session.mode != session.state.mode:  # it follows the session above
         session.append(ModeSet(session.mode))
     while session.inbox.waiting and not session.closed and not session.deaf:
         taken = session.inbox.take(lambda word: takes(session.state, word, paused=session.paused, quiet=session.quiet))
@@ -31,7 +41,7 @@ async def drain(session: Session) -> None:
         _take(session, taken[1])
 
 
-def _take(session: Session, word: Word) -> None:
+def _take(session: Session, word: InboxMessage) -> None:
     match word:
         case SetModel(model):
             switch(session, model)
@@ -42,7 +52,7 @@ def _take(session: Session, word: Word) -> None:
             session.wakes.since = session.state.seq
         case Uncompact(seq):
             uncompact(session, seq)
-        case GoOn() | Said():
+        case Continue() | UserMessage():
             session.paused = False
             session.wakes.spoken()
         case StopTask(task) if session.desk is not None:
@@ -50,7 +60,7 @@ def _take(session: Session, word: Word) -> None:
         case Answer():
             session.paused = False
             if word.scope == "always" and word.verdict == "allow" and word.rule:
-                session.crew.remember_rule(word.rule)
+                session.deps.remember_rule(word.rule)
         case _:
             pass
     session.append(*facts_of(word, session.state))
@@ -84,15 +94,15 @@ async def rest(session: Session, delay_s: float, failure: AskFailed) -> None:
     await session.commit(flush=False)
     session.readers.publish(pausing(failure, session.state.failures, delay_s))
     session.rested = session.state.failures
-    await session.crew.clock.sleep(delay_s)
+    await session.deps.clock.sleep(delay_s)
 
 
 def switch(session: Session, model: str) -> None:
     """Change the model from the next request on. A break; switching back gives the old bytes again."""
     try:
-        opened = session.crew.open_model(model)
+        opened = session.deps.open_model(model)
     except LongreinError as error:
         session.notice(str(error))
         return
-    session.crew.model = opened
-    session.append(session.crew.prefix(opened, "model"))
+    session.deps.model = opened
+    session.append(session.deps.prefix(opened, "model"))

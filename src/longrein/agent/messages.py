@@ -13,7 +13,7 @@ from longrein.tools import TaskView
 How = Literal["prompt", "steer", "queued", "command"]
 
 
-class Said(msgspec.Struct, frozen=True, tag=True):
+class UserMessage(msgspec.Struct, frozen=True, tag="Said"):
     """Words of the user. `steer` goes with the next request, `queued` after the turn, `prompt` starts a turn."""
 
     parts: tuple[AnyPart, ...]
@@ -78,12 +78,12 @@ class Rewind(msgspec.Struct, frozen=True, tag=True):
     files: bool = False
 
 
-class GoOn(msgspec.Struct, frozen=True, tag=True):
+class Continue(msgspec.Struct, frozen=True, tag="GoOn"):
     """Go on with a turn that is open after a resume, or that ended without a reply (Enter on an empty line; `-p` with
     `-c`)."""
 
 
-class Happened(msgspec.Struct, frozen=True, tag=True):
+class ExternalEvent(msgspec.Struct, frozen=True, tag="Happened"):
     """Something outside that the model should hear of, from an editor, a server, a timer or another agent.
 
     It is no word of the user: it starts no turn, and `text` reaches the model quoted, as data.
@@ -110,8 +110,8 @@ class StopTask(msgspec.Struct, frozen=True, tag=True):
     task: str
 
 
-Word = (
-    Said
+InboxMessage = (
+    UserMessage
     | Answer
     | SetMode
     | SetModel
@@ -120,23 +120,23 @@ Word = (
     | Pin
     | Unpin
     | Rewind
-    | GoOn
-    | Happened
+    | Continue
+    | ExternalEvent
     | StopChild
     | StopTask
 )
 
 
-def for_child(word: Word) -> str:
+def for_child(word: InboxMessage) -> str:
     """Session of the subagent that a word is for; '' for the session it was said to."""
     match word:
-        case Said(to=child) | Answer(session=child) | StopChild(child):
+        case UserMessage(to=child) | Answer(session=child) | StopChild(child):
             return child
         case _:
             return ""
 
 
-class Streaming(msgspec.Struct, frozen=True):
+class ReplyDelta(msgspec.Struct, frozen=True):
     """Provisional: more of the reply to request `asked`. Never stored; superseded by its `Replied` or `AskFailed`."""
 
     asked: int
@@ -150,7 +150,7 @@ class Output(msgspec.Struct, frozen=True):
     data: bytes
 
 
-class Pausing(msgspec.Struct, frozen=True):
+class RetryPause(msgspec.Struct, frozen=True):
     """Provisional: request `asked` failed and is made again after a pause, or the provider wants none for a while."""
 
     asked: int
@@ -163,7 +163,7 @@ class Pausing(msgspec.Struct, frozen=True):
     message: str
 
 
-class Noticed(msgspec.Struct, frozen=True):
+class UserNotice(msgspec.Struct, frozen=True):
     """Provisional: one line for the user (a warning, a repair at open, a floor diagnosis)."""
 
     text: str
@@ -175,7 +175,7 @@ class TaskOver(msgspec.Struct, frozen=True):
     ended: TaskEnded
 
 
-class OfChild(msgspec.Struct, frozen=True):
+class FromSubagent(msgspec.Struct, frozen=True):
     """Something that a subagent below this session made heard; its entries are in its own log."""
 
     child: str
@@ -184,13 +184,13 @@ class OfChild(msgspec.Struct, frozen=True):
     """How it is called, such as `a398`; of one further down `a398.a12`."""
     kind: str
     """Its type."""
-    heard: "Entry | Streaming | Output | Pausing | Noticed | TaskOver"
+    heard: "Entry | ReplyDelta | Output | RetryPause | UserNotice | TaskOver"
 
 
-Heard = Entry | Streaming | Output | Pausing | Noticed | TaskOver | OfChild
+SessionUpdate = Entry | ReplyDelta | Output | RetryPause | UserNotice | TaskOver | FromSubagent
 
 
-class Pending(msgspec.Struct, frozen=True):
+class PendingMessage(msgspec.Struct, frozen=True):
     """A message that has not been taken into the log."""
 
     id: int
@@ -200,7 +200,7 @@ class Pending(msgspec.Struct, frozen=True):
     """Session of the subagent it is for."""
 
 
-class AgentView(msgspec.Struct, frozen=True):
+class SubagentView(msgspec.Struct, frozen=True):
     """One subagent, now."""
 
     label: str
@@ -232,7 +232,7 @@ class SessionPort(Protocol):
     """The log folded so far; read, never change."""
 
     @property
-    def pending(self) -> Sequence[Pending]:
+    def pending(self) -> Sequence[PendingMessage]:
         """Queued and steering messages not yet taken, in order."""
         ...
 
@@ -241,7 +241,7 @@ class SessionPort(Protocol):
         """Whether a turn is going on."""
         ...
 
-    def tell(self, word: Word) -> Awaitable[None]:
+    def tell(self, word: InboxMessage) -> Awaitable[None]:
         """Put a word into the inbox at once; the awaitable is done when it is on disk. Need not be awaited."""
         ...
 
@@ -253,7 +253,7 @@ class SessionPort(Protocol):
         """Take a pending message (the newest when 0) back for editing; '' when there is none."""
         ...
 
-    def agents(self) -> Sequence[AgentView]:
+    def agents(self) -> Sequence[SubagentView]:
         """Subagents below this session, each followed by its own; those that are over too."""
         ...
 
@@ -269,10 +269,10 @@ class SessionPort(Protocol):
         """Stop one running call; the others go on. No effect on one that does not run."""
         ...
 
-    def follow(self, seq: int = 0, *, streaming: bool = True) -> AsyncIterator[Heard]:
+    def follow(self, seq: int = 0, *, streaming: bool = True) -> AsyncIterator[SessionUpdate]:
         """Entries after `seq`, then live ones as they are committed, mixed with provisional ones. Ends at `close`.
 
-        Without `streaming` no `Streaming` and no `Output` come, which saves their cost.
+        Without `streaming` no `ReplyDelta` and no `Output` come, which saves their cost.
         """
         ...
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from longrein.agent.messages import Pausing, Streaming
+from longrein.agent.messages import ReplyDelta, RetryPause
 from longrein.agent.session import SNAPSHOT_EVERY, Session
 from longrein.context import (
     Request,
@@ -55,7 +55,7 @@ async def ask(session: Session, usd_left: float | None, tokens_left: int | None 
     """The next request of purpose turn. On cancel what has come so far is kept (DESIGN: stopping in the middle)."""
     _foresee_commands(session)
     await _wait_for_turn(session)
-    state, model = session.state, session.crew.model
+    state, model = session.state, session.deps.model
     budget = window_of(state, model.budget)
     forms = births(state, budget)
     probe = render(state, budget, usd_left, tokens_left)
@@ -76,7 +76,7 @@ async def ask(session: Session, usd_left: float | None, tokens_left: int | None 
     )
     outcome = await answer(session, request, seq, asked.reserved_usd)
     meanwhile.cancel()
-    session.crew.pace.heard(model.provider, outcome, session.crew.clock)
+    session.deps.pace.heard(model.provider, outcome, session.deps.clock)
     session.append(outcome)
     ceiling = session.state.gauge.ceiling
     if ceiling != known:
@@ -93,24 +93,24 @@ async def ask(session: Session, usd_left: float | None, tokens_left: int | None 
 
 async def _wait_for_turn(session: Session) -> None:
     """Wait until the provider takes a request again. What was said is committed before, and a long wait is told."""
-    wait_s, refusal = session.crew.pace.take_turn(session.crew.model.provider, session.crew.clock)
+    wait_s, refusal = session.deps.pace.take_turn(session.deps.model.provider, session.deps.clock)
     if wait_s <= 0:
         return
     await session.commit(flush=False)
     if refusal is not None and wait_s >= TOLD_WAIT_S and session.state.failures == 0:
         session.readers.publish(pausing(refusal, 0, wait_s))
-    await session.crew.clock.sleep(wait_s)
+    await session.deps.clock.sleep(wait_s)
 
 
-def pausing(failure: AskFailed, attempt: int, delay_s: float) -> Pausing:
+def pausing(failure: AskFailed, attempt: int, delay_s: float) -> RetryPause:
     """The news that no request is made for `delay_s` seconds; `attempt` have failed for this session."""
-    return Pausing(failure.asked, failure.kind, failure.status, attempt, ATTEMPTS_MAX, delay_s, failure.message)
+    return RetryPause(failure.asked, failure.kind, failure.status, attempt, ATTEMPTS_MAX, delay_s, failure.message)
 
 
 def _foresee_commands(session: Session) -> None:
     """Where a command may run without a question, what starts it is started beside the request that may bring one."""
     if session.mode != "plan":
-        unasked = session.crew.tools if session.mode == "bypassPermissions" else map(rule_tool, session.rules.allow)
+        unasked = session.deps.tools if session.mode == "bypassPermissions" else map(rule_tool, session.rules.allow)
         for name in unasked:
             session.expect(name)
 
@@ -123,22 +123,22 @@ async def answer(
     final: Delta | None = None
     streaming = session.readers.streaming
     try:
-        async for batch in (model or session.crew.model).stream(request):
+        async for batch in (model or session.deps.model).stream(request):
             final = batch[-1]
             heard += batch
             if type(batch[0]) is CallDelta and batch[0].name:
                 session.expect(batch[0].name)
             if streaming and not isinstance(batch[0], Reply | Failure):
-                session.readers.stream(Streaming(seq, [d for d in batch if not isinstance(d, Reply | Failure)]))
+                session.readers.stream(ReplyDelta(seq, [d for d in batch if not isinstance(d, Reply | Failure)]))
     except asyncio.CancelledError:
         if not session.interrupting:
             raise
         return _cut(heard, seq, _until_now(session, request, heard, reserved_usd))
     match final:
         case Reply():
-            return _replied(session, model or session.crew.model, request, final, seq, reserved_usd)
+            return _replied(session, model or session.deps.model, request, final, seq, reserved_usd)
         case Failure():
-            return _failed(session, model or session.crew.model, request, final, seq, reserved_usd)
+            return _failed(session, model or session.deps.model, request, final, seq, reserved_usd)
         case _:
             return AskFailed(seq, "truncated", "the model's stream ended without an end", assumed_usd=reserved_usd)
 
@@ -164,7 +164,7 @@ def _settled(
 
 def _cost(session: Session, model: Model, usage: Usage, reserved_usd: float) -> float:
     """Price of `usage`; under a money limit, what was held back where the model has no price."""
-    if model.budget.price is None and session.crew.limits.usd_max:
+    if model.budget.price is None and session.deps.limits.usd_max:
         return reserved_usd
     return cost_usd(model.budget.price, usage)
 
@@ -209,7 +209,7 @@ def _failed(
 
 def _until_now(session: Session, request: Request, heard: Sequence[Delta], reserved_usd: float) -> float:
     """What a cut request has cost at most: what was held back for it, less the output that never came."""
-    price = session.crew.model.budget.price
+    price = session.deps.model.budget.price
     came = sum(estimate_text(getattr(d, "text", "") or getattr(d, "json", "")) for d in heard)
     left = max(0, request.max_output_tokens - came)
     return max(0.0, reserved_usd - left * (price.output if price else 0.0) / 1e6)

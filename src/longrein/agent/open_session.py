@@ -25,7 +25,11 @@ class OpenSession(Session):
         """See `loop.run`."""
         self.walk = asyncio.current_task()
         unfinished = any(child.ended is None for child in self.state.children.values())
-        if self.company is None and self.crew.company is not None and (unfinished or self.crew.above is not None):
+        if (
+            self.company is None
+            and self.deps.company is not None
+            and (unfinished or self.deps.parent_policy is not None)
+        ):
             self.open_company().resume()  # also of one below others: it counts what is left to all of them
         try:
             await run(self, once=once)
@@ -35,15 +39,15 @@ class OpenSession(Session):
     @property
     def agent_port(self) -> AgentPort | None:
         """See `Session.agent_port`."""
-        if not self.crew.kinds or self.crew.company is None:
+        if not self.deps.kinds or self.deps.company is None:
             return None
         return _Agents(self) if self.company is None else self.company
 
     def open_company(self) -> Subagents:
         """Its subagents, from here on. Only where the crew has any."""
         if self.company is None:
-            assert self.crew.company is not None
-            company: Subagents = self.crew.company(self)
+            assert self.deps.company is not None
+            company: Subagents = self.deps.company(self)
             self.company = company
             self.readers.asking = lambda: company.questions
         return self.company
@@ -57,7 +61,7 @@ class _Agents:
 
     def kinds(self) -> Sequence[Kind]:
         """See `AgentPort.kinds`."""
-        return self._session.crew.kinds
+        return self._session.deps.kinds
 
     async def run(
         self, jobs: Sequence[Job], *, call: str, background: bool, synthesis: str = ""
@@ -79,7 +83,7 @@ def resumed_state(log: Log) -> State:
 
 
 def open_session(
-    log: Log, crew: Dependencies, *, state: State | None = None, opened: Opened | None = None, mode: str = ""
+    log: Log, deps: Dependencies, *, state: State | None = None, opened: Opened | None = None, mode: str = ""
 ) -> OpenSession:
     """The session in `log`, which the caller has locked. `opened` is its first entry where the log holds none of its
     own: it is empty, or damage took that entry.
@@ -90,7 +94,7 @@ def open_session(
     What the present version, tools or model would send differently becomes a `PrefixSet` with its reason; else nothing
     that was sent before changes (law 10).
     """
-    session = OpenSession(log, crew, resumed_state(log) if state is None else state)
+    session = OpenSession(log, deps, resumed_state(log) if state is None else state)
     new = session.state.seq == 0
     if session.state.session != log.session:  # it is new, or the entries that are there are its parent's
         if opened is None:
@@ -99,14 +103,14 @@ def open_session(
     else:
         opened = None
     if session.state.prefix is None:
-        session.append(crew.prefix(crew.model, "start"))
+        session.append(deps.prefix(deps.model, "start"))
     elif opened is None:
         _renew(session, session.state.prefix)
     if opened is not None and opened.pins and new:
         session.append(told_pins(opened.nonce, opened.pins))
     while (stale := session.inbox.take(lambda word: isinstance(word, SetMode) and word.mode == BYPASS)) is not None:
         session.take(stale[0])  # asked for in an earlier run and not obeyed when that ended
-    if not mode and session.state.mode == BYPASS and crew.above is None:  # a subagent follows the session above
+    if not mode and session.state.mode == BYPASS and deps.parent_policy is None:  # a subagent follows the session above
         mode = "default"
     if log.was_cut and session.state.nonce:
         session.append(*after_loss(session.state))
@@ -118,10 +122,10 @@ def open_session(
 
 
 def _renew(session: Session, stored: PrefixSet) -> None:
-    wanted = redacted(session.crew.prefix(session.crew.model, "upgrade"), session.crew.redact)
+    wanted = redacted(session.deps.prefix(session.deps.model, "upgrade"), session.deps.redact)
     reason = _difference(stored, wanted)
     if reason:
-        session.append(session.crew.prefix(session.crew.model, reason))
+        session.append(session.deps.prefix(session.deps.model, reason))
 
 
 def _difference(stored: PrefixSet, wanted: PrefixSet) -> str:

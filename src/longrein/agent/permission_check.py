@@ -44,7 +44,7 @@ LOOK_S = 0.5
 
 def places(session: Session, path: str, real: str) -> Iterator[tuple[str, str, Rules, str]]:
     """(path, real path, rules, present folder) of a file: here, and wherever this place stands for another."""
-    rules, cwd, above = session.rules, session.state.cwd, session.crew.above
+    rules, cwd, above = session.rules, session.state.cwd, session.deps.parent_policy
     yield path, real, rules, cwd
     made = Call("Read", {}, "read", (Touched(path, path, real, True, False),))
     for call, others, folder in above.elsewhere(made, cwd) if above is not None else ():
@@ -83,7 +83,7 @@ def _denial(start: str, path: str, rule: str) -> str:
 
 
 def _starts(session: Session, sweep: Sweep) -> list[Place]:
-    look, cwd = session.crew.workspace.look, session.state.cwd
+    look, cwd = session.deps.workspace.look, session.state.cwd
     there = [place for place in (look(path, cwd) for path in sweep.paths) if place.kind]
     return [place for place in there or (look(path, cwd) for path in sweep.otherwise) if place.kind == "folder"]
 
@@ -107,7 +107,7 @@ def _first(session: Session, sweep: Sweep, start: Place) -> tuple[str, str, bool
 
     if not sweep.names:
         note(start.path, start.real)
-    whole = bool(found) or session.crew.workspace.walk(start.real, visit, LOOK_S, ignored=sweep.ignored)
+    whole = bool(found) or session.deps.workspace.walk(start.real, visit, LOOK_S, ignored=sweep.ignored)
     return (*found[0], True) if found else ("", "", whole)
 
 
@@ -124,12 +124,12 @@ def judged(session: Session) -> dict[str, Judgement]:
 
 def _judge(session: Session, open_call: OpenCall) -> Judgement:
     call = session.as_said(open_call.call)
-    tool = session.crew.tools.get(call.name)
+    tool = session.deps.tools.get(call.name)
     deferred = session.state.prefix.deferred if session.state.prefix else ()
     if open_call.cut:
         return Judgement("not_run", CUT)
     if tool is None:
-        return Judgement("refuse", unknown_call(call.name, tuple(session.crew.tools), deferred))
+        return Judgement("refuse", unknown_call(call.name, tuple(session.deps.tools), deferred))
     if call.arguments is None:
         return Judgement("refuse", malformed_arguments(call.name, call.received))
     arguments, problem = fit_arguments(tool, call.arguments)
@@ -147,7 +147,7 @@ def _permitted(session: Session, open_call: OpenCall, tool: Tool, arguments: dic
         return allowed
     made = Call(call.name, arguments, tool.access, _touched(session, tool, arguments))
     verdict = judge(made, session.rules, session.mode, state.cwd)
-    above = session.crew.above
+    above = session.deps.parent_policy
     for there in above.elsewhere(made, state.cwd) if above is not None else ():
         verdict = denied if (denied := judge(there[0], there[1], session.mode, there[2])).kind == "deny" else verdict
     verdict = _narrowed(session, made, verdict)
@@ -183,7 +183,7 @@ def _narrowed(session: Session, made: Call, verdict: Verdict) -> Verdict:
 def hidden_files(session: Session) -> Callable[[str, str], bool] | None:
     """(path, real path) of a file -> whether a rule forbids to read it, here or where this place stands for another;
     None where no rule forbids anything."""
-    if not session.rules.deny and session.crew.above is None:
+    if not session.rules.deny and session.deps.parent_policy is None:
         return None
     return lambda path, real: is_hidden(session, path, real)
 
@@ -191,6 +191,6 @@ def hidden_files(session: Session) -> Callable[[str, str], bool] | None:
 def _touched(session: Session, tool: Tool, arguments: dict[str, object]) -> tuple[Touched, ...]:
     looked = []
     for path, writes in tool.paths(arguments):
-        place = session.crew.workspace.look(path, session.state.cwd)
+        place = session.deps.workspace.look(path, session.state.cwd)
         looked.append(Touched(path, place.path, place.real, place.inside, writes))
     return tuple(looked)

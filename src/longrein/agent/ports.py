@@ -5,7 +5,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from longrein.agent.messages import AgentView, Heard, OfChild, Pending, Word
+from longrein.agent.messages import FromSubagent, InboxMessage, PendingMessage, SessionUpdate, SubagentView
 from longrein.agent.rate_limit import RateLimit
 from longrein.agent.shared_files import FileWriters, PathLocks
 from longrein.agent.task_pool import TaskPool
@@ -159,7 +159,7 @@ class ParentPolicy(Protocol):
         """Whether anybody up there wants to hear things while they grow."""
         ...
 
-    def hear(self, heard: Heard) -> None:
+    def hear(self, heard: SessionUpdate) -> None:
         """Something was heard here: an entry that is committed, or news between them."""
         ...
 
@@ -212,7 +212,7 @@ class Dependencies(msgspec.Struct):
     """Who may touch which file now; shared by all agents of a tree."""
     writers: FileWriters = msgspec.field(default_factory=FileWriters)
     """Who of a tree wrote what; shared by all its agents."""
-    above: ParentPolicy | None = None
+    parent_policy: ParentPolicy | None = None
     """What stands above a subagent; None for a session of the user."""
     pool: TaskPool | None = None
     """Places and news of background tasks, shared by all agents of a tree; None where there is no supervisor."""
@@ -282,12 +282,12 @@ class Subagents(AgentPort, Protocol):
         ...
 
     @property
-    def pending(self) -> Sequence[Pending]:
+    def pending(self) -> Sequence[PendingMessage]:
         """Words that wait in the inbox of a subagent somewhere below."""
         ...
 
     @property
-    def questions(self) -> Sequence[OfChild]:
+    def questions(self) -> Sequence[FromSubagent]:
         """The approval that a subagent somewhere below waits for, for those who begin to listen now."""
         ...
 
@@ -311,7 +311,7 @@ class Subagents(AgentPort, Protocol):
         """Let go on what worked when the session was left and whose call does not wait for it."""
         ...
 
-    def tell(self, word: Word, child: str) -> Awaitable[None] | None:
+    def tell(self, word: InboxMessage, child: str) -> Awaitable[None] | None:
         """Put a word into the inbox of `child`, somewhere below; None when it does not work."""
         ...
 
@@ -319,7 +319,7 @@ class Subagents(AgentPort, Protocol):
         """Take a message that waits somewhere below (the newest when 0) back; '' when it is not there."""
         ...
 
-    def views(self) -> Sequence[AgentView]:
+    def views(self) -> Sequence[SubagentView]:
         """All below, each followed by its own."""
         ...
 

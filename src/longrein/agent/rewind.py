@@ -23,14 +23,14 @@ from longrein.events import (
 
 def rewind(session: Session, to: int, *, files: bool) -> None:
     """Append `Rewound`. `to` is moved back to the end of the step it lies in, so that every call has its result."""
-    entries = list(session.crew.history(1, session.state.seq))
+    entries = list(session.deps.history(1, session.state.seq))
     to = step_end(entries, to)
     session.append(*(_left(open_call) for open_call in session.state.calls.values()))
     put = _put_back(session, entries, to) if files else ()
     before = session.state.prefix
     session.append(Rewound(to, put))
     if before is not session.state.prefix:
-        session.append(session.crew.prefix(session.crew.model, "model"))
+        session.append(session.deps.prefix(session.deps.model, "model"))
 
 
 def uncompact(session: Session, seq: int) -> None:
@@ -42,8 +42,8 @@ def uncompact(session: Session, seq: int) -> None:
         at = f" at r{undone}; those that can be undone: {known}" if undone else ""
         session.notice(f"there is no compaction to undo{at}")
         return
-    before = fold([entry for entry in session.crew.history(1, state.seq) if entry.seq != undone])
-    usable = window_of(session.state, session.crew.model.budget).usable_tokens
+    before = fold([entry for entry in session.deps.history(1, state.seq) if entry.seq != undone])
+    usable = window_of(session.state, session.deps.model.budget).usable_tokens
     if before.view_tokens > usable:
         session.notice(f"r{undone} stays: without it the context would have {before.view_tokens} of {usable} tokens")
         return
@@ -138,7 +138,7 @@ def _put_back(session: Session, entries: list[Entry], to: int) -> tuple[FilePut,
 
 def _put(session: Session, path: str, wanted: str, ours: str, blob: str) -> FilePut:
     """Put content `wanted`, kept as `blob`, in the place of `ours`."""
-    workspace = session.crew.workspace
+    workspace = session.deps.workspace
     found = workspace.hash(path) or ("" if workspace.look(path, "/").kind == "" else "unreadable")
     if found == wanted:  # a crash came between the files and the log, or somebody has put it back already
         return FilePut(path, True, removed=not wanted)

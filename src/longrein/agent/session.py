@@ -14,7 +14,15 @@ import msgspec
 from longrein.agent.file_watcher import FileWatcher
 from longrein.agent.inbox import Inbox, WakeSchedule
 from longrein.agent.memory_pressure import MemoryPressure
-from longrein.agent.messages import AgentView, Heard, Noticed, Pending, StopTask, Word, for_child
+from longrein.agent.messages import (
+    InboxMessage,
+    PendingMessage,
+    SessionUpdate,
+    StopTask,
+    SubagentView,
+    UserNotice,
+    for_child,
+)
 from longrein.agent.ports import BackgroundTasks, Dependencies, ElapsedTimes, Limits, MoveContext, Subagents, narrower
 from longrein.agent.redaction import CleanBlobs, changed_calls, redacted
 from longrein.agent.subscribers import Subscribers
@@ -108,19 +116,19 @@ def retrieve_error(done: "asyncio.Future[Any]") -> None:
 class Session:
     """See `SessionPort` for what a frontend may do with it."""
 
-    def __init__(self, log: Log, crew: Dependencies, state: State) -> None:
+    def __init__(self, log: Log, deps: Dependencies, state: State) -> None:
         self.log = log
-        self.crew = crew
+        self.deps = deps
         self.id = log.session
         self.state = state
-        self.blobs = CleanBlobs(log, crew.redact, crew.secrets)
-        self.inbox = Inbox(log, crew.redact)
-        self.readers = Subscribers(crew.history, self.state.seq, crew.above)
-        self.memory = MemoryPressure(crew.memory, crew.ease, self.notice, crew.clock.mono_s)
+        self.blobs = CleanBlobs(log, deps.redact, deps.secrets)
+        self.inbox = Inbox(log, deps.redact)
+        self.readers = Subscribers(deps.history, self.state.seq, deps.parent_policy)
+        self.memory = MemoryPressure(deps.memory, deps.ease, self.notice, deps.clock.mono_s)
         self.beside = BackgroundRequest()
         self.paused = self.state.turn_open
         """Whether a turn that a crash cut waits for the user to say go on."""
-        self.lasting = ElapsedTimes(crew.clock.mono_s, state)
+        self.lasting = ElapsedTimes(deps.clock.mono_s, state)
         self.watch = FileWatcher(state.at)
         """What is remembered of the files on disk; only spares reading them again."""
         self.rested = 0
@@ -137,7 +145,7 @@ class Session:
         """The task that runs each call."""
         self.cancelled: dict[str, None] = {}
         """Running calls that were cancelled, one by one."""
-        self._lent = None if crew.above is None else crew.model
+        self._lent = None if deps.parent_policy is None else deps.model
         """Model that others use too; one that it has changed to is its own."""
         self.closed = False
         self.deaf = False
@@ -162,12 +170,12 @@ class Session:
     def append(self, *events: AnyEvent) -> int:
         """Fold `events` in and hold them for the next commit; gives the last seq."""
         for event in events:
-            clean = redacted(event, self.crew.redact)
+            clean = redacted(event, self.deps.redact)
             if isinstance(event, Replied) and isinstance(clean, Replied) and clean is not event:
                 self._said.update(changed_calls(event, clean))
             elif isinstance(event, ToolEnded):
                 self._said.pop(event.call, None)
-            entry = Entry(self.state.seq + 1, self.crew.clock.wall_us(), clean)
+            entry = Entry(self.state.seq + 1, self.deps.clock.wall_us(), clean)
             self.state = advance(self.state, entry, self._entries_to)
             self._held.append(entry)
         self.lasting.note(self.state)
@@ -183,7 +191,7 @@ class Session:
     def _entries_to(self, seq: int) -> list[Entry]:
         held = [entry for entry in self._held if entry.seq <= seq]
         last = self._held[0].seq - 1 if self._held else seq
-        return [*self.crew.history(1, min(seq, last)), *held]
+        return [*self.deps.history(1, min(seq, last)), *held]
 
     def entries_from(self, first: int) -> list[Entry]:
         """All entries from `first` on, also those that are not committed yet."""
@@ -263,7 +271,7 @@ class Session:
     # --- frontends -------------------------------------------------------------------------------------------
 
     @property
-    def pending(self) -> Sequence[Pending]:
+    def pending(self) -> Sequence[PendingMessage]:
         """The user's words not yet taken, also those for subagents."""
         below = self.company.pending if self.company is not None else ()
         return [*self.inbox.pending, *below]
@@ -273,7 +281,7 @@ class Session:
         """Whether a turn is going on."""
         return self._act is not None or (self.state.turn_open and not self.paused)
 
-    def tell(self, word: Word) -> Awaitable[None]:
+    def tell(self, word: InboxMessage) -> Awaitable[None]:
         """Put a word into the inbox at once, or into that of the subagent it is for; done when it is on disk."""
         if isinstance(word, StopTask) and self.desk is not None:
             self.desk.stop(word.task)  # at once, whatever runs; the inbox has it for a crash before it obeys
@@ -316,7 +324,7 @@ class Session:
             self._act.cancel()
         self.inbox.poke()
 
-    def agents(self) -> Sequence[AgentView]:
+    def agents(self) -> Sequence[SubagentView]:
         """See `SessionPort.agents`."""
         return self.company.views() if self.company is not None else ()
 
@@ -337,13 +345,13 @@ class Session:
         those that go on."""
         return await self.commands.leave(policy) if self.commands is not None else ()
 
-    def follow(self, seq: int = 0, *, streaming: bool = True) -> AsyncIterator[Heard]:
+    def follow(self, seq: int = 0, *, streaming: bool = True) -> AsyncIterator[SessionUpdate]:
         """Entries after `seq`, then live news; without `streaming` neither replies nor output while they grow."""
         return self.readers.follow(seq, streaming=streaming)
 
     def notice(self, text: str) -> None:
         """One line for the user."""
-        self.readers.publish(Noticed(self.crew.redact(text)))
+        self.readers.publish(UserNotice(self.deps.redact(text)))
 
     # --- the loop's needs ------------------------------------------------------------------------------------
 
@@ -354,26 +362,26 @@ class Session:
 
     def expect(self, name: str) -> None:
         """A call of tool `name` begins to stream in: what is slow to start for it is started meanwhile."""
-        tool = self.crew.tools.get(name)
-        if self.crew.pool is not None and tool is not None and tool.access == "command":
-            self.crew.pool.supervision.warm()
+        tool = self.deps.tools.get(name)
+        if self.deps.pool is not None and tool is not None and tool.access == "command":
+            self.deps.pool.supervision.warm()
 
     @property
     def desk(self) -> BackgroundTasks | None:
         """Its commands and those of subagents below it; None while nobody in the tree has run one."""
-        pool = self.crew.pool
+        pool = self.deps.pool
         return self.open_commands() if pool is not None and pool.members else self.commands
 
     def open_commands(self) -> BackgroundTasks | None:
         """Its commands; None where there is no supervisor."""
-        if self.commands is None and self.crew.pool is not None and self.crew.desk is not None:
-            self.commands = self.crew.desk(self, self.crew.pool)
+        if self.commands is None and self.deps.pool is not None and self.deps.desk is not None:
+            self.commands = self.deps.desk(self, self.deps.pool)
         return self.commands
 
     @property
     def rules(self) -> Rules:
         """What holds now: the settings, what the user allowed for this session, and the same of all above it."""
-        rules = self.crew.rules if self.crew.above is None else self.crew.above.rules
+        rules = self.deps.rules if self.deps.parent_policy is None else self.deps.parent_policy.rules
         allowed = self.state.rules
         return msgspec.structs.replace(rules, allow=(*rules.allow, *allowed)) if allowed else rules
 
@@ -383,15 +391,15 @@ class Session:
 
         A narrower one holds for those below as soon as the user has set it, while a call still runs here.
         """
-        if self.crew.above is not None:
-            return self.crew.above.mode
+        if self.deps.parent_policy is not None:
+            return self.deps.parent_policy.mode
         wanted = self.inbox.mode_wanted
         return narrower(self.state.mode, wanted) if wanted else self.state.mode
 
     @property
     def process_session(self) -> str:
         """Session that processes belong to: the root of the tree."""
-        return self.id if self.crew.above is None else self.crew.above.process_session
+        return self.id if self.deps.parent_policy is None else self.deps.parent_policy.process_session
 
     @property
     def prefix_sources(self) -> tuple[SourceFile, ...]:
@@ -407,16 +415,16 @@ class Session:
     @property
     def outlook(self) -> MoveContext:
         """What `next_move` may know beside the log."""
-        crew = self.crew
+        deps = self.deps
         return MoveContext(
-            budget=crew.model.budget,
+            budget=deps.model.budget,
             limits=self._limits,
-            jitter=crew.jitter(),
+            jitter=deps.jitter(),
             paused=self.paused,
-            fallback="" if crew.fallback == crew.model.name else crew.fallback,
+            fallback="" if deps.fallback == deps.model.name else deps.fallback,
             rested=self.rested,
             seed=self.state.profile.startswith("seed"),
-            now_us=crew.clock.wall_us(),
+            now_us=deps.clock.wall_us(),
             task_s=self.lasting.task_s,
             summarising=self.beside.running,
             pressed=self.memory.pressed,
@@ -461,7 +469,7 @@ class Session:
     async def wait_word(self) -> None:
         """Until somebody says something, interrupts or closes; other processes' messages are looked for meanwhile."""
         if not self.interrupting and not self.closed:
-            await self.inbox.wait(self.crew.clock)
+            await self.inbox.wait(self.deps.clock)
 
     async def close(self) -> None:
         """End what runs, flush the log, release the lock. Idempotent."""
@@ -486,12 +494,12 @@ class Session:
         if self.commands is not None:
             await self.commands.close()
         await self.beside.stop(self)
-        if self.crew.goals is not None:
-            await self.crew.goals.by(owner_of(self.process_session, self.state.label)).leave()
+        if self.deps.goals is not None:
+            await self.deps.goals.by(owner_of(self.process_session, self.state.label)).leave()
         if self._held:
             await self.commit(flush=True)
         self.keep_snapshot()
-        if self.crew.above is None:  # what all agents of a tree share goes with its root
-            await self.crew.workspace.spawner.drain()
-        if self.crew.model is not self._lent:
-            await self.crew.model.aclose()
+        if self.deps.parent_policy is None:  # what all agents of a tree share goes with its root
+            await self.deps.workspace.spawner.drain()
+        if self.deps.model is not self._lent:
+            await self.deps.model.aclose()

@@ -8,7 +8,7 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable
 
-from longrein.agent.messages import Heard, OfChild, Output, Streaming, TaskOver
+from longrein.agent.messages import FromSubagent, Output, ReplyDelta, SessionUpdate, TaskOver
 from longrein.agent.ports import ParentPolicy
 from longrein.events import Entry
 
@@ -21,11 +21,11 @@ class Subscribers:
     def __init__(self, history: History, committed: int, above: ParentPolicy | None = None) -> None:
         self._history = history
         self._above = above
-        self._queues: list[tuple[deque[Heard], asyncio.Event, bool]] = []
+        self._queues: list[tuple[deque[SessionUpdate], asyncio.Event, bool]] = []
         self._closed = False
         self.committed = committed
         """Last entry that readers may have seen."""
-        self.asking: Callable[[], Iterable[OfChild]] = tuple
+        self.asking: Callable[[], Iterable[FromSubagent]] = tuple
         """Questions of subagents that wait for the user, for those who begin to follow."""
 
     @property
@@ -35,7 +35,7 @@ class Subscribers:
             return True
         return self._above is not None and self._above.streaming
 
-    def publish(self, heard: Heard) -> None:
+    def publish(self, heard: SessionUpdate) -> None:
         """Hand `heard` to everybody; entries only when they are committed."""
         for queue, wake, _ in self._queues:
             queue.append(heard)
@@ -43,7 +43,7 @@ class Subscribers:
         if self._above is not None:
             self._above.hear(heard)
 
-    def stream(self, heard: Streaming | Output | TaskOver | OfChild) -> None:
+    def stream(self, heard: ReplyDelta | Output | TaskOver | FromSubagent) -> None:
         """Hand `heard` to those who want to hear what goes on before it is an entry."""
         for queue, wake, streaming in self._queues:
             if streaming:
@@ -64,9 +64,9 @@ class Subscribers:
         for _, wake, _ in self._queues:
             wake.set()
 
-    async def follow(self, seq: int, *, streaming: bool) -> AsyncIterator[Heard]:
+    async def follow(self, seq: int, *, streaming: bool) -> AsyncIterator[SessionUpdate]:
         """Entries after `seq`, then live news, until the session closes."""
-        queue: deque[Heard] = deque()
+        queue: deque[SessionUpdate] = deque()
         wake = asyncio.Event()
         mine = (queue, wake, streaming)
         self._queues.append(mine)

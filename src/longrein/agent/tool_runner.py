@@ -57,12 +57,12 @@ async def run_tools(session: Session, calls: Sequence[ToolCall]) -> None:
     calls = [session.as_said(call) for call in calls]
     fitted = {call.id: _fitted(session, call) for call in calls}
     fresh = [call for call in calls if not session.state.calls[call.id].started]
-    changing = [call.id for call in fresh if may_change(session.crew.tools[call.name], fitted[call.id])]
+    changing = [call.id for call in fresh if may_change(session.deps.tools[call.name], fitted[call.id])]
     if changing:
         session.append(*await before_command(session))
     session.append(*(_started(call, fitted[call.id]) for call in fresh))
     await session.commit(flush=True)
-    beside = _Beside(session.crew.limits.parallel_max, [call.id for call in calls])
+    beside = _Beside(session.deps.limits.parallel_max, [call.id for call in calls])
     if len(calls) == 1:
         await _run(session, calls[0], fitted[calls[0].id], _Place(beside, changing=bool(changing)))
         tell_nested(session, calls)
@@ -86,7 +86,7 @@ async def run_tools(session: Session, calls: Sequence[ToolCall]) -> None:
 
 def _fitted(session: Session, call: ToolCall) -> dict[str, Any]:
     """The arguments as the tool gets them; a call that runs has been judged, so they fit."""
-    return fit_arguments(session.crew.tools[call.name], call.arguments or {})[0]
+    return fit_arguments(session.deps.tools[call.name], call.arguments or {})[0]
 
 
 def _started(call: ToolCall, arguments: dict[str, Any]) -> ToolStarted:
@@ -127,7 +127,7 @@ class _Place:
         """Wait for it."""
         await self._gate.acquire()
         self._entered = True
-        self._files = await session.crew.locks.take(_touched(session, tool, arguments))
+        self._files = await session.deps.locks.take(_touched(session, tool, arguments))
 
     @property
     def whole(self) -> bool:
@@ -146,23 +146,23 @@ def _touched(session: Session, tool: Tool, arguments: dict[str, Any]) -> list[tu
     """(real path, writes) of the files that a call touches; a command's are not known."""
     if tool.access == "command":
         return []
-    look, cwd = session.crew.workspace.look, session.state.cwd
+    look, cwd = session.deps.workspace.look, session.state.cwd
     return [(look(path, cwd).real, writes) for path, writes in tool.paths(arguments)]
 
 
 async def _run(session: Session, call: ToolCall, arguments: dict[str, Any], place: _Place) -> None:
     task = asyncio.current_task()
     assert task is not None
-    begun_s = session.crew.clock.mono_s()
+    begun_s = session.deps.clock.mono_s()
     session.running[call.id] = task
     try:
         outcome = await _outcome(session, call, arguments, place)
         del session.running[call.id]
-        elapsed = round((session.crew.clock.mono_s() - begun_s) * 1000)
+        elapsed = round((session.deps.clock.mono_s() - begun_s) * 1000)
         await _record(session, call, arguments, place, outcome, elapsed)
     finally:
         place.leave()
-        session.crew.writers.end(call.id, session.state.label)
+        session.deps.writers.end(call.id, session.state.label)
         session.running.pop(call.id, None)
         if call.id in session.cancelled:
             del session.cancelled[call.id]
@@ -170,11 +170,11 @@ async def _run(session: Session, call: ToolCall, arguments: dict[str, Any], plac
 
 
 async def _outcome(session: Session, call: ToolCall, arguments: dict[str, Any], place: _Place) -> Outcome:
-    tool = session.crew.tools[call.name]
+    tool = session.deps.tools[call.name]
     try:
         await place.take(session, tool, arguments)
         if tool.access == "write" or place.changing:
-            session.crew.writers.begin(call.id, writer_of(session, arguments))
+            session.deps.writers.begin(call.id, writer_of(session, arguments))
         return await tool.run(_hands(session, call.id, tool), **arguments)
     except asyncio.CancelledError:
         if not session.stops(call.id):
@@ -211,7 +211,7 @@ async def _record(
 
 def _raw_blob(session: Session, raw: bytes) -> str:
     """Blob of what a command printed, without secrets; '' where escapes inside a secret hide it in the raw bytes."""
-    redact = session.crew.redact
+    redact = session.deps.redact
     kept = redact(raw.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
     return session.blobs.put_blob(kept) if clean(kept) == redact(clean(raw)) else ""
 
@@ -229,44 +229,44 @@ async def _changed(session: Session, arguments: dict[str, Any], looking: asyncio
 
 
 def _hands(session: Session, call: str, tool: Tool) -> Hands:
-    state, crew = session.state, session.crew
+    state, deps = session.state, session.deps
     desk = session.open_commands() if tool.access == "command" else session.commands
     return Hands(
         call=call,
         session=session.process_session,
         nonce=state.nonce,
         cwd=state.cwd,
-        workspace=crew.workspace,
+        workspace=deps.workspace,
         blobs=session.blobs,
         versions=_Versions(state.files, state.asks),
         todos=state.todos,
         options=_options(session),
-        entry=lambda seq: next(iter(crew.history(seq, seq)), None),
+        entry=lambda seq: next(iter(deps.history(seq, seq)), None),
         standing=lambda *asked: standing(session.state, *asked),
         note=lambda data: session.readers.stream(Output(call, data)),
-        archive=crew.archive,
-        now_us=crew.clock.wall_us,
+        archive=deps.archive,
+        now_us=deps.clock.wall_us,
         tasks=desk.of(call) if desk is not None else None,
         agents=session.agent_port,
         goals=_goals(session),
         wrote=lambda path, digest: writer_words(session, path, digest),
         hidden=hidden_files(session),
-        page_bytes=_page_bytes(window_of(state, crew.model.budget).usable_tokens),
+        page_bytes=_page_bytes(window_of(state, deps.model.budget).usable_tokens),
     )
 
 
 def _goals(session: Session) -> GoalPort | None:
     """The project's goals in the name of this agent, whose claims hold on while it works."""
-    if session.crew.goals is None:
+    if session.deps.goals is None:
         return None
-    goals = session.crew.goals.by(owner_of(session.process_session, session.state.label))
+    goals = session.deps.goals.by(owner_of(session.process_session, session.state.label))
     goals.beat()
     return goals
 
 
 def _options(session: Session) -> ToolOptions:
     """Limits of the tools; the `seed` profiles give the output of a command as the documents do: its beginning."""
-    options = session.crew.options
+    options = session.deps.options
     if not session.state.profile.startswith("seed"):
         return options
     most = SEED_OUTPUT_BYTES

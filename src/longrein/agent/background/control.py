@@ -66,7 +66,7 @@ SHOWN_BYTES = 24_000
 """Of an output, in one answer."""
 
 
-class Commands:
+class BackgroundControl:
     """The commands of one open session."""
 
     def __init__(self, host: Session, pool: TaskPool) -> None:
@@ -139,7 +139,7 @@ class Commands:
         going = [task for task in tasks.unfinished if not tasks.ended(task)]
         keeps = {task for task in going if policy == "keep" and host.state.tasks[task].started.policy == "keep"}
         ending = [task for task in going if task not in keeps]
-        wait_s = host.crew.task_options.leave_s
+        wait_s = host.deps.task_options.leave_s
         await asyncio.gather(*(stop(tasks, task, LEAVING, wait_s) for task in ending))
         await self.collect()
         await host.commit(flush=True)
@@ -223,12 +223,12 @@ class CallTasks:
             return lambda start, size: supervision.read(view.id, start, size)
         data = await self._blob(now.ended.output) if now.ended.output else b""
         gap = now.ended.size_bytes - len(data)  # the middle that was not kept lies behind the first half
-        half = min(len(data), host.crew.task_options.quota_bytes // 2) if gap else len(data)
+        half = min(len(data), host.deps.task_options.quota_bytes // 2) if gap else len(data)
         return lambda start, size: _from_blob(data, half, gap, start, size)
 
     async def _blob(self, blob: str) -> bytes:
         host = self._tasks.host
-        archive = host.crew.archive
+        archive = host.deps.archive
         if archive is None:
             return host.blobs.read_blob(blob)
         return await archive.reading(lambda past: b"".join(past.pieces(blob)))

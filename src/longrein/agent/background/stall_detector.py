@@ -32,7 +32,7 @@ QUESTION_CHARS_MAX = 300
 """A longer last line is no question."""
 
 
-class Roster(Protocol):
+class WatchedTasks(Protocol):
     """The tasks that are watched."""
 
     host: Session
@@ -41,7 +41,7 @@ class Roster(Protocol):
     def ended(self, task: str) -> bool: ...
 
 
-class Look(msgspec.Struct):
+class LastCheck(msgspec.Struct):
     """When a task was last looked at."""
 
     wall_us: int
@@ -52,24 +52,24 @@ class Look(msgspec.Struct):
     """Output at the silence that was told of; -1 for none."""
 
 
-class Watchdog:
+class StallDetector:
     """Watches the running tasks of one session."""
 
-    def __init__(self, tasks: Roster) -> None:
+    def __init__(self, tasks: WatchedTasks) -> None:
         self._tasks = tasks
-        self._looks: dict[str, Look] = {}
+        self._looks: dict[str, LastCheck] = {}
         self._round: asyncio.Task[None] | None = None
         self.news: list[Reminded] = []
         """What is to be written down."""
 
     def watch(self, task: str) -> None:
         """Look after it from now on."""
-        crew = self._tasks.host.crew
-        silence = crew.task_options.stall_s
+        deps = self._tasks.host.deps
+        silence = deps.task_options.stall_s
         if silence <= 0:
             return
-        now = crew.clock.mono_s()
-        self._looks[task] = Look(crew.clock.wall_us(), now, now + silence)
+        now = deps.clock.mono_s()
+        self._looks[task] = LastCheck(deps.clock.wall_us(), now, now + silence)
         if self._round is None or self._round.done():
             self._round = asyncio.ensure_future(self._rounds())
 
@@ -78,7 +78,7 @@ class Watchdog:
         look = self._looks.get(task)
         if look is not None:
             look.told_size = -1
-            look.due_s = self._tasks.host.crew.clock.mono_s() + self._tasks.host.crew.task_options.stall_s
+            look.due_s = self._tasks.host.deps.clock.mono_s() + self._tasks.host.deps.task_options.stall_s
 
     def take(self) -> list[Reminded]:
         """What is to be written down now."""
@@ -91,20 +91,20 @@ class Watchdog:
             self._round.cancel()
 
     async def _rounds(self) -> None:
-        clock = self._tasks.host.crew.clock
+        clock = self._tasks.host.deps.clock
         while self._looks:
             await clock.sleep(max(0.0, min(look.due_s for look in self._looks.values()) - clock.mono_s()))
             now = clock.mono_s()
             for task in [task for task, look in self._looks.items() if look.due_s <= now]:
                 self._look(task, self._looks[task])
 
-    def _look(self, task: str, look: Look) -> None:
-        crew, supervision = self._tasks.host.crew, self._tasks.pool.supervision
+    def _look(self, task: str, look: LastCheck) -> None:
+        deps, supervision = self._tasks.host.deps, self._tasks.pool.supervision
         found = None if self._tasks.ended(task) else supervision.spooled(task)
         if found is None or found.state != "running":
             del self._looks[task]
             return
-        wall_us, mono_s, silence = crew.clock.wall_us(), crew.clock.mono_s(), crew.task_options.stall_s
+        wall_us, mono_s, silence = deps.clock.wall_us(), deps.clock.mono_s(), deps.task_options.stall_s
         jumped = abs((wall_us - look.wall_us) / 1e6 - (mono_s - look.mono_s)) > JUMP_S
         look.wall_us, look.mono_s = wall_us, mono_s
         silent_s = 0.0 if jumped else (wall_us - max(found.written_at, found.started_at)) / 1e6
@@ -124,7 +124,7 @@ class Watchdog:
         how = "it waits for input: answer with TaskInput" if found.reads_input else "if it asks, answer with TaskInput"
         text = "\n".join(self._last(found).rstrip("\n").split("\n")[-LINES_TOLD:])
         line = f"{found.task}: silent for {silent_s:.0f} s {after}; {how}"
-        self.news += happened("bg_stalled", line, host.crew.redact(text))
+        self.news += happened("bg_stalled", line, host.deps.redact(text))
         host.poke()
 
     def question(self, found: Spooled) -> str:

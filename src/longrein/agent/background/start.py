@@ -62,7 +62,7 @@ async def foreground(
     over = asyncio.ensure_future(started.ended())
     try:
         why = await _first(tasks, over, wish, timeout_s)
-        if why == "timeout" and not (call in tasks.front and tasks.host.crew.task_options.promote):
+        if why == "timeout" and not (call in tasks.front and tasks.host.deps.task_options.promote):
             started.end("timeout")
             why = ""
         if not why:
@@ -78,7 +78,7 @@ async def foreground(
 
 async def _first(tasks: Tasks, over: "asyncio.Future[Ended]", wish: "asyncio.Future[None]", timeout_s: float) -> str:
     """What comes first: '' when it has ended, else `user` or `timeout`."""
-    timer = asyncio.ensure_future(tasks.host.crew.clock.sleep(timeout_s))
+    timer = asyncio.ensure_future(tasks.host.deps.clock.sleep(timeout_s))
     try:
         await asyncio.wait((over, wish, timer), return_when=asyncio.FIRST_COMPLETED)
     finally:
@@ -88,7 +88,7 @@ async def _first(tasks: Tasks, over: "asyncio.Future[Ended]", wish: "asyncio.Fut
 
 async def _promoted(tasks: Tasks, started: Started, command: str, call: str, why: str) -> Kept:
     tasks.pool.take(anyway=True)  # it runs already, so it cannot wait for a place
-    options = tasks.host.crew.task_options
+    options = tasks.host.deps.task_options
     fact = TaskStarted(
         tasks.next_id(),
         command,
@@ -114,7 +114,7 @@ async def in_background(tasks: Tasks, command: str, call: str, limit_s: float) -
 
 
 async def _begun(tasks: Tasks, command: str, call: str, limit_s: float) -> Ended | Kept:
-    options, state = tasks.host.crew.task_options, tasks.host.state
+    options, state = tasks.host.deps.task_options, tasks.host.state
     fact = TaskStarted(
         "",
         command,
@@ -189,9 +189,9 @@ async def _start(
     return await tasks.pool.supervision.start(
         command,
         cwd=cwd,
-        env=host.crew.workspace.environment(host.process_session),
+        env=host.deps.workspace.environment(host.process_session),
         sink=sink,
-        output_bytes_max=host.crew.options.output_bytes_max,
+        output_bytes_max=host.deps.options.output_bytes_max,
         stdin=stdin,
     )
 
@@ -203,7 +203,7 @@ async def _keep(tasks: Tasks, started: Started, fact: TaskStarted) -> Spooled | 
         fact.command,
         fact.policy,
         fact.limit_s,
-        tasks.host.crew.task_options.quota_bytes,
+        tasks.host.deps.task_options.quota_bytes,
         fact.memory_bytes,
         fact.cpu_s,
     )

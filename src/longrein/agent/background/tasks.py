@@ -10,7 +10,7 @@ import asyncio
 import msgspec
 
 from longrein.agent.background.output import last_lines
-from longrein.agent.background.stall_detector import Watchdog
+from longrein.agent.background.stall_detector import StallDetector
 from longrein.agent.messages import TaskOver
 from longrein.agent.ports import below
 from longrein.agent.session import Session
@@ -121,7 +121,7 @@ class Tasks:
     def __init__(self, host: Session, pool: TaskPool) -> None:
         self.host, self.pool = host, pool
         self.label = host.state.label
-        self.watchdog = Watchdog(self)
+        self.watchdog = StallDetector(self)
         self.adopted = not host.state.tasks
         """Whether what the log calls unfinished was compared with the spool; a new session has nothing."""
         self.front: dict[str, asyncio.Future[None]] = {}
@@ -157,7 +157,7 @@ class Tasks:
         if now.ended is None and task in self._ends:
             now = msgspec.structs.replace(now, ended=self._ends[task])
         found = None if now.ended else self.pool.supervision.spooled(task)
-        one = view(now, found, self.host.crew.clock.wall_us())
+        one = view(now, found, self.host.deps.clock.wall_us())
         silent = found is not None and found.state == "running" and (found.reads_input or one.silent_s >= QUIET_S)
         question = self.watchdog.question(found) if found is not None and silent else ""
         return msgspec.structs.replace(one, waits_for_input=question) if question else one
@@ -227,7 +227,7 @@ class Tasks:
         """Until there is news of `task`, or time has passed."""
         news: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting[task] = [*(one for one in self._waiting.get(task, ()) if not one.done()), news]
-        nap = asyncio.ensure_future(self.host.crew.clock.sleep(timeout_s))
+        nap = asyncio.ensure_future(self.host.deps.clock.sleep(timeout_s))
         try:
             await asyncio.wait((news, nap), return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -291,8 +291,8 @@ class Tasks:
         return ended(found, blob, tail, note)
 
     def _tail(self, found: Spooled) -> str:
-        crew = self.host.crew
-        return crew.redact(tail_of(self.pool.supervision, found, crew.task_options.tail_bytes))
+        deps = self.host.deps
+        return deps.redact(tail_of(self.pool.supervision, found, deps.task_options.tail_bytes))
 
     def owe(self, call: str, task: str) -> None:
         """The result of `call` will tell the end of `task`: it goes into the log with it."""

@@ -46,7 +46,7 @@ class Spent(msgspec.Struct, frozen=True):
         return Spent(self.usd - other.usd, self.tokens - other.tokens, self.spawned - other.spawned)
 
 
-class Offer(msgspec.Struct, frozen=True):
+class RunOption(msgspec.Struct, frozen=True):
     """One way in which a job can be run."""
 
     form: str
@@ -61,10 +61,10 @@ class Offer(msgspec.Struct, frozen=True):
     """Input of its first request that the cache holds: of a fork its parent's request."""
 
 
-class Wish(msgspec.Struct, frozen=True):
+class SpawnRequest(msgspec.Struct, frozen=True):
     """A job that is to be run."""
 
-    offers: tuple[Offer, ...]
+    offers: tuple[RunOption, ...]
     """As it was asked for, then what would do instead, the best first."""
     turns: int = 0
     """Requests it may make; 0 for the default."""
@@ -74,16 +74,16 @@ class Wish(msgspec.Struct, frozen=True):
     """Whether a finished subagent is asked again: that is no further one."""
 
 
-class Given(msgspec.Struct, frozen=True):
+class Granted(msgspec.Struct, frozen=True):
     """It may be run."""
 
     grant: Grant
-    offer: Offer
+    offer: RunOption
     note: str = ""
     """What is otherwise than asked for, and why; the model is told."""
 
 
-class Refused(msgspec.Struct, frozen=True):
+class GrantRefused(msgspec.Struct, frozen=True):
     """It may not."""
 
     reason: str
@@ -196,7 +196,7 @@ def limits_within(limits: Limits, state: State, room: RemainingBudget) -> Limits
 # --- what a spawn costs ------------------------------------------------------------------------------------------
 
 
-def quote(offer: Offer, turns: int = TURNS_EXPECTED) -> Spent:
+def quote(offer: RunOption, turns: int = TURNS_EXPECTED) -> Spent:
     """What a subagent is expected to use in `turns` requests: its context, again in each, and what each adds."""
     price = offer.budget.price
     usd, tokens, known, new = 0.0, 0, offer.cached_tokens, offer.fresh_tokens
@@ -212,33 +212,35 @@ def quote(offer: Offer, turns: int = TURNS_EXPECTED) -> Spent:
 # --- who gets what -----------------------------------------------------------------------------------------------
 
 
-def share_out(room: RemainingBudget, wishes: Sequence[Wish], *, rivals: int = 0) -> tuple[Given | Refused, ...]:
+def share_out(
+    room: RemainingBudget, wishes: Sequence[SpawnRequest], *, rivals: int = 0
+) -> tuple[Granted | GrantRefused, ...]:
     """What each of `wishes` gets of `room`, which is `less` what is kept back; in their order.
 
     Fair shares: those still to be served, `rivals` (jobs of other calls of the same reply) and the parent itself count
     alike. A job gets at least its price while there is so much. What is not limited stays so. The sum never passes
     `room`.
     """
-    given: list[Given | Refused] = []
+    given: list[Granted | GrantRefused] = []
     for at, wish in enumerate(wishes):
         sharers = len(wishes) - at + rivals + 1
         one = _serve(room, wish, sharers)
         given.append(one)
-        if isinstance(one, Given):
+        if isinstance(one, Granted):
             room = _without(room, one.grant, again=wish.again)
     return tuple(given)
 
 
-def _serve(room: RemainingBudget, wish: Wish, sharers: int) -> Given | Refused:
+def _serve(room: RemainingBudget, wish: SpawnRequest, sharers: int) -> Granted | GrantRefused:
     why = _closed(room, again=wish.again)
     if why:
-        return Refused(why)
+        return GrantRefused(why)
     turns = wish.turns or TURNS_DEFAULT
     prices = [quote(offer, min(turns, TURNS_EXPECTED)) for offer in wish.offers]
     for at, (offer, price) in enumerate(zip(wish.offers, prices, strict=True)):
         if price.usd <= room.usd and price.tokens <= room.tokens:
-            return Given(_grant(room, price, turns, wish, sharers), offer, _note(room, wish, prices, at))
-    return Refused(
+            return Granted(_grant(room, price, turns, wish, sharers), offer, _note(room, wish, prices, at))
+    return GrantRefused(
         f"it is expected to cost {_words(prices[-1], room)}, and no more than {_rest(room)} can be granted; do it "
         "yourself or with fewer subagents, or answer with what you have"
     )
@@ -255,7 +257,7 @@ def _closed(room: RemainingBudget, *, again: bool) -> str:
     return ""
 
 
-def _grant(room: RemainingBudget, price: Spent, turns: int, wish: Wish, sharers: int) -> Grant:
+def _grant(room: RemainingBudget, price: Spent, turns: int, wish: SpawnRequest, sharers: int) -> Grant:
     below = min(wish.depth, room.depth - 1)
     spawns = 0 if room.spawns == UNBOUND.spawns else int((room.spawns - (not wish.again)) // sharers)
     if room.spawns != UNBOUND.spawns and not spawns:
@@ -278,7 +280,7 @@ def _without(room: RemainingBudget, grant: Grant, *, again: bool) -> RemainingBu
 # --- how it is said ----------------------------------------------------------------------------------------------
 
 
-def _note(room: RemainingBudget, wish: Wish, prices: Sequence[Spent], at: int) -> str:
+def _note(room: RemainingBudget, wish: SpawnRequest, prices: Sequence[Spent], at: int) -> str:
     """What the offer `at` lacks of the one that was asked for, and why."""
     if not at:
         return ""
@@ -286,7 +288,7 @@ def _note(room: RemainingBudget, wish: Wish, prices: Sequence[Spent], at: int) -
     return f"{changes}: as asked for it would cost {_words(prices[0], room)}, {_rest(room)} can be granted"
 
 
-def _changes(before: Offer, after: Offer) -> Iterator[str]:
+def _changes(before: RunOption, after: RunOption) -> Iterator[str]:
     if before.form != after.form:
         yield f"{after.form} instead of {before.form}"
     if before.model != after.model:

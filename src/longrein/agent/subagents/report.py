@@ -5,7 +5,7 @@ from typing import Any
 
 from longrein.agent.ports import LEAVING
 from longrein.agent.subagents.budget import spent_on_task
-from longrein.agent.subagents.tree import Working
+from longrein.agent.subagents.tree import ActiveSubagent
 from longrein.context import State, outside
 from longrein.events import (
     AnyEvent,
@@ -130,7 +130,7 @@ class Last:
                 pass
 
 
-def ended_of(one: Working, tree: Mapping[str, State]) -> tuple[ChildEnded, str]:
+def ended_of(one: ActiveSubagent, tree: Mapping[str, State]) -> tuple[ChildEnded, str]:
     """The end of one that works no more, and the handle of its last words."""
     session, started = one.session, one.started
     state = session.state
@@ -172,12 +172,12 @@ def _left(state: State, first: int) -> str:
     return f"what it left running in the background was ended with it: {', '.join(named)}{more}" if left else ""
 
 
-def _files(one: Working, last: Last) -> tuple[str, ...]:
+def _files(one: ActiveSubagent, last: Last) -> tuple[str, ...]:
     """What it changed; in a worktree by the place that its folder stands for."""
     return tuple(last.files) if one.finished is None else one.finished.files
 
 
-def _problem(one: Working) -> str:
+def _problem(one: ActiveSubagent) -> str:
     """What went wrong beside the log: our own mistake, or a disk that is full."""
     if one.problem:
         return one.problem

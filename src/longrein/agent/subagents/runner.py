@@ -9,15 +9,23 @@ from collections.abc import Awaitable, Mapping, Sequence
 
 import msgspec
 
-from longrein.agent.messages import AgentView, Answer, OfChild, Pending, Said, StopChild, Word
+from longrein.agent.messages import (
+    Answer,
+    FromSubagent,
+    InboxMessage,
+    PendingMessage,
+    StopChild,
+    SubagentView,
+    UserMessage,
+)
 from longrein.agent.moves import End, Tell, idle
 from longrein.agent.ports import Limits
 from longrein.agent.session import Session, retrieve_error
 from longrein.agent.subagents.budget import limits_within, share_out
 from longrein.agent.subagents.report import closing, ended_of, report_of, synthesis_job
-from longrein.agent.subagents.spawn import AGENT, Bond, Plan, begin, plan, refusals, rejoin, room_of
+from longrein.agent.subagents.spawn import AGENT, LiveParentPolicy, Plan, begin, plan, refusals, rejoin, room_of
 from longrein.agent.subagents.status import views
-from longrein.agent.subagents.tree import Gate, Tree, Working
+from longrein.agent.subagents.tree import ActiveSubagent, FairSemaphore, SubagentTree
 from longrein.agent.subagents.worktree import dropped, finished, made
 from longrein.context import ChildNow
 from longrein.events import AnyEvent, ChildEnded, Entry, LongreinError
@@ -35,9 +43,9 @@ GRACE_S = 60.0
 """What a task may go on beyond its time, for a call that runs: before each request the limit is kept anyway."""
 
 
-async def watch(parent: Session, one: Working) -> None:
+async def watch(parent: Session, one: ActiveSubagent) -> None:
     """Look at `one` while it works, until it is cancelled; ends what makes no progress or stays beyond its time."""
-    clock, session = parent.crew.clock, one.session
+    clock, session = parent.deps.clock, one.session
     while True:
         await clock.sleep(LOOK_EVERY_S)
         verdict = idle(session.state, session.lasting.quiet_s) or _late(one)
@@ -53,9 +61,9 @@ async def watch(parent: Session, one: Working) -> None:
                 pass
 
 
-def _late(one: Working) -> End | None:
+def _late(one: ActiveSubagent) -> End | None:
     """Whether a call keeps it beyond the time of its task. What waits for the user may take its time."""
-    state, limit_s = one.session.state, one.session.crew.limits.seconds_max
+    state, limit_s = one.session.state, one.session.deps.limits.seconds_max
     if not limit_s or state.asking or one.session.lasting.task_s < limit_s + GRACE_S:
         return None
     return End(f"the time limit of {limit_s:g} s has passed")
@@ -66,7 +74,7 @@ def _late(one: Working) -> End | None:
 # The walk of one subagent: the turns of its task by the main loop, and what is ended when they are over.
 
 
-async def walk(parent: Session, one: Working, gate: Gate) -> None:
+async def walk(parent: Session, one: ActiveSubagent, gate: FairSemaphore) -> None:
     """The whole walk of `one`, when `gate` has a place for it. A watchdog looks at it meanwhile."""
     if not await gate.enter_or(one.halt, parent.id):
         gate.force()  # it was told to end: it has only to write that down, and to end those below it
@@ -81,7 +89,7 @@ async def walk(parent: Session, one: Working, gate: Gate) -> None:
         gate.leave()
 
 
-async def _through(parent: Session, one: Working) -> None:
+async def _through(parent: Session, one: ActiveSubagent) -> None:
     """Its turns: the one of its task, and those for which its own subagents in the background wake it."""
     session = one.session
     if one.problem:
@@ -109,16 +117,16 @@ def _ask_again(child: Session) -> None:
 # --- running ---------------------------------------------------------------------------------------------------------
 
 
-class Children:
+class SubagentRunner:
     """See `tools.AgentPort` for what the tool may do, and `agent.company.Company` for the rest."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
-        bond = session.crew.above
-        self.tree: Tree = bond.tree if isinstance(bond, Bond) else Tree(session)
-        self._mine: dict[str, Working] = {}
+        bond = session.deps.parent_policy
+        self.tree: SubagentTree = bond.tree if isinstance(bond, LiveParentPolicy) else SubagentTree(session)
+        self._mine: dict[str, ActiveSubagent] = {}
         """Those that this session has started and that are not over, by session."""
-        self._aside: dict[str, Working] = {}
+        self._aside: dict[str, ActiveSubagent] = {}
         """Those of them that nobody waits for."""
         self._leaving: dict[str, asyncio.Task[None]] = {}
         """Sessions of those that are over, while they are closed."""
@@ -128,7 +136,7 @@ class Children:
 
     def kinds(self) -> Sequence[Kind]:
         """See `AgentPort.kinds`."""
-        return self.session.crew.kinds
+        return self.session.deps.kinds
 
     async def run(
         self, jobs: Sequence[Job], *, call: str, background: bool, synthesis: str = ""
@@ -154,7 +162,7 @@ class Children:
         return self._reports([job], places)
 
     def _reports(
-        self, jobs: Sequence[Job], places: Sequence[Working | ChildNow | str]
+        self, jobs: Sequence[Job], places: Sequence[ActiveSubagent | ChildNow | str]
     ) -> tuple[list[Report], tuple[AnyEvent, ...]]:
         reports, facts = [], []
         for job, one in zip(jobs, places, strict=True):
@@ -172,14 +180,14 @@ class Children:
 
     async def _go(
         self, jobs: Sequence[tuple[int, Job]], call: str, background: bool, found: dict[int, ChildNow]
-    ) -> "list[Working | ChildNow | str]":
+    ) -> "list[ActiveSubagent | ChildNow | str]":
         """Start or join, let them go, and wait for those that are waited for."""
         found = {index: found[index] for index, _ in jobs if index in found}
         if self._leaving and any(job.again for _, job in jobs):  # a log has one writer
             await asyncio.wait(list(self._leaving.values()))
         trees = await made(self.session, jobs, call, found)
         places = self._start(jobs, call, background, found, trees)
-        new = [one.session for one in places if isinstance(one, Working) and one.walk is None]
+        new = [one.session for one in places if isinstance(one, ActiveSubagent) and one.walk is None]
         unused = [tree for tree in trees.values() if not isinstance(tree, str) and not self._works_in(tree)]
         halted = False
         try:
@@ -190,11 +198,13 @@ class Children:
                 raise
             halted = True  # they are in the log, so each must write down that it ended
         for one in places:
-            if isinstance(one, Working):
+            if isinstance(one, ActiveSubagent):
                 self._walk(one)
                 if halted:
                     one.stop()
-        await self._wait([one for one in places if isinstance(one, Working) and not one.started.background], call)
+        await self._wait(
+            [one for one in places if isinstance(one, ActiveSubagent) and not one.started.background], call
+        )
         return places
 
     def _works_in(self, tree: Worktree) -> bool:
@@ -209,9 +219,9 @@ class Children:
         background: bool,
         found: dict[int, ChildNow],
         trees: Mapping[int, Worktree | str],
-    ) -> list[Working | ChildNow | str]:
+    ) -> list[ActiveSubagent | ChildNow | str]:
         """Join those that were started for this call before a crash, start the others. Nothing waits in here."""
-        places: dict[int, Working | ChildNow | str] = {}
+        places: dict[int, ActiveSubagent | ChildNow | str] = {}
         for index, now in found.items():
             places[index] = now if now.ended is not None else self._rejoin(now)
         fresh = [(index, job) for index, job in jobs if index not in places]
@@ -225,12 +235,12 @@ class Children:
             )
         return [places[index] for index, _ in jobs]
 
-    def _rejoin(self, now: ChildNow) -> Working:
+    def _rejoin(self, now: ChildNow) -> ActiveSubagent:
         """One that worked when the session was left, as its log has it."""
         known = self._mine.get(now.started.child)
         return known if known is not None else self._takes(rejoin(self.session, self.tree, now))
 
-    def _takes(self, one: Working) -> Working:
+    def _takes(self, one: ActiveSubagent) -> ActiveSubagent:
         child = one.started.child
         self._mine[child] = self.tree.working[child] = one
         if one.started.background:
@@ -266,14 +276,14 @@ class Children:
 
     # --- working -------------------------------------------------------------------------------------------------
 
-    def _walk(self, one: Working) -> None:
+    def _walk(self, one: ActiveSubagent) -> None:
         """Let it go."""
         if one.walk is None:
             one.walk = asyncio.ensure_future(walk(self.session, one, self.tree.gate))
             one.walk.add_done_callback(retrieve_error)
             one.walk.add_done_callback(lambda _walk: self.session.poke())
 
-    async def _wait(self, those: Sequence[Working], call: str) -> None:
+    async def _wait(self, those: Sequence[ActiveSubagent], call: str) -> None:
         """Until they are over. Interrupted, they end with what they have; closed, they are left for another day."""
         walks = [one.walk for one in those if one.walk is not None]
         if not walks:
@@ -289,7 +299,7 @@ class Children:
 
     async def _away(self, walks: "Sequence[asyncio.Task[None]]", until: str) -> None:
         """Wait without holding a place, so that those below have it."""
-        if self.session.crew.above is None:
+        if self.session.deps.parent_policy is None:
             await asyncio.wait(walks, return_when=until)
             return
         gate = self.tree.gate
@@ -309,7 +319,7 @@ class Children:
             elif not back and not self._waiting:
                 gate.force()
 
-    def _ended(self, one: Working) -> tuple[ChildEnded, str]:
+    def _ended(self, one: ActiveSubagent) -> tuple[ChildEnded, str]:
         """Its end, for the parent's log, and the handle of its last words; it is forgotten here."""
         state = one.session.state
         error = one.walk.exception() if one.walk is not None and not one.walk.cancelled() else None
@@ -338,12 +348,12 @@ class Children:
         return bool(self._aside)
 
     @property
-    def questions(self) -> Sequence[OfChild]:
+    def questions(self) -> Sequence[FromSubagent]:
         """See `Company.questions`."""
         return self.tree.questions.shown if self.session is self.tree.root else ()
 
     @property
-    def pending(self) -> Sequence[Pending]:
+    def pending(self) -> Sequence[PendingMessage]:
         """See `Company.pending`."""
         below = self.tree.working.items() if self.session is self.tree.root else ()
         return [msgspec.structs.replace(word, to=child) for child, one in below for word in one.session.inbox.pending]
@@ -384,14 +394,14 @@ class Children:
                 self._aside[now.started.child] = one
                 self._walk(one)
 
-    def tell(self, word: Word, child: str) -> Awaitable[None] | None:
+    def tell(self, word: InboxMessage, child: str) -> Awaitable[None] | None:
         """See `Company.tell`."""
         one = self.tree.working.get(child)
         if one is None or one.done:
             return None
         match word:
-            case Said(parts, how):
-                return one.session.tell(Said(parts, "steer" if how == "prompt" else how))
+            case UserMessage(parts, how):
+                return one.session.tell(UserMessage(parts, "steer" if how == "prompt" else how))
             case Answer():
                 return one.session.tell(msgspec.structs.replace(word, session=""))
             case StopChild():
@@ -406,7 +416,7 @@ class Children:
                 return one.session.unqueue(number)
         return ""
 
-    def views(self) -> Sequence[AgentView]:
+    def views(self) -> Sequence[SubagentView]:
         """See `Company.views`."""
         return views(self.session, self.tree.working)
 

@@ -5,14 +5,23 @@ from uuid import UUID, uuid5
 
 import msgspec
 
-from longrein.agent.messages import Heard, OfChild, Output, Streaming, TaskOver
+from longrein.agent.messages import FromSubagent, Output, ReplyDelta, SessionUpdate, TaskOver
 from longrein.agent.open_session import open_session
 from longrein.agent.ports import UNBOUND, Dependencies, RemainingBudget, below, narrower
 from longrein.agent.prompts import child_system, fork_task
 from longrein.agent.session import Session
-from longrein.agent.subagents.budget import Given, Offer, Refused, Wish, kept_back, left, less, limits_under
+from longrein.agent.subagents.budget import (
+    Granted,
+    GrantRefused,
+    RunOption,
+    SpawnRequest,
+    kept_back,
+    left,
+    less,
+    limits_under,
+)
 from longrein.agent.subagents.report import SYNTHESIS
-from longrein.agent.subagents.tree import Tree, Working
+from longrein.agent.subagents.tree import ActiveSubagent, SubagentTree
 from longrein.agent.subagents.worktree import home, pictured
 from longrein.context import ChildNow, State, estimate_text, fold, spec_tokens
 from longrein.events import (
@@ -127,14 +136,16 @@ class Plan(msgspec.Struct):
     tree: Worktree | None = None
     """Folder of its own."""
 
-    def wish(self, session: Session) -> Wish:
+    def wish(self, session: Session) -> SpawnRequest:
         """What it wants of the budget: as a fork, else with an empty conversation."""
         task = estimate_text(self.job.prompt) + 500
-        empty = Offer("empty", self.model.name, self.model.budget, self._own_tokens(session) + task, self.known_tokens)
-        fork = Offer("fork", self.model.name, self.model.budget, task, session.state.view_tokens)
+        empty = RunOption(
+            "empty", self.model.name, self.model.budget, self._own_tokens(session) + task, self.known_tokens
+        )
+        fork = RunOption("fork", self.model.name, self.model.budget, task, session.state.view_tokens)
         offers = (fork, empty) if self.form == "fork" else (empty,)
-        below = session.crew.limits.depth_max - 1 if self.kind.spawns else 0
-        return Wish(offers, self.kind.turns_max, max(0, below), bool(self.again))
+        below = session.deps.limits.depth_max - 1 if self.kind.spawns else 0
+        return SpawnRequest(offers, self.kind.turns_max, max(0, below), bool(self.again))
 
     def _own_tokens(self, session: Session) -> int:
         """Its system text, its tools and the static context, about."""
@@ -145,17 +156,17 @@ class Plan(msgspec.Struct):
         return estimate_text(prefix.system) + sum(map(spec_tokens, tools)) + sum(map(estimate_text, prefix.context))
 
 
-def plan(session: Session, tree: Tree, index: int, job: Job, folder: Worktree | str | None) -> Plan | str:
+def plan(session: Session, tree: SubagentTree, index: int, job: Job, folder: Worktree | str | None) -> Plan | str:
     """What would be done about `job`, or why it cannot be. `folder`: its worktree, when it wants one."""
     if isinstance(folder, str):
         return folder
-    kinds = {kind.name: kind for kind in session.crew.kinds}
+    kinds = {kind.name: kind for kind in session.deps.kinds}
     kind = kinds.get(job.kind)
     if kind is None:
         known = ", ".join(name for name in kinds if name != SYNTHESIS)
         return f"there is no subagent type {job.kind!r} here; types are {known or 'none'}"
     try:
-        name, note = session.crew.child_model(job.model or kind.model)
+        name, note = session.deps.child_model(job.model or kind.model)
         model = tree.model(name, session)
     except LongreinError as error:
         return str(error)
@@ -168,7 +179,7 @@ def form_of(session: Session, job: Job, model: Model, *, own_folder: bool) -> tu
     """How its conversation begins, and why otherwise than asked for."""
     if job.form != "fork":
         return "empty", ""
-    own, state = session.crew.model, session.state
+    own, state = session.deps.model, session.state
     if (model.provider, model.model, model.wire) != (own.provider, own.model, own.wire):
         return "empty", f"empty instead of fork: {model.name} is not the model of this conversation"
     if own_folder:
@@ -210,31 +221,31 @@ def limit_words(grant: Grant) -> Iterator[str]:
     yield f"{grant.seconds / 60:.0f} minutes"
 
 
-def crew_of(session: Session, kind: Kind, model: Model, form: str, *, depth: int) -> Dependencies:
+def subagent_dependencies(session: Session, kind: Kind, model: Model, form: str, *, depth: int) -> Dependencies:
     """The parts of a subagent, without what belongs to its own log."""
-    crew, spawns = session.crew, depth > 0 and bool(kind.spawns)
-    below = crew.kinds if "*" in kind.spawns else tuple(k for k in crew.kinds if k.name in kind.spawns)
+    deps, spawns = session.deps, depth > 0 and bool(kind.spawns)
+    below = deps.kinds if "*" in kind.spawns else tuple(k for k in deps.kinds if k.name in kind.spawns)
     if form == "fork":
-        tools, prefix = refusing(kind, crew.tools, spawns=spawns), crew.prefix
+        tools, prefix = refusing(kind, deps.tools, spawns=spawns), deps.prefix
     else:
-        tools = tools_of(kind, crew.tools, spawns=spawns)
+        tools = tools_of(kind, deps.tools, spawns=spawns)
         above = session.state.prefix
         prefix = prefix_of(tools, child_system(kind), above.context if above is not None else (), above)
-    woken = msgspec.structs.replace(crew.task_options, wake=True)  # it has no user who could ask for what came
+    woken = msgspec.structs.replace(deps.task_options, wake=True)  # it has no user who could ask for what came
     given = {"tools": tools, "prefix": prefix, "model": model, "kinds": below if spawns else ()}
-    return msgspec.structs.replace(crew, task_options=woken, **given)
+    return msgspec.structs.replace(deps, task_options=woken, **given)
 
 
-def refusals(plans: Sequence[Plan | str], given: Sequence[Given | Refused]) -> list[tuple[Plan, Given] | str]:
+def refusals(plans: Sequence[Plan | str], given: Sequence[Granted | GrantRefused]) -> list[tuple[Plan, Granted] | str]:
     """Each plan with what it gets, or why not; in the order of the jobs."""
     served = iter(given)
-    found: list[tuple[Plan, Given] | str] = []
+    found: list[tuple[Plan, Granted] | str] = []
     for one in plans:
         if isinstance(one, str):
             found.append(one)
             continue
         gets = next(served)
-        found.append((one, gets) if isinstance(gets, Given) else gets.reason)
+        found.append((one, gets) if isinstance(gets, Granted) else gets.reason)
     return found
 
 
@@ -250,10 +261,10 @@ def refused_tools(kind: Kind, above: Mapping[str, Tool], *, spawns: bool) -> lis
 # Nothing here is copied down, so a rule that the user takes back for the parent is gone below it at once.
 
 
-class Bond:
+class LiveParentPolicy:
     """One subagent's: see `agent.ports.Above`."""
 
-    def __init__(self, parent: Session, tree: Tree, child: str, label: str, kind: str) -> None:
+    def __init__(self, parent: Session, tree: SubagentTree, child: str, label: str, kind: str) -> None:
         self.parent, self.tree = parent, tree
         self.root, self.questions = tree.root, tree.questions
         self.child, self.label, self.kind = child, label, kind
@@ -274,7 +285,7 @@ class Bond:
 
     def elsewhere(self, call: Call, cwd: str) -> Iterator[tuple[Call, Rules, str]]:
         """See `Above`."""
-        tree, above = self.worktree, self.parent.crew.above
+        tree, above = self.worktree, self.parent.deps.parent_policy
         if tree is not None:
             call, cwd = pictured(call, tree), home(cwd, tree)
             yield call, self.parent.rules, cwd
@@ -307,12 +318,12 @@ class Bond:
             case _:
                 pass
 
-    def hear(self, heard: Heard) -> None:
+    def hear(self, heard: SessionUpdate) -> None:
         """See `Above`."""
-        if isinstance(heard, OfChild):
+        if isinstance(heard, FromSubagent):
             return
-        told = OfChild(self.child, self.label, self.kind, heard)
-        if isinstance(heard, Streaming | Output | TaskOver):
+        told = FromSubagent(self.child, self.label, self.kind, heard)
+        if isinstance(heard, ReplyDelta | Output | TaskOver):
             self.root.readers.stream(told)
             return
         event = heard.event if isinstance(heard, Entry) else None
@@ -335,7 +346,9 @@ SECONDS_MAX = 2 * 3600.0
 """Wall time of one task where nothing else limits it."""
 
 
-def begin(session: Session, tree: Tree, one: Plan, given: Given, call: str, background: bool) -> Working:
+def begin(
+    session: Session, tree: SubagentTree, one: Plan, given: Granted, call: str, background: bool
+) -> ActiveSubagent:
     """Append its start and open its session; both are to be committed together, before anything else waits."""
     grant = msgspec.structs.replace(given.grant, seconds=given.grant.seconds or SECONDS_MAX)
     was = session.state.children[one.again] if one.again else None
@@ -361,18 +374,18 @@ def begin(session: Session, tree: Tree, one: Plan, given: Given, call: str, back
     child = working.session
     if child.mode != child.state.mode:
         child.append(ModeSet(child.mode))
-    refused = refused_tools(one.kind, session.crew.tools, spawns=bool(child.crew.kinds))
+    refused = refused_tools(one.kind, session.deps.tools, spawns=bool(child.deps.kinds))
     child.append(UserSpoke((Text(task_of(one, started.form, grant, refused)),)))
-    child.crew.limits = limits_under(session.crew.limits, grant, child.state)
+    child.deps.limits = limits_under(session.deps.limits, grant, child.state)
     return working
 
 
-def rejoin(session: Session, tree: Tree, now: ChildNow) -> Working:
+def rejoin(session: Session, tree: SubagentTree, now: ChildNow) -> ActiveSubagent:
     """One that worked when the session was left, as its log has it."""
-    kind = next((kind for kind in session.crew.kinds if kind.name == now.started.kind), None)
+    kind = next((kind for kind in session.deps.kinds if kind.name == now.started.kind), None)
     working = _opened(session, tree, kind, (now.seq, now.started), _shares(session, now))
     child = working.session
-    child.crew.limits = limits_under(session.crew.limits, now.started.grant, child.state)
+    child.deps.limits = limits_under(session.deps.limits, now.started.grant, child.state)
     return working
 
 
@@ -380,12 +393,14 @@ def _shares(session: Session, now: ChildNow) -> int:
     """How much of this log one that was forked has as its own beginning: as its first start says."""
     if now.started.form != "fork":
         return 0
-    first = next(iter(session.crew.history(now.seq, now.seq)), None)
+    first = next(iter(session.deps.history(now.seq, now.seq)), None)
     begun = first.event if first is not None else None
     return fork_point(begun.call) if isinstance(begun, ChildStarted) else 0
 
 
-def _opened(session: Session, tree: Tree, kind: Kind | None, start: tuple[int, ChildStarted], shares: int) -> Working:
+def _opened(
+    session: Session, tree: SubagentTree, kind: Kind | None, start: tuple[int, ChildStarted], shares: int
+) -> ActiveSubagent:
     """Its session, opened by what any session is opened by. `start`: seq of its first start, and its last start."""
     seq, started = start
     log = session.log.child(started.child, shares)
@@ -393,38 +408,40 @@ def _opened(session: Session, tree: Tree, kind: Kind | None, start: tuple[int, C
     if kind is None:  # its type is gone: it keeps the tools it was told of, and no more
         kind = Kind(started.kind, "", tools=tuple(t.name for t in told.prefix.tools) if told.prefix else ())
     label = below(session.state.label, f"a{seq}")
-    bond = Bond(session, tree, started.child, label, started.kind)
+    bond = LiveParentPolicy(session, tree, started.child, label, started.kind)
     bond.cap = kind.mode or bond.cap
     bond.worktree = read_worktree(started.worktree) if started.worktree else None
     opened = _first_entry(session, started, bond, shares) if told.session != started.child else None
-    child = open_session(log, _crew(session, tree, kind, started, bond, log), state=told, opened=opened)
+    child = open_session(log, _dependencies(session, tree, kind, started, bond, log), state=told, opened=opened)
     child.paused = False
-    working = Working(seq, started, child, shares + 1)
+    working = ActiveSubagent(seq, started, child, shares + 1)
     working.worktree = bond.worktree
     if started.worktree and bond.worktree is None:
         working.problem = f"its worktree {started.worktree} is gone"
     return working
 
 
-def _crew(session: Session, tree: Tree, kind: Kind, started: ChildStarted, bond: Bond, log: Log) -> Dependencies:
+def _dependencies(
+    session: Session, tree: SubagentTree, kind: Kind, started: ChildStarted, bond: LiveParentPolicy, log: Log
+) -> Dependencies:
     grant = started.grant or Grant()
-    crew = crew_of(session, kind, _model(session, tree, started.model), started.form, depth=grant.depth)
-    crew.history, crew.above = log.history, bond
-    crew.archive = crew.archive.child(log.session) if crew.archive is not None else None
-    if bond.worktree is not None and crew.workspace_in is not None:
-        crew.workspace = crew.workspace_in((bond.worktree.path,))
-    return crew
+    deps = subagent_dependencies(session, kind, _model(session, tree, started.model), started.form, depth=grant.depth)
+    deps.history, deps.parent_policy = log.history, bond
+    deps.archive = deps.archive.child(log.session) if deps.archive is not None else None
+    if bond.worktree is not None and deps.workspace_in is not None:
+        deps.workspace = deps.workspace_in((bond.worktree.path,))
+    return deps
 
 
-def _model(session: Session, tree: Tree, name: str) -> Model:
+def _model(session: Session, tree: SubagentTree, name: str) -> Model:
     """Its model; the parent's where the settings know it no more."""
     try:
         return tree.model(name, session)
     except LongreinError:
-        return session.crew.model
+        return session.deps.model
 
 
-def _first_entry(session: Session, started: ChildStarted, bond: Bond, shares: int) -> Opened:
+def _first_entry(session: Session, started: ChildStarted, bond: LiveParentPolicy, shares: int) -> Opened:
     state: State = session.state
     tree = bond.worktree
     return Opened(
@@ -445,12 +462,12 @@ def _first_entry(session: Session, started: ChildStarted, bond: Bond, shares: in
 # --- What is left to a session of a tree, counted from all logs that are at hand -------------------------------------
 
 
-def room_of(session: Session, tree: Tree, more: int = 0) -> RemainingBudget:
+def room_of(session: Session, tree: SubagentTree, more: int = 0) -> RemainingBudget:
     """What is left to `session` and all below it, without what it keeps back for its own answer.
 
     `more`: subagents that it is about to start, whose reports that answer will carry too.
     """
-    crew, above = session.crew, session.crew.above
-    room = room_of(above.parent, tree) if isinstance(above, Bond) else UNBOUND
-    rest = left(session.state, crew.limits, session.lasting.task_s, tree.states, room)
-    return less(rest, kept_back(session.state, crew.model.budget, more))
+    deps, above = session.deps, session.deps.parent_policy
+    room = room_of(above.parent, tree) if isinstance(above, LiveParentPolicy) else UNBOUND
+    rest = left(session.state, deps.limits, session.lasting.task_s, tree.states, room)
+    return less(rest, kept_back(session.state, deps.model.budget, more))

@@ -2,12 +2,12 @@
 
 from collections.abc import Mapping
 
-from longrein.agent.messages import AgentView
+from longrein.agent.messages import SubagentView
 from longrein.agent.ports import below
 from longrein.agent.session import Session
 from longrein.agent.subagents.report import STATUS
-from longrein.agent.subagents.spawn import Bond
-from longrein.agent.subagents.tree import Working
+from longrein.agent.subagents.spawn import LiveParentPolicy
+from longrein.agent.subagents.tree import ActiveSubagent
 from longrein.context import ChildNow, State
 from longrein.events import (
     Entry,
@@ -24,9 +24,9 @@ LINE_CHARS_MAX = 120
 """Of the line that says what it did last."""
 
 
-def views(session: Session, working: Mapping[str, Working], depth: int = 1) -> list[AgentView]:
+def views(session: Session, working: Mapping[str, ActiveSubagent], depth: int = 1) -> list[SubagentView]:
     """Subagents of `session` in the order in which they were started, each followed by its own."""
-    found: list[AgentView] = []
+    found: list[SubagentView] = []
     for child, now in session.state.children.items():
         one = working.get(child)
         label = below(session.state.label, f"a{now.seq}")
@@ -36,11 +36,11 @@ def views(session: Session, working: Mapping[str, Working], depth: int = 1) -> l
     return found
 
 
-def _over(label: str, now: ChildNow, depth: int) -> AgentView:
+def _over(label: str, now: ChildNow, depth: int) -> SubagentView:
     started, ended = now.started, now.ended
     if ended is None:
-        return AgentView(label, started.child, started.kind, started.description, "queued", depth=depth)
-    return AgentView(
+        return SubagentView(label, started.child, started.kind, started.description, "queued", depth=depth)
+    return SubagentView(
         label,
         started.child,
         started.kind,
@@ -56,11 +56,11 @@ def _over(label: str, now: ChildNow, depth: int) -> AgentView:
     )
 
 
-def _at_work(label: str, now: ChildNow, one: Working, depth: int) -> AgentView:
+def _at_work(label: str, now: ChildNow, one: ActiveSubagent, depth: int) -> SubagentView:
     state, began = one.session.state, one.session.state.began
     used = state.usage.context_tokens + state.usage.output_tokens
     before = began.usage.context_tokens + began.usage.output_tokens
-    return AgentView(
+    return SubagentView(
         label,
         now.started.child,
         now.started.kind,
@@ -76,22 +76,22 @@ def _at_work(label: str, now: ChildNow, one: Working, depth: int) -> AgentView:
     )
 
 
-def _state_of(one: Working, state: State) -> str:
+def _state_of(one: ActiveSubagent, state: State) -> str:
     if not one.begun:
         return "queued"
-    above = one.session.crew.above
+    above = one.session.deps.parent_policy
     if one.done:
-        return STATUS.get(above.reason, "failed") if isinstance(above, Bond) else "done"
+        return STATUS.get(above.reason, "failed") if isinstance(above, LiveParentPolicy) else "done"
     return "asking" if state.asking else "running"
 
 
-def _last(one: Working, state: State) -> str:
+def _last(one: ActiveSubagent, state: State) -> str:
     """What it asks for while it asks, else what it did last."""
     asked = next((call.asked for call in state.calls.values() if call.asked is not None and call.answer is None), None)
     if asked is not None:
         return f"asks for {asked.name}"
-    above = one.session.crew.above
-    last = above.last if isinstance(above, Bond) else None
+    above = one.session.deps.parent_policy
+    last = above.last if isinstance(above, LiveParentPolicy) else None
     return _line(act_of(last)) if last is not None else ""
 
 

@@ -4,7 +4,7 @@ import asyncio
 from collections import deque
 from collections.abc import Mapping
 
-from longrein.agent.messages import OfChild
+from longrein.agent.messages import FromSubagent
 from longrein.agent.open_session import OpenSession
 from longrein.agent.session import Session
 from longrein.context import State
@@ -17,7 +17,7 @@ from longrein.workspace import Finished, Worktree
 # A door for so many at once: who must wait is let in in turn, one of each owner at a time, so that none is starved.
 
 
-class Gate:
+class FairSemaphore:
     """At most `most` inside. Who comes back from waiting for others goes first: what hangs on it can then end."""
 
     def __init__(self, most: int) -> None:
@@ -95,20 +95,20 @@ class Gate:
 # Approvals of a whole tree, shown one at a time: the next question is heard when the last one was answered.
 
 
-class Questions:
+class SubagentQuestions:
     """What subagents ask. A question is held back until its turn; nothing else of a subagent is."""
 
     def __init__(self, root: Session) -> None:
         self._root = root
-        self._waiting: deque[OfChild] = deque()
-        self._shown: OfChild | None = None
+        self._waiting: deque[FromSubagent] = deque()
+        self._shown: FromSubagent | None = None
 
     @property
-    def shown(self) -> tuple[OfChild, ...]:
+    def shown(self) -> tuple[FromSubagent, ...]:
         """The question that waits for the user, for those who begin to listen now."""
         return () if self._shown is None else (self._shown,)
 
-    def ask(self, question: OfChild) -> None:
+    def ask(self, question: FromSubagent) -> None:
         """Let it be heard when its turn has come."""
         self._waiting.append(question)
         self.look()
@@ -129,7 +129,7 @@ class Questions:
         self._root.readers.publish(self._shown)
 
 
-def _is(question: OfChild, child: str, call: str) -> bool:
+def _is(question: FromSubagent, child: str, call: str) -> bool:
     asked = question.heard.event if isinstance(question.heard, Entry) else None
     return question.child == child and (not call or (isinstance(asked, PermissionAsked) and asked.call == call))
 
@@ -141,7 +141,7 @@ UNLIMITED = 1_000_000
 """Agents at once where no limit is set."""
 
 
-class Working:
+class ActiveSubagent:
     """One subagent that works, or waits for its turn."""
 
     def __init__(self, seq: int, started: ChildStarted, session: OpenSession, first: int) -> None:
@@ -184,14 +184,14 @@ class Working:
             self.session.company.stop()
 
 
-class Tree:
+class SubagentTree:
     """One for each root."""
 
     def __init__(self, root: Session) -> None:
         self.root = root
-        self.gate = Gate(root.crew.limits.agents_max or UNLIMITED)
-        self.questions = Questions(root)
-        self.working: dict[str, Working] = {}
+        self.gate = FairSemaphore(root.deps.limits.agents_max or UNLIMITED)
+        self.questions = SubagentQuestions(root)
+        self.working: dict[str, ActiveSubagent] = {}
         """By session."""
         self._models: dict[str, Model] = {}
 
@@ -202,13 +202,13 @@ class Tree:
 
     def model(self, name: str, parent: Session) -> Model:
         """The model of that name ('' for the parent's), opened once for all. Raises `LongreinError`."""
-        own = parent.crew.model
+        own = parent.deps.model
         if name in ("", own.name):
             return own
-        if name == self.root.crew.model.name:
-            return self.root.crew.model
+        if name == self.root.deps.model.name:
+            return self.root.deps.model
         if name not in self._models:
-            self._models[name] = self.root.crew.open_model(name)
+            self._models[name] = self.root.deps.open_model(name)
         return self._models[name]
 
     async def close(self) -> None:

@@ -23,7 +23,7 @@ async def made(
     session: Session, jobs: Sequence[tuple[int, Job]], call: str, found: Mapping[int, ChildNow]
 ) -> dict[int, Worktree | str]:
     """For each job that wants one and was not started yet: its worktree, or why there is none. Made side by side."""
-    kinds = {kind.name: kind for kind in session.crew.kinds}
+    kinds = {kind.name: kind for kind in session.deps.kinds}
     wanting = [index for index, job in jobs if index not in found and _wants(job, kinds.get(job.kind))]
     trees = await asyncio.gather(*(_make(session, f"{session.id[:13]}-{call}-{index}") for index in wanting))
     return dict(zip(wanting, trees, strict=True))
@@ -34,21 +34,21 @@ def _wants(job: Job, kind: Kind | None) -> bool:
 
 
 async def _make(session: Session, name: str) -> Worktree | str:
-    crew = session.crew
-    if not crew.worktrees or crew.workspace_in is None:
+    deps = session.deps
+    if not deps.worktrees or deps.workspace_in is None:
         return NONE_HERE
-    return await make_worktree(crew.workspace, session.state.cwd, crew.worktrees, name, session.process_session)
+    return await make_worktree(deps.workspace, session.state.cwd, deps.worktrees, name, session.process_session)
 
 
 async def dropped(session: Session, trees: Sequence[Worktree]) -> None:
     """Remove those that nobody will work in."""
     for tree in trees:
-        await remove_worktree(session.crew.workspace, tree, session.process_session)
+        await remove_worktree(session.deps.workspace, tree, session.process_session)
 
 
 async def finished(session: Session, tree: Worktree) -> Finished:
     """The work in it is over: gone when nothing changed, else kept with a word on how to take it over."""
-    return await finish_worktree(session.crew.workspace, tree, session.process_session)
+    return await finish_worktree(session.deps.workspace, tree, session.process_session)
 
 
 def pictured(call: Call, tree: Worktree) -> Call:
