@@ -197,8 +197,8 @@ def _around(
         worktrees=f"{place.state_dir}/worktrees",
         pool=TaskPool(spawner, settings.tasks_max),
         task_options=_task_options(settings),
-        desk=BackgroundControl,
-        company=SubagentRunner,
+        background_tasks=BackgroundControl,
+        subagents=SubagentRunner,
     )
     deps.ease = lambda: _ease(deps, log)
     _check_money(deps)

@@ -186,7 +186,7 @@ class Session:
         told so. Raises `TurnFailed` when the turn ended without an answer: a limit, a budget, an interrupt, or
         a provider that failed.
         """
-        start = self._session.readers.committed
+        start = self._session.subscribers.committed
         await self.send(words)
         answer = ""
         async with aclosing(self.follow(start, children=True)) as news:
@@ -328,7 +328,7 @@ class Session:
 
     def _resting(self, seq: int) -> bool:
         idle = self._walk is None or self._walk.done()
-        return idle and seq >= self._session.readers.committed
+        return idle and seq >= self._session.subscribers.committed
 
 
 def _check(**lists: Sequence[str] | None) -> None:

@@ -109,8 +109,8 @@ class House:
             ),
             history=lambda first, last: Reader(str(self.state), SESSION).entries(first - 1, last),
             rules=more.pop("rules", Rules(allow=("Bash(*)", "Write", "Edit"), base=str(self.tree))),  # type: ignore[arg-type]
-            desk=BackgroundControl,
-            company=SubagentRunner,
+            background_tasks=BackgroundControl,
+            subagents=SubagentRunner,
             **more,  # type: ignore[arg-type]
         )
 

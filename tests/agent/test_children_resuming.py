@@ -61,8 +61,8 @@ async def finish(stage: Stage, words: str = "") -> None:
     elif session.state.turn_open:
         session.tell(Continue())
     await session.run(once=True)
-    while session.company is not None and session.company.running:
-        await session.company.settled()
+    while session.subagents is not None and session.subagents.running:
+        await session.subagents.settled()
         await session.run(once=True)
     if not words:  # what was written down before the cut wakes nobody: it is told with the user's next words
         session.tell(UserMessage((Text("and?"),)))
@@ -156,8 +156,8 @@ def test_where_the_tool_is_gone_after_a_crash_its_call_is_closed_and_its_subagen
         session.deps.tools = {name: tool for name, tool in session.deps.tools.items() if name != "Agent"}
         session.tell(Continue())
         await session.run(once=True)
-        while session.company is not None and session.company.running:
-            await session.company.settled()
+        while session.subagents is not None and session.subagents.running:
+            await session.subagents.settled()
             await session.run(once=True)
         await session.close()
 

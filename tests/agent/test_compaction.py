@@ -198,14 +198,14 @@ async def test_a_crash_while_a_summary_is_written_closes_its_request(house: Hous
         await model.summarising.wait()
         await session.commit(flush=True)
         walk.cancel()
-        session.beside._task.cancel()  # as a kill would: nothing is written down
-        session.beside._task = None
+        session.summary_request._task.cancel()  # as a kill would: nothing is written down
+        session.summary_request._task = None
     model.left = 2
     async with house.session(model, create=False) as session:
         session.tell(UserMessage((Text("go on"),)))
         session.paused = False
         await session.run(once=True)
-        assert session.state.summarising is None or session.beside.running
+        assert session.state.summarising is None or session.summary_request.running
     lost = [e.event for e in of(house.entries(), AskFailed) if e.event.kind == "lost"]
     assert lost
 

@@ -90,7 +90,7 @@ async def test_A_f20_what_changed_or_vanished_meanwhile_is_said(house: House) ->
             "locked.py": ("", "it is no plain file any more; not read again"),
             "link.py": ("", "it is no plain file any more; not read again"),
         }
-        event = summarized(state, session.outlook.budget, (3, state.seq), "request", "", (), rebuilt.blocks)
+        event = summarized(state, session.move_context.budget, (3, state.seq), "request", "", (), rebuilt.blocks)
         facts = rebuilt.facts_of(event.files)
         told = sorted((type(fact).__name__, fact.path.rpartition("/")[2]) for fact in facts)  # type: ignore[union-attr]
         assert told == [
@@ -123,7 +123,7 @@ async def test_a_large_file_is_shown_where_it_was_read_last_and_within_its_share
         assert block.text.startswith("3000\tline_3000 = 3000\n")
         assert block.note.startswith("lines 3000 to ")
         assert block.note.endswith(" of 5000")
-        budget = session.outlook.budget
+        budget = session.move_context.budget
         assert session.state.gauge.scale(len(block.text) // 3) <= budget.usable_tokens * 0.05
         (seen,) = rebuilt.facts_of((block.path,))
         assert isinstance(seen, FileSeen)
@@ -140,7 +140,7 @@ async def test_many_files_stay_within_a_tenth_of_the_window(house: House) -> Non
         session.tell(UserMessage((Text("look"),)))
         await session.run(once=True)
         blocks = rebuild(session, session.state.seq).blocks
-        budget = session.outlook.budget
+        budget = session.move_context.budget
         assert 1 <= len(blocks) <= FILES_MAX
         event = summarized(session.state, budget, (3, session.state.seq), "request", "", (), blocks)
         assert len(event.files) == len(blocks)
@@ -159,8 +159,8 @@ async def test_what_was_cleared_while_a_summary_was_written_still_proves_its_pro
         assert texts_cleared_since(session, span, asked) == []
         session.append(Cleared((Form(f"r{result}", "placeholder", "[longrein:n0nce cleared: x]"),), "watermark"))
         prose = "1. Request and intent\nKeep `peculiar_name`."
-        blind = summarized(session.state, session.outlook.budget, span, "watermark", prose, ())
+        blind = summarized(session.state, session.move_context.budget, span, "watermark", prose, ())
         seen = covering(session.state, span, texts_cleared_since(session, span, asked))
-        fair = summarized(session.state, session.outlook.budget, span, "watermark", prose, (), (), seen)
+        fair = summarized(session.state, session.move_context.budget, span, "watermark", prose, (), (), seen)
         assert (blind.struck, fair.struck) == (1, 0)
         assert "Keep `peculiar_name`." in fair.text

@@ -192,7 +192,7 @@ async def test_a_session_that_cannot_write_its_end_lets_go_of_its_log_and_its_re
         heard = asyncio.ensure_future(listen(session))
         session.tell(UserMessage((Text("hi"),)))
         await session.run(once=True)
-        session.beside.stop = full  # type: ignore[method-assign]
+        session.summary_request.stop = full  # type: ignore[method-assign]
         with pytest.raises(StoreFull):
             await session.close()
     assert (await asyncio.wait_for(heard, HANG_S)).endswith("Asked Replied TurnEnded")

@@ -404,7 +404,7 @@ async def test_the_profile_is_chosen_by_its_name(profile: str, tmp_path: Path, m
     built = await build(place, fresh=True, additions=Additions(model=ScriptedModel(budget=ROOMY)))
     await built.session.close()
     assert built.session.state.profile == profile
-    assert built.session.outlook.seed
+    assert built.session.move_context.seed
     assert place.settings.parallel_max == 10
 
 

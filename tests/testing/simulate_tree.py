@@ -260,7 +260,7 @@ class TreeSimulation:
     @property
     def states(self) -> dict[str, State]:
         """Of all that work now."""
-        company = getattr(self.session, "company", None)
+        company = getattr(self.session, "subagents", None)
         states = dict(company.tree.states) if company is not None else {}
         return {self.disk.session: self.session.state, **states}
 
@@ -358,7 +358,7 @@ class TreeSimulation:
         hold("no more work at once than may", at_once <= self.limits.agents_max, at_once)
 
     def _grant(self, session: str) -> Any:
-        company = self.session.company
+        company = self.session.subagents
         one = company.tree.working.get(session) if company is not None else None  # type: ignore[attr-defined]
         return one.started.grant if one is not None else None
 
@@ -527,7 +527,7 @@ class TreeSimulation:
     async def _kill(self, tasks: Sequence[asyncio.Future[None]]) -> None:
         """`kill -9`, or the power goes: of what was not yet acknowledged a part is on disk."""
         disk, power = self.disk, self.random.random() < 0.3
-        company = self.session.company
+        company = self.session.subagents
         walks = [one.walk for one in company.tree.working.values() if one.walk is not None] if company else []  # type: ignore[attr-defined]
         for one in company.tree.working.values() if company else ():  # type: ignore[attr-defined]
             one.session.closed = True
@@ -563,7 +563,7 @@ class TreeSimulation:
 
     async def _close(self, tasks: Sequence[asyncio.Future[None]]) -> None:
         self.seen["close"] += 1
-        company = self.session.company
+        company = self.session.subagents
         working = [one.session for one in company.tree.working.values()] if company is not None else []  # type: ignore[attr-defined]
         try:
             await self.session.leave(self.random.choice(["keep", "stop"]))

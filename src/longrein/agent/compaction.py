@@ -222,12 +222,12 @@ async def _summarise(session: Session, wish: Summarise) -> None:
 
     Its requests are made now: what is said and done from here on is not what they are about.
     """
-    await session.beside.stop(session)
+    await session.summary_request.stop(session)
     seq, reserved = _asked(session, wish)
     chosen = None if session.state.profile.startswith("seed") else _chosen(session)
     attempt = _attempt(session, _requests(session, wish, chosen), seq, reserved, chosen)
     if wish.beside:
-        session.beside.start(session, attempt, seq, reserved)
+        session.summary_request.start(session, attempt, seq, reserved)
     else:
         session.append(await attempt)
 

@@ -215,8 +215,8 @@ class WakeableSession(Protocol):
     deps: Dependencies
     state: State
     interrupting: bool
-    company: Subagents | None
-    commands: BackgroundTasks | None
+    subagents: Subagents | None
+    own_background_tasks: BackgroundTasks | None
 
     def poke(self) -> None: ...
 
@@ -313,10 +313,10 @@ class WakeSchedule:
         host = self._host
         if self._until_s is None or host.interrupting or self._clock.mono_s() >= self._until_s:
             return False
-        if host.company is not None and host.company.running:
+        if host.subagents is not None and host.subagents.running:
             return True
         tellable = self._may_ask or not self.wanted  # the end of a task that nobody can be told of is not waited for
-        return tellable and host.commands is not None and host.commands.unfinished(self._after)
+        return tellable and host.own_background_tasks is not None and host.own_background_tasks.unfinished(self._after)
 
     @property
     def _may_ask(self) -> bool:

@@ -26,7 +26,7 @@ async def run(session: Session, *, once: bool) -> None:
     while not session.closed:
         await drain(session)
         await look_around(session)
-        move = next_move(session.state, judged(session), session.outlook)
+        move = next_move(session.state, judged(session), session.move_context)
         match move:
             case Record(events):
                 session.append(*events)

@@ -22,12 +22,12 @@ async def drain(session: Session) -> None:
     """Take every word whose time has come into the log; it leaves the inbox in the same transaction."""
     await session.inbox.look()
     session.memory.look()
-    session.beside.collect(session)
+    session.summary_request.collect(session)
     session.settle_interrupt()
-    if session.company is not None:
-        session.company.collect()
-    if session.commands is not None and await session.commands.collect():
-        session.wakes.since = session.state.seq
+    if session.subagents is not None:
+        session.subagents.collect()
+    if session.own_background_tasks is not None and await session.own_background_tasks.collect():
+        session.wake_schedule.since = session.state.seq
     if session.deps.parent_policy is not None and session.mode != session.state.mode:  # it follows the session above
         session.append(ModeSet(session.mode))
     while session.inbox.waiting and not session.closed and not session.deaf:
@@ -47,16 +47,16 @@ def _take(session: Session, word: InboxMessage) -> None:
             switch(session, model)
         case Rewind(to, files):
             rewind(session, to, files=files)
-            if session.company is not None:
-                session.company.collect()
-            session.wakes.since = session.state.seq
+            if session.subagents is not None:
+                session.subagents.collect()
+            session.wake_schedule.since = session.state.seq
         case Uncompact(seq):
             uncompact(session, seq)
         case Continue() | UserMessage():
             session.paused = False
-            session.wakes.spoken()
-        case StopTask(task) if session.desk is not None:
-            session.desk.stop(task)
+            session.wake_schedule.spoken()
+        case StopTask(task) if session.background_tasks is not None:
+            session.background_tasks.stop(task)
         case Answer():
             session.paused = False
             if word.scope == "always" and word.verdict == "allow" and word.rule:
@@ -77,13 +77,13 @@ async def idle(session: Session, *, once: bool) -> bool:
     await session.commit(flush=True)
     if session.inbox.waiting and not session.deaf:
         return False
-    wake = session.wakes.due()
+    wake = session.wake_schedule.due()
     if wake is not None:
         session.append(wake)
         return False
-    if once and not session.wakes.pausing and not session.wakes.stays:
+    if once and not session.wake_schedule.pausing and not session.wake_schedule.stays:
         return True
-    session.wakes.rouse()
+    session.wake_schedule.rouse()
     session.keep_snapshot()
     await session.wait_word()
     return False
@@ -92,7 +92,7 @@ async def idle(session: Session, *, once: bool) -> bool:
 async def rest(session: Session, delay_s: float, failure: AskFailed) -> None:
     """Wait before the same request is made again. Readers hear of the pause after the failure that led to it."""
     await session.commit(flush=False)
-    session.readers.publish(pausing(failure, session.state.failures, delay_s))
+    session.subscribers.publish(pausing(failure, session.state.failures, delay_s))
     session.rested = session.state.failures
     await session.deps.clock.sleep(delay_s)
 

@@ -76,7 +76,7 @@ async def ask(session: Session, usd_left: float | None, tokens_left: int | None 
     )
     outcome = await answer(session, request, seq, asked.reserved_usd)
     meanwhile.cancel()
-    session.deps.pace.heard(model.provider, outcome, session.deps.clock)
+    session.deps.rate_limit.heard(model.provider, outcome, session.deps.clock)
     session.append(outcome)
     ceiling = session.state.gauge.ceiling
     if ceiling != known:
@@ -93,12 +93,12 @@ async def ask(session: Session, usd_left: float | None, tokens_left: int | None 
 
 async def _wait_for_turn(session: Session) -> None:
     """Wait until the provider takes a request again. What was said is committed before, and a long wait is told."""
-    wait_s, refusal = session.deps.pace.take_turn(session.deps.model.provider, session.deps.clock)
+    wait_s, refusal = session.deps.rate_limit.take_turn(session.deps.model.provider, session.deps.clock)
     if wait_s <= 0:
         return
     await session.commit(flush=False)
     if refusal is not None and wait_s >= TOLD_WAIT_S and session.state.failures == 0:
-        session.readers.publish(pausing(refusal, 0, wait_s))
+        session.subscribers.publish(pausing(refusal, 0, wait_s))
     await session.deps.clock.sleep(wait_s)
 
 
@@ -121,7 +121,7 @@ async def answer(
     """Stream the answer to `Asked` `seq` from `model` (this session's when None); on an interrupt, what has come."""
     heard: list[Delta] = []
     final: Delta | None = None
-    streaming = session.readers.streaming
+    streaming = session.subscribers.streaming
     try:
         async for batch in (model or session.deps.model).stream(request):
             final = batch[-1]
@@ -129,7 +129,7 @@ async def answer(
             if type(batch[0]) is CallDelta and batch[0].name:
                 session.expect(batch[0].name)
             if streaming and not isinstance(batch[0], Reply | Failure):
-                session.readers.stream(ReplyDelta(seq, [d for d in batch if not isinstance(d, Reply | Failure)]))
+                session.subscribers.stream(ReplyDelta(seq, [d for d in batch if not isinstance(d, Reply | Failure)]))
     except asyncio.CancelledError:
         if not session.interrupting:
             raise

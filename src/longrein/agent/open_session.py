@@ -26,11 +26,11 @@ class OpenSession(Session):
         self.walk = asyncio.current_task()
         unfinished = any(child.ended is None for child in self.state.children.values())
         if (
-            self.company is None
-            and self.deps.company is not None
+            self.subagents is None
+            and self.deps.subagents is not None
             and (unfinished or self.deps.parent_policy is not None)
         ):
-            self.open_company().resume()  # also of one below others: it counts what is left to all of them
+            self.open_subagents().resume()  # also of one below others: it counts what is left to all of them
         try:
             await run(self, once=once)
         finally:
@@ -39,18 +39,18 @@ class OpenSession(Session):
     @property
     def agent_port(self) -> AgentPort | None:
         """See `Session.agent_port`."""
-        if not self.deps.kinds or self.deps.company is None:
+        if not self.deps.kinds or self.deps.subagents is None:
             return None
-        return _Agents(self) if self.company is None else self.company
+        return _Agents(self) if self.subagents is None else self.subagents
 
-    def open_company(self) -> Subagents:
+    def open_subagents(self) -> Subagents:
         """Its subagents, from here on. Only where the crew has any."""
-        if self.company is None:
-            assert self.deps.company is not None
-            company: Subagents = self.deps.company(self)
-            self.company = company
-            self.readers.asking = lambda: company.questions
-        return self.company
+        if self.subagents is None:
+            assert self.deps.subagents is not None
+            subagents: Subagents = self.deps.subagents(self)
+            self.subagents = subagents
+            self.subscribers.asking = lambda: subagents.questions
+        return self.subagents
 
 
 class _Agents:
@@ -67,8 +67,8 @@ class _Agents:
         self, jobs: Sequence[Job], *, call: str, background: bool, synthesis: str = ""
     ) -> tuple[Sequence[Report], tuple[AnyEvent, ...]]:
         """See `AgentPort.run`."""
-        company = self._session.open_company()
-        return await company.run(jobs, call=call, background=background, synthesis=synthesis)
+        subagents = self._session.open_subagents()
+        return await subagents.run(jobs, call=call, background=background, synthesis=synthesis)
 
 
 def resumed_state(log: Log) -> State:
@@ -117,7 +117,7 @@ def open_session(
     if mode and mode != session.state.mode:
         session.append(ModeSet(mode))
     if session.state.tasks:
-        session.open_commands()
+        session.open_background_tasks()
     return session
 
 

@@ -206,7 +206,7 @@ class Dependencies(msgspec.Struct):
     child_model: Callable[[str], tuple[str, str]] = lambda asked: (asked, "")
     """Model that a call or a type asks for (a name, an alias, '') -> (`provider/model`, '' for the parent's; what is
     to be said when it is another than was asked for, else '')."""
-    pace: RateLimit = msgspec.field(default_factory=RateLimit)
+    rate_limit: RateLimit = msgspec.field(default_factory=RateLimit)
     """When providers may be asked, for all agents of a tree."""
     locks: PathLocks = msgspec.field(default_factory=PathLocks)
     """Who may touch which file now; shared by all agents of a tree."""
@@ -217,9 +217,9 @@ class Dependencies(msgspec.Struct):
     pool: TaskPool | None = None
     """Places and news of background tasks, shared by all agents of a tree; None where there is no supervisor."""
     task_options: TaskOptions = TaskOptions()
-    desk: Callable[..., BackgroundTasks] | None = None
+    background_tasks: Callable[..., BackgroundTasks] | None = None
     """The background tasks of a session; None where commands are run as any tool."""
-    company: Callable[..., Any] | None = None
+    subagents: Callable[..., Any] | None = None
     """The subagents of a session; None where there are no subagents."""
     goals: GoalPort | None = None
     """The project's goals, shared by all agents of a tree; None where they cannot be kept."""

@@ -123,21 +123,21 @@ class Session:
         self.state = state
         self.blobs = CleanBlobs(log, deps.redact, deps.secrets)
         self.inbox = Inbox(log, deps.redact)
-        self.readers = Subscribers(deps.history, self.state.seq, deps.parent_policy)
+        self.subscribers = Subscribers(deps.history, self.state.seq, deps.parent_policy)
         self.memory = MemoryPressure(deps.memory, deps.ease, self.notice, deps.clock.mono_s)
-        self.beside = BackgroundRequest()
+        self.summary_request = BackgroundRequest()
         self.paused = self.state.turn_open
         """Whether a turn that a crash cut waits for the user to say go on."""
-        self.lasting = ElapsedTimes(deps.clock.mono_s, state)
+        self.elapsed = ElapsedTimes(deps.clock.mono_s, state)
         self.watch = FileWatcher(state.at)
         """What is remembered of the files on disk; only spares reading them again."""
         self.rested = 0
         """Failures in a row after which a pause was made."""
         self.folders_seen: dict[tuple[str, int], None] = {}
         """Folders whose instruction files were looked for; only spares looking again."""
-        self.company: Subagents | None = None
+        self.subagents: Subagents | None = None
         """Its subagents; None until one is started, or was before."""
-        self.commands: BackgroundTasks | None = None
+        self.own_background_tasks: BackgroundTasks | None = None
         """Its commands and background tasks; None until one is started, or was before."""
         self.walk: asyncio.Task[None] | None = None
         """The task that runs the loop."""
@@ -159,7 +159,7 @@ class Session:
         self._act: asyncio.Task[None] | None = None
         self.interrupting = False
         """Whether the user has interrupted and it is not written down yet."""
-        self.wakes = WakeSchedule(self)
+        self.wake_schedule = WakeSchedule(self)
         self._loop = asyncio.get_running_loop()
         self._broken: BaseException | None = None
         self._in_flight = 0
@@ -178,7 +178,7 @@ class Session:
             entry = Entry(self.state.seq + 1, self.deps.clock.wall_us(), clean)
             self.state = advance(self.state, entry, self._entries_to)
             self._held.append(entry)
-        self.lasting.note(self.state)
+        self.elapsed.note(self.state)
         return self.state.seq
 
     def as_said(self, call: ToolCall) -> ToolCall:
@@ -250,7 +250,7 @@ class Session:
             del one._flying[: len(entries)]
             one._broken = one._broken or error  # the first one says what is wrong, later ones only follow from it
             if entries and error is None:
-                one.readers.commit(entries)
+                one.subscribers.commit(entries)
         if done.done():
             return
         if error is None:
@@ -273,7 +273,7 @@ class Session:
     @property
     def pending(self) -> Sequence[PendingMessage]:
         """The user's words not yet taken, also those for subagents."""
-        below = self.company.pending if self.company is not None else ()
+        below = self.subagents.pending if self.subagents is not None else ()
         return [*self.inbox.pending, *below]
 
     @property
@@ -283,12 +283,14 @@ class Session:
 
     def tell(self, word: InboxMessage) -> Awaitable[None]:
         """Put a word into the inbox at once, or into that of the subagent it is for; done when it is on disk."""
-        if isinstance(word, StopTask) and self.desk is not None:
-            self.desk.stop(word.task)  # at once, whatever runs; the inbox has it for a crash before it obeys
+        if isinstance(word, StopTask) and self.background_tasks is not None:
+            self.background_tasks.stop(
+                word.task
+            )  # at once, whatever runs; the inbox has it for a crash before it obeys
         child = for_child(word)
         if not child or child == self.id:
             return self.inbox.put(word)
-        told = self.company.tell(word, child) if self.company is not None else None
+        told = self.subagents.tell(word, child) if self.subagents is not None else None
         if told is None:
             self.notice("that subagent does not work any more, so that it cannot be told anything")
             told = self._loop.create_future()
@@ -300,7 +302,7 @@ class Session:
         none."""
         taken = self.inbox.take_back(number)
         if taken is None:
-            return self.company.unqueue(number) if self.company is not None else ""
+            return self.subagents.unqueue(number) if self.subagents is not None else ""
         self.take(taken[0])
         self.commit(flush=False)
         return text_of(taken[1].parts)
@@ -326,32 +328,32 @@ class Session:
 
     def agents(self) -> Sequence[SubagentView]:
         """See `SessionPort.agents`."""
-        return self.company.views() if self.company is not None else ()
+        return self.subagents.views() if self.subagents is not None else ()
 
     def tasks(self) -> Sequence[TaskView]:
         """See `SessionPort.tasks`."""
-        return self.desk.views() if self.desk is not None else ()
+        return self.background_tasks.views() if self.background_tasks is not None else ()
 
     def background(self) -> bool:
         """See `SessionPort.background`."""
-        return self.desk is not None and self.desk.background()
+        return self.background_tasks is not None and self.background_tasks.background()
 
     def stay(self, how: str, limit_s: float = 0.0) -> None:
         """See `SessionPort.stay`."""
-        self.wakes.stay(how, limit_s)
+        self.wake_schedule.stay(how, limit_s)
 
     async def leave(self, policy: str) -> Sequence[TaskView]:
         """Before `close`, between two turns: `stop` ends every task, `keep` those that may not outlive longrein. Gives
         those that go on."""
-        return await self.commands.leave(policy) if self.commands is not None else ()
+        return await self.own_background_tasks.leave(policy) if self.own_background_tasks is not None else ()
 
     def follow(self, seq: int = 0, *, streaming: bool = True) -> AsyncIterator[SessionUpdate]:
         """Entries after `seq`, then live news; without `streaming` neither replies nor output while they grow."""
-        return self.readers.follow(seq, streaming=streaming)
+        return self.subscribers.follow(seq, streaming=streaming)
 
     def notice(self, text: str) -> None:
         """One line for the user."""
-        self.readers.publish(UserNotice(self.deps.redact(text)))
+        self.subscribers.publish(UserNotice(self.deps.redact(text)))
 
     # --- the loop's needs ------------------------------------------------------------------------------------
 
@@ -367,16 +369,16 @@ class Session:
             self.deps.pool.supervision.warm()
 
     @property
-    def desk(self) -> BackgroundTasks | None:
+    def background_tasks(self) -> BackgroundTasks | None:
         """Its commands and those of subagents below it; None while nobody in the tree has run one."""
         pool = self.deps.pool
-        return self.open_commands() if pool is not None and pool.members else self.commands
+        return self.open_background_tasks() if pool is not None and pool.members else self.own_background_tasks
 
-    def open_commands(self) -> BackgroundTasks | None:
+    def open_background_tasks(self) -> BackgroundTasks | None:
         """Its commands; None where there is no supervisor."""
-        if self.commands is None and self.deps.pool is not None and self.deps.desk is not None:
-            self.commands = self.deps.desk(self, self.deps.pool)
-        return self.commands
+        if self.own_background_tasks is None and self.deps.pool is not None and self.deps.background_tasks is not None:
+            self.own_background_tasks = self.deps.background_tasks(self, self.deps.pool)
+        return self.own_background_tasks
 
     @property
     def rules(self) -> Rules:
@@ -409,11 +411,11 @@ class Session:
     @property
     def _limits(self) -> Limits:
         """What the next request may use, with what is left to the whole tree."""
-        limits = self.wakes.limits
-        return limits if self.company is None else self.company.within(limits)
+        limits = self.wake_schedule.limits
+        return limits if self.subagents is None else self.subagents.within(limits)
 
     @property
-    def outlook(self) -> MoveContext:
+    def move_context(self) -> MoveContext:
         """What `next_move` may know beside the log."""
         deps = self.deps
         return MoveContext(
@@ -425,8 +427,8 @@ class Session:
             rested=self.rested,
             seed=self.state.profile.startswith("seed"),
             now_us=deps.clock.wall_us(),
-            task_s=self.lasting.task_s,
-            summarising=self.beside.running,
+            task_s=self.elapsed.task_s,
+            summarising=self.summary_request.running,
             pressed=self.memory.pressed,
         )
 
@@ -480,7 +482,7 @@ class Session:
             await self._end_all()
         finally:  # also when the disk is full: nobody is kept out, or waits for more
             await self.log.close()
-            self.readers.close()
+            self.subscribers.close()
 
     async def _end_all(self) -> None:
         self.inbox.poke()
@@ -488,12 +490,12 @@ class Session:
             self._act.cancel()
         if self.walk is not None and self.walk is not asyncio.current_task():
             await asyncio.wait([self.walk], timeout=CLOSE_WAIT_S)
-        if self.company is not None:
-            await self.company.close()
-        self.wakes.stop()
-        if self.commands is not None:
-            await self.commands.close()
-        await self.beside.stop(self)
+        if self.subagents is not None:
+            await self.subagents.close()
+        self.wake_schedule.stop()
+        if self.own_background_tasks is not None:
+            await self.own_background_tasks.close()
+        await self.summary_request.stop(self)
         if self.deps.goals is not None:
             await self.deps.goals.by(owner_of(self.process_session, self.state.label)).leave()
         if self._held:

@@ -202,7 +202,7 @@ async def _record(
     parts = spilled(outcome.parts, call.name, session.blobs)
     raw = _raw_blob(session, outcome.raw) if outcome.raw else ""
     ended = ToolEnded(call.id, call.name, outcome.status, parts, elapsed_ms, raw)
-    told = session.commands.told_by(call.id) if session.commands is not None else ()
+    told = session.own_background_tasks.told_by(call.id) if session.own_background_tasks is not None else ()
     if outcome.status == "ok":
         session.append(*changes, *told, *facts, ended)
     else:  # the ends of tasks that it was to tell are told by notices
@@ -230,7 +230,7 @@ async def _changed(session: Session, arguments: dict[str, Any], looking: asyncio
 
 def _hands(session: Session, call: str, tool: Tool) -> Hands:
     state, deps = session.state, session.deps
-    desk = session.open_commands() if tool.access == "command" else session.commands
+    tasks = session.open_background_tasks() if tool.access == "command" else session.own_background_tasks
     return Hands(
         call=call,
         session=session.process_session,
@@ -243,10 +243,10 @@ def _hands(session: Session, call: str, tool: Tool) -> Hands:
         options=_options(session),
         entry=lambda seq: next(iter(deps.history(seq, seq)), None),
         standing=lambda *asked: standing(session.state, *asked),
-        note=lambda data: session.readers.stream(Output(call, data)),
+        note=lambda data: session.subscribers.stream(Output(call, data)),
         archive=deps.archive,
         now_us=deps.clock.wall_us,
-        tasks=desk.of(call) if desk is not None else None,
+        tasks=tasks.of(call) if tasks is not None else None,
         agents=session.agent_port,
         goals=_goals(session),
         wrote=lambda path, digest: writer_words(session, path, digest),

@@ -75,8 +75,8 @@ def memory_dependencies(
         prefix=_prefix_of(every, space),
         history=disk.history,
         rules=Rules(base=space.roots[0]) if rules is None else rules,
-        desk=BackgroundControl,
-        company=SubagentRunner,
+        background_tasks=BackgroundControl,
+        subagents=SubagentRunner,
     )
 
 

@@ -208,7 +208,7 @@ class Tasks:
             self.found_over[task] = None
             self.unseat(task)
             self._wake(task)
-            if self.host.readers.streaming and (found := self.pool.supervision.spooled(task)) is not None:
+            if self.host.subscribers.streaming and (found := self.pool.supervision.spooled(task)) is not None:
                 self._show(ended(found, "", self._tail(found)))
         self.host.poke()
 
@@ -216,7 +216,7 @@ class Tasks:
         """Whoever watches sees it now, also in the middle of a long act; once."""
         if ended.task not in self._shown:
             self._shown[ended.task] = None
-            self.host.readers.stream(TaskOver(ended))
+            self.host.subscribers.stream(TaskOver(ended))
 
     def _wake(self, task: str) -> None:
         for waiter in self._waiting.pop(task, []):

@@ -154,7 +154,7 @@ def ended_of(one: ActiveSubagent, tree: Mapping[str, State]) -> tuple[ChildEnded
         message=outside(message, state.nonce),
         files=_files(one, last),
         worktree=one.finished.text if one.finished is not None else "",
-        elapsed_ms=int(session.lasting.task_s * 1000),
+        elapsed_ms=int(session.elapsed.task_s * 1000),
         spawned=used.spawned,
     )
     return ended, whole

@@ -48,7 +48,7 @@ async def watch(parent: Session, one: ActiveSubagent) -> None:
     clock, session = parent.deps.clock, one.session
     while True:
         await clock.sleep(LOOK_EVERY_S)
-        verdict = idle(session.state, session.lasting.quiet_s) or _late(one)
+        verdict = idle(session.state, session.elapsed.quiet_s) or _late(one)
         match verdict:
             case Tell(reminded):
                 session.append(reminded)
@@ -64,7 +64,7 @@ async def watch(parent: Session, one: ActiveSubagent) -> None:
 def _late(one: ActiveSubagent) -> End | None:
     """Whether a call keeps it beyond the time of its task. What waits for the user may take its time."""
     state, limit_s = one.session.state, one.session.deps.limits.seconds_max
-    if not limit_s or state.asking or one.session.lasting.task_s < limit_s + GRACE_S:
+    if not limit_s or state.asking or one.session.elapsed.task_s < limit_s + GRACE_S:
         return None
     return End(f"the time limit of {limit_s:g} s has passed")
 
@@ -84,7 +84,7 @@ async def walk(parent: Session, one: ActiveSubagent, gate: FairSemaphore) -> Non
     try:
         await _through(parent, one)
     finally:
-        one.session.lasting.stop()
+        one.session.elapsed.stop()
         watching.cancel()
         gate.leave()
 
@@ -95,13 +95,13 @@ async def _through(parent: Session, one: ActiveSubagent) -> None:
     if one.problem:
         return
     await session.run(once=True)
-    while (company := session.company) is not None and company.running and not session.closed:
+    while (subagents := session.subagents) is not None and subagents.running and not session.closed:
         if one.stopped:
-            company.stop()
-        await company.settled()
+            subagents.stop()
+        await subagents.settled()
         await session.run(once=True)
     if not session.closed:
-        await session.beside.stop(session)
+        await session.summary_request.stop(session)
         await session.leave("stop")  # nobody is left to whom its tasks could be of use
         if one.worktree is not None:
             one.finished = await finished(parent, one.worktree)
@@ -111,14 +111,14 @@ def _ask_again(child: Session) -> None:
     """Let its question be heard that waited when it was left. Not before it works: nobody else asks meanwhile."""
     for call in child.state.calls.values():
         if call.asked is not None and call.answer is None:
-            child.readers.publish(Entry(child.state.seq, child.state.at, call.asked))
+            child.subscribers.publish(Entry(child.state.seq, child.state.at, call.asked))
 
 
 # --- running ---------------------------------------------------------------------------------------------------------
 
 
 class SubagentRunner:
-    """See `tools.AgentPort` for what the tool may do, and `agent.company.Company` for the rest."""
+    """Implement `tools.AgentPort` and `agent.ports.Subagents` for one session."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
@@ -248,7 +248,7 @@ class SubagentRunner:
         return one
 
     def within(self, limits: Limits) -> Limits:
-        """See `Company.within`."""
+        """See `Subagents.within`."""
         return limits_within(limits, self.session.state, room_of(self.session, self.tree))
 
     def _rivals(self, call: str) -> int:
@@ -344,22 +344,22 @@ class SubagentRunner:
 
     @property
     def running(self) -> bool:
-        """See `Company.running`."""
+        """See `Subagents.running`."""
         return bool(self._aside)
 
     @property
     def questions(self) -> Sequence[FromSubagent]:
-        """See `Company.questions`."""
+        """See `Subagents.questions`."""
         return self.tree.questions.shown if self.session is self.tree.root else ()
 
     @property
     def pending(self) -> Sequence[PendingMessage]:
-        """See `Company.pending`."""
+        """See `Subagents.pending`."""
         below = self.tree.working.items() if self.session is self.tree.root else ()
         return [msgspec.structs.replace(word, to=child) for child, one in below for word in one.session.inbox.pending]
 
     def collect(self) -> None:
-        """See `Company.collect`."""
+        """See `Subagents.collect`."""
         self._stop_strays()
         for one in [one for one in self._aside.values() if one.done]:
             self.session.append(self._ended(one)[0])
@@ -375,18 +375,18 @@ class SubagentRunner:
                 one.stop()
 
     async def settled(self) -> None:
-        """See `Company.settled`."""
+        """See `Subagents.settled`."""
         walks = [one.walk for one in self._aside.values() if one.walk is not None]
         if walks:
             await self._away(walks, asyncio.FIRST_COMPLETED)
 
     def stop(self) -> None:
-        """See `Company.stop`."""
+        """See `Subagents.stop`."""
         for one in self._mine.values():
             one.stop()
 
     def resume(self) -> None:
-        """See `Company.resume`."""
+        """See `Subagents.resume`."""
         calls = self.session.state.calls
         for now in list(self.session.state.children.values()):
             if now.ended is None and (now.started.background or now.started.call not in calls):
@@ -395,7 +395,7 @@ class SubagentRunner:
                 self._walk(one)
 
     def tell(self, word: InboxMessage, child: str) -> Awaitable[None] | None:
-        """See `Company.tell`."""
+        """See `Subagents.tell`."""
         one = self.tree.working.get(child)
         if one is None or one.done:
             return None
@@ -409,7 +409,7 @@ class SubagentRunner:
         return _nothing_to_wait_for()
 
     def unqueue(self, number: int) -> str:
-        """See `Company.unqueue`."""
+        """See `Subagents.unqueue`."""
         number = number or max((word.id for word in self.pending), default=0)
         for one in self.tree.working.values():
             if any(word.id == number for word in one.session.inbox.pending):
@@ -417,11 +417,11 @@ class SubagentRunner:
         return ""
 
     def views(self) -> Sequence[SubagentView]:
-        """See `Company.views`."""
+        """See `Subagents.views`."""
         return views(self.session, self.tree.working)
 
     async def close(self) -> None:
-        """See `Company.close`."""
+        """See `Subagents.close`."""
         working = list(self._mine.values())
         for one in working:
             if not one.begun and one.walk is not None:

@@ -262,7 +262,7 @@ def refused_tools(kind: Kind, above: Mapping[str, Tool], *, spawns: bool) -> lis
 
 
 class LiveParentPolicy:
-    """One subagent's: see `agent.ports.Above`."""
+    """One subagent's: see `ParentPolicy`."""
 
     def __init__(self, parent: Session, tree: SubagentTree, child: str, label: str, kind: str) -> None:
         self.parent, self.tree = parent, tree
@@ -279,12 +279,12 @@ class LiveParentPolicy:
 
     @property
     def rules(self) -> Rules:
-        """See `Above`. Patterns that start at the first root start at that of its worktree."""
+        """See `ParentPolicy`. Patterns that start at the first root start at that of its worktree."""
         rules, tree = self.parent.rules, self.worktree
         return rules if tree is None else msgspec.structs.replace(rules, base=tree.mapped(rules.base))
 
     def elsewhere(self, call: Call, cwd: str) -> Iterator[tuple[Call, Rules, str]]:
-        """See `Above`."""
+        """See `ParentPolicy`."""
         tree, above = self.worktree, self.parent.deps.parent_policy
         if tree is not None:
             call, cwd = pictured(call, tree), home(cwd, tree)
@@ -294,18 +294,18 @@ class LiveParentPolicy:
 
     @property
     def mode(self) -> str:
-        """See `Above`."""
+        """See `ParentPolicy`."""
         return narrower(self.parent.mode, self.cap)
 
     @property
     def process_session(self) -> str:
-        """See `Above`."""
+        """See `ParentPolicy`."""
         return self.root.id
 
     @property
     def streaming(self) -> bool:
-        """See `Above`."""
-        return self.root.readers.streaming
+        """See `ParentPolicy`."""
+        return self.root.subscribers.streaming
 
     def _note(self, entry: Entry) -> None:
         match entry.event:
@@ -319,12 +319,12 @@ class LiveParentPolicy:
                 pass
 
     def hear(self, heard: SessionUpdate) -> None:
-        """See `Above`."""
+        """See `ParentPolicy`."""
         if isinstance(heard, FromSubagent):
             return
         told = FromSubagent(self.child, self.label, self.kind, heard)
         if isinstance(heard, ReplyDelta | Output | TaskOver):
-            self.root.readers.stream(told)
+            self.root.subscribers.stream(told)
             return
         event = heard.event if isinstance(heard, Entry) else None
         if isinstance(heard, Entry):
@@ -332,7 +332,7 @@ class LiveParentPolicy:
         if isinstance(event, PermissionAsked):
             self.questions.ask(told)
             return
-        self.root.readers.publish(told)
+        self.root.subscribers.publish(told)
         if isinstance(event, PermissionAnswered | ToolEnded):
             self.questions.settled(self.child, event.call)
 
@@ -469,5 +469,5 @@ def room_of(session: Session, tree: SubagentTree, more: int = 0) -> RemainingBud
     """
     deps, above = session.deps, session.deps.parent_policy
     room = room_of(above.parent, tree) if isinstance(above, LiveParentPolicy) else UNBOUND
-    rest = left(session.state, deps.limits, session.lasting.task_s, tree.states, room)
+    rest = left(session.state, deps.limits, session.elapsed.task_s, tree.states, room)
     return less(rest, kept_back(session.state, deps.model.budget, more))

@@ -66,7 +66,7 @@ def _at_work(label: str, now: ChildNow, one: ActiveSubagent, depth: int) -> Suba
         now.started.kind,
         now.started.description,
         _state_of(one, state),
-        one.session.lasting.task_s,
+        one.session.elapsed.task_s,
         state.asks - began.asks,
         used - before,
         max(0.0, state.spent_usd - began.usd),

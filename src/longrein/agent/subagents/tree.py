@@ -126,7 +126,7 @@ class SubagentQuestions:
         if self._shown is not None or not self._waiting or self._root.state.asking:
             return
         self._shown = self._waiting.popleft()
-        self._root.readers.publish(self._shown)
+        self._root.subscribers.publish(self._shown)
 
 
 def _is(question: FromSubagent, child: str, call: str) -> bool:
@@ -178,10 +178,10 @@ class ActiveSubagent:
         if self.stopped or self.done:
             return
         self.halt.set()
-        self.session.deaf, self.session.wakes.wanted = True, False
+        self.session.deaf, self.session.wake_schedule.wanted = True, False
         self.session.interrupt()
-        if self.session.company is not None:
-            self.session.company.stop()
+        if self.session.subagents is not None:
+            self.session.subagents.stop()
 
 
 class SubagentTree:
