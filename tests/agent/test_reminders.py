@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from longrein.agent import ExternalEvent, Limits, MoveContext, SetMode, UserMessage, next_move
-from longrein.agent.inbox import takes
+from longrein.agent.inbox import can_take
 from longrein.agent.moves import AskModel, Record
 from longrein.context import Request, State, due, fold
 from longrein.events import (
@@ -83,7 +83,7 @@ async def test_what_happens_while_nobody_speaks_waits_for_the_next_turn_and_star
             session.tell(UserMessage((Text(prompt),)))
             await session.run(once=True)
     assert [note.rpartition(": ")[2] for note in notes(model.requests[1])] == ["hi.py]", "go on.py]"]
-    assert all(takes(State(), ExternalEvent("mode"), paused=paused, quiet=False) for paused in (True, False))
+    assert all(can_take(State(), ExternalEvent("mode"), paused=paused, quiet=False) for paused in (True, False))
 
 
 async def test_user_interrupt_and_tool_denied_are_told_by_their_results(house: House) -> None:

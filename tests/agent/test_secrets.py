@@ -234,7 +234,7 @@ def test_what_a_command_printed_before_it_became_a_task_is_redacted_as_one_text(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(blobs, "SHAPES_BYTES_MAX", scanned)
         log = SimpleNamespace(new_blob=lambda: MemoryBlob(lambda _: ""))
-        writer = blobs.CleanBlobs(log, REDACT, KNOWN).new_blob()  # type: ignore[arg-type]
+        writer = blobs.RedactingBlobs(log, REDACT, KNOWN).new_blob()  # type: ignore[arg-type]
     for piece in cut(data, places):
         writer.write(piece)
     spooled = Holding(REDACT, KNOWN, words=False)
@@ -245,7 +245,7 @@ def test_what_a_command_printed_before_it_became_a_task_is_redacted_as_one_text(
 def test_no_more_of_a_long_line_is_held_back_than_a_secret_may_be_long(line: bytes) -> None:
     kept = MemoryBlob(lambda _: "")
     log = SimpleNamespace(new_blob=lambda: kept)
-    writer = blobs.CleanBlobs(log, REDACT, KNOWN).new_blob()  # type: ignore[arg-type]
+    writer = blobs.RedactingBlobs(log, REDACT, KNOWN).new_blob()  # type: ignore[arg-type]
     for at in range(0, len(line), 1000):
         writer.write(line[at : at + 1000])
     assert b"".join(writer.pieces()) == line

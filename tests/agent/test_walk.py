@@ -411,8 +411,8 @@ async def test_a_pause_is_heard_after_the_failure_that_led_to_it(house: House) -
         await session.tell(UserMessage((Text("go"),)))
         await session.run(once=True)
     await listening
-    told = [name for name in heard if name in ("UserSpoke", "Asked", "AskFailed", "Pausing", "Replied")]
-    assert told == ["UserSpoke", *("Asked", "AskFailed", "Pausing") * 2, "Asked", "Replied"]
+    told = [name for name in heard if name in ("UserSpoke", "Asked", "AskFailed", "RetryPause", "Replied")]
+    assert told == ["UserSpoke", *("Asked", "AskFailed", "RetryPause") * 2, "Asked", "Replied"]
 
 
 async def test_what_is_said_while_the_provider_wants_a_pause_is_heard_before_it_is_over(house: House) -> None:

@@ -9,7 +9,7 @@ from hashlib import sha256
 import msgspec
 
 from longrein import context
-from longrein.agent.model_request import answer
+from longrein.agent.model_request import stream_answer
 from longrein.agent.session import Session
 from longrein.context import (
     FileBlock,
@@ -292,7 +292,7 @@ async def _joined(
     state, focus = session.state, session.state.summarising.focus if session.state.summarising else ""
     usage, cost, texts = Usage(), 0.0, list[str]()
     while requests:
-        outcome = _held_to(session, await answer(session, requests.pop(0), seq, reserved, chosen))
+        outcome = _held_to(session, await stream_answer(session, requests.pop(0), seq, reserved, chosen))
         if isinstance(outcome, AskFailed):
             return msgspec.structs.replace(outcome, assumed_usd=outcome.assumed_usd + cost)
         usage, cost = usage + outcome.usage, cost + outcome.cost_usd

@@ -17,14 +17,14 @@ from longrein.events import AnyEvent, FileChanged, FileSeen, Reminded, ToolCall,
 from longrein.tools import Tool, reads_only
 
 
-async def look_around(session: Session) -> None:
+async def record_file_changes(session: Session) -> None:
     """Append a `FileChanged` for each known file that changed; once for a request, so that a busy file stops nobody."""
     state, watch, deps = session.state, session.watch, session.deps
     moment = (state.asks, session.rested, state.breaks)
     if session.paused or watch.looked == moment or not _asks_next(state):
         return
     watch.looked, since_us, watch.since_us = moment, watch.since_us, 0
-    found: list[AnyEvent] = list(await _changes(session, _beside(session)))
+    found: list[AnyEvent] = list(await _changes(session, _presumed_author(session)))
     if found and since_us:
         gap_s = max(0, deps.clock.wall_us() - since_us) // 1_000_000
         found.insert(0, Reminded("resumed", "", "files", str(gap_s)))
@@ -46,7 +46,7 @@ def may_change(tool: Tool, arguments: Mapping[str, Any]) -> bool:
 
 async def before_command(session: Session) -> list[FileChanged]:
     """What changed before a command runs, so that it is not put down to that."""
-    return await _changes(session, _beside(session))
+    return await _changes(session, _presumed_author(session))
 
 
 async def after_command(session: Session, arguments: Mapping[str, Any]) -> list[FileChanged]:
@@ -71,7 +71,7 @@ def writer_of(session: Session, arguments: Mapping[str, Any]) -> Writer:
     return Writer(session.state.label, first_words(str(arguments.get("command", ""))))
 
 
-def writer_words(session: Session, path: str, digest: str) -> str:
+def describe_writer(session: Session, path: str, digest: str) -> str:
     """Who wrote this content, in words for this session; '' when it is not known."""
     writer = session.deps.writers.of(path, digest)
     return "" if writer is None else writer.words(session.state.label)
@@ -91,7 +91,7 @@ async def _changes(session: Session, otherwise: tuple[str, str]) -> list[FileCha
     )
 
 
-def _beside(session: Session) -> tuple[str, str]:
+def _presumed_author(session: Session) -> tuple[str, str]:
     """Whose a change most probably is that no command of ours ran for: `by` and `who`."""
     tasks = [
         name for name, task in session.state.tasks.items() if task.ended is None and task.started.state != "queued"
@@ -110,7 +110,7 @@ def _beside(session: Session) -> tuple[str, str]:
 # Instruction files of sub-folders: read when a tool first touches the folder, told once, frozen in the log.
 
 
-def tell_nested(session: Session, calls: Sequence[ToolCall]) -> None:
+def tell_nested_instructions(session: Session, calls: Sequence[ToolCall]) -> None:
     """Append a `Reminded` for each instruction file that governs what `calls` touched and was not told yet."""
     for folder in _folders(session, calls):
         told = [*(source.path for source in session.prefix_sources), *session.state.told]

@@ -1,6 +1,6 @@
 """What the loop does between moves: take words in, rest after a failure, change the model, go back."""
 
-from longrein.agent.inbox import facts_of, takes
+from longrein.agent.inbox import can_take, events_of
 from longrein.agent.messages import (
     Answer,
     Continue,
@@ -12,13 +12,13 @@ from longrein.agent.messages import (
     UserMessage,
     for_child,
 )
-from longrein.agent.model_request import pausing
+from longrein.agent.model_request import retry_pause
 from longrein.agent.rewind import rewind, uncompact
 from longrein.agent.session import Session
 from longrein.events import AskFailed, LongreinError, ModeSet
 
 
-async def drain(session: Session) -> None:
+async def drain_inbox(session: Session) -> None:
     """Take every word whose time has come into the log; it leaves the inbox in the same transaction."""
     await session.inbox.look()
     session.memory.look()
@@ -31,7 +31,9 @@ async def drain(session: Session) -> None:
     if session.deps.parent_policy is not None and session.mode != session.state.mode:  # it follows the session above
         session.append(ModeSet(session.mode))
     while session.inbox.waiting and not session.closed and not session.deaf:
-        taken = session.inbox.take(lambda word: takes(session.state, word, paused=session.paused, quiet=session.quiet))
+        taken = session.inbox.take(
+            lambda word: can_take(session.state, word, paused=session.paused, quiet=session.quiet)
+        )
         if taken is None:
             return
         session.take(taken[0])
@@ -44,7 +46,7 @@ async def drain(session: Session) -> None:
 def _take(session: Session, word: InboxMessage) -> None:
     match word:
         case SetModel(model):
-            switch(session, model)
+            switch_model(session, model)
         case Rewind(to, files):
             rewind(session, to, files=files)
             if session.subagents is not None:
@@ -63,16 +65,16 @@ def _take(session: Session, word: InboxMessage) -> None:
                 session.deps.remember_rule(word.rule)
         case _:
             pass
-    session.append(*facts_of(word, session.state))
+    session.append(*events_of(word, session.state))
 
 
-async def answered(session: Session) -> None:
+async def wait_for_answer(session: Session) -> None:
     """Wait for the user's word on a call; the question is on disk before anybody sees it."""
     await session.commit(flush=True)
     await session.wait_word()
 
 
-async def idle(session: Session, *, once: bool) -> bool:
+async def wait_idle(session: Session, *, once: bool) -> bool:
     """Nothing to do: flush, then wait for words. True when the walk is over instead (`once`)."""
     await session.commit(flush=True)
     if session.inbox.waiting and not session.deaf:
@@ -89,15 +91,15 @@ async def idle(session: Session, *, once: bool) -> bool:
     return False
 
 
-async def rest(session: Session, delay_s: float, failure: AskFailed) -> None:
+async def pause_before_retry(session: Session, delay_s: float, failure: AskFailed) -> None:
     """Wait before the same request is made again. Readers hear of the pause after the failure that led to it."""
     await session.commit(flush=False)
-    session.subscribers.publish(pausing(failure, session.state.failures, delay_s))
+    session.subscribers.publish(retry_pause(failure, session.state.failures, delay_s))
     session.rested = session.state.failures
     await session.deps.clock.sleep(delay_s)
 
 
-def switch(session: Session, model: str) -> None:
+def switch_model(session: Session, model: str) -> None:
     """Change the model from the next request on. A break; switching back gives the old bytes again."""
     try:
         opened = session.deps.open_model(model)

@@ -78,7 +78,7 @@ def _line(before: MemoryUse, after: MemoryUse) -> str:
     return f"{short}; caches were dropped and the conversation is compacted harder; raise the limit if you can"
 
 
-def spilled(parts: tuple[AnyPart, ...], name: str, blobs: Blobs) -> tuple[AnyPart, ...]:
+def spill_long_texts(parts: tuple[AnyPart, ...], name: str, blobs: Blobs) -> tuple[AnyPart, ...]:
     """`parts` of a result with every very long text in a blob, its two ends kept."""
     if all(not isinstance(part, Text) or len(part.text) < SPILL_CHARS_MIN for part in parts):
         return parts

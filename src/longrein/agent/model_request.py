@@ -51,9 +51,9 @@ TOLD_WAIT_S = 1.0
 """A shorter wait for the provider is no news."""
 
 
-async def ask(session: Session, usd_left: float | None, tokens_left: int | None = None) -> None:
+async def request_turn(session: Session, usd_left: float | None, tokens_left: int | None = None) -> None:
     """The next request of purpose turn. On cancel what has come so far is kept (DESIGN: stopping in the middle)."""
-    _foresee_commands(session)
+    _warm_up_commands(session)
     await _wait_for_turn(session)
     state, model = session.state, session.deps.model
     budget = window_of(state, model.budget)
@@ -74,7 +74,7 @@ async def ask(session: Session, usd_left: float | None, tokens_left: int | None 
     meanwhile = asyncio.get_running_loop().call_later(
         SNAPSHOT_AFTER_S, lambda: session.keep_snapshot(due=SNAPSHOT_EVERY)
     )
-    outcome = await answer(session, request, seq, asked.reserved_usd)
+    outcome = await stream_answer(session, request, seq, asked.reserved_usd)
     meanwhile.cancel()
     session.deps.rate_limit.heard(model.provider, outcome, session.deps.clock)
     session.append(outcome)
@@ -98,16 +98,16 @@ async def _wait_for_turn(session: Session) -> None:
         return
     await session.commit(flush=False)
     if refusal is not None and wait_s >= TOLD_WAIT_S and session.state.failures == 0:
-        session.subscribers.publish(pausing(refusal, 0, wait_s))
+        session.subscribers.publish(retry_pause(refusal, 0, wait_s))
     await session.deps.clock.sleep(wait_s)
 
 
-def pausing(failure: AskFailed, attempt: int, delay_s: float) -> RetryPause:
+def retry_pause(failure: AskFailed, attempt: int, delay_s: float) -> RetryPause:
     """The news that no request is made for `delay_s` seconds; `attempt` have failed for this session."""
     return RetryPause(failure.asked, failure.kind, failure.status, attempt, ATTEMPTS_MAX, delay_s, failure.message)
 
 
-def _foresee_commands(session: Session) -> None:
+def _warm_up_commands(session: Session) -> None:
     """Where a command may run without a question, what starts it is started beside the request that may bring one."""
     if session.mode != "plan":
         unasked = session.deps.tools if session.mode == "bypassPermissions" else map(rule_tool, session.rules.allow)
@@ -115,7 +115,7 @@ def _foresee_commands(session: Session) -> None:
             session.expect(name)
 
 
-async def answer(
+async def stream_answer(
     session: Session, request: Request, seq: int, reserved_usd: float, model: Model | None = None
 ) -> Replied | AskFailed:
     """Stream the answer to `Asked` `seq` from `model` (this session's when None); on an interrupt, what has come."""

@@ -1,4 +1,4 @@
-"""What happens next, as a pure function of the log's fold, the verdicts on open calls, and the outlook.
+"""What happens next, as a pure function of the log's fold, the verdicts on open calls, and the move_context.
 
 `next_move` is asked only when nothing is running. So a call that has started and has no result was cut by a crash, and
 so was a request without an answer: resuming is this same walk.
@@ -54,7 +54,7 @@ from longrein.models import pause_s
 # cause.
 
 
-class Patience(msgspec.Struct, frozen=True):
+class ProgressLimits(msgspec.Struct, frozen=True):
     """How much sameness is borne."""
 
     same_max: int = 5
@@ -71,26 +71,26 @@ class Patience(msgspec.Struct, frozen=True):
     """Time without a new entry while a call runs or a request waits; each has a limit of its own, mostly shorter."""
 
 
-class Tell(msgspec.Struct, frozen=True):
+class Warn(msgspec.Struct, frozen=True):
     """Append this: the agent is told."""
 
     reminded: Reminded
 
 
-class End(msgspec.Struct, frozen=True):
+class GiveUp(msgspec.Struct, frozen=True):
     """End its turn: of a subagent, the task, with what it has so far."""
 
     message: str
     """The cause; one line."""
 
 
-Verdict = Tell | End | None
+ProgressVerdict = Warn | GiveUp | None
 """None: all is well."""
 
-DEFAULT = Patience()
+DEFAULT = ProgressLimits()
 
 
-def circling(state: State, patience: Patience = DEFAULT) -> Verdict:
+def check_circling(state: State, patience: ProgressLimits = DEFAULT) -> ProgressVerdict:
     """Whether the last steps go round in a circle. To be asked before each request."""
     trail = state.trail
     for period in PERIODS:
@@ -101,12 +101,12 @@ def circling(state: State, patience: Patience = DEFAULT) -> Verdict:
             continue
         what = _circle(period, times)
         if trail.told:
-            return End(f"no progress: {what}")
+            return GiveUp(f"no progress: {what}")
         return _tell(state, f"{what}: nothing moves. {_advice(state)}", what)
     return None
 
 
-def idle(state: State, silent_s: float, patience: Patience = DEFAULT) -> Verdict:
+def check_idle(state: State, silent_s: float, patience: ProgressLimits = DEFAULT) -> ProgressVerdict:
     """Whether nothing has happened for too long; `silent_s` since the last entry. To be asked by a timer, of subagents.
 
     What waits for the user, for a subagent of its own (which is watched itself) or is not in a turn is never idle.
@@ -120,7 +120,7 @@ def idle(state: State, silent_s: float, patience: Patience = DEFAULT) -> Verdict
         return None
     what = f"nothing has happened for {silent_s / 60:.0f} minutes"
     if told:
-        return End(f"no progress: {what}")
+        return GiveUp(f"no progress: {what}")
     return _tell(state, f"{what}. {_advice(state)}", what)
 
 
@@ -141,8 +141,8 @@ def _advice(state: State) -> str:
     return "Do something else, or say plainly what is in the way; if it goes on like this your turn is ended"
 
 
-def _tell(state: State, text: str, what: str) -> Tell:
-    return Tell(Reminded("stuck", marker(state.nonce, "stuck", text), "watchdog", what))
+def _tell(state: State, text: str, what: str) -> Warn:
+    return Warn(Reminded("stuck", marker(state.nonce, "stuck", text), "watchdog", what))
 
 
 # --- moves -----------------------------------------------------------------------------------------------------------
@@ -223,25 +223,25 @@ class Wait(msgspec.Struct, frozen=True):
 Move = Record | AskModel | RunTools | Summarise | Swap | AskUser | Pause | Switch | Stop | Wait
 
 
-def next_move(state: State, judged: Mapping[str, Judgement], outlook: MoveContext) -> Move:
+def next_move(state: State, judged: Mapping[str, Judgement], move_context: MoveContext) -> Move:
     """The next move. `judged` holds a judgement for each open call."""
     if state.calls:
         lost = tuple(_ended(call, "interrupted", "interrupted; it may have run") for call in _cut(state))
         if lost:
             return Record(lost)
-        return Wait() if outlook.paused else _of_calls(state, judged)
-    unanswered = _lost(state, outlook)
+        return Wait() if move_context.paused else _of_calls(state, judged)
+    unanswered = _lost(state, move_context)
     if unanswered:
         return Record(unanswered)
     if state.interrupted:
         return Stop("interrupted")
-    if state.compact_wanted is not None and not (state.turn_open and outlook.paused):
-        return _compact(state, outlook) or Wait()
-    if not state.turn_open or outlook.paused:
+    if state.compact_wanted is not None and not (state.turn_open and move_context.paused):
+        return _compact(state, move_context) or Wait()
+    if not state.turn_open or move_context.paused:
         return Wait()
     if not state.owes_reply:
-        return _after_reply(state, outlook.limits)
-    return _before_request(state, outlook)
+        return _after_reply(state, move_context.limits)
+    return _before_request(state, move_context)
 
 
 def _cut(state: State) -> list[OpenCall]:
@@ -250,7 +250,7 @@ def _cut(state: State) -> list[OpenCall]:
     return [call for call in state.calls.values() if call.started and call.call.id not in joined]
 
 
-def after_loss(state: State) -> tuple[AnyEvent, ...]:
+def events_after_loss(state: State) -> tuple[AnyEvent, ...]:
     """What a session that has lost its last entries writes down first, so that nothing is done twice unasked (law 8).
 
     A call that seems not to have begun may have run: its start may be among what was lost.
@@ -265,10 +265,10 @@ def after_loss(state: State) -> tuple[AnyEvent, ...]:
     return (*ended, Reminded("lost_entries", marker(state.nonce, "lost_entries", head), "damage"))
 
 
-def _lost(state: State, outlook: MoveContext) -> tuple[AskFailed, ...]:
+def _lost(state: State, move_context: MoveContext) -> tuple[AskFailed, ...]:
     """Requests that a crash has left without an answer."""
     waiting = [(state.asked_seq, state.asked)]
-    if not outlook.summarising:
+    if not move_context.summarising:
         waiting.append((state.summarising_seq, state.summarising))
     why = "longrein ended while it waited"
     return tuple(AskFailed(seq, "lost", why, assumed_usd=asked.reserved_usd) for seq, asked in waiting if asked)
@@ -356,53 +356,59 @@ def _after_reply(state: State, limits: Limits) -> Move:
 # --- before a request --------------------------------------------------------------------------------------------
 
 
-def _before_request(state: State, outlook: MoveContext) -> Move:
-    limits = outlook.limits
+def _before_request(state: State, move_context: MoveContext) -> Move:
+    limits = move_context.limits
     if state.failure is not None:
-        move = _after_failure(state, state.failure, outlook)
+        move = _after_failure(state, state.failure, move_context)
         if move is not None:
             return move
     if limits.turns_max and state.steps >= limits.turns_max:
         return Stop(
             "limit", f"the limit of {limits.turns_max} turns is reached; go on with -c and a higher --max-turns"
         )
-    if limits.seconds_max and outlook.task_s > limits.seconds_max:
+    if limits.seconds_max and move_context.task_s > limits.seconds_max:
         return Stop("limit", f"the time limit of {limits.seconds_max:g} s has passed")
     if state.barren_steps >= limits.barren_steps_max:
         return Stop("error", f"{state.barren_steps} steps in a row without one successful call; say how to go on")
-    stuck = None if outlook.seed else circling(state)
+    stuck = None if move_context.seed else check_circling(state)
     if stuck is not None:
-        return Record((stuck.reminded,)) if isinstance(stuck, Tell) else Stop("limit", stuck.message)
-    told = seed_due(state) if outlook.seed else due(state, window_of(state, outlook.budget), state.at, limits.usd_max)
+        return Record((stuck.reminded,)) if isinstance(stuck, Warn) else Stop("limit", stuck.message)
+    told = (
+        seed_due(state)
+        if move_context.seed
+        else due(state, window_of(state, move_context.budget), state.at, limits.usd_max)
+    )
     if told:
         return Record(told)
-    if not outlook.seed and state.items and state.items[-1].mine:
+    if not move_context.seed and state.items and state.items[-1].mine:
         return Stop("done")  # woken for something that the model has been told of meanwhile
-    return _compact(state, outlook) or _ask(state, outlook)
+    return _compact(state, move_context) or _ask(state, move_context)
 
 
-def _after_failure(state: State, failure: AskFailed, outlook: MoveContext) -> Move | None:
+def _after_failure(state: State, failure: AskFailed, move_context: MoveContext) -> Move | None:
     """What a failed request leads to; None when it is simply made (again)."""
     if failure.kind in ("lost", "cancelled") or (failure.kind == "overflow" and state.failures <= 3):
         return None
-    if failure.kind == "overload" and state.failures >= OVERLOADS_MAX and outlook.fallback:
-        return Switch(outlook.fallback)
-    if failure.kind == "empty" and state.failures > outlook.limits.empty_max:
+    if failure.kind == "overload" and state.failures >= OVERLOADS_MAX and move_context.fallback:
+        return Switch(move_context.fallback)
+    if failure.kind == "empty" and state.failures > move_context.limits.empty_max:
         return Stop("error", "the model gave empty answers; say it in another way or use another model")
-    if failure.kind not in RETRYABLE or outlook.rested == state.failures:
+    if failure.kind not in RETRYABLE or move_context.rested == state.failures:
         return None if failure.kind in RETRYABLE else Stop("error", failure.message)
-    delay = pause_s(state.failures, failure.kind, failure.retry_after_s, outlook.jitter)
+    delay = pause_s(state.failures, failure.kind, failure.retry_after_s, move_context.jitter)
     return Stop("error", failure.message) if delay is None else Pause(delay, failure)
 
 
-def _compact(state: State, outlook: MoveContext) -> Move | None:
-    if outlook.seed:
-        decision = decide_seed(state, named_window(state, outlook.budget))
+def _compact(state: State, move_context: MoveContext) -> Move | None:
+    if move_context.seed:
+        decision = decide_seed(state, named_window(state, move_context.budget))
     else:
-        decision = decide(state, outlook.budget, outlook.now_us, pressed=outlook.pressed)
-    if isinstance(decision, Summarise) and not _pays_summary(state, outlook):
+        decision = decide(state, move_context.budget, move_context.now_us, pressed=move_context.pressed)
+    if isinstance(decision, Summarise) and not _pays_summary(state, move_context):
         decision = (
-            Nothing("no money is left for a summary") if outlook.seed else unpaid(state, outlook.budget, decision)
+            Nothing("no money is left for a summary")
+            if move_context.seed
+            else unpaid(state, move_context.budget, decision)
         )
     match decision:
         case Clear(event):
@@ -419,9 +425,9 @@ def _compact(state: State, outlook: MoveContext) -> Move | None:
             return Record((Reminded("compact_refused", "", state=why),)) if state.compact_wanted is not None else None
 
 
-def _pays_summary(state: State, outlook: MoveContext) -> bool:
+def _pays_summary(state: State, move_context: MoveContext) -> bool:
     """Whether what limits leave pays for a summary, at most."""
-    limits, budget = outlook.limits, window_of(state, outlook.budget)
+    limits, budget = move_context.limits, window_of(state, move_context.budget)
     if not _fits(state, _tokens_left(state, limits)):
         return False
     return (
@@ -447,15 +453,15 @@ def _unpriced(state: State) -> str:
     )
 
 
-def _ask(state: State, outlook: MoveContext) -> Move:
-    tokens_left = _tokens_left(state, outlook.limits)
+def _ask(state: State, move_context: MoveContext) -> Move:
+    tokens_left = _tokens_left(state, move_context.limits)
     if not _fits(state, tokens_left):
-        used = f"{state.spent_tokens} of {outlook.limits.tokens_max} tokens are used"
+        used = f"{state.spent_tokens} of {move_context.limits.tokens_max} tokens are used"
         return Stop("budget", f"the token limit stands: {used} and the next request needs {state.view_tokens}")
-    limit = outlook.limits.usd_max
+    limit = move_context.limits.usd_max
     if not limit:
         return AskModel(tokens_left=tokens_left)
-    budget = window_of(state, outlook.budget)
+    budget = window_of(state, move_context.budget)
     if budget.price is None:
         return Stop("budget", _unpriced(state))
     left = limit - state.spent_usd

@@ -3,10 +3,10 @@
 import asyncio
 from collections.abc import Sequence
 
-from longrein.agent.inbox import told_pins
+from longrein.agent.inbox import pins_reminder
 from longrein.agent.loop import run
 from longrein.agent.messages import SetMode
-from longrein.agent.moves import after_loss
+from longrein.agent.moves import events_after_loss
 from longrein.agent.ports import Dependencies, Subagents
 from longrein.agent.redaction import redacted
 from longrein.agent.session import Session
@@ -107,13 +107,13 @@ def open_session(
     elif opened is None:
         _renew(session, session.state.prefix)
     if opened is not None and opened.pins and new:
-        session.append(told_pins(opened.nonce, opened.pins))
+        session.append(pins_reminder(opened.nonce, opened.pins))
     while (stale := session.inbox.take(lambda word: isinstance(word, SetMode) and word.mode == BYPASS)) is not None:
         session.take(stale[0])  # asked for in an earlier run and not obeyed when that ended
     if not mode and session.state.mode == BYPASS and deps.parent_policy is None:  # a subagent follows the session above
         mode = "default"
     if log.was_cut and session.state.nonce:
-        session.append(*after_loss(session.state))
+        session.append(*events_after_loss(session.state))
     if mode and mode != session.state.mode:
         session.append(ModeSet(mode))
     if session.state.tasks:

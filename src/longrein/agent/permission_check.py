@@ -42,7 +42,7 @@ LOOK_S = 0.5
 """Longest look at what one command goes through; a tree of 50,000 files takes about as long."""
 
 
-def places(session: Session, path: str, real: str) -> Iterator[tuple[str, str, Rules, str]]:
+def policy_views(session: Session, path: str, real: str) -> Iterator[tuple[str, str, Rules, str]]:
     """(path, real path, rules, present folder) of a file: here, and wherever this place stands for another."""
     rules, cwd, above = session.rules, session.state.cwd, session.deps.parent_policy
     yield path, real, rules, cwd
@@ -54,14 +54,16 @@ def places(session: Session, path: str, real: str) -> Iterator[tuple[str, str, R
 
 def is_hidden(session: Session, path: str, real: str) -> bool:
     """Whether a rule forbids to read a file, here or where this place stands for another."""
-    return any(hidden(*place) for place in places(session, path, real))
+    return any(hidden(*place) for place in policy_views(session, path, real))
 
 
-def swept(session: Session, command: str) -> tuple[str, str]:
+def check_swept_folders(session: Session, command: str) -> tuple[str, str]:
     """("deny", why) of a command that goes through a folder with a file that may not be read in it; ("ask", why) where
     there was too much to look at; else ("", "")."""
     cwd = session.state.cwd
-    if not any(rule.lstrip().startswith("Read") for _, _, rules, _ in places(session, cwd, cwd) for rule in rules.deny):
+    if not any(
+        rule.lstrip().startswith("Read") for _, _, rules, _ in policy_views(session, cwd, cwd) for rule in rules.deny
+    ):
         return "", ""
     kind, reason = "", ""
     for sweep in sweeps(command, cwd, session.rules.home):
@@ -93,7 +95,7 @@ def _first(session: Session, sweep: Sweep, start: Place) -> tuple[str, str, bool
     found: list[tuple[str, str]] = []
 
     def note(path: str, real: str) -> None:
-        rule = next((rule for place in places(session, path, real) if (rule := sweep_rule(*place))), "")
+        rule = next((rule for place in policy_views(session, path, real) if (rule := sweep_rule(*place))), "")
         if rule:
             found.append((path, rule))
 
@@ -117,7 +119,7 @@ def _first(session: Session, sweep: Sweep, start: Place) -> tuple[str, str, bool
 CUT = "not run: the answer was cut by the output limit inside this call; send it again in smaller pieces"
 
 
-def judged(session: Session) -> dict[str, Judgement]:
+def judge_calls(session: Session) -> dict[str, Judgement]:
     """A judgement for each open call."""
     return {call: _judge(session, open_call) for call, open_call in session.state.calls.items()}
 
@@ -142,7 +144,7 @@ def _judge(session: Session, open_call: OpenCall) -> Judgement:
 
 def _permitted(session: Session, open_call: OpenCall, tool: Tool, arguments: dict[str, object]) -> Judgement:
     state, call = session.state, session.as_said(open_call.call)
-    allowed = _beside(tool, arguments)
+    allowed = _runnable(tool, arguments)
     if open_call.answer is not None and open_call.answer.verdict == "allow":
         return allowed
     made = Call(call.name, arguments, tool.access, _touched(session, tool, arguments))
@@ -159,7 +161,7 @@ def _permitted(session: Session, open_call: OpenCall, tool: Tool, arguments: dic
     return msgspec.structs.replace(allowed, kind="ask", text=verdict.reason, question=question)
 
 
-def _beside(tool: Tool, arguments: dict[str, object]) -> Judgement:
+def _runnable(tool: Tool, arguments: dict[str, object]) -> Judgement:
     """That a call may run, and what may run beside it."""
     together, command = tool.together(arguments), arguments.get("command")
     if tool.access == "command" and isinstance(command, str):
@@ -172,7 +174,7 @@ def _narrowed(session: Session, made: Call, verdict: Verdict) -> Verdict:
     command = made.arguments.get("command")
     if made.access != "command" or verdict.kind == "deny" or not isinstance(command, str):
         return verdict
-    kind, reason = swept(session, command)
+    kind, reason = check_swept_folders(session, command)
     if kind == "deny":
         return Verdict("deny", reason)
     if kind == "ask" and verdict.kind == "allow" and session.mode != "bypassPermissions":

@@ -117,7 +117,7 @@ _OF_TOKENS = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-
 _KEY, _KEY_END = b"-----BEGIN ", b"-----END "
 
 
-class CleanBlobs:
+class RedactingBlobs:
     """What tools get in place of the log's own blobs."""
 
     def __init__(self, log: Log, redact: Callable[[str], str], secrets: Sequence[str]) -> None:
@@ -127,7 +127,7 @@ class CleanBlobs:
 
     def put_blob(self, data: bytes) -> str:
         """Keep `data` without its secrets. The hash is of what was kept, so it tells whether anything was replaced."""
-        clean = replaced(data, self._known)
+        clean = replace_secrets(data, self._known)
         return self._log.put_blob(self._scanned(clean) if len(clean) <= SHAPES_BYTES_MAX else clean)
 
     def _scanned(self, data: bytes) -> bytes:
@@ -146,10 +146,10 @@ class CleanBlobs:
 
     def new_blob(self) -> BlobWriter:
         """A blob that grows; secrets are replaced on the way, also where they come in two pieces."""
-        return CleanWriter(self._log.new_blob(), self._known, self._scanned)
+        return RedactingBlobWriter(self._log.new_blob(), self._known, self._scanned)
 
 
-def replaced(data: bytes, known: Sequence[tuple[bytes, bytes]]) -> bytes:
+def replace_secrets(data: bytes, known: Sequence[tuple[bytes, bytes]]) -> bytes:
     """`data` with each known secret replaced by its marker."""
     for secret, mark in known:
         if secret in data:
@@ -157,7 +157,7 @@ def replaced(data: bytes, known: Sequence[tuple[bytes, bytes]]) -> bytes:
     return data
 
 
-class CleanWriter:
+class RedactingBlobWriter:
     """A growing blob; what could still become a secret with the next bytes is held back.
 
     The first MB is scanned line by line like any text; of what follows only known secrets are replaced.
@@ -189,9 +189,9 @@ class CleanWriter:
         if self._unscanned > 0:
             cut = _scannable(data)
             self._unscanned -= cut
-            self._writer.write(self._clean(replaced(data[:cut], self._known)))
+            self._writer.write(self._clean(replace_secrets(data[:cut], self._known)))
         else:
-            data = replaced(data, self._known)
+            data = replace_secrets(data, self._known)
             cut = max(0, len(data) - self._held_bytes)
             self._writer.write(data[:cut])
         self._held = data[cut:]
@@ -204,7 +204,7 @@ class CleanWriter:
     def finish(self) -> str:
         """Name it by its hash."""
         if self._held:
-            self._writer.write(self._clean(replaced(self._held, self._known)))
+            self._writer.write(self._clean(replace_secrets(self._held, self._known)))
         return self._writer.finish()
 
     def discard(self) -> None:

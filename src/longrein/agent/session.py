@@ -24,7 +24,7 @@ from longrein.agent.messages import (
     for_child,
 )
 from longrein.agent.ports import BackgroundTasks, Dependencies, ElapsedTimes, Limits, MoveContext, Subagents, narrower
-from longrein.agent.redaction import CleanBlobs, changed_calls, redacted
+from longrein.agent.redaction import RedactingBlobs, changed_calls, redacted
 from longrein.agent.subscribers import Subscribers
 from longrein.context import State, advance, encode_state
 from longrein.events import (
@@ -121,7 +121,7 @@ class Session:
         self.deps = deps
         self.id = log.session
         self.state = state
-        self.blobs = CleanBlobs(log, deps.redact, deps.secrets)
+        self.blobs = RedactingBlobs(log, deps.redact, deps.secrets)
         self.inbox = Inbox(log, deps.redact)
         self.subscribers = Subscribers(deps.history, self.state.seq, deps.parent_policy)
         self.memory = MemoryPressure(deps.memory, deps.ease, self.notice, deps.clock.mono_s)

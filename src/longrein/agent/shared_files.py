@@ -11,7 +11,7 @@ from collections.abc import Iterable
 import msgspec
 
 
-class _Path:
+class _PathLock:
     """Who holds one path, and who waits for it."""
 
     def __init__(self) -> None:
@@ -47,14 +47,14 @@ class PathLocks:
     """The locks of a tree of agents. Belongs to one event loop."""
 
     def __init__(self) -> None:
-        self._paths: dict[str, _Path] = {}
+        self._paths: dict[str, _PathLock] = {}
 
-    async def take(self, paths: Iterable[tuple[str, bool]]) -> "Taken":
+    async def take(self, paths: Iterable[tuple[str, bool]]) -> "HeldPaths":
         """Hold these (real path, writes) at once; waits its turn. Cancelled, it holds nothing."""
         wanted: dict[str, bool] = {}
         for path, writes in sorted(paths):  # always in this order, so that no two can wait for each other
             wanted[path] = wanted.get(path, False) or writes
-        taken = Taken(self)
+        taken = HeldPaths(self)
         try:
             for path, writes in wanted.items():
                 await self._take(path, writes=writes)
@@ -65,7 +65,7 @@ class PathLocks:
         return taken
 
     async def _take(self, path: str, *, writes: bool) -> None:
-        lock = self._paths.setdefault(path, _Path())
+        lock = self._paths.setdefault(path, _PathLock())
         if not lock.waiting and lock.free_for(writes=writes):
             lock.take(writes=writes)
             return
@@ -89,7 +89,7 @@ class PathLocks:
             del self._paths[path]
 
 
-class Taken:
+class HeldPaths:
     """Paths that are held."""
 
     def __init__(self, locks: PathLocks) -> None:

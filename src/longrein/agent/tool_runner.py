@@ -13,17 +13,17 @@ import msgspec
 from longrein.agent.file_changes import (
     after_command,
     before_command,
+    describe_writer,
     may_change,
     note_written,
-    tell_nested,
+    tell_nested_instructions,
     writer_of,
-    writer_words,
 )
-from longrein.agent.memory_pressure import spilled
+from longrein.agent.memory_pressure import spill_long_texts
 from longrein.agent.messages import Output
 from longrein.agent.permission_check import hidden_files
 from longrein.agent.session import Session, retrieve_error
-from longrein.agent.shared_files import Taken
+from longrein.agent.shared_files import HeldPaths
 from longrein.context import Seen, standing, window_of
 from longrein.events import AnyEvent, CwdSet, FileChanged, Text, ToolCall, ToolEnded, ToolError, ToolStarted
 from longrein.store import owner_of
@@ -62,14 +62,14 @@ async def run_tools(session: Session, calls: Sequence[ToolCall]) -> None:
         session.append(*await before_command(session))
     session.append(*(_started(call, fitted[call.id]) for call in fresh))
     await session.commit(flush=True)
-    beside = _Beside(session.deps.limits.parallel_max, [call.id for call in calls])
+    beside = _ParallelCalls(session.deps.limits.parallel_max, [call.id for call in calls])
     if len(calls) == 1:
-        await _run(session, calls[0], fitted[calls[0].id], _Place(beside, changing=bool(changing)))
-        tell_nested(session, calls)
+        await _run(session, calls[0], fitted[calls[0].id], _CallSlot(beside, changing=bool(changing)))
+        tell_nested_instructions(session, calls)
         return
 
     async def run(call: ToolCall) -> None:
-        await _run(session, call, fitted[call.id], _Place(beside, changing=call.id in changing))
+        await _run(session, call, fitted[call.id], _CallSlot(beside, changing=call.id in changing))
         if session.state.calls:
             session.commit(flush=False)
 
@@ -81,7 +81,7 @@ async def run_tools(session: Session, calls: Sequence[ToolCall]) -> None:
     except asyncio.CancelledError:
         await asyncio.wait(tasks)  # gather has cancelled them; each records its own end
         raise
-    tell_nested(session, calls)
+    tell_nested_instructions(session, calls)
 
 
 def _fitted(session: Session, call: ToolCall) -> dict[str, Any]:
@@ -93,7 +93,7 @@ def _started(call: ToolCall, arguments: dict[str, Any]) -> ToolStarted:
     return ToolStarted(call.id, call.name, None if arguments == call.arguments else arguments)
 
 
-class _Beside:
+class _ParallelCalls:
     """Calls that run side by side."""
 
     def __init__(self, most: int, calls: Sequence[str]) -> None:
@@ -112,16 +112,16 @@ class _Beside:
         return kept
 
 
-class _Place:
+class _CallSlot:
     """A call's place among all that run: one of those at once, and the files it touches."""
 
-    def __init__(self, beside: _Beside, *, changing: bool) -> None:
+    def __init__(self, beside: _ParallelCalls, *, changing: bool) -> None:
         self.changing = changing
         """Whether it runs a command that may change any file."""
         self.beside = beside
         self._gate = beside.gate
         self._entered = False
-        self._files: Taken | None = None
+        self._files: HeldPaths | None = None
 
     async def take(self, session: Session, tool: Tool, arguments: dict[str, Any]) -> None:
         """Wait for it."""
@@ -150,7 +150,7 @@ def _touched(session: Session, tool: Tool, arguments: dict[str, Any]) -> list[tu
     return [(look(path, cwd).real, writes) for path, writes in tool.paths(arguments)]
 
 
-async def _run(session: Session, call: ToolCall, arguments: dict[str, Any], place: _Place) -> None:
+async def _run(session: Session, call: ToolCall, arguments: dict[str, Any], place: _CallSlot) -> None:
     task = asyncio.current_task()
     assert task is not None
     begun_s = session.deps.clock.mono_s()
@@ -169,7 +169,7 @@ async def _run(session: Session, call: ToolCall, arguments: dict[str, Any], plac
             task.uncancel()  # the call has ended; who ran it goes on
 
 
-async def _outcome(session: Session, call: ToolCall, arguments: dict[str, Any], place: _Place) -> Outcome:
+async def _outcome(session: Session, call: ToolCall, arguments: dict[str, Any], place: _CallSlot) -> Outcome:
     tool = session.deps.tools[call.name]
     try:
         await place.take(session, tool, arguments)
@@ -187,7 +187,7 @@ async def _outcome(session: Session, call: ToolCall, arguments: dict[str, Any], 
 
 
 async def _record(
-    session: Session, call: ToolCall, arguments: dict[str, Any], place: _Place, outcome: Outcome, elapsed_ms: int
+    session: Session, call: ToolCall, arguments: dict[str, Any], place: _CallSlot, outcome: Outcome, elapsed_ms: int
 ) -> None:
     """Append what came of a call."""
     if not place.whole and outcome.status == "interrupted":
@@ -199,7 +199,7 @@ async def _record(
         changes = await _changed(session, arguments, place.beside.looking)
     facts = place.beside.in_order(call.id, outcome.facts)
     note_written(session, facts)
-    parts = spilled(outcome.parts, call.name, session.blobs)
+    parts = spill_long_texts(outcome.parts, call.name, session.blobs)
     raw = _raw_blob(session, outcome.raw) if outcome.raw else ""
     ended = ToolEnded(call.id, call.name, outcome.status, parts, elapsed_ms, raw)
     told = session.own_background_tasks.told_by(call.id) if session.own_background_tasks is not None else ()
@@ -249,7 +249,7 @@ def _hands(session: Session, call: str, tool: Tool) -> Hands:
         tasks=tasks.of(call) if tasks is not None else None,
         agents=session.agent_port,
         goals=_goals(session),
-        wrote=lambda path, digest: writer_words(session, path, digest),
+        wrote=lambda path, digest: describe_writer(session, path, digest),
         hidden=hidden_files(session),
         page_bytes=_page_bytes(window_of(state, deps.model.budget).usable_tokens),
     )

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 
 from longrein.agent.background import output as slices
 from longrein.agent.background import tasks as ending
-from longrein.agent.background.start import foreground, in_background, queue, uncut
-from longrein.agent.background.tasks import Tasks, is_put_away
+from longrein.agent.background.start import finish_despite_cancel, queue_task, run_in_background, run_in_foreground
+from longrein.agent.background.tasks import SessionTasks, is_output_stored
 from longrein.agent.ports import LEAVING
 from longrein.agent.session import Session
 from longrein.agent.task_pool import TaskPool, agent_of
@@ -23,7 +23,7 @@ from longrein.workspace import Ended, Printout, Spooled
 # what became of it.
 
 
-async def adopt(tasks: Tasks) -> None:
+async def adopt(tasks: SessionTasks) -> None:
     """What runs is watched, ends are written down with the next ones, queued tasks wait again, the rest was lost."""
     found = {one.task: one for one in await tasks.pool.supervision.adopt()}
     tasks.adopted = True
@@ -31,9 +31,9 @@ async def adopt(tasks: Tasks) -> None:
         _take_up(tasks, task, now, found.get(task))
 
 
-def _take_up(tasks: Tasks, task: str, now: TaskNow, there: Spooled | None) -> None:
+def _take_up(tasks: SessionTasks, task: str, now: TaskNow, there: Spooled | None) -> None:
     if now.ended is not None:
-        tasks.settling += [task] * (there is not None and there.state != "running" and is_put_away(now.ended))
+        tasks.settling += [task] * (there is not None and there.state != "running" and is_output_stored(now.ended))
     elif there is not None and there.state != "running":
         tasks.found_over[task] = None
         tasks.unseat(task)
@@ -45,10 +45,10 @@ def _take_up(tasks: Tasks, task: str, now: TaskNow, there: Spooled | None) -> No
         if not tasks.ended(task):
             tasks.end(TaskEnded(task, "lost", cause=_copied(tasks, now) or ending.UNKNOWN))
     elif task not in tasks.starting:
-        queue(tasks, now.started)
+        queue_task(tasks, now.started)
 
 
-def _copied(tasks: Tasks, now: TaskNow) -> str:
+def _copied(tasks: SessionTasks, now: TaskNow) -> str:
     """Why a task of the first entries of a copied session is none of ours; '' for our own."""
     entries = tasks.host.log.entries
     first = entries[0].event if entries else None
@@ -71,7 +71,7 @@ class BackgroundControl:
 
     def __init__(self, host: Session, pool: TaskPool) -> None:
         self._host, self._pool = host, pool
-        self.tasks = Tasks(host, pool)
+        self.tasks = SessionTasks(host, pool)
         self._fresh = self.tasks.adopted
         """Whether what is written down from now on has happened since the session was opened."""
         self._beside: dict[asyncio.Task[TaskView], None] = {}
@@ -107,7 +107,7 @@ class BackgroundControl:
 
     def background(self) -> bool:
         """Send what runs in the foreground to the background; False when nothing can be."""
-        here = [member for member in self._pool.members.values() if isinstance(member, Tasks)]
+        here = [member for member in self._pool.members.values() if isinstance(member, SessionTasks)]
         wishes = [wish for member in here for wish in member.front.values() if not wish.done()]
         for wish in wishes:
             wish.set_result(None)
@@ -116,7 +116,7 @@ class BackgroundControl:
     def views(self) -> Sequence[TaskView]:
         """Tasks of this session and of the subagents below it that are at hand."""
         below = [m for label, m in self._pool.members.items() if label != self.tasks.label and self._is_below(label)]
-        every = [self.tasks, *(member for member in below if isinstance(member, Tasks))]
+        every = [self.tasks, *(member for member in below if isinstance(member, SessionTasks))]
         return [view for member in every for view in member.views()]
 
     def _is_below(self, label: str) -> bool:
@@ -125,7 +125,7 @@ class BackgroundControl:
     def stop(self, task: str) -> None:
         """End a task of this session or of a subagent at hand, beside whatever goes on. Unknown ones are let be."""
         member = self._pool.members.get(agent_of(task))
-        if isinstance(member, Tasks) and task in member.host.state.tasks:
+        if isinstance(member, SessionTasks) and task in member.host.state.tasks:
             stopping = asyncio.ensure_future(stop(member, task, "the user"))
             self._beside[stopping] = None
             stopping.add_done_callback(lambda done: self._beside.pop(done, None))
@@ -158,7 +158,7 @@ class BackgroundControl:
         self._pool.part(self.tasks.label)
 
 
-async def stop(tasks: Tasks, task: str, who: str, wait_s: float = STOP_WAIT_S) -> TaskView:
+async def stop(tasks: SessionTasks, task: str, who: str, wait_s: float = STOP_WAIT_S) -> TaskView:
     """End it and wait until that is known; one that is over stays as it is."""
     view = tasks.view(task)
     if view.state == "queued":
@@ -181,7 +181,7 @@ class CallTasks:
     """`tools.TaskPort` for one call. An end that its result tells goes into the log with that result, so that it is
     told once, also when longrein is killed in between."""
 
-    def __init__(self, tasks: Tasks, call: str) -> None:
+    def __init__(self, tasks: SessionTasks, call: str) -> None:
         self._tasks, self._call = tasks, call
 
     async def run(
@@ -189,8 +189,8 @@ class CallTasks:
     ) -> Ended | Kept:
         """See `tools.TaskPort`. With `background`, `timeout_s` is its time from its start; 0 for none."""
         if background:
-            return await in_background(self._tasks, command, call, timeout_s)
-        return await foreground(self._tasks, command, call, sink, timeout_s, promote=promote)
+            return await run_in_background(self._tasks, command, call, timeout_s)
+        return await run_in_foreground(self._tasks, command, call, sink, timeout_s, promote=promote)
 
     def tasks(self) -> Sequence[TaskView]:
         """See `tools.TaskPort`."""
@@ -200,7 +200,7 @@ class CallTasks:
         """See `tools.TaskPort`."""
         view = self._tasks.view(task)
         if self._tasks.ended(task):
-            view = await uncut(self._told(task))
+            view = await finish_despite_cancel(self._told(task))
         shown = await self._shown(view, tail, since, grep) if view.size_bytes else slices.Slice("", 0, 0)
         note = shown.note
         if view.elided_bytes:
@@ -244,12 +244,12 @@ class CallTasks:
         self._tasks.view(task)
         if not self._tasks.ended(task):
             await self._tasks.wait_over(task, timeout_s)
-        return await uncut(self._told(task)) if self._tasks.ended(task) else self._tasks.view(task)
+        return await finish_despite_cancel(self._told(task)) if self._tasks.ended(task) else self._tasks.view(task)
 
     async def stop(self, task: str) -> TaskView:
         """See `tools.TaskPort`."""
         view = await stop(self._tasks, task, "TaskStop")
-        return await uncut(self._told(task)) if self._tasks.ended(task) else view
+        return await finish_despite_cancel(self._told(task)) if self._tasks.ended(task) else view
 
     async def give(self, task: str, text: str, *, eof: bool = False) -> TaskView:
         """See `tools.TaskPort`."""

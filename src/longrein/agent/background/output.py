@@ -87,9 +87,9 @@ async def matching(found: Pieces, pattern: str, most_bytes: int) -> Slice:
 
     Others get their turn after each piece. Raises `ToolError` for what is no regular expression, or might never end.
     """
-    wanted = compiled(pattern)
+    wanted = compile_pattern(pattern)
     shown: deque[str] = deque()
-    reader = Lines()
+    reader = LineReader()
     size = count = 0
     for at, data in found:
         for number, line in reader.feed(at, data):
@@ -112,7 +112,7 @@ async def matching(found: Pieces, pattern: str, most_bytes: int) -> Slice:
     return Slice("\n".join(shown), 0, reader.end, "; ".join(words) if count else "no line matches")
 
 
-def compiled(pattern: str) -> re.Pattern[str]:
+def compile_pattern(pattern: str) -> re.Pattern[str]:
     """Raises `ToolError`, saying what is wrong with it."""
     if len(pattern) > PATTERN_CHARS_MAX:
         raise ToolError(f"[bad-pattern] The pattern has {len(pattern)} characters, at most {PATTERN_CHARS_MAX} work.")
@@ -128,7 +128,7 @@ def compiled(pattern: str) -> re.Pattern[str]:
         raise ToolError(f"[bad-pattern] {pattern!r} is no regular expression: {error}.") from None
 
 
-class Lines:
+class LineReader:
     """Lines of an output that comes in pieces. A very long line loses its rest."""
 
     def __init__(self) -> None:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from longrein.agent.background import tasks as ending
-from longrein.agent.background.tasks import Tasks
+from longrein.agent.background.tasks import SessionTasks
 from longrein.events import LongreinError, TaskEnded, TaskStarted
 from longrein.tools import Kept
 from longrein.workspace import Ended, Keeping, Printout, Spooled, Started
@@ -22,11 +22,11 @@ from longrein.workspace import Ended, Keeping, Printout, Spooled, Started
 
 
 T = TypeVar("T")
-UNCUT_S = 5.0
+CANCEL_WAIT_S = 5.0
 """How long a cancellation waits for what must not stay half done."""
 
 
-async def uncut(work: Coroutine[Any, Any, T]) -> T:
+async def finish_despite_cancel(work: Coroutine[Any, Any, T]) -> T:
     """Do `work` to its end, also when the wait is cancelled: what came of it takes the cancellation's place.
 
     Only a stuck disk makes a cancellation wait long; after `UNCUT_S` it is obeyed.
@@ -35,7 +35,7 @@ async def uncut(work: Coroutine[Any, Any, T]) -> T:
     try:
         return await asyncio.shield(doing)
     except asyncio.CancelledError:
-        await asyncio.wait((doing,), timeout=UNCUT_S)
+        await asyncio.wait((doing,), timeout=CANCEL_WAIT_S)
         if not doing.done():
             doing.cancel()
         if doing.cancelled() or not doing.done():
@@ -49,8 +49,8 @@ async def uncut(work: Coroutine[Any, Any, T]) -> T:
 # --- in the foreground -------------------------------------------------------------------------------------------
 
 
-async def foreground(
-    tasks: Tasks, command: str, call: str, sink: Printout, timeout_s: float, *, promote: bool
+async def run_in_foreground(
+    tasks: SessionTasks, command: str, call: str, sink: Printout, timeout_s: float, *, promote: bool
 ) -> Ended | Kept:
     """Run it; with `promote` it becomes a task when its time has passed (as options want it) or the user says so."""
     started = await _start(tasks, command, tasks.host.state.cwd, sink)
@@ -73,10 +73,12 @@ async def foreground(
     finally:
         tasks.front.pop(call, None)
         over.cancel()
-    return await uncut(_promoted(tasks, started, command, call, why))
+    return await finish_despite_cancel(_promoted(tasks, started, command, call, why))
 
 
-async def _first(tasks: Tasks, over: "asyncio.Future[Ended]", wish: "asyncio.Future[None]", timeout_s: float) -> str:
+async def _first(
+    tasks: SessionTasks, over: "asyncio.Future[Ended]", wish: "asyncio.Future[None]", timeout_s: float
+) -> str:
     """What comes first: '' when it has ended, else `user` or `timeout`."""
     timer = asyncio.ensure_future(tasks.host.deps.clock.sleep(timeout_s))
     try:
@@ -86,7 +88,7 @@ async def _first(tasks: Tasks, over: "asyncio.Future[Ended]", wish: "asyncio.Fut
     return "" if over.done() else "user" if wish.done() else "timeout"
 
 
-async def _promoted(tasks: Tasks, started: Started, command: str, call: str, why: str) -> Kept:
+async def _promoted(tasks: SessionTasks, started: Started, command: str, call: str, why: str) -> Kept:
     tasks.pool.take(anyway=True)  # it runs already, so it cannot wait for a place
     options = tasks.host.deps.task_options
     fact = TaskStarted(
@@ -101,19 +103,19 @@ async def _promoted(tasks: Tasks, started: Started, command: str, call: str, why
         cpu_s=options.cpu_s,
     )
     found = await _keep(tasks, started, fact)
-    tail = ending.tail_of(tasks.pool.supervision, found, options.tail_bytes) if found is not None else ""
+    tail = ending.tail_text(tasks.pool.supervision, found, options.tail_bytes) if found is not None else ""
     return Kept(tasks.view(fact.task), why, tail)
 
 
 # --- in the background -------------------------------------------------------------------------------------------
 
 
-async def in_background(tasks: Tasks, command: str, call: str, limit_s: float) -> Ended | Kept:
+async def run_in_background(tasks: SessionTasks, command: str, call: str, limit_s: float) -> Ended | Kept:
     """Start it as a task, or let it wait for a place; `Ended` when it could not be started."""
-    return await uncut(_begun(tasks, command, call, limit_s))
+    return await finish_despite_cancel(_begun(tasks, command, call, limit_s))
 
 
-async def _begun(tasks: Tasks, command: str, call: str, limit_s: float) -> Ended | Kept:
+async def _begun(tasks: SessionTasks, command: str, call: str, limit_s: float) -> Ended | Kept:
     options, state = tasks.host.deps.task_options, tasks.host.state
     fact = TaskStarted(
         "",
@@ -128,7 +130,7 @@ async def _begun(tasks: Tasks, command: str, call: str, limit_s: float) -> Ended
         queued = msgspec.structs.replace(fact, task=tasks.next_id(), state="queued")
         tasks.host.append(queued)
         await tasks.host.commit(flush=True)
-        queue(tasks, queued)
+        queue_task(tasks, queued)
         return Kept(tasks.view(queued.task), "asked")
     started = await _start_seated(tasks, command, state.cwd)
     if isinstance(started, Ended):
@@ -138,25 +140,25 @@ async def _begun(tasks: Tasks, command: str, call: str, limit_s: float) -> Ended
     return Kept(tasks.view(fact.task), "asked")
 
 
-def queue(tasks: Tasks, queued: TaskStarted) -> None:
+def queue_task(tasks: SessionTasks, queued: TaskStarted) -> None:
     """Start it as soon as its turn has come, beside whatever goes on."""
     waiting = asyncio.ensure_future(_when_seated(tasks, queued))
     tasks.starting[queued.task] = waiting
     waiting.add_done_callback(lambda _: tasks.starting.pop(queued.task, None))
 
 
-async def _when_seated(tasks: Tasks, queued: TaskStarted) -> None:
+async def _when_seated(tasks: SessionTasks, queued: TaskStarted) -> None:
     await tasks.pool.wait(tasks.label)
     if tasks.host.closed or tasks.ended(queued.task):
         tasks.pool.free()
         return
     try:
-        await uncut(_seated(tasks, queued))
+        await finish_despite_cancel(_seated(tasks, queued))
     except LongreinError:
         return  # the log cannot be written: the walk meets the same and says so
 
 
-async def _seated(tasks: Tasks, queued: TaskStarted) -> None:
+async def _seated(tasks: SessionTasks, queued: TaskStarted) -> None:
     started = await _start_seated(tasks, queued.command, queued.cwd)
     if isinstance(started, Ended):
         tasks.end(TaskEnded(queued.task, "failed", started.code, f"could not be started: {started.message}"))
@@ -171,7 +173,7 @@ async def _seated(tasks: Tasks, queued: TaskStarted) -> None:
 # --- both --------------------------------------------------------------------------------------------------------
 
 
-async def _start_seated(tasks: Tasks, command: str, cwd: str) -> Started | Ended:
+async def _start_seated(tasks: SessionTasks, command: str, cwd: str) -> Started | Ended:
     """Start what a place was taken for; the place is free again when that fails."""
     started: Started | Ended | None = None
     try:
@@ -183,7 +185,7 @@ async def _start_seated(tasks: Tasks, command: str, cwd: str) -> Started | Ended
 
 
 async def _start(
-    tasks: Tasks, command: str, cwd: str, sink: Printout | None, *, stdin: bool = False
+    tasks: SessionTasks, command: str, cwd: str, sink: Printout | None, *, stdin: bool = False
 ) -> Started | Ended:
     host = tasks.host
     return await tasks.pool.supervision.start(
@@ -196,7 +198,7 @@ async def _start(
     )
 
 
-async def _keep(tasks: Tasks, started: Started, fact: TaskStarted) -> Spooled | None:
+async def _keep(tasks: SessionTasks, started: Started, fact: TaskStarted) -> Spooled | None:
     """First the log, then the supervisor. A place was taken for it. None when the supervisor is gone: it is lost."""
     keeping = Keeping(
         fact.task,

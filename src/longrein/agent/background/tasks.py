@@ -45,7 +45,7 @@ def ended(found: Spooled, output: str, tail: str, note: str = "") -> TaskEnded:
     )
 
 
-def tail_of(supervision: Supervision, found: Spooled, tail_bytes: int) -> str:
+def tail_text(supervision: Supervision, found: Spooled, tail_bytes: int) -> str:
     """The end of its output as safe text."""
     if not found.size_bytes or tail_bytes <= 0:
         return ""
@@ -55,7 +55,7 @@ def tail_of(supervision: Supervision, found: Spooled, tail_bytes: int) -> str:
     return shown.text.rstrip("\n")
 
 
-def view(now: TaskNow, found: Spooled | None, now_us: int) -> TaskView:
+def task_view(now: TaskNow, found: Spooled | None, now_us: int) -> TaskView:
     """A task of this session: what the log says, and of a running one what the spool says now."""
     started, end = now.started, now.ended
     task, command, policy = started.task, started.command, started.policy
@@ -104,18 +104,18 @@ QUIET_S = 3.0
 """Silence after which the last line of a task may be taken for a question, where somebody looks."""
 
 
-def is_put_away(event: TaskEnded) -> bool:
+def is_output_stored(event: TaskEnded) -> bool:
     """Whether nothing of its output is left that only the spool has."""
     return bool(event.output) or not event.size_bytes
 
 
-def asked_about(state: State) -> list[str]:
+def tasks_asked_about(state: State) -> list[str]:
     """What the calls that have no result yet ask about by name, of tasks."""
     calls = [one.call for one in state.calls.values() if one.call.name in ("TaskOutput", "TaskStop")]
     return [str((call.arguments or {}).get("task_id", "")) for call in calls]
 
 
-class Tasks:
+class SessionTasks:
     """See the module. Belongs to one event loop. `running` starts commands, `adopting` takes up old ones."""
 
     def __init__(self, host: Session, pool: TaskPool) -> None:
@@ -157,7 +157,7 @@ class Tasks:
         if now.ended is None and task in self._ends:
             now = msgspec.structs.replace(now, ended=self._ends[task])
         found = None if now.ended else self.pool.supervision.spooled(task)
-        one = view(now, found, self.host.deps.clock.wall_us())
+        one = task_view(now, found, self.host.deps.clock.wall_us())
         silent = found is not None and found.state == "running" and (found.reads_input or one.silent_s >= QUIET_S)
         question = self.watchdog.question(found) if found is not None and silent else ""
         return msgspec.structs.replace(one, waits_for_input=question) if question else one
@@ -259,7 +259,7 @@ class Tasks:
     async def collect(self) -> None:
         """Write down what has ended, between two acts. An end that an open call asks about is left to its result; where
         a crash or a denial closes that call without one, the end is written down after it."""
-        asked = asked_about(self.host.state)
+        asked = tasks_asked_about(self.host.state)
         for task in [task for task in self.found_over if task not in asked]:
             await self.prepare(task)
         self._owed.clear()
@@ -292,7 +292,7 @@ class Tasks:
 
     def _tail(self, found: Spooled) -> str:
         deps = self.host.deps
-        return deps.redact(tail_of(self.pool.supervision, found, deps.task_options.tail_bytes))
+        return deps.redact(tail_text(self.pool.supervision, found, deps.task_options.tail_bytes))
 
     def owe(self, call: str, task: str) -> None:
         """The result of `call` will tell the end of `task`: it goes into the log with it."""
@@ -309,7 +309,7 @@ class Tasks:
 
     def _take(self, tasks: list[str]) -> list[TaskEnded]:
         taken = [self._ends.pop(task) for task in tasks if task in self._ends]
-        self.settling += [event.task for event in taken if is_put_away(event)]
+        self.settling += [event.task for event in taken if is_output_stored(event)]
         return taken
 
     def settle(self) -> None:

@@ -117,7 +117,7 @@ def spent_on_task(state: State, tree: Mapping[str, State]) -> Spent:
     return spent(state, tree) - Spent(began.usd, began.usage.context_tokens + began.usage.output_tokens, began.spawned)
 
 
-def left(
+def remaining_budget(
     state: State, limits: Limits, task_s: float, tree: Mapping[str, State], above: RemainingBudget = UNBOUND
 ) -> RemainingBudget:
     """What this session and those below it may still use together. Negative when a request cost more than was guessed.
@@ -141,13 +141,17 @@ def _left(most: float, used: float, above: float) -> float:
     return most - used + min(0, above) if most else above
 
 
-def less(room: RemainingBudget, kept: Spent) -> RemainingBudget:
-    """`room` without what is kept back."""
-    seconds = room.seconds - min(SECONDS_KEPT, room.seconds / 10) if kept.usd or kept.tokens else room.seconds
-    return msgspec.structs.replace(room, usd=room.usd - kept.usd, tokens=room.tokens - kept.tokens, seconds=seconds)
+def without_reserve(remaining: RemainingBudget, kept: Spent) -> RemainingBudget:
+    """`remaining` without what is kept back."""
+    seconds = (
+        remaining.seconds - min(SECONDS_KEPT, remaining.seconds / 10) if kept.usd or kept.tokens else remaining.seconds
+    )
+    return msgspec.structs.replace(
+        remaining, usd=remaining.usd - kept.usd, tokens=remaining.tokens - kept.tokens, seconds=seconds
+    )
 
 
-def kept_back(state: State, budget: Budget, more: int = 0, report_tokens: int = REPORT_TOKENS_MAX) -> Spent:
+def answer_reserve(state: State, budget: Budget, more: int = 0, report_tokens: int = REPORT_TOKENS_MAX) -> Spent:
     """What one request costs at most that carries the reports of all running subagents, and of `more`.
 
     Nothing when there are none. `budget`: of the session's own model.
@@ -181,15 +185,15 @@ def limits_under(limits: Limits, grant: Grant | None, state: State) -> Limits:
     )
 
 
-def limits_within(limits: Limits, state: State, room: RemainingBudget) -> Limits:
-    """`limits` for the next request of this session alone, when no more than `room` is left."""
-    if room.usd == UNBOUND.usd and room.tokens == UNBOUND.tokens:
+def limits_within(limits: Limits, state: State, remaining: RemainingBudget) -> Limits:
+    """`limits` for the next request of this session alone, when no more than `remaining` is left."""
+    if remaining.usd == UNBOUND.usd and remaining.tokens == UNBOUND.tokens:
         return limits
     usd, tokens = limits.usd_max, limits.tokens_max
-    if room.usd != UNBOUND.usd:
-        usd = max(LEAST_USD, min(usd or UNBOUND.usd, state.spent_usd + room.usd))
-    if room.tokens != UNBOUND.tokens:
-        tokens = max(1, int(min(tokens or UNBOUND.tokens, state.spent_tokens + room.tokens)))
+    if remaining.usd != UNBOUND.usd:
+        usd = max(LEAST_USD, min(usd or UNBOUND.usd, state.spent_usd + remaining.usd))
+    if remaining.tokens != UNBOUND.tokens:
+        tokens = max(1, int(min(tokens or UNBOUND.tokens, state.spent_tokens + remaining.tokens)))
     return msgspec.structs.replace(limits, usd_max=usd, tokens_max=tokens)
 
 
@@ -212,80 +216,84 @@ def quote(offer: RunOption, turns: int = TURNS_EXPECTED) -> Spent:
 # --- who gets what -----------------------------------------------------------------------------------------------
 
 
-def share_out(
-    room: RemainingBudget, wishes: Sequence[SpawnRequest], *, rivals: int = 0
+def share_budget(
+    remaining: RemainingBudget, requests: Sequence[SpawnRequest], *, rivals: int = 0
 ) -> tuple[Granted | GrantRefused, ...]:
-    """What each of `wishes` gets of `room`, which is `less` what is kept back; in their order.
+    """What each of `requests` gets of `remaining`, which is `less` what is kept back; in their order.
 
     Fair shares: those still to be served, `rivals` (jobs of other calls of the same reply) and the parent itself count
     alike. A job gets at least its price while there is so much. What is not limited stays so. The sum never passes
-    `room`.
+    `remaining`.
     """
     given: list[Granted | GrantRefused] = []
-    for at, wish in enumerate(wishes):
-        sharers = len(wishes) - at + rivals + 1
-        one = _serve(room, wish, sharers)
+    for at, request in enumerate(requests):
+        sharers = len(requests) - at + rivals + 1
+        one = _serve(remaining, request, sharers)
         given.append(one)
         if isinstance(one, Granted):
-            room = _without(room, one.grant, again=wish.again)
+            remaining = _without(remaining, one.grant, again=request.again)
     return tuple(given)
 
 
-def _serve(room: RemainingBudget, wish: SpawnRequest, sharers: int) -> Granted | GrantRefused:
-    why = _closed(room, again=wish.again)
+def _serve(remaining: RemainingBudget, request: SpawnRequest, sharers: int) -> Granted | GrantRefused:
+    why = _closed(remaining, again=request.again)
     if why:
         return GrantRefused(why)
-    turns = wish.turns or TURNS_DEFAULT
-    prices = [quote(offer, min(turns, TURNS_EXPECTED)) for offer in wish.offers]
-    for at, (offer, price) in enumerate(zip(wish.offers, prices, strict=True)):
-        if price.usd <= room.usd and price.tokens <= room.tokens:
-            return Granted(_grant(room, price, turns, wish, sharers), offer, _note(room, wish, prices, at))
+    turns = request.turns or TURNS_DEFAULT
+    prices = [quote(offer, min(turns, TURNS_EXPECTED)) for offer in request.offers]
+    for at, (offer, price) in enumerate(zip(request.offers, prices, strict=True)):
+        if price.usd <= remaining.usd and price.tokens <= remaining.tokens:
+            return Granted(
+                _grant(remaining, price, turns, request, sharers), offer, _note(remaining, request, prices, at)
+            )
     return GrantRefused(
-        f"it is expected to cost {_words(prices[-1], room)}, and no more than {_rest(room)} can be granted; do it "
-        "yourself or with fewer subagents, or answer with what you have"
+        f"it is expected to cost {_words(prices[-1], remaining)}, and no more than {_rest(remaining)} can be granted; "
+        "do it yourself or with fewer subagents, or answer with what you have"
     )
 
 
-def _closed(room: RemainingBudget, *, again: bool) -> str:
+def _closed(remaining: RemainingBudget, *, again: bool) -> str:
     """Why nobody may be started at all; '' when somebody may."""
-    if room.depth <= 0 and not again:
+    if remaining.depth <= 0 and not again:
         return "no subagents may be started at this depth; do it yourself"
-    if room.spawns < 1 and not again:
+    if remaining.spawns < 1 and not again:
         return "no more subagents may be started in this session; do it yourself, or ask a finished one again"
-    if room.seconds <= 0:
+    if remaining.seconds <= 0:
         return "no time is left for a subagent; answer with what you have"
     return ""
 
 
-def _grant(room: RemainingBudget, price: Spent, turns: int, wish: SpawnRequest, sharers: int) -> Grant:
-    below = min(wish.depth, room.depth - 1)
-    spawns = 0 if room.spawns == UNBOUND.spawns else int((room.spawns - (not wish.again)) // sharers)
-    if room.spawns != UNBOUND.spawns and not spawns:
+def _grant(remaining: RemainingBudget, price: Spent, turns: int, request: SpawnRequest, sharers: int) -> Grant:
+    below = min(request.depth, remaining.depth - 1)
+    spawns = 0 if remaining.spawns == UNBOUND.spawns else int((remaining.spawns - (not request.again)) // sharers)
+    if remaining.spawns != UNBOUND.spawns and not spawns:
         below = 0
     return Grant(
-        usd=0.0 if room.usd == UNBOUND.usd else max(price.usd, room.usd / sharers),
-        tokens=0 if room.tokens == UNBOUND.tokens else max(price.tokens, int(room.tokens // sharers)),
+        usd=0.0 if remaining.usd == UNBOUND.usd else max(price.usd, remaining.usd / sharers),
+        tokens=0 if remaining.tokens == UNBOUND.tokens else max(price.tokens, int(remaining.tokens // sharers)),
         turns=turns,
         spawns=spawns if below > 0 else 0,
         depth=max(0, below),
-        seconds=0.0 if room.seconds == UNBOUND.seconds else room.seconds,
+        seconds=0.0 if remaining.seconds == UNBOUND.seconds else remaining.seconds,
     )
 
 
-def _without(room: RemainingBudget, grant: Grant, *, again: bool) -> RemainingBudget:
-    spawns = room.spawns - grant.spawns - (not again)
-    return RemainingBudget(room.usd - grant.usd, room.tokens - grant.tokens, room.seconds, spawns, room.depth)
+def _without(remaining: RemainingBudget, grant: Grant, *, again: bool) -> RemainingBudget:
+    spawns = remaining.spawns - grant.spawns - (not again)
+    return RemainingBudget(
+        remaining.usd - grant.usd, remaining.tokens - grant.tokens, remaining.seconds, spawns, remaining.depth
+    )
 
 
 # --- how it is said ----------------------------------------------------------------------------------------------
 
 
-def _note(room: RemainingBudget, wish: SpawnRequest, prices: Sequence[Spent], at: int) -> str:
+def _note(remaining: RemainingBudget, request: SpawnRequest, prices: Sequence[Spent], at: int) -> str:
     """What the offer `at` lacks of the one that was asked for, and why."""
     if not at:
         return ""
-    changes = " and ".join(_changes(wish.offers[0], wish.offers[at]))
-    return f"{changes}: as asked for it would cost {_words(prices[0], room)}, {_rest(room)} can be granted"
+    changes = " and ".join(_changes(request.offers[0], request.offers[at]))
+    return f"{changes}: as asked for it would cost {_words(prices[0], remaining)}, {_rest(remaining)} can be granted"
 
 
 def _changes(before: RunOption, after: RunOption) -> Iterator[str]:
@@ -295,12 +303,14 @@ def _changes(before: RunOption, after: RunOption) -> Iterator[str]:
         yield f"on {after.model} instead of {before.model}"
 
 
-def _words(price: Spent, room: RemainingBudget) -> str:
+def _words(price: Spent, remaining: RemainingBudget) -> str:
     """A price in the units that are limited."""
-    money = [f"about ${price.usd:.4f}"] if room.usd != UNBOUND.usd else []
-    return " and ".join([*money, *([f"about {price.tokens} tokens"] if room.tokens != UNBOUND.tokens else [])])
+    money = [f"about ${price.usd:.4f}"] if remaining.usd != UNBOUND.usd else []
+    return " and ".join([*money, *([f"about {price.tokens} tokens"] if remaining.tokens != UNBOUND.tokens else [])])
 
 
-def _rest(room: RemainingBudget) -> str:
-    money = [f"${max(0.0, room.usd):.4f}"] if room.usd != UNBOUND.usd else []
-    return " and ".join([*money, *([f"{max(0, int(room.tokens))} tokens"] if room.tokens != UNBOUND.tokens else [])])
+def _rest(remaining: RemainingBudget) -> str:
+    money = [f"${max(0.0, remaining.usd):.4f}"] if remaining.usd != UNBOUND.usd else []
+    return " and ".join(
+        [*money, *([f"{max(0, int(remaining.tokens))} tokens"] if remaining.tokens != UNBOUND.tokens else [])]
+    )

@@ -93,7 +93,7 @@ LEFT_MAX, LEFT_CHARS = 5, 60
 BLOCKED = "a call that it wanted was denied"
 
 
-class Last:
+class LastTask:
     """The end of its present task, read from its log."""
 
     def __init__(self, entries: Iterable[Entry]) -> None:
@@ -130,25 +130,25 @@ class Last:
                 pass
 
 
-def ended_of(one: ActiveSubagent, tree: Mapping[str, State]) -> tuple[ChildEnded, str]:
+def child_ended(one: ActiveSubagent, tree: Mapping[str, State]) -> tuple[ChildEnded, str]:
     """The end of one that works no more, and the handle of its last words."""
     session, started = one.session, one.started
     state = session.state
     entries = session.entries_from(one.first)
-    last = Last(entries)
+    last = LastTask(entries)
     problem = _problem(one)
     status = "failed" if problem else "limit" if one.cause else STATUS.get(last.reason, "failed")
     message = problem or one.cause or (BLOCKED if last.reason == "blocked" else last.message)
     message = "; ".join(filter(None, (message, _left(state, one.first))))
     used, began = spent_on_task(state, tree), state.began
-    said, whole = said_of(last, status), f"a{one.seq}/r{last.seq}" if last.seq else ""
+    said, whole = report_body(last, status), f"a{one.seq}/r{last.seq}" if last.seq else ""
     proofs = evidence(f"a{one.seq}", entries, said)
     below = f"\n\nIts evidence, for Recall: {'; '.join(proofs)}" if proofs else ""
     ended = ChildEnded(
         started.child,
         status,
-        outside(cut(said, whole) + below, state.nonce),
-        usage=less(state.usage, began.usage),
+        outside(shorten(said, whole) + below, state.nonce),
+        usage=usage_since(state.usage, began.usage),
         cost_usd=used.usd,
         steps=state.asks - began.asks,
         message=outside(message, state.nonce),
@@ -172,7 +172,7 @@ def _left(state: State, first: int) -> str:
     return f"what it left running in the background was ended with it: {', '.join(named)}{more}" if left else ""
 
 
-def _files(one: ActiveSubagent, last: Last) -> tuple[str, ...]:
+def _files(one: ActiveSubagent, last: LastTask) -> tuple[str, ...]:
     """What it changed; in a worktree by the place that its folder stands for."""
     return tuple(last.files) if one.finished is None else one.finished.files
 
@@ -187,7 +187,7 @@ def _problem(one: ActiveSubagent) -> str:
     return f"{type(error).__name__}: {error}" if error is not None else ""
 
 
-def said_of(last: Last, status: str) -> str:
+def report_body(last: LastTask, status: str) -> str:
     """The report; of one that did not finish, its last words and what it had done."""
     if status == "done" or not last.calls:
         return last.text
@@ -196,7 +196,7 @@ def said_of(last: Last, status: str) -> str:
     return f"{last.text}\n\n{done}" if last.text else done
 
 
-def cut(text: str, whole: str) -> str:
+def shorten(text: str, whole: str) -> str:
     """The two ends of a long report, and where the rest is."""
     if len(text) <= REPORT_CHARS_MAX:
         return text
@@ -204,7 +204,7 @@ def cut(text: str, whole: str) -> str:
     return f"{first}\n[… {len(text) - len(first) - len(rest)} characters are left out; all of it: {whole}]\n{rest}"
 
 
-def less(usage: Usage, began: Usage) -> Usage:
+def usage_since(usage: Usage, began: Usage) -> Usage:
     """What was used since."""
     return Usage(*(getattr(usage, name) - getattr(began, name) for name in Usage.__struct_fields__))
 
@@ -230,7 +230,7 @@ def report_of(seq: int, job: Job, started: ChildStarted, ended: ChildEnded | Non
     )
 
 
-def closing(state: State, text: str, reason: str, message: str) -> tuple[AnyEvent, ...]:
+def closing_events(state: State, text: str, reason: str, message: str) -> tuple[AnyEvent, ...]:
     """What brings the log of one that was cut by our own doing to rest, so that it can be asked again."""
     facts: list[AnyEvent] = []
     for asked, seq in ((state.asked, state.asked_seq), (state.summarising, state.summarising_seq)):
@@ -241,8 +241,8 @@ def closing(state: State, text: str, reason: str, message: str) -> tuple[AnyEven
         facts.append(ToolEnded(call.call.id, call.call.name, status, (Text(text),)))
     if not state.turn_open:
         return tuple(facts)
-    cut = (Interrupted(text),) if reason == "interrupted" else ()
-    return (*facts, *cut, TurnEnded(reason, message))
+    interrupted = (Interrupted(text),) if reason == "interrupted" else ()
+    return (*facts, *interrupted, TurnEnded(reason, message))
 
 
 # ---------------------------------------------------------------------------------------------------------------------

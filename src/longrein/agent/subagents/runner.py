@@ -18,15 +18,24 @@ from longrein.agent.messages import (
     SubagentView,
     UserMessage,
 )
-from longrein.agent.moves import End, Tell, idle
+from longrein.agent.moves import GiveUp, Warn, check_idle
 from longrein.agent.ports import Limits
 from longrein.agent.session import Session, retrieve_error
-from longrein.agent.subagents.budget import limits_within, share_out
-from longrein.agent.subagents.report import closing, ended_of, report_of, synthesis_job
-from longrein.agent.subagents.spawn import AGENT, LiveParentPolicy, Plan, begin, plan, refusals, rejoin, room_of
-from longrein.agent.subagents.status import views
+from longrein.agent.subagents.budget import limits_within, share_budget
+from longrein.agent.subagents.report import child_ended, closing_events, report_of, synthesis_job
+from longrein.agent.subagents.spawn import (
+    AGENT,
+    LiveParentPolicy,
+    Plan,
+    plan,
+    refusals,
+    rejoin_subagent,
+    remaining_for,
+    start_subagent,
+)
+from longrein.agent.subagents.status import subagent_views
 from longrein.agent.subagents.tree import ActiveSubagent, FairSemaphore, SubagentTree
-from longrein.agent.subagents.worktree import dropped, finished, made
+from longrein.agent.subagents.worktree import drop_worktrees, finish_task_worktree, make_worktrees
 from longrein.context import ChildNow
 from longrein.events import AnyEvent, ChildEnded, Entry, LongreinError
 from longrein.tools import Job, Kind, Report
@@ -43,17 +52,17 @@ GRACE_S = 60.0
 """What a task may go on beyond its time, for a call that runs: before each request the limit is kept anyway."""
 
 
-async def watch(parent: Session, one: ActiveSubagent) -> None:
+async def watch_progress(parent: Session, one: ActiveSubagent) -> None:
     """Look at `one` while it works, until it is cancelled; ends what makes no progress or stays beyond its time."""
     clock, session = parent.deps.clock, one.session
     while True:
         await clock.sleep(LOOK_EVERY_S)
-        verdict = idle(session.state, session.elapsed.quiet_s) or _late(one)
+        verdict = check_idle(session.state, session.elapsed.quiet_s) or _late(one)
         match verdict:
-            case Tell(reminded):
+            case Warn(reminded):
                 session.append(reminded)
                 session.commit(flush=False)
-            case End(message):
+            case GiveUp(message):
                 one.cause = message
                 one.stop()
                 return
@@ -61,12 +70,12 @@ async def watch(parent: Session, one: ActiveSubagent) -> None:
                 pass
 
 
-def _late(one: ActiveSubagent) -> End | None:
+def _late(one: ActiveSubagent) -> GiveUp | None:
     """Whether a call keeps it beyond the time of its task. What waits for the user may take its time."""
     state, limit_s = one.session.state, one.session.deps.limits.seconds_max
     if not limit_s or state.asking or one.session.elapsed.task_s < limit_s + GRACE_S:
         return None
-    return End(f"the time limit of {limit_s:g} s has passed")
+    return GiveUp(f"the time limit of {limit_s:g} s has passed")
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -74,13 +83,13 @@ def _late(one: ActiveSubagent) -> End | None:
 # The walk of one subagent: the turns of its task by the main loop, and what is ended when they are over.
 
 
-async def walk(parent: Session, one: ActiveSubagent, gate: FairSemaphore) -> None:
+async def run_subagent(parent: Session, one: ActiveSubagent, gate: FairSemaphore) -> None:
     """The whole walk of `one`, when `gate` has a place for it. A watchdog looks at it meanwhile."""
     if not await gate.enter_or(one.halt, parent.id):
         gate.force()  # it was told to end: it has only to write that down, and to end those below it
     one.begun = True
     _ask_again(one.session)
-    watching = asyncio.ensure_future(watch(parent, one))
+    watching = asyncio.ensure_future(watch_progress(parent, one))
     try:
         await _through(parent, one)
     finally:
@@ -104,7 +113,7 @@ async def _through(parent: Session, one: ActiveSubagent) -> None:
         await session.summary_request.stop(session)
         await session.leave("stop")  # nobody is left to whom its tasks could be of use
         if one.worktree is not None:
-            one.finished = await finished(parent, one.worktree)
+            one.finished = await finish_task_worktree(parent, one.worktree)
 
 
 def _ask_again(child: Session) -> None:
@@ -122,8 +131,8 @@ class SubagentRunner:
 
     def __init__(self, session: Session) -> None:
         self.session = session
-        bond = session.deps.parent_policy
-        self.tree: SubagentTree = bond.tree if isinstance(bond, LiveParentPolicy) else SubagentTree(session)
+        policy = session.deps.parent_policy
+        self.tree: SubagentTree = policy.tree if isinstance(policy, LiveParentPolicy) else SubagentTree(session)
         self._mine: dict[str, ActiveSubagent] = {}
         """Those that this session has started and that are not over, by session."""
         self._aside: dict[str, ActiveSubagent] = {}
@@ -185,14 +194,14 @@ class SubagentRunner:
         found = {index: found[index] for index, _ in jobs if index in found}
         if self._leaving and any(job.again for _, job in jobs):  # a log has one writer
             await asyncio.wait(list(self._leaving.values()))
-        trees = await made(self.session, jobs, call, found)
+        trees = await make_worktrees(self.session, jobs, call, found)
         places = self._start(jobs, call, background, found, trees)
         new = [one.session for one in places if isinstance(one, ActiveSubagent) and one.walk is None]
         unused = [tree for tree in trees.values() if not isinstance(tree, str) and not self._works_in(tree)]
         halted = False
         try:
             await self.session.commit(flush=True, beside=new)  # nothing has waited since they were begun
-            await dropped(self.session, unused)
+            await drop_worktrees(self.session, unused)
         except asyncio.CancelledError:
             if not self.session.stops(call):
                 raise
@@ -227,18 +236,20 @@ class SubagentRunner:
         fresh = [(index, job) for index, job in jobs if index not in places]
         plans = [self._plan(index, job, trees.get(index)) for index, job in fresh]
         wishes = [one.wish(self.session) for one in plans if isinstance(one, Plan)]
-        room = room_of(self.session, self.tree, len(wishes))
-        given = share_out(room, wishes, rivals=self._rivals(call))
+        room = remaining_for(self.session, self.tree, len(wishes))
+        given = share_budget(room, wishes, rivals=self._rivals(call))
         for (index, _), one in zip(fresh, refusals(plans, given), strict=True):
             places[index] = (
-                one if isinstance(one, str) else self._takes(begin(self.session, self.tree, *one, call, background))
+                one
+                if isinstance(one, str)
+                else self._takes(start_subagent(self.session, self.tree, *one, call, background))
             )
         return [places[index] for index, _ in jobs]
 
     def _rejoin(self, now: ChildNow) -> ActiveSubagent:
         """One that worked when the session was left, as its log has it."""
         known = self._mine.get(now.started.child)
-        return known if known is not None else self._takes(rejoin(self.session, self.tree, now))
+        return known if known is not None else self._takes(rejoin_subagent(self.session, self.tree, now))
 
     def _takes(self, one: ActiveSubagent) -> ActiveSubagent:
         child = one.started.child
@@ -249,7 +260,7 @@ class SubagentRunner:
 
     def within(self, limits: Limits) -> Limits:
         """See `Subagents.within`."""
-        return limits_within(limits, self.session.state, room_of(self.session, self.tree))
+        return limits_within(limits, self.session.state, remaining_for(self.session, self.tree))
 
     def _rivals(self, call: str) -> int:
         """Other calls of the same reply that will start subagents and have not."""
@@ -279,7 +290,7 @@ class SubagentRunner:
     def _walk(self, one: ActiveSubagent) -> None:
         """Let it go."""
         if one.walk is None:
-            one.walk = asyncio.ensure_future(walk(self.session, one, self.tree.gate))
+            one.walk = asyncio.ensure_future(run_subagent(self.session, one, self.tree.gate))
             one.walk.add_done_callback(retrieve_error)
             one.walk.add_done_callback(lambda _walk: self.session.poke())
 
@@ -325,8 +336,8 @@ class SubagentRunner:
         error = one.walk.exception() if one.walk is not None and not one.walk.cancelled() else None
         if error is not None and not isinstance(error, LongreinError):
             text = f"longrein failed inside: {type(error).__name__}: {error}"
-            one.session.append(*closing(state, text, "error", text))
-        ended, whole = ended_of(one, self.tree.states)
+            one.session.append(*closing_events(state, text, "error", text))
+        ended, whole = child_ended(one, self.tree.states)
         child = one.started.child
         for known in (self._mine, self._aside, self.tree.working):
             known.pop(child, None)
@@ -418,7 +429,7 @@ class SubagentRunner:
 
     def views(self) -> Sequence[SubagentView]:
         """See `Subagents.views`."""
-        return views(self.session, self.tree.working)
+        return subagent_views(self.session, self.tree.working)
 
     async def close(self) -> None:
         """See `Subagents.close`."""

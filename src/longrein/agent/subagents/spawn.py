@@ -15,14 +15,14 @@ from longrein.agent.subagents.budget import (
     GrantRefused,
     RunOption,
     SpawnRequest,
-    kept_back,
-    left,
-    less,
+    answer_reserve,
     limits_under,
+    remaining_budget,
+    without_reserve,
 )
 from longrein.agent.subagents.report import SYNTHESIS
 from longrein.agent.subagents.tree import ActiveSubagent, SubagentTree
-from longrein.agent.subagents.worktree import home, pictured
+from longrein.agent.subagents.worktree import mapped_call, original_path
 from longrein.context import ChildNow, State, estimate_text, fold, spec_tokens
 from longrein.events import (
     CALL_TOOL,
@@ -80,7 +80,7 @@ def _named(name: str, pattern: str) -> bool:
     return name.startswith(pattern[:-1]) if pattern.endswith("*") else name == pattern
 
 
-def refusing(kind: Kind, above: Mapping[str, Tool], *, spawns: bool) -> dict[str, Tool]:
+def refusing_tools(kind: Kind, above: Mapping[str, Tool], *, spawns: bool) -> dict[str, Tool]:
     """The very tools of `above`, as a fork's request lists them; those it may not use refuse by their own words."""
     return {
         name: tool if name in (SEARCH, CALL_TOOL) or may_use(kind, name, spawns) else _refused(tool, kind.name)
@@ -226,7 +226,7 @@ def subagent_dependencies(session: Session, kind: Kind, model: Model, form: str,
     deps, spawns = session.deps, depth > 0 and bool(kind.spawns)
     below = deps.kinds if "*" in kind.spawns else tuple(k for k in deps.kinds if k.name in kind.spawns)
     if form == "fork":
-        tools, prefix = refusing(kind, deps.tools, spawns=spawns), deps.prefix
+        tools, prefix = refusing_tools(kind, deps.tools, spawns=spawns), deps.prefix
     else:
         tools = tools_of(kind, deps.tools, spawns=spawns)
         above = session.state.prefix
@@ -287,7 +287,7 @@ class LiveParentPolicy:
         """See `ParentPolicy`."""
         tree, above = self.worktree, self.parent.deps.parent_policy
         if tree is not None:
-            call, cwd = pictured(call, tree), home(cwd, tree)
+            call, cwd = mapped_call(call, tree), original_path(cwd, tree)
             yield call, self.parent.rules, cwd
         if above is not None:
             yield from above.elsewhere(call, cwd)
@@ -346,7 +346,7 @@ SECONDS_MAX = 2 * 3600.0
 """Wall time of one task where nothing else limits it."""
 
 
-def begin(
+def start_subagent(
     session: Session, tree: SubagentTree, one: Plan, given: Granted, call: str, background: bool
 ) -> ActiveSubagent:
     """Append its start and open its session; both are to be committed together, before anything else waits."""
@@ -380,7 +380,7 @@ def begin(
     return working
 
 
-def rejoin(session: Session, tree: SubagentTree, now: ChildNow) -> ActiveSubagent:
+def rejoin_subagent(session: Session, tree: SubagentTree, now: ChildNow) -> ActiveSubagent:
     """One that worked when the session was left, as its log has it."""
     kind = next((kind for kind in session.deps.kinds if kind.name == now.started.kind), None)
     working = _opened(session, tree, kind, (now.seq, now.started), _shares(session, now))
@@ -408,28 +408,28 @@ def _opened(
     if kind is None:  # its type is gone: it keeps the tools it was told of, and no more
         kind = Kind(started.kind, "", tools=tuple(t.name for t in told.prefix.tools) if told.prefix else ())
     label = below(session.state.label, f"a{seq}")
-    bond = LiveParentPolicy(session, tree, started.child, label, started.kind)
-    bond.cap = kind.mode or bond.cap
-    bond.worktree = read_worktree(started.worktree) if started.worktree else None
-    opened = _first_entry(session, started, bond, shares) if told.session != started.child else None
-    child = open_session(log, _dependencies(session, tree, kind, started, bond, log), state=told, opened=opened)
+    policy = LiveParentPolicy(session, tree, started.child, label, started.kind)
+    policy.cap = kind.mode or policy.cap
+    policy.worktree = read_worktree(started.worktree) if started.worktree else None
+    opened = _first_entry(session, started, policy, shares) if told.session != started.child else None
+    child = open_session(log, _dependencies(session, tree, kind, started, policy, log), state=told, opened=opened)
     child.paused = False
     working = ActiveSubagent(seq, started, child, shares + 1)
-    working.worktree = bond.worktree
-    if started.worktree and bond.worktree is None:
+    working.worktree = policy.worktree
+    if started.worktree and policy.worktree is None:
         working.problem = f"its worktree {started.worktree} is gone"
     return working
 
 
 def _dependencies(
-    session: Session, tree: SubagentTree, kind: Kind, started: ChildStarted, bond: LiveParentPolicy, log: Log
+    session: Session, tree: SubagentTree, kind: Kind, started: ChildStarted, policy: LiveParentPolicy, log: Log
 ) -> Dependencies:
     grant = started.grant or Grant()
     deps = subagent_dependencies(session, kind, _model(session, tree, started.model), started.form, depth=grant.depth)
-    deps.history, deps.parent_policy = log.history, bond
+    deps.history, deps.parent_policy = log.history, policy
     deps.archive = deps.archive.child(log.session) if deps.archive is not None else None
-    if bond.worktree is not None and deps.workspace_in is not None:
-        deps.workspace = deps.workspace_in((bond.worktree.path,))
+    if policy.worktree is not None and deps.workspace_in is not None:
+        deps.workspace = deps.workspace_in((policy.worktree.path,))
     return deps
 
 
@@ -441,9 +441,9 @@ def _model(session: Session, tree: SubagentTree, name: str) -> Model:
         return session.deps.model
 
 
-def _first_entry(session: Session, started: ChildStarted, bond: LiveParentPolicy, shares: int) -> Opened:
+def _first_entry(session: Session, started: ChildStarted, policy: LiveParentPolicy, shares: int) -> Opened:
     state: State = session.state
-    tree = bond.worktree
+    tree = policy.worktree
     return Opened(
         SCHEMA_VERSION,
         started.child,
@@ -455,19 +455,19 @@ def _first_entry(session: Session, started: ChildStarted, bond: LiveParentPolicy
         started.grant,
         state.pins,
         started.kind,
-        bond.label,
+        policy.label,
     )
 
 
 # --- What is left to a session of a tree, counted from all logs that are at hand -------------------------------------
 
 
-def room_of(session: Session, tree: SubagentTree, more: int = 0) -> RemainingBudget:
+def remaining_for(session: Session, tree: SubagentTree, more: int = 0) -> RemainingBudget:
     """What is left to `session` and all below it, without what it keeps back for its own answer.
 
     `more`: subagents that it is about to start, whose reports that answer will carry too.
     """
     deps, above = session.deps, session.deps.parent_policy
-    room = room_of(above.parent, tree) if isinstance(above, LiveParentPolicy) else UNBOUND
-    rest = left(session.state, deps.limits, session.elapsed.task_s, tree.states, room)
-    return less(rest, kept_back(session.state, deps.model.budget, more))
+    room = remaining_for(above.parent, tree) if isinstance(above, LiveParentPolicy) else UNBOUND
+    rest = remaining_budget(session.state, deps.limits, session.elapsed.task_s, tree.states, room)
+    return without_reserve(rest, answer_reserve(session.state, deps.model.budget, more))

@@ -24,7 +24,7 @@ LINE_CHARS_MAX = 120
 """Of the line that says what it did last."""
 
 
-def views(session: Session, working: Mapping[str, ActiveSubagent], depth: int = 1) -> list[SubagentView]:
+def subagent_views(session: Session, working: Mapping[str, ActiveSubagent], depth: int = 1) -> list[SubagentView]:
     """Subagents of `session` in the order in which they were started, each followed by its own."""
     found: list[SubagentView] = []
     for child, now in session.state.children.items():
@@ -32,7 +32,7 @@ def views(session: Session, working: Mapping[str, ActiveSubagent], depth: int = 
         label = below(session.state.label, f"a{now.seq}")
         found.append(_over(label, now, depth) if one is None else _at_work(label, now, one, depth))
         if one is not None:
-            found += views(one.session, working, depth + 1)
+            found += subagent_views(one.session, working, depth + 1)
     return found
 
 

@@ -19,7 +19,7 @@ from longrein.workspace import Finished, Worktree, finish_worktree, make_worktre
 NONE_HERE = "worktrees cannot be made here; do without isolation"
 
 
-async def made(
+async def make_worktrees(
     session: Session, jobs: Sequence[tuple[int, Job]], call: str, found: Mapping[int, ChildNow]
 ) -> dict[int, Worktree | str]:
     """For each job that wants one and was not started yet: its worktree, or why there is none. Made side by side."""
@@ -40,21 +40,26 @@ async def _make(session: Session, name: str) -> Worktree | str:
     return await make_worktree(deps.workspace, session.state.cwd, deps.worktrees, name, session.process_session)
 
 
-async def dropped(session: Session, trees: Sequence[Worktree]) -> None:
+async def drop_worktrees(session: Session, trees: Sequence[Worktree]) -> None:
     """Remove those that nobody will work in."""
     for tree in trees:
         await remove_worktree(session.deps.workspace, tree, session.process_session)
 
 
-async def finished(session: Session, tree: Worktree) -> Finished:
+async def finish_task_worktree(session: Session, tree: Worktree) -> Finished:
     """The work in it is over: gone when nothing changed, else kept with a word on how to take it over."""
     return await finish_worktree(session.deps.workspace, tree, session.process_session)
 
 
-def pictured(call: Call, tree: Worktree) -> Call:
+def mapped_call(call: Call, tree: Worktree) -> Call:
     """`call` as if it were made in the folder that `tree` stands for."""
     touched = tuple(
-        msgspec.structs.replace(one, path=home(one.path, tree), real=home(one.real, tree), given=home(one.given, tree))
+        msgspec.structs.replace(
+            one,
+            path=original_path(one.path, tree),
+            real=original_path(one.real, tree),
+            given=original_path(one.given, tree),
+        )
         for one in call.touched
     )
     arguments = {name: _home_in(value, tree) for name, value in call.arguments.items()}
@@ -65,6 +70,6 @@ def _home_in(value: Any, tree: Worktree) -> Any:
     return value.replace(tree.path, tree.root) if isinstance(value, str) else value
 
 
-def home(path: str, tree: Worktree) -> str:
+def original_path(path: str, tree: Worktree) -> str:
     """The place that a path in the worktree stands for; any other path as it is."""
     return tree.root + path[len(tree.path) :] if path == tree.path or path.startswith(tree.path + "/") else path
