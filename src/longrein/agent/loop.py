@@ -1,7 +1,7 @@
-"""The main loop of longrein: ask what comes next, do it, write down what came of it, again.
+"""The main loop of longrein: choose the next move, make it, record its outcome, repeat.
 
-All branching is in `moves.next_move`, a pure function; all facts go through `Session.append`. Whatever interrupts the
-walk (a crash, a kill, the user) it goes on from the log alone.
+All branching is in `moves.next_move`, a pure function, and all facts go through `Session.append`. After a crash, a
+kill or an interrupt the loop continues from the log alone.
 """
 
 from typing import assert_never
@@ -19,9 +19,9 @@ from longrein.events import TurnEnded
 
 
 async def run(session: Session, *, once: bool) -> None:
-    """Walk until the session is closed or, with `once`, until a turn has ended and nothing waits.
+    """Run until the session is closed or, with `once`, until a turn has ended and nothing waits.
 
-    Cancelling it cuts the present act, which is recorded at the next open. Raises `StoreFull` and its kin only.
+    Cancelling it cuts the present move, which the next open records. Raises `StoreFull` and related errors only.
     """
     while not session.closed:
         await drain_inbox(session)

@@ -1,4 +1,4 @@
-"""What the loop does between moves: take words in, rest after a failure, change the model, go back."""
+"""Steps of the main loop between moves: drain the inbox, wait, pause after a failure, switch models."""
 
 from longrein.agent.inbox import can_take, events_of
 from longrein.agent.messages import (
@@ -19,7 +19,10 @@ from longrein.events import AskFailed, LongreinError, ModeSet
 
 
 async def drain_inbox(session: Session) -> None:
-    """Take every word whose time has come into the log; it leaves the inbox in the same transaction."""
+    """Take every message that may be taken now into the log.
+
+    Each leaves the inbox in the same transaction.
+    """
     await session.inbox.look()
     session.memory.look()
     session.summary_request.collect(session)
@@ -69,13 +72,13 @@ def _take(session: Session, word: InboxMessage) -> None:
 
 
 async def wait_for_answer(session: Session) -> None:
-    """Wait for the user's word on a call; the question is on disk before anybody sees it."""
+    """Wait for the user's answer to a permission question, which is on disk first."""
     await session.commit(flush=True)
     await session.wait_word()
 
 
 async def wait_idle(session: Session, *, once: bool) -> bool:
-    """Nothing to do: flush, then wait for words. True when the walk is over instead (`once`)."""
+    """Flush, then wait for messages. Return True when the loop is to end (`once`)."""
     await session.commit(flush=True)
     if session.inbox.waiting and not session.deaf:
         return False
@@ -92,7 +95,7 @@ async def wait_idle(session: Session, *, once: bool) -> bool:
 
 
 async def pause_before_retry(session: Session, delay_s: float, failure: AskFailed) -> None:
-    """Wait before the same request is made again. Readers hear of the pause after the failure that led to it."""
+    """Publish the pause after the failure that led to it, and wait."""
     await session.commit(flush=False)
     session.subscribers.publish(retry_pause(failure, session.state.failures, delay_s))
     session.rested = session.state.failures

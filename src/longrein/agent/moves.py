@@ -1,7 +1,7 @@
-"""What happens next, as a pure function of the log's fold, the verdicts on open calls, and the move_context.
+"""The next move of a session, as a pure function of its state, the judgements and the `MoveContext`.
 
-`next_move` is asked only when nothing is running. So a call that has started and has no result was cut by a crash, and
-so was a request without an answer: resuming is this same walk.
+`next_move` is called only when nothing runs. A call that has started and has no result was therefore cut by a crash,
+as was a request without an answer; resuming is the same loop.
 """
 
 from collections.abc import Mapping
@@ -45,53 +45,50 @@ from longrein.events import (
 )
 from longrein.models import pause_s
 
-# ---------------------------------------------------------------------------------------------------------------------
+# --- Progress check --------------------------------------------------------------------------------------------------
 #
-# The watchdog of no progress: an agent that goes round in a circle, or in which nothing happens any more.
-#
-# Pure: the state goes in, a verdict comes out. What it must remember is folded (`context.trail`), so it costs the
-# same however long the session is. The agent is told first; when that does not help its turn is ended, with the
-# cause.
+# Detects an agent that repeats itself or in which nothing happens. A pure function of the state (`context.trail`), so
+# its cost does not grow with the session. The agent is warned first; then its turn is ended with the cause.
 
 
 class ProgressLimits(msgspec.Struct, frozen=True):
-    """How much sameness is borne."""
+    """Limits of repetition and silence."""
 
     same_max: int = 5
     """Steps in a row with the same calls and the same results."""
     circles_max: int = 10
-    """Times that a circle of two to four steps is gone round."""
+    """Repetitions of a circle of two to four steps."""
     waits_factor: int = 10
-    """So many times as often where the steps only look how something stands."""
+    """Factor for steps that only check on something."""
     grace: int = 2
-    """Repetitions after the agent was told."""
+    """Repetitions after the warning."""
     idle_s: float = 600.0
-    """Time without a new entry while nothing runs."""
+    """Seconds without a new entry while nothing runs."""
     act_s: float = 3_600.0
-    """Time without a new entry while a call runs or a request waits; each has a limit of its own, mostly shorter."""
+    """Seconds without a new entry while a call or request runs."""
 
 
 class Warn(msgspec.Struct, frozen=True):
-    """Append this: the agent is told."""
+    """Append this reminder, which warns the agent."""
 
     reminded: Reminded
 
 
 class GiveUp(msgspec.Struct, frozen=True):
-    """End its turn: of a subagent, the task, with what it has so far."""
+    """End the turn; of a subagent, the task, with what it has so far."""
 
     message: str
-    """The cause; one line."""
+    """The cause, in one line."""
 
 
 ProgressVerdict = Warn | GiveUp | None
-"""None: all is well."""
+"""None means progress."""
 
 DEFAULT = ProgressLimits()
 
 
 def check_circling(state: State, patience: ProgressLimits = DEFAULT) -> ProgressVerdict:
-    """Whether the last steps go round in a circle. To be asked before each request."""
+    """Check whether the last steps repeat themselves. Called before each request."""
     trail = state.trail
     for period in PERIODS:
         most = patience.same_max if period == 1 else patience.circles_max
@@ -107,9 +104,10 @@ def check_circling(state: State, patience: ProgressLimits = DEFAULT) -> Progress
 
 
 def check_idle(state: State, silent_s: float, patience: ProgressLimits = DEFAULT) -> ProgressVerdict:
-    """Whether nothing has happened for too long; `silent_s` since the last entry. To be asked by a timer, of subagents.
+    """Check whether a subagent has been silent for too long. Called by a timer.
 
-    What waits for the user, for a subagent of its own (which is watched itself) or is not in a turn is never idle.
+    `silent_s`: seconds since the last entry. A subagent is never idle outside a turn, nor while it waits for the user
+    or for a subagent of its own, which is watched itself.
     """
     if not state.turn_open or _waits(state):
         return None
@@ -125,7 +123,7 @@ def check_idle(state: State, silent_s: float, patience: ProgressLimits = DEFAULT
 
 
 def _waits(state: State) -> bool:
-    """Whether it is others who must act."""
+    """Return True while others must act."""
     return state.asking or any(child.ended is None for child in state.children.values())
 
 
@@ -145,32 +143,32 @@ def _tell(state: State, text: str, what: str) -> Warn:
     return Warn(Reminded("stuck", marker(state.nonce, "stuck", text), "watchdog", what))
 
 
-# --- moves -----------------------------------------------------------------------------------------------------------
+# --- Moves -----------------------------------------------------------------------------------------------------------
 
 
 OVERLOADS_MAX = 3
-"""Overload answers in a row before the fallback model is tried (E24)."""
+"""Overload answers in a row before the fallback model is used (E24)."""
 
 
 class Judgement(msgspec.Struct, frozen=True):
-    """What is to become of one call."""
+    """Decision about one call."""
 
     kind: Literal["run", "ask", "deny", "refuse", "not_run"]
-    """`refuse`: it cannot be run as it was written; `not_run`: the reply was cut inside it."""
+    """`refuse`: the call is malformed. `not_run`: the reply was cut inside the call."""
     text: str = ""
-    """What the model is told when it does not run."""
+    """Text for the model when the call does not run."""
     together: bool = False
-    """Whether it may run beside its neighbours."""
+    """True if it may run in parallel with its neighbours."""
     moves: bool = False
-    """Whether the folder that it leaves the shell in is where later commands begin."""
+    """True if later commands start in the folder that it leaves the shell in."""
     placed: bool = True
-    """Whether it does not matter to it where the shell is."""
+    """True if it does not depend on the shell's current folder."""
     question: PermissionAsked | None = None
-    """For `ask`."""
+    """The question, for `ask`."""
 
 
 class Record(msgspec.Struct, frozen=True):
-    """Append these facts."""
+    """Append these events."""
 
     events: tuple[AnyEvent, ...]
 
@@ -179,25 +177,25 @@ class AskModel(msgspec.Struct, frozen=True):
     """Make the next request."""
 
     usd_left: float | None = None
-    """What a money limit leaves for it."""
+    """Money left for it under a money limit."""
     tokens_left: int | None = None
-    """What a token limit leaves for it, input and output together."""
+    """Tokens left for it under a token limit, input and output together."""
 
 
 class RunTools(msgspec.Struct, frozen=True):
-    """Run these calls side by side."""
+    """Run these calls in parallel."""
 
     calls: tuple[ToolCall, ...]
 
 
 class AskUser(msgspec.Struct, frozen=True):
-    """Wait for the user's word on this call."""
+    """Wait for the user's answer about this call."""
 
     call: str
 
 
 class Pause(msgspec.Struct, frozen=True):
-    """Wait before asking again."""
+    """Wait, then ask again."""
 
     delay_s: float
     failure: AskFailed
@@ -217,14 +215,14 @@ class Stop(msgspec.Struct, frozen=True):
 
 
 class Wait(msgspec.Struct, frozen=True):
-    """Nothing to do until someone says something."""
+    """Wait for a message."""
 
 
 Move = Record | AskModel | RunTools | Summarise | Swap | AskUser | Pause | Switch | Stop | Wait
 
 
 def next_move(state: State, judged: Mapping[str, Judgement], move_context: MoveContext) -> Move:
-    """The next move. `judged` holds a judgement for each open call."""
+    """Return the next move. `judged` holds a judgement for each open call."""
     if state.calls:
         lost = tuple(_ended(call, "interrupted", "interrupted; it may have run") for call in _cut(state))
         if lost:
@@ -245,15 +243,15 @@ def next_move(state: State, judged: Mapping[str, Judgement], move_context: MoveC
 
 
 def _cut(state: State) -> list[OpenCall]:
-    """Calls that a crash cut. One that has started subagents goes on with them."""
+    """Return the calls that a crash cut. A call that has started subagents continues with them."""
     joined = {child.started.call for child in state.children.values()} if state.children else ()
     return [call for call in state.calls.values() if call.started and call.call.id not in joined]
 
 
 def events_after_loss(state: State) -> tuple[AnyEvent, ...]:
-    """What a session that has lost its last entries writes down first, so that nothing is done twice unasked (law 8).
+    """Return the first events of a session that lost its last entries, so that nothing is repeated unasked (law 8).
 
-    A call that seems not to have begun may have run: its start may be among what was lost.
+    A call that seems not to have started may have run: its start may be among the lost entries.
     """
     unsure = [call for call in state.calls.values() if not call.started]
     ended = [_ended(call, "interrupted", "interrupted; it may have run") for call in _cut(state)]
@@ -266,7 +264,7 @@ def events_after_loss(state: State) -> tuple[AnyEvent, ...]:
 
 
 def _lost(state: State, move_context: MoveContext) -> tuple[AskFailed, ...]:
-    """Requests that a crash has left without an answer."""
+    """Return failures for requests that a crash left without an answer."""
     waiting = [(state.asked_seq, state.asked)]
     if not move_context.summarising:
         waiting.append((state.summarising_seq, state.summarising))
@@ -298,7 +296,7 @@ def _of_calls(state: State, judged: Mapping[str, Judgement]) -> Move:
 
 
 def _judged(call: OpenCall, judgement: Judgement) -> Move | None:
-    """What must happen to a call before it may run; None when it may."""
+    """Return the move that must come before a call may run; None when it may run."""
     match judgement.kind:
         case "refuse":
             return Record((_ended(call, "failed", judgement.text),))
@@ -317,7 +315,7 @@ def _judged(call: OpenCall, judgement: Judgement) -> Move | None:
 
 
 def _denial(answer: PermissionAnswered, reason: str) -> str:
-    """What the model is told of a no: whose it is and what was said with it."""
+    """Build the text for the model about a denied call."""
     by_user = answer.by == "user"
     who = "the user denied this call" if by_user else reason
     said = f"{' They said:' * by_user} {answer.message}" if answer.message else ""
@@ -386,7 +384,7 @@ def _before_request(state: State, move_context: MoveContext) -> Move:
 
 
 def _after_failure(state: State, failure: AskFailed, move_context: MoveContext) -> Move | None:
-    """What a failed request leads to; None when it is simply made (again)."""
+    """Return the move after a failed request; None to make the request (again)."""
     if failure.kind in ("lost", "cancelled") or (failure.kind == "overflow" and state.failures <= 3):
         return None
     if failure.kind == "overload" and state.failures >= OVERLOADS_MAX and move_context.fallback:
@@ -426,7 +424,7 @@ def _compact(state: State, move_context: MoveContext) -> Move | None:
 
 
 def _pays_summary(state: State, move_context: MoveContext) -> bool:
-    """Whether what limits leave pays for a summary, at most."""
+    """Return True if the limits leave enough for a summary at its highest cost."""
     limits, budget = move_context.limits, window_of(state, move_context.budget)
     if not _fits(state, _tokens_left(state, limits)):
         return False
@@ -436,12 +434,12 @@ def _pays_summary(state: State, move_context: MoveContext) -> bool:
 
 
 def _tokens_left(state: State, limits: Limits) -> int | None:
-    """What the token limit leaves; None without one."""
+    """Return the tokens left; None without a token limit."""
     return limits.tokens_max - state.spent_tokens if limits.tokens_max else None
 
 
 def _fits(state: State, tokens_left: int | None) -> bool:
-    """Whether the next request and the least of an answer fit into what is left."""
+    """Return True if the next request and a minimal answer fit into the tokens left."""
     return tokens_left is None or state.view_tokens + OUTPUT_TOKENS_MIN <= tokens_left
 
 

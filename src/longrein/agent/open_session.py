@@ -1,4 +1,7 @@
-"""Opening: new, resumed, forked or a subagent's, a session begins the same way: fold the log, go on from there."""
+"""Opening a session: new, resumed, forked or a subagent's.
+
+Every session begins the same way: fold the log and continue from its state.
+"""
 
 import asyncio
 from collections.abc import Sequence
@@ -19,10 +22,10 @@ BYPASS = "bypassPermissions"
 
 
 class OpenSession(Session):
-    """A session that can walk."""
+    """A session that can run the main loop and start subagents."""
 
     async def run(self, *, once: bool) -> None:
-        """See `loop.run`."""
+        """Run the main loop; see `loop.run`."""
         self.walk = asyncio.current_task()
         unfinished = any(child.ended is None for child in self.state.children.values())
         if (
@@ -38,13 +41,13 @@ class OpenSession(Session):
 
     @property
     def agent_port(self) -> AgentPort | None:
-        """See `Session.agent_port`."""
+        """Implement `Session.agent_port`."""
         if not self.deps.kinds or self.deps.subagents is None:
             return None
         return _Agents(self) if self.subagents is None else self.subagents
 
     def open_subagents(self) -> Subagents:
-        """Its subagents, from here on. Only where the crew has any."""
+        """Return the subagents, opened on first use. Requires `Dependencies.subagents`."""
         if self.subagents is None:
             assert self.deps.subagents is not None
             subagents: Subagents = self.deps.subagents(self)
@@ -54,25 +57,25 @@ class OpenSession(Session):
 
 
 class _Agents:
-    """Subagents of a session that has started none yet: what stands behind is imported with the first."""
+    """Subagent port of a session that has started none: imports the implementation on first use."""
 
     def __init__(self, session: OpenSession) -> None:
         self._session = session
 
     def kinds(self) -> Sequence[Kind]:
-        """See `AgentPort.kinds`."""
+        """Implement `AgentPort.kinds`."""
         return self._session.deps.kinds
 
     async def run(
         self, jobs: Sequence[Job], *, call: str, background: bool, synthesis: str = ""
     ) -> tuple[Sequence[Report], tuple[AnyEvent, ...]]:
-        """See `AgentPort.run`."""
+        """Implement `AgentPort.run`."""
         subagents = self._session.open_subagents()
         return await subagents.run(jobs, call=call, background=background, synthesis=synthesis)
 
 
 def resumed_state(log: Log) -> State:
-    """The fold of `log`: of what came after its snapshot where there is one, else of all."""
+    """Fold the log, from its snapshot where there is one."""
     kept = log.snapshot
     state = decode_state(kept.state) if kept is not None else None
     if kept is None or state is None or (state.seq, state.session) != (kept.seq, log.session):
@@ -85,14 +88,14 @@ def resumed_state(log: Log) -> State:
 def open_session(
     log: Log, deps: Dependencies, *, state: State | None = None, opened: Opened | None = None, mode: str = ""
 ) -> OpenSession:
-    """The session in `log`, which the caller has locked. `opened` is its first entry where the log holds none of its
-    own: it is empty, or damage took that entry.
+    """Open the session in `log`, which the caller has locked.
 
-    `state` is the fold of the log where the caller has it already. `mode` is the permission mode that is asked for now.
-    Without one a stored session keeps its own, but for `bypassPermissions`: that is never taken from what is stored.
+    `opened` is the first entry of a log without one: a new log, or one whose first entry was damaged. `state` is the
+    fold of the log, if the caller has it. `mode` is the permission mode asked for now; without it a stored session
+    keeps its own, except `bypassPermissions`, which is never restored.
 
-    What the present version, tools or model would send differently becomes a `PrefixSet` with its reason; else nothing
-    that was sent before changes (law 10).
+    Where the present version, tools or model would send something else, a `PrefixSet` with the reason is appended;
+    otherwise nothing that was sent before changes (law 10).
     """
     session = OpenSession(log, deps, resumed_state(log) if state is None else state)
     new = session.state.seq == 0

@@ -1,4 +1,4 @@
-"""What may become of a call: does it exist, are its arguments whole, and do the rules allow it?"""
+"""Judge open calls: check that the tool exists, that the arguments fit, and that the rules allow it."""
 
 from collections.abc import Callable, Iterator
 
@@ -33,17 +33,17 @@ from longrein.tools import (
 )
 from longrein.workspace import Place
 
-# ---------------------------------------------------------------------------------------------------------------------
+# --- Commands that read folders --------------------------------------------------------------------------------------
 #
-# Whether a command would come by a file that a rule forbids to read: looked at on the disk before it runs.
+# Before a command runs, its folders are searched for files that a rule forbids to read.
 
 
 LOOK_S = 0.5
-"""Longest look at what one command goes through; a tree of 50,000 files takes about as long."""
+"""Limit of the search for one command; a tree of 50,000 files takes about as long."""
 
 
 def policy_views(session: Session, path: str, real: str) -> Iterator[tuple[str, str, Rules, str]]:
-    """(path, real path, rules, present folder) of a file: here, and wherever this place stands for another."""
+    """Yield (path, real path, rules, current folder) of a file: here, and in folders a worktree stands for."""
     rules, cwd, above = session.rules, session.state.cwd, session.deps.parent_policy
     yield path, real, rules, cwd
     made = Call("Read", {}, "read", (Touched(path, path, real, True, False),))
@@ -53,13 +53,15 @@ def policy_views(session: Session, path: str, real: str) -> Iterator[tuple[str, 
 
 
 def is_hidden(session: Session, path: str, real: str) -> bool:
-    """Whether a rule forbids to read a file, here or where this place stands for another."""
+    """Return True if a rule forbids to read a file, here or in a folder that a worktree stands for."""
     return any(hidden(*place) for place in policy_views(session, path, real))
 
 
 def check_swept_folders(session: Session, command: str) -> tuple[str, str]:
-    """("deny", why) of a command that goes through a folder with a file that may not be read in it; ("ask", why) where
-    there was too much to look at; else ("", "")."""
+    """Check the folders that a command reads for forbidden files.
+
+    Returns ("deny", reason) when there is one, ("ask", reason) when there was too much to search, else ("", "").
+    """
     cwd = session.state.cwd
     if not any(
         rule.lstrip().startswith("Read") for _, _, rules, _ in policy_views(session, cwd, cwd) for rule in rules.deny
@@ -91,7 +93,7 @@ def _starts(session: Session, sweep: Sweep) -> list[Place]:
 
 
 def _first(session: Session, sweep: Sweep, start: Place) -> tuple[str, str, bool]:
-    """(path, rule) of the first file on the way that may not be read, and whether all was looked at."""
+    """Return (path, rule) of the first forbidden file, and True if the search was complete."""
     found: list[tuple[str, str]] = []
 
     def note(path: str, real: str) -> None:
@@ -113,14 +115,14 @@ def _first(session: Session, sweep: Sweep, start: Place) -> tuple[str, str, bool
     return (*found[0], True) if found else ("", "", whole)
 
 
-# --- judging ---------------------------------------------------------------------------------------------------------
+# --- Judgements ------------------------------------------------------------------------------------------------------
 
 
 CUT = "not run: the answer was cut by the output limit inside this call; send it again in smaller pieces"
 
 
 def judge_calls(session: Session) -> dict[str, Judgement]:
-    """A judgement for each open call."""
+    """Return a judgement for each open call."""
     return {call: _judge(session, open_call) for call, open_call in session.state.calls.items()}
 
 
@@ -162,7 +164,7 @@ def _permitted(session: Session, open_call: OpenCall, tool: Tool, arguments: dic
 
 
 def _runnable(tool: Tool, arguments: dict[str, object]) -> Judgement:
-    """That a call may run, and what may run beside it."""
+    """Return the judgement of an allowed call, with how it may run in parallel."""
     together, command = tool.together(arguments), arguments.get("command")
     if tool.access == "command" and isinstance(command, str):
         return Judgement("run", "", together, leaves_folder(command), chooses_folder(command))
@@ -170,7 +172,7 @@ def _runnable(tool: Tool, arguments: dict[str, object]) -> Judgement:
 
 
 def _narrowed(session: Session, made: Call, verdict: Verdict) -> Verdict:
-    """The verdict after a look at what a command goes through without naming it."""
+    """Narrow a verdict after a search of the folders that the command reads without naming files."""
     command = made.arguments.get("command")
     if made.access != "command" or verdict.kind == "deny" or not isinstance(command, str):
         return verdict
@@ -183,8 +185,7 @@ def _narrowed(session: Session, made: Call, verdict: Verdict) -> Verdict:
 
 
 def hidden_files(session: Session) -> Callable[[str, str], bool] | None:
-    """(path, real path) of a file -> whether a rule forbids to read it, here or where this place stands for another;
-    None where no rule forbids anything."""
+    """Return a test (path, real path) for forbidden files; None where no rule forbids any."""
     if not session.rules.deny and session.deps.parent_policy is None:
         return None
     return lambda path, real: is_hidden(session, path, real)

@@ -1,7 +1,7 @@
-"""Running tools: `ToolStarted` on disk, then the act, then `ToolEnded` as each call ends.
+"""Running tools: `ToolStarted` on disk, then the call, then `ToolEnded` as each call ends.
 
-One that is cancelled is recorded with what it had; a tool that raises is our bug and the model is told so, the session
-goes on.
+A cancelled call is recorded with what it had. A tool that raises is a bug of longrein: the model is told so and the
+session continues.
 """
 
 import asyncio
@@ -30,13 +30,13 @@ from longrein.store import owner_of
 from longrein.tools import FileVersion, GoalPort, Hands, Outcome, Tool, ToolOptions, clean, fit_arguments
 
 SEED_OUTPUT_BYTES = 50_000
-"""What the founding documents keep of the output of a command."""
+"""Output of a command that the `seed` profiles keep."""
 PAGE_BYTES_MIN, PAGE_BYTES_MAX = 1_000, 30_000
-"""Text of one page of a recall."""
+"""Text of one page of `Recall`."""
 
 
 class _Versions(Mapping[str, FileVersion]):
-    """Known files, as tools see them."""
+    """Known files as `Mapping` of path to `FileVersion`, for tools."""
 
     def __init__(self, files: Mapping[str, Seen], asks: int) -> None:
         self._files, self._asks = files, asks
@@ -53,7 +53,7 @@ class _Versions(Mapping[str, FileVersion]):
 
 
 async def run_tools(session: Session, calls: Sequence[ToolCall]) -> None:
-    """Run `calls` side by side, at most `limits.parallel_max` at once."""
+    """Run `calls` in parallel, at most `limits.parallel_max` at once."""
     calls = [session.as_said(call) for call in calls]
     fitted = {call.id: _fitted(session, call) for call in calls}
     fresh = [call for call in calls if not session.state.calls[call.id].started]
@@ -85,7 +85,7 @@ async def run_tools(session: Session, calls: Sequence[ToolCall]) -> None:
 
 
 def _fitted(session: Session, call: ToolCall) -> dict[str, Any]:
-    """The arguments as the tool gets them; a call that runs has been judged, so they fit."""
+    """Return the arguments as the tool gets them; the call has been judged, so they fit."""
     return fit_arguments(session.deps.tools[call.name], call.arguments or {})[0]
 
 
@@ -94,18 +94,18 @@ def _started(call: ToolCall, arguments: dict[str, Any]) -> ToolStarted:
 
 
 class _ParallelCalls:
-    """Calls that run side by side."""
+    """State shared by the calls that run in parallel."""
 
     def __init__(self, most: int, calls: Sequence[str]) -> None:
-        """At most `most` of `calls` at once."""
+        """Let at most `most` of `calls` run at once."""
         self.gate = asyncio.Semaphore(most)
         self.looking = asyncio.Lock()
-        """Held while one looks what its command changed, so that no change is told twice."""
+        """Held while one call looks for changed files, so that no change is reported twice."""
         self._order = {call: at for at, call in enumerate(calls)}
         self._moved = -1
 
     def in_order(self, call: str, facts: Sequence[AnyEvent]) -> list[AnyEvent]:
-        """`facts` of a call that has ended, without a folder that a later call of the reply has left again."""
+        """Drop a folder change that a later call of the reply has already replaced."""
         at, moves = self._order[call], any(isinstance(fact, CwdSet) for fact in facts)
         kept = [fact for fact in facts if at > self._moved or not isinstance(fact, CwdSet)]
         self._moved = max(self._moved, at) if moves else self._moved
@@ -113,29 +113,29 @@ class _ParallelCalls:
 
 
 class _CallSlot:
-    """A call's place among all that run: one of those at once, and the files it touches."""
+    """A call's slot among the parallel calls, and its file locks."""
 
     def __init__(self, beside: _ParallelCalls, *, changing: bool) -> None:
         self.changing = changing
-        """Whether it runs a command that may change any file."""
+        """True if it runs a command that may change any file."""
         self.beside = beside
         self._gate = beside.gate
         self._entered = False
         self._files: HeldPaths | None = None
 
     async def take(self, session: Session, tool: Tool, arguments: dict[str, Any]) -> None:
-        """Wait for it."""
+        """Wait for the slot and the locks."""
         await self._gate.acquire()
         self._entered = True
         self._files = await session.deps.locks.take(_touched(session, tool, arguments))
 
     @property
     def whole(self) -> bool:
-        """Whether it has all that it needs to begin."""
+        """True once slot and locks are held."""
         return self._files is not None
 
     def leave(self) -> None:
-        """Give back what was taken."""
+        """Release slot and locks."""
         if self._files is not None:
             self._files.release()
         if self._entered:
@@ -143,7 +143,7 @@ class _CallSlot:
 
 
 def _touched(session: Session, tool: Tool, arguments: dict[str, Any]) -> list[tuple[str, bool]]:
-    """(real path, writes) of the files that a call touches; a command's are not known."""
+    """Return (real path, writes) of the files that a call touches; unknown for a command."""
     if tool.access == "command":
         return []
     look, cwd = session.deps.workspace.look, session.state.cwd
@@ -189,7 +189,7 @@ async def _outcome(session: Session, call: ToolCall, arguments: dict[str, Any], 
 async def _record(
     session: Session, call: ToolCall, arguments: dict[str, Any], place: _CallSlot, outcome: Outcome, elapsed_ms: int
 ) -> None:
-    """Append what came of a call."""
+    """Append the end of a call, with its facts."""
     if not place.whole and outcome.status == "interrupted":
         not_run = (Text("not run: the user interrupted"),)
         session.append(ToolEnded(call.id, call.name, "not_run", not_run, elapsed_ms))
@@ -210,15 +210,17 @@ async def _record(
 
 
 def _raw_blob(session: Session, raw: bytes) -> str:
-    """Blob of what a command printed, without secrets; '' where escapes inside a secret hide it in the raw bytes."""
+    """Store a command's raw output without secrets; '' when escapes inside a secret hide it."""
     redact = session.deps.redact
     kept = redact(raw.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
     return session.blobs.put_blob(kept) if clean(kept) == redact(clean(raw)) else ""
 
 
 async def _changed(session: Session, arguments: dict[str, Any], looking: asyncio.Lock) -> list[FileChanged]:
-    """What a command changed. It is over, so an interrupt takes nothing of its result; what was changed is then found
-    by the next look."""
+    """Return the changes a command made.
+
+    The command is over, so an interrupt leaves its result intact; the next look then finds the changes.
+    """
     try:
         async with looking:
             return await after_command(session, arguments)
@@ -256,7 +258,7 @@ def _hands(session: Session, call: str, tool: Tool) -> Hands:
 
 
 def _goals(session: Session) -> GoalPort | None:
-    """The project's goals in the name of this agent, whose claims hold on while it works."""
+    """Return the project's goals for this agent, renewing its claims."""
     if session.deps.goals is None:
         return None
     goals = session.deps.goals.by(owner_of(session.process_session, session.state.label))
@@ -265,7 +267,7 @@ def _goals(session: Session) -> GoalPort | None:
 
 
 def _options(session: Session) -> ToolOptions:
-    """Limits of the tools; the `seed` profiles give the output of a command as the documents do: its beginning."""
+    """Return the limits of the tools; the `seed` profiles keep only the beginning of a command's output."""
     options = session.deps.options
     if not session.state.profile.startswith("seed"):
         return options
