@@ -1,4 +1,4 @@
-"""The hall: each function is one way of using longrein. It builds the parts (`build`), starts one frontend, leaves."""
+"""Entry points, one for each way to use longrein: build the parts, run one frontend, exit."""
 
 import asyncio
 import importlib
@@ -19,7 +19,7 @@ from longrein.workspace import depth_of
 
 
 def run_print(options: Options) -> int:
-    """One headless run; gives its exit code."""
+    """Run headless once; return the exit code."""
     return _leave(_print(options))
 
 
@@ -49,7 +49,7 @@ async def _print(options: Options) -> int:
 
 
 def facts_of(built: Composition) -> SessionFacts:
-    """What a headless run says of its session."""
+    """Return the facts of a session that a headless run prints."""
     model = built.deps.model
 
     def sizes(name: str) -> tuple[int, int]:
@@ -73,7 +73,7 @@ def facts_of(built: Composition) -> SessionFacts:
 
 
 def _leave(work: Coroutine[Any, Any, int]) -> int:
-    """Run to the end and leave at once: everything is on disk, so nothing is gained by tidying memory up."""
+    """Run to the end and exit at once: everything is on disk, so freeing memory would only take time."""
     code = asyncio.run(work)
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:  # it is None where we were started without
@@ -82,64 +82,64 @@ def _leave(work: Coroutine[Any, Any, int]) -> int:
 
 
 def _command(name: str) -> Any:
-    """Import the module of one subcommand: a start needs one of them, and together they cost as much as the rest."""
+    """Import the module of one subcommand: importing all of them would double the start time."""
     return importlib.import_module(f"longrein.commands.{name}")
 
 
 def run_sessions(options: Options, json: bool) -> int:
-    """The list of sessions, newest first."""
+    """List stored sessions, newest first."""
     return int(_command("sessions").sessions(read_run_context(options), json=json))
 
 
 def run_export(options: Options, session: str, format: str, out: str) -> int:  # noqa: A002 - the flag's name
-    """One session as JSON lines, or as the documents' transcript."""
+    """Export one session as JSON lines or as a transcript."""
     return int(_command("sessions").export(read_run_context(options), session, format, out))
 
 
 def run_context(options: Options, session: str, json: bool) -> int:
-    """What fills the context of one session; it may be open elsewhere."""
+    """Show the use of the context of one session, which may be open elsewhere."""
     return int(_command("sessions").context(read_run_context(options), session, json=json))
 
 
 def run_search(options: Options, query: str, session: str, every: bool, json: bool, page: int) -> int:
-    """Where words stand in stored sessions; 1 when nowhere."""
+    """Search stored sessions; return 1 when nothing is found."""
     return int(
         _command("sessions").search(read_run_context(options), query, session, every=every, json=json, page=page)
     )
 
 
 def run_tasks(options: Options, /, words: Sequence[str], tail: int, json: bool) -> int:
-    """Background tasks of stored sessions: listed, shown, stopped."""
+    """List, show or stop background tasks of stored sessions."""
     return int(_command("tasks").tasks(read_run_context(options), words, tail, json=json))
 
 
 def run_agents(options: Options, /, session: str, json: bool) -> int:
-    """Subagents of stored sessions."""
+    """List subagents of stored sessions."""
     return int(_command("tasks").agents(read_run_context(options), session, json=json))
 
 
 def run_worktrees(options: Options, /, words: Sequence[str], unmerged: bool, json: bool) -> int:
-    """Worktrees that subagents have left: listed, merged, removed."""
+    """List, merge or remove worktrees that subagents have left."""
     return int(_command("worktrees").worktrees(read_run_context(options), words, unmerged=unmerged, json=json))
 
 
 def run_simulate(options: Options, /, recorded: Sequence[str], **how: str) -> int:
-    """Recorded sessions through policies, offline."""
+    """Replay recorded sessions through policies, offline."""
     return int(_command("simulate").simulate(read_run_context(options).state_dir, recorded, **how))
 
 
 def run_interactive(options: Options) -> int:
-    """The terminal, session after session, until the user leaves."""
+    """Run the terminal, session after session, until the user leaves."""
     return _leave(_command("interactive").talk(options))
 
 
 def run_doctor(options: Options) -> int:
-    """What is here, what is missing and what to do about it."""
+    """Check the installation and say how to fix problems."""
     return int(_command("doctor").doctor(read_run_context(options)))
 
 
 def run_trust(options: Options, undo: bool) -> int:
-    """Trust the present folder: its own settings file is read from now on; or no longer."""
+    """Trust the current folder, so that its own settings file is read; or stop trusting it."""
     place = read_run_context(options)
     if undo:
         distrust(place.state_dir, place.cwd)
@@ -150,5 +150,5 @@ def run_trust(options: Options, undo: bool) -> int:
 
 
 def run_demo(*, keep: bool) -> int:
-    """A real small job, offline."""
+    """Run a small real job offline."""
     return int(_command("demo").demo(keep=keep))

@@ -1,4 +1,4 @@
-"""The hall's workshop: every part is built here, once, by hand, and handed to those who need it."""
+"""Build an open session with everything around it: every part is made here, once, and handed to its users."""
 
 import asyncio
 import contextlib
@@ -84,7 +84,7 @@ MIB = 1024 * 1024
 
 
 class Composition(msgspec.Struct):
-    """A session that is open, and what a frontend wants to know of it."""
+    """An open session with the parts that a frontend needs."""
 
     place: RunContext
     session: OpenSession
@@ -95,18 +95,18 @@ class Composition(msgspec.Struct):
 
 
 class Additions(msgspec.Struct, frozen=True):
-    """Parts that a program hands in beside what options and settings say."""
+    """Parts that a program passes in addition to options and settings."""
 
     model: Model | None = None
-    """In place of the model that options and settings name."""
+    """Replaces the model that options and settings name."""
     tools: tuple[Tool, ...] = ()
-    """Tools after the built-in ones."""
+    """Tools offered after the built-in ones."""
     builtin: tuple[str, ...] | None = None
     """Names of the built-in tools to offer; None for all."""
     window_tokens: int = 0
-    """In place of the model's context window; 0 for what is known of it."""
+    """Replaces the model's context window; 0 for the known value."""
     max_output_tokens: int = 0
-    """In place of the model's output limit; 0 for what is known of it."""
+    """Replaces the model's output limit; 0 for the known value."""
 
 
 NOTHING_ADDED = Additions()
@@ -115,9 +115,10 @@ NOTHING_ADDED = Additions()
 async def build(
     place: RunContext, session: str = "", *, fresh: bool = False, additions: Additions = NOTHING_ADDED
 ) -> Composition:
-    """Open the session that the options ask for (or `session`, or with `fresh` a new one) and everything around it.
+    """Open a session and build everything around it.
 
-    Raises our own errors: `ModelUnknown`, `SessionUnknown`, `SessionBusy`, `StoreDamaged`, `BudgetError` …
+    The session is the one the options ask for, or `session`, or with `fresh` a new one. Raises longrein's own errors:
+    `ModelUnknown`, `SessionUnknown`, `SessionBusy`, `StoreDamaged`, `BudgetError` …
     """
     check_depth(place)
     if fresh:
@@ -135,7 +136,7 @@ async def build(
 
 
 async def _open_log(place: RunContext, session: str, *, create: bool) -> SessionLog:
-    """The log of `session`, or of the one that the options ask for: with `-c` the newest that nobody has open."""
+    """Open the log of `session`, or of the one that the options ask for; with `-c` the newest that is not open."""
     busy: list[str] = []
     while True:
         wanted, new, said = (session, create, "") if session else await session_of(place, busy)
@@ -212,7 +213,7 @@ def _around(
 
 
 def _tell_damage(log: SessionLog, session: OpenSession) -> None:
-    """Have the user told of damage in entries that are looked through after the start."""
+    """Notify the user of damage that the check after the start finds."""
     loop = asyncio.get_running_loop()
 
     def tell(checked: "Future[str]") -> None:
@@ -225,7 +226,7 @@ def _tell_damage(log: SessionLog, session: OpenSession) -> None:
 
 
 def _environ(place: RunContext) -> Mapping[str, str]:
-    """What commands inherit from: a state folder that was named holds also for a longrein that they start."""
+    """Return the environment of commands; a longrein they start uses the same state folder if one was named."""
     named = place.options.state_dir or place.environ.get("LONGREIN_STATE_DIR")
     return {**place.environ, "LONGREIN_STATE_DIR": place.state_dir} if named else place.environ
 
@@ -233,7 +234,7 @@ def _environ(place: RunContext) -> Mapping[str, str]:
 def _model(
     place: RunContext, log: SessionLog, state: State, given: Model | ModelOptions | None, additions: Additions
 ) -> tuple[Model, str]:
-    """The model that was given or asked for, or the one the session had; and where its key came from."""
+    """Return the model that was given or asked for, else the session's; and the source of its key."""
     if given is not None and not isinstance(given, ModelOptions):
         return given, "none"
     chosen = given or chosen_model(place, stored_model(place, state))
@@ -241,7 +242,7 @@ def _model(
 
 
 def _sized(chosen: ModelOptions, additions: Additions) -> ModelOptions:
-    """`chosen` with the window and output limit that a program has named. Raises `UsageError` where they clash."""
+    """Apply the window and output limit that a program has named. Raises `UsageError` where they clash."""
     if not additions.window_tokens and not additions.max_output_tokens:
         return chosen
     known = chosen.budget or look_up(chosen.provider, chosen.model)
@@ -254,7 +255,10 @@ def _sized(chosen: ModelOptions, additions: Additions) -> ModelOptions:
 
 
 def _builtin(kinds: Sequence[Kind], chosen: Sequence[str] | None) -> list[Tool]:
-    """The built-in tools called `chosen`, in their usual order; all for None. Raises `UsageError` for unknown ones."""
+    """Return the built-in tools named in `chosen`, in their usual order; all for None.
+
+    Raises `UsageError` for an unknown name.
+    """
     tools = [*builtin_tools(), agent_tool(tuple(kinds)), *goal_tools()]
     if chosen is None:
         return tools
@@ -265,7 +269,7 @@ def _builtin(kinds: Sequence[Kind], chosen: Sequence[str] | None) -> list[Tool]:
 
 
 def _mode(place: RunContext, state: State) -> tuple[str, list[str]]:
-    """The permission mode that is asked for, '' for that of the stored session; and what is to be said of it.
+    """Return the permission mode to set, '' for the stored session's; and notes for the user.
 
     `bypassPermissions` is never restored: it must be asked for in each run.
     """
@@ -279,7 +283,7 @@ def _mode(place: RunContext, state: State) -> tuple[str, list[str]]:
 
 
 def _left_behind(ended: Sequence[str], roots: Sequence[str], state: State) -> list[str]:
-    """What a crash left: processes that were ended, halves of writes that lie beside the files of this session."""
+    """Describe what a crash left: processes that were ended, temporary files that were removed."""
     told = [f"ended what a crash had left running: {', '.join(ended)}"] if ended else []
     folders = dict.fromkeys((*roots, *(os.path.dirname(path) for path in state.files)))
     return [*told, *(sweep_halves(folders) if state.seq else ())]
@@ -309,7 +313,7 @@ def _task_options(settings: Settings) -> TaskOptions:
 def _spawner(
     place: RunContext, log: SessionLog, roots: Sequence[str], nonce: str, secrets: tuple[str, ...]
 ) -> SupervisedSpawner:
-    """Commands are started by the session's supervisor; where none can be had, by longrein, after a notice."""
+    """Build the spawner of commands: through the session's supervisor, else directly, after a notice."""
     settings = place.settings
     options = SupervisionOptions(
         nonce, secrets, settings.redact_patterns, settings.task_keep_s, settings.task_quota_bytes
@@ -325,7 +329,7 @@ def _spawner(
 
 
 def _kinds(place: RunContext, more: Sequence[Tool]) -> tuple[tuple[Kind, ...], tuple[str, ...]]:
-    """Subagent types, and what of their files was left out."""
+    """Return the subagent types, and notes on parts of their files that were ignored."""
     return load_kinds(
         builtin_kinds(),
         place.cwd,
@@ -338,7 +342,7 @@ def _kinds(place: RunContext, more: Sequence[Tool]) -> tuple[tuple[Kind, ...], t
 
 
 def _ease(deps: Dependencies, log: SessionLog) -> None:
-    """Drop what can be made again: encoded items, the reader's pages, garbage; what that frees goes to the system."""
+    """Drop caches (encoded items, pages of the reader), collect garbage, return memory to the system."""
     forget = getattr(deps.model, "forget", None)  # a model may hold nothing
     if forget is not None:
         forget()
@@ -366,13 +370,13 @@ def _opened(place: RunContext, session: str) -> Opened:
     return Opened(SCHEMA_VERSION, session, nonce, place.roots, place.cwd, place.settings.profile)
 
 
-# --- what stands before the conversation -------------------------------------------------------------------------
+# --- Prefix of the conversation --------------------------------------------------------------------------------------
 
 
 def _prefix(
     place: RunContext, workspace: Workspace, state: State, tools: Sequence[Tool]
 ) -> tuple[Callable[[Model, str], PrefixSet], Iterable[str]]:
-    """(model, reason) -> what stands before the conversation; and notes on what was read for it."""
+    """Return (model, reason) -> prefix of the conversation; and notes on the files read for it."""
     context, sources, notes = _static_context(place, workspace, state)
     system = compose_system(replaced=place.options.system_prompt, appended=place.options.append_system_prompt)
 
@@ -387,7 +391,7 @@ def _prefix(
 def _static_context(
     place: RunContext, workspace: Workspace, state: State
 ) -> tuple[tuple[str, ...], Any, Iterable[str]]:
-    """Environment and instruction files: read once, at the start of a session, then frozen."""
+    """Return environment and instruction files: read once, at the start of a session, then frozen."""
     if state.prefix is not None:
         return state.prefix.context, state.prefix.sources, ()
     texts, sources, notes = load_instructions(place.cwd, place.home, place.environ, place.settings)
@@ -401,7 +405,7 @@ def _static_context(
 
 
 def _branch(workspace: Workspace, root: str) -> str:
-    """The git branch, read from `HEAD` without running git; '' when there is none."""
+    """Read the git branch from `HEAD` without running git; '' when there is none."""
     try:
         head = workspace.read(os.path.join(root, ".git", "HEAD"), 4096).decode("utf-8", "replace").strip()
     except OSError:

@@ -1,4 +1,4 @@
-"""longrein as a library: one class, the same session that the terminal and the headless run use."""
+"""longrein as a library: one class around the session that terminal and headless run use."""
 
 import asyncio
 import inspect
@@ -36,7 +36,7 @@ from longrein.run_context import read_run_context
 from longrein.tools import TaskView, Tool
 
 Approve = Callable[[PermissionAsked], bool | Awaitable[bool]]
-"""Decides a call that asks for permission; `shown` has its exact bytes."""
+"""Decide a call that asks for permission; `shown` has its exact bytes."""
 NOBODY = "nobody is there to approve it; `allow` has rules for calls that may run, `approve` decides each"
 
 
@@ -218,7 +218,7 @@ class Session:
 
     @property
     def spent_usd(self) -> float:
-        """All that was spent so far; lost requests count as spent."""
+        """US dollars spent so far; lost requests count as spent."""
         return self._session.state.spent_usd
 
     async def send(
@@ -228,26 +228,27 @@ class Session:
         how: Literal["prompt", "steer", "queued"] = "prompt",
         to: str = "",
     ) -> None:
-        """Say something; returns when it is on disk. `steer` goes with the next request, `queued` after the turn.
+        """Send a message; return when it is on disk.
 
-        `to` is the session of a subagent that works (`SubagentView.child`); it hears it with its next request.
+        `steer` goes with the next request, `queued` waits for the end of the turn. `to` is the session of an active
+        subagent (`SubagentView.child`), which gets it with its next request.
         """
         parts = (Text(words),) if isinstance(words, str) else tuple(words)
         await self._session.tell(UserMessage(parts, "steer" if to else how, to))
         self._go()
 
     async def go_on(self) -> None:
-        """Go on with a turn that a crash had cut."""
+        """Continue a turn that a crash has cut."""
         await self._session.tell(Continue())
         self._go()
 
     async def compact(self, focus: str = "") -> None:
-        """Make room before the next request; `focus` is what a summary should keep above all."""
+        """Compact before the next request; `focus` is what a summary should keep above all."""
         await self._session.tell(Compact(focus))
         self._go()
 
     async def rewind(self, to: int, *, files: bool = False) -> None:
-        """Go back to entry `to`; with `files`, put files back too. What came after stays in the log."""
+        """Go back to entry `to`; with `files`, restore files too. What came after stays in the log."""
         await self._session.tell(Rewind(to, files))
         self._go()
 
@@ -256,15 +257,15 @@ class Session:
         await self._session.tell(Answer(call, verdict, message=message, by="user", session=child))
 
     def agents(self) -> Sequence[SubagentView]:
-        """Subagents below this session as they are now, each followed by its own; those that are over too."""
+        """Return the subagents as they are now, each followed by its own, finished ones included."""
         return self._session.agents()
 
     def tasks(self) -> Sequence[TaskView]:
-        """Background tasks as they are now: those that run first, then those that are over."""
+        """Return the background tasks as they are now: running ones first."""
         return self._session.tasks()
 
     def interrupt(self) -> None:
-        """Stop what is running, now."""
+        """Stop what is running."""
         self._session.interrupt()
 
     @overload
@@ -276,10 +277,11 @@ class Session:
     async def follow(
         self, seq: int = 0, *, forever: bool = False, children: bool = False
     ) -> AsyncGenerator[Entry | FromSubagent, None]:
-        """Entries after `seq` as they are committed, until the session rests (or, with `forever`, until it closes).
+        """Yield entries after `seq` as they are committed, until the session rests.
 
-        With `children` also live entries of subagents, as `FromSubagent` with the entry in `heard`: their questions
-        (`PermissionAsked`) come so. They have no place in the order of `seq` and do not come again.
+        With `forever`, until it closes. With `children` also live entries of subagents, as `FromSubagent` with the
+        entry in `heard`, such as their questions (`PermissionAsked`). They have no place in the order of `seq` and do
+        not come again.
         """
         heard = self._session.follow(seq)
         coming = asyncio.ensure_future(anext(heard))
@@ -301,17 +303,20 @@ class Session:
             coming.cancel()
 
     async def wait(self) -> None:
-        """Until the session rests. Raises `StoreFull` and its kin when it could not go on."""
+        """Wait until the session rests. Raises `StoreFull` and related errors when it could not continue."""
         if self._walk is not None:
             await self._walk
 
     async def leave(self, tasks: Literal["stop", "keep"]) -> Sequence[TaskView]:
-        """Before `close`, when the session rests: `stop` ends every background task, `keep` those that may not outlive
-        longrein. Gives those that go on. Without it each task's own policy holds."""
+        """Stop background tasks before `close`, when the session rests; return those that continue.
+
+        `stop` ends every task, `keep` only those that cannot outlive longrein. Without this call each task's own
+        policy holds.
+        """
         return await self._session.leave(tasks)
 
     async def close(self) -> None:
-        """End what runs and release the session. What was said and done is on disk."""
+        """Stop what runs and release the session. Everything said and done is on disk."""
         await self._session.close()
         if self._walk is not None:
             await asyncio.wait([self._walk])
@@ -321,7 +326,7 @@ class Session:
             self._walk = asyncio.ensure_future(self._session.run(once=True))
 
     async def _news(self, coming: "asyncio.Future[SessionUpdate]") -> None:
-        """Wait for something to hear, or for the walk to come to rest."""
+        """Wait for an update, or for the main loop to end."""
         walking = self._walk is not None and not self._walk.done()
         waited: list[asyncio.Future[Any]] = [coming, self._walk] if walking and self._walk else [coming]
         await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)

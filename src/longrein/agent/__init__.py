@@ -1,4 +1,4 @@
-"""The loop, the inbox and the only writer of events."""
+"""The agent: main loop, inbox, model requests, tool calls, compaction, background tasks and subagents."""
 
 from longrein.agent.loop import run
 from longrein.agent.messages import (

@@ -1,7 +1,7 @@
-"""A task that says nothing any more and seems to ask: the model is told once for each silence, and may answer it.
+"""Detect stalled tasks: silent ones that seem to ask for input.
 
-A task is looked at when its silence could have become long enough, so one that keeps printing costs a look each time
-that span has passed, and nothing when no task runs.
+The model is told once for each silence and may answer. A task is checked when its silence could have become long
+enough, so a task that keeps printing costs one check in that span.
 """
 
 import asyncio
@@ -18,16 +18,16 @@ from longrein.tools import clean
 from longrein.workspace import Spooled
 
 TAIL_BYTES = 1_000
-"""Of the output that a question is looked for in, and that is told."""
+"""End of the output that is searched for a question and told."""
 LINES_TOLD = 8
-"""Of them."""
+"""Lines of it that are told."""
 JUMP_S = 2.0
-"""Wall and monotonic clock may differ by this much between two looks; more is a clock that was set, or a suspend."""
+"""Allowed drift of wall against monotonic clock between two checks; more means a clock change or suspend."""
 ASKING = (
     r"\(y/n\)|\[y/n\]|\(yes/no\)|\[yes/no|password|passphrase|press (?:any key|enter|return)|"
     r"continue\?|proceed\?|overwrite|are you sure"
 )
-"""Words of a question, wherever they stand in the last line."""
+"""Words of a question, anywhere in the last line."""
 QUESTION_CHARS_MAX = 300
 """A longer last line is no question."""
 
@@ -42,28 +42,28 @@ class WatchedTasks(Protocol):
 
 
 class LastCheck(msgspec.Struct):
-    """When a task was last looked at."""
+    """Time and result of the last check of a task."""
 
     wall_us: int
     mono_s: float
     due_s: float
-    """When to look again, monotonic."""
+    """Monotonic time of the next check."""
     told_size: int = -1
-    """Output at the silence that was told of; -1 for none."""
+    """Output size at the silence that was told; -1 for none."""
 
 
 class StallDetector:
-    """Watches the running tasks of one session."""
+    """Watch the running tasks of one session."""
 
     def __init__(self, tasks: WatchedTasks) -> None:
         self._tasks = tasks
         self._looks: dict[str, LastCheck] = {}
         self._round: asyncio.Task[None] | None = None
         self.news: list[Reminded] = []
-        """What is to be written down."""
+        """Notices to append."""
 
     def watch(self, task: str) -> None:
-        """Look after it from now on."""
+        """Start to watch a task."""
         deps = self._tasks.host.deps
         silence = deps.task_options.stall_s
         if silence <= 0:
@@ -74,19 +74,19 @@ class StallDetector:
             self._round = asyncio.ensure_future(self._rounds())
 
     def heard(self, task: str) -> None:
-        """It was answered: the next silence is a new one."""
+        """Start a new silence: the task was answered."""
         look = self._looks.get(task)
         if look is not None:
             look.told_size = -1
             look.due_s = self._tasks.host.deps.clock.mono_s() + self._tasks.host.deps.task_options.stall_s
 
     def take(self) -> list[Reminded]:
-        """What is to be written down now."""
+        """Return and clear the notices to append."""
         taken, self.news = self.news, []
         return taken
 
     def stop(self) -> None:
-        """Look no more."""
+        """Stop watching."""
         if self._round is not None:
             self._round.cancel()
 
@@ -128,7 +128,7 @@ class StallDetector:
         host.poke()
 
     def question(self, found: Spooled) -> str:
-        """What a running task seems to ask; '' when it does not."""
+        """Return the question that a running task seems to ask; '' for none."""
         last = self._last(found)
         line = last.rstrip("\n").rpartition("\n")[2].strip()
         if found.reads_input:

@@ -1,7 +1,7 @@
-"""Commands begin: in the foreground, in the background, and from the one to the other.
+"""Start of commands: in the foreground, in the background, and promotion from one to the other.
 
-A command that goes on in the background is the same process as before; what changes is a record. It holds one of the
-tree's places, or waits for one; who waits has not run, so it may be started again after a crash.
+A promoted command stays the same process; only its record changes. A background task holds a slot of the task pool or
+waits for one. A waiting task has not run, so it may be started again after a crash.
 """
 
 import asyncio
@@ -16,20 +16,19 @@ from longrein.events import LongreinError, TaskEnded, TaskStarted
 from longrein.tools import Kept
 from longrein.workspace import Ended, Keeping, Printout, Spooled, Started
 
-# ---------------------------------------------------------------------------------------------------------------------
-#
-# One way of waiting: for what must not stay half done, such as a task that is in the log and not yet kept.
+# --- Critical sections -----------------------------------------------------------------------------------------------
 
 
 T = TypeVar("T")
 CANCEL_WAIT_S = 5.0
-"""How long a cancellation waits for what must not stay half done."""
+"""Wait of a cancellation for a critical section."""
 
 
 async def finish_despite_cancel(work: Coroutine[Any, Any, T]) -> T:
-    """Do `work` to its end, also when the wait is cancelled: what came of it takes the cancellation's place.
+    """Shield a critical section from cancellation: finish `work` and return its result.
 
-    Only a stuck disk makes a cancellation wait long; after `UNCUT_S` it is obeyed.
+    For work that must not stay half done, such as a task that is in the log and not yet kept. The result replaces the
+    cancellation, which is obeyed only after `CANCEL_WAIT_S`.
     """
     doing = asyncio.ensure_future(work)
     try:
@@ -43,16 +42,17 @@ async def finish_despite_cancel(work: Coroutine[Any, Any, T]) -> T:
         return doing.result()
 
 
-# --- running ---------------------------------------------------------------------------------------------------------
-
-
-# --- in the foreground -------------------------------------------------------------------------------------------
+# --- Foreground ------------------------------------------------------------------------------------------------------
 
 
 async def run_in_foreground(
     tasks: SessionTasks, command: str, call: str, sink: Printout, timeout_s: float, *, promote: bool
 ) -> Ended | Kept:
-    """Run it; with `promote` it becomes a task when its time has passed (as options want it) or the user says so."""
+    """Run a command.
+
+    With `promote` it becomes a background task when its time has passed (if the options allow) or when the user sends
+    it to the background.
+    """
     started = await _start(tasks, command, tasks.host.state.cwd, sink)
     if isinstance(started, Ended):
         return started
@@ -79,7 +79,7 @@ async def run_in_foreground(
 async def _first(
     tasks: SessionTasks, over: "asyncio.Future[Ended]", wish: "asyncio.Future[None]", timeout_s: float
 ) -> str:
-    """What comes first: '' when it has ended, else `user` or `timeout`."""
+    """Wait for the first of three: '' for the end of the command, else `user` or `timeout`."""
     timer = asyncio.ensure_future(tasks.host.deps.clock.sleep(timeout_s))
     try:
         await asyncio.wait((over, wish, timer), return_when=asyncio.FIRST_COMPLETED)
@@ -107,11 +107,11 @@ async def _promoted(tasks: SessionTasks, started: Started, command: str, call: s
     return Kept(tasks.view(fact.task), why, tail)
 
 
-# --- in the background -------------------------------------------------------------------------------------------
+# --- Background ------------------------------------------------------------------------------------------------------
 
 
 async def run_in_background(tasks: SessionTasks, command: str, call: str, limit_s: float) -> Ended | Kept:
-    """Start it as a task, or let it wait for a place; `Ended` when it could not be started."""
+    """Start a command as a task, or queue it; `Ended` when it could not be started."""
     return await finish_despite_cancel(_begun(tasks, command, call, limit_s))
 
 
@@ -141,7 +141,7 @@ async def _begun(tasks: SessionTasks, command: str, call: str, limit_s: float) -
 
 
 def queue_task(tasks: SessionTasks, queued: TaskStarted) -> None:
-    """Start it as soon as its turn has come, beside whatever goes on."""
+    """Start a queued task as soon as it gets a slot."""
     waiting = asyncio.ensure_future(_when_seated(tasks, queued))
     tasks.starting[queued.task] = waiting
     waiting.add_done_callback(lambda _: tasks.starting.pop(queued.task, None))
@@ -170,11 +170,11 @@ async def _seated(tasks: SessionTasks, queued: TaskStarted) -> None:
     await _keep(tasks, started, msgspec.structs.replace(queued, state="running"))
 
 
-# --- both --------------------------------------------------------------------------------------------------------
+# --- Both ------------------------------------------------------------------------------------------------------------
 
 
 async def _start_seated(tasks: SessionTasks, command: str, cwd: str) -> Started | Ended:
-    """Start what a place was taken for; the place is free again when that fails."""
+    """Start a command for which a slot was taken; free the slot if that fails."""
     started: Started | Ended | None = None
     try:
         started = await _start(tasks, command, cwd, None, stdin=True)
@@ -199,7 +199,10 @@ async def _start(
 
 
 async def _keep(tasks: SessionTasks, started: Started, fact: TaskStarted) -> Spooled | None:
-    """First the log, then the supervisor. A place was taken for it. None when the supervisor is gone: it is lost."""
+    """Write the task to the log, then hand it to the supervisor.
+
+    A slot was taken for it. Returns None when the supervisor is gone and the task lost.
+    """
     keeping = Keeping(
         fact.task,
         fact.command,

@@ -1,8 +1,8 @@
-"""One budget tree: what is left of a session's limits, what a spawn costs, and what each subagent may spend of it.
+"""Budgets of a tree of subagents: what is left, what a subagent costs, and what each may spend.
 
-All of it is a function of the logs. What a running subagent may spend counts as spent by its parent, so a grant is
-never given twice; what it left unused comes back with its `ChildEnded`. Refusals come before the act. A parent keeps
-back the price of one request that carries all reports, so that it can always answer.
+All of it is a function of the logs. A running subagent's grant counts as spent by its parent, so it is never given
+twice; the unused rest comes back with `ChildEnded`. Refusals come before the start. A parent reserves the price of one
+request that carries all reports, so that it can always answer.
 """
 
 from collections import Counter
@@ -15,87 +15,88 @@ from longrein.context import OUTPUT_TOKENS_MIN, Budget, State
 from longrein.events import Grant
 
 REPORT_TOKENS_MAX = 8_000
-"""What one report may be in its parent's view."""
+"""Tokens of one report in its parent's view."""
 REPORTS_TOKENS_MAX = 12_000
-"""And all reports of one call together, however many: a result shows no more than a page of them."""
+"""Tokens of all reports of one call: a result shows no more than a page of them."""
 TURNS_DEFAULT = 100
 """Requests of a subagent whose type names no limit."""
 TURNS_EXPECTED = 6
-"""Requests that a subagent is priced for."""
+"""Requests assumed for the price of a subagent."""
 STEP_TOKENS = 2_000
-"""What one step is expected to add to its view."""
+"""Tokens that one step is assumed to add to the view."""
 ANSWER_TOKENS = 500
-"""Output that one request is expected to give."""
+"""Output assumed for one request."""
 OUTPUT_KEPT_TOKENS = 2_000
-"""Output of the request that a parent keeps back for itself."""
+"""Output of the request that a parent reserves for itself."""
 SECONDS_KEPT = 30.0
-"""Time that a parent keeps back for its own answer, or a tenth of what is left where that is less."""
+"""Time that a parent reserves for its answer, or a tenth of what is left where that is less."""
 LEAST_USD = 1e-9
-"""A money limit of nothing: 0 would be none."""
+"""A money limit of almost nothing; 0 would mean no limit."""
 
 
 class Spent(msgspec.Struct, frozen=True):
-    """What a session and all below it have used or may use; requests under way count as what was held back for them."""
+    """Use of a session and its subagents; requests in flight count with their reserve."""
 
     usd: float = 0.0
     tokens: int = 0
     spawned: int = 0
-    """Subagents."""
+    """Subagents started."""
 
     def __sub__(self, other: "Spent") -> "Spent":
         return Spent(self.usd - other.usd, self.tokens - other.tokens, self.spawned - other.spawned)
 
 
 class RunOption(msgspec.Struct, frozen=True):
-    """One way in which a job can be run."""
+    """A way to run a job."""
 
     form: str
     """`empty` or `fork`."""
     model: str
     """`provider/model`."""
     budget: Budget
-    """What that model costs."""
+    """Prices and window of that model."""
     fresh_tokens: int
-    """Input of its first request that no cache holds: of an empty one all of it, of a fork its task."""
+    """Uncached input of the first request: all of it for `empty`, the task for `fork`."""
     cached_tokens: int = 0
-    """Input of its first request that the cache holds: of a fork its parent's request."""
+    """Cached input of the first request: of a fork, its parent's request."""
 
 
 class SpawnRequest(msgspec.Struct, frozen=True):
-    """A job that is to be run."""
+    """Request to run a job."""
 
     offers: tuple[RunOption, ...]
-    """As it was asked for, then what would do instead, the best first."""
+    """The requested way first, then alternatives, the best first."""
     turns: int = 0
-    """Requests it may make; 0 for the default."""
+    """Limit of requests; 0 for the default."""
     depth: int = 0
     """Levels of subagents below it that its type allows."""
     again: bool = False
-    """Whether a finished subagent is asked again: that is no further one."""
+    """True if a finished subagent is asked again, which counts as no further one."""
 
 
 class Granted(msgspec.Struct, frozen=True):
-    """It may be run."""
+    """The job may run."""
 
     grant: Grant
     offer: RunOption
     note: str = ""
-    """What is otherwise than asked for, and why; the model is told."""
+    """Differences from the request and their reason, for the model."""
 
 
 class GrantRefused(msgspec.Struct, frozen=True):
-    """It may not."""
+    """The job may not run."""
 
     reason: str
-    """One sentence for the model, with what it can do instead."""
+    """Sentence for the model, with an alternative."""
 
 
-# --- what is used and what is left -------------------------------------------------------------------------------
+# --- Used and remaining ----------------------------------------------------------------------------------------------
 
 
 def spent(state: State, tree: Mapping[str, State]) -> Spent:
-    """All that this session has used, and what those below it have used or may still use: a running subagent counts as
-    what it was granted, or as what it used when that is more. `tree`: states by session, of those that are at hand.
+    """Return the use of a session and its subagents.
+
+    A running subagent counts with its grant, or with its use when that is more. `tree`: known states by session.
     """
     usd, tokens, spawned = state.spent_usd, state.spent_tokens, state.spawned
     if state.asked is not None:
@@ -112,7 +113,7 @@ def spent(state: State, tree: Mapping[str, State]) -> Spent:
 
 
 def spent_on_task(state: State, tree: Mapping[str, State]) -> Spent:
-    """The same since its present task began: what a `ChildEnded` tells the parent."""
+    """Return the use since the present task began, as `ChildEnded` reports it."""
     began = state.began
     return spent(state, tree) - Spent(began.usd, began.usage.context_tokens + began.usage.output_tokens, began.spawned)
 
@@ -120,11 +121,10 @@ def spent_on_task(state: State, tree: Mapping[str, State]) -> Spent:
 def remaining_budget(
     state: State, limits: Limits, task_s: float, tree: Mapping[str, State], above: RemainingBudget = UNBOUND
 ) -> RemainingBudget:
-    """What this session and those below it may still use together. Negative when a request cost more than was guessed.
+    """Return the budget left to a session and its subagents; negative when a request cost more than estimated.
 
-    `limits` as `limits_under` gives them; `task_s` since its task began; `above`: what is left to those above it.
-    What this session was granted is not in that; but when it is negative, because a call up there or beside cost more
-    than was guessed, less is left here.
+    `limits` as `limits_under` gives them; `task_s`: seconds since its task began; `above`: budget left to its parents,
+    which counts here only when it is negative.
     """
     used = spent(state, tree)
     seconds = limits.seconds_max - task_s if limits.seconds_max else UNBOUND.seconds
@@ -142,7 +142,7 @@ def _left(most: float, used: float, above: float) -> float:
 
 
 def without_reserve(remaining: RemainingBudget, kept: Spent) -> RemainingBudget:
-    """`remaining` without what is kept back."""
+    """Return `remaining` minus the reserve."""
     seconds = (
         remaining.seconds - min(SECONDS_KEPT, remaining.seconds / 10) if kept.usd or kept.tokens else remaining.seconds
     )
@@ -152,9 +152,9 @@ def without_reserve(remaining: RemainingBudget, kept: Spent) -> RemainingBudget:
 
 
 def answer_reserve(state: State, budget: Budget, more: int = 0, report_tokens: int = REPORT_TOKENS_MAX) -> Spent:
-    """What one request costs at most that carries the reports of all running subagents, and of `more`.
+    """Return the highest price of one request that carries the reports of all running subagents and `more`.
 
-    Nothing when there are none. `budget`: of the session's own model.
+    Zero when there are none. `budget`: of the session's own model.
     """
     reports = Counter(child.started.call for child in state.children.values() if child.ended is None)
     told = [*reports.values(), *([more] if more else [])]
@@ -169,7 +169,7 @@ def answer_reserve(state: State, budget: Budget, more: int = 0, report_tokens: i
 
 
 def limits_under(limits: Limits, grant: Grant | None, state: State) -> Limits:
-    """`limits` of a session that works under `grant`: of its present task, counted from where that began."""
+    """Return the limits of a session that works under `grant`, counted from the start of its present task."""
     if grant is None:
         return limits
     began = state.began
@@ -186,7 +186,7 @@ def limits_under(limits: Limits, grant: Grant | None, state: State) -> Limits:
 
 
 def limits_within(limits: Limits, state: State, remaining: RemainingBudget) -> Limits:
-    """`limits` for the next request of this session alone, when no more than `remaining` is left."""
+    """Return the limits of this session's next request, when no more than `remaining` is left."""
     if remaining.usd == UNBOUND.usd and remaining.tokens == UNBOUND.tokens:
         return limits
     usd, tokens = limits.usd_max, limits.tokens_max
@@ -197,11 +197,11 @@ def limits_within(limits: Limits, state: State, remaining: RemainingBudget) -> L
     return msgspec.structs.replace(limits, usd_max=usd, tokens_max=tokens)
 
 
-# --- what a spawn costs ------------------------------------------------------------------------------------------
+# --- Price of a subagent ---------------------------------------------------------------------------------------------
 
 
 def quote(offer: RunOption, turns: int = TURNS_EXPECTED) -> Spent:
-    """What a subagent is expected to use in `turns` requests: its context, again in each, and what each adds."""
+    """Estimate what a subagent uses in `turns` requests: its growing context, and each answer."""
     price = offer.budget.price
     usd, tokens, known, new = 0.0, 0, offer.cached_tokens, offer.fresh_tokens
     for _ in range(max(1, turns)):
@@ -213,17 +213,16 @@ def quote(offer: RunOption, turns: int = TURNS_EXPECTED) -> Spent:
     return Spent(usd, tokens)
 
 
-# --- who gets what -----------------------------------------------------------------------------------------------
+# --- Sharing ---------------------------------------------------------------------------------------------------------
 
 
 def share_budget(
     remaining: RemainingBudget, requests: Sequence[SpawnRequest], *, rivals: int = 0
 ) -> tuple[Granted | GrantRefused, ...]:
-    """What each of `requests` gets of `remaining`, which is `less` what is kept back; in their order.
+    """Share `remaining`, reserve already deducted, among `requests`; one result for each, in order.
 
-    Fair shares: those still to be served, `rivals` (jobs of other calls of the same reply) and the parent itself count
-    alike. A job gets at least its price while there is so much. What is not limited stays so. The sum never passes
-    `remaining`.
+    Fair shares: unserved requests, `rivals` (jobs of other calls of the same reply) and the parent count alike. A job
+    gets at least its price while there is enough. Unlimited stays unlimited. The sum never exceeds `remaining`.
     """
     given: list[Granted | GrantRefused] = []
     for at, request in enumerate(requests):
@@ -253,7 +252,7 @@ def _serve(remaining: RemainingBudget, request: SpawnRequest, sharers: int) -> G
 
 
 def _closed(remaining: RemainingBudget, *, again: bool) -> str:
-    """Why nobody may be started at all; '' when somebody may."""
+    """Return why nothing may be started; '' when something may."""
     if remaining.depth <= 0 and not again:
         return "no subagents may be started at this depth; do it yourself"
     if remaining.spawns < 1 and not again:
@@ -285,11 +284,11 @@ def _without(remaining: RemainingBudget, grant: Grant, *, again: bool) -> Remain
     )
 
 
-# --- how it is said ----------------------------------------------------------------------------------------------
+# --- Texts -----------------------------------------------------------------------------------------------------------
 
 
 def _note(remaining: RemainingBudget, request: SpawnRequest, prices: Sequence[Spent], at: int) -> str:
-    """What the offer `at` lacks of the one that was asked for, and why."""
+    """Describe how option `at` differs from the requested one, and why."""
     if not at:
         return ""
     changes = " and ".join(_changes(request.offers[0], request.offers[at]))
@@ -304,7 +303,7 @@ def _changes(before: RunOption, after: RunOption) -> Iterator[str]:
 
 
 def _words(price: Spent, remaining: RemainingBudget) -> str:
-    """A price in the units that are limited."""
+    """Describe a price in the units that are limited."""
     money = [f"about ${price.usd:.4f}"] if remaining.usd != UNBOUND.usd else []
     return " and ".join([*money, *([f"about {price.tokens} tokens"] if remaining.tokens != UNBOUND.tokens else [])])
 

@@ -1,4 +1,7 @@
-"""What came of a subagent, from its log alone: so it is the same whether its end was seen or found after a crash."""
+"""Reports of subagents: the end of a task, its evidence, and the job of a synthesis.
+
+All of it comes from the subagent's log, so it is the same whether the end was seen or found after a crash.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -27,27 +30,25 @@ from longrein.events import (
 )
 from longrein.tools import Job, Report, report_text
 
-# ---------------------------------------------------------------------------------------------------------------------
+# --- Evidence --------------------------------------------------------------------------------------------------------
 #
-# What a report rests on, found by code: the readings and runs of a subagent's own log that its report speaks of.
-#
-# A model does not know the handles of its results, so it could only invent them. It names files and commands, and
-# those are looked up here. Pure.
+# Finds the calls in a subagent's log that its report speaks of. A model does not know the handles of its results, but
+# it names files and commands, which are looked up here.
 
 
 EVIDENCE_MAX = 12
-"""Places named for one report."""
+"""Handles named for one report."""
 SUBJECT_CHARS_MAX = 80
 SUBJECTS = ("file_path", "command", "pattern", "url", "query")
-"""Arguments that say what a call was about, the first that is there."""
+"""Arguments that name the subject of a call; the first present one counts."""
 NAME_CHARS_MIN = 4
-"""A shorter name stands in too many words."""
+"""A shorter name occurs in too many words."""
 
 
 def evidence(label: str, entries: Iterable[Entry], report: str) -> tuple[str, ...]:
-    """Such as `a398/r12 Read src/parse.py`: of each thing that `report` names the latest call, in the order named.
+    """Return lines such as `a398/r12 Read src/parse.py`: the latest call for each subject that `report` names.
 
-    `entries`: of the subagent `label`, for its present task.
+    `entries`: of the subagent `label`, for its present task. The lines follow the order in the report.
     """
     calls: dict[str, ToolCall] = {}
     found: dict[str, tuple[int, str]] = {}
@@ -65,12 +66,12 @@ def evidence(label: str, entries: Iterable[Entry], report: str) -> tuple[str, ..
 
 
 def subject_of(arguments: Mapping[str, Any]) -> str:
-    """What a call was about; '' when it does not say."""
+    """Return the subject of a call; '' for none."""
     return next((str(arguments[name]) for name in SUBJECTS if arguments.get(name)), "")
 
 
 def place(subject: str, report: str) -> int:
-    """Where `report` first speaks of `subject`: as it is, or a path by its end or its name; -1 when it does not."""
+    """Return the offset at which `report` first names `subject`, a path also by its end or name; -1 for none."""
     if len(subject) < NAME_CHARS_MIN:
         return -1
     at = report.find(subject)
@@ -81,20 +82,20 @@ def place(subject: str, report: str) -> int:
     return next((found for end in ends if len(end) >= NAME_CHARS_MIN and (found := report.find(end)) >= 0), -1)
 
 
-# --- ending ----------------------------------------------------------------------------------------------------------
+# --- End of a task ---------------------------------------------------------------------------------------------------
 
 
 REPORT_CHARS_MAX = 24_000
-"""Of a report in the parent's log; all of it stays in the subagent's own."""
+"""Characters of a report in the parent's log; the subagent's own log has all."""
 STATUS = {"done": "done", "blocked": "done", "limit": "limit", "budget": "limit", "interrupted": "interrupted"}
-"""Why its turn ended -> how it ended; anything else is `failed`."""
+"""Reason of the turn's end -> status; any other reason is `failed`."""
 LEFT_MAX, LEFT_CHARS = 5, 60
-"""Tasks that an end names, and of the command of each."""
+"""Tasks that an end names, and characters of each command."""
 BLOCKED = "a call that it wanted was denied"
 
 
 class LastTask:
-    """The end of its present task, read from its log."""
+    """The latest task of a subagent, read from its log."""
 
     def __init__(self, entries: Iterable[Entry]) -> None:
         self._begin()
@@ -103,13 +104,13 @@ class LastTask:
 
     def _begin(self) -> None:
         self.text, self.seq = "", 0
-        """The last words of the model, and the entry they stand in."""
+        """Last text of the model, and its entry."""
         self.calls: list[str] = []
-        """Names of the tools it has called, in order."""
+        """Names of the called tools, in order."""
         self.reason, self.message = "", ""
-        """Of the end of its turn; '' while that is open."""
+        """Reason and message of the turn's end; '' while it is open."""
         self.files: dict[str, None] = {}
-        """Files that it changed."""
+        """Changed files."""
 
     def _step(self, entry: Entry) -> None:
         match entry.event:
@@ -131,7 +132,7 @@ class LastTask:
 
 
 def child_ended(one: ActiveSubagent, tree: Mapping[str, State]) -> tuple[ChildEnded, str]:
-    """The end of one that works no more, and the handle of its last words."""
+    """Build the `ChildEnded` of a finished subagent, and the handle of its last text."""
     session, started = one.session, one.started
     state = session.state
     entries = session.entries_from(one.first)
@@ -161,7 +162,7 @@ def child_ended(one: ActiveSubagent, tree: Mapping[str, State]) -> tuple[ChildEn
 
 
 def _left(state: State, first: int) -> str:
-    """Its background tasks that were ended with it, so that nobody builds on them."""
+    """Name the background tasks that were ended with the subagent, so that nobody relies on them."""
     left = [
         now.started
         for now in state.tasks.values()
@@ -173,12 +174,12 @@ def _left(state: State, first: int) -> str:
 
 
 def _files(one: ActiveSubagent, last: LastTask) -> tuple[str, ...]:
-    """What it changed; in a worktree by the place that its folder stands for."""
+    """Return the changed files; for a worktree, by their paths in the original folder."""
     return tuple(last.files) if one.finished is None else one.finished.files
 
 
 def _problem(one: ActiveSubagent) -> str:
-    """What went wrong beside the log: our own mistake, or a disk that is full."""
+    """Return an error outside the log: a bug of longrein, or a full disk."""
     if one.problem:
         return one.problem
     if one.walk is None or one.walk.cancelled():
@@ -188,7 +189,7 @@ def _problem(one: ActiveSubagent) -> str:
 
 
 def report_body(last: LastTask, status: str) -> str:
-    """The report; of one that did not finish, its last words and what it had done."""
+    """Return the report; for an unfinished task, the last text and the calls made."""
     if status == "done" or not last.calls:
         return last.text
     made = "1 call, the last one" if len(last.calls) == 1 else f"{len(last.calls)} calls, the last ones"
@@ -197,7 +198,7 @@ def report_body(last: LastTask, status: str) -> str:
 
 
 def shorten(text: str, whole: str) -> str:
-    """The two ends of a long report, and where the rest is."""
+    """Keep the two ends of a long report, and name the handle of the rest."""
     if len(text) <= REPORT_CHARS_MAX:
         return text
     first, rest = text[: REPORT_CHARS_MAX * 2 // 3], text[-REPORT_CHARS_MAX // 3 :]
@@ -205,12 +206,12 @@ def shorten(text: str, whole: str) -> str:
 
 
 def usage_since(usage: Usage, began: Usage) -> Usage:
-    """What was used since."""
+    """Return the usage since `began`."""
     return Usage(*(getattr(usage, name) - getattr(began, name) for name in Usage.__struct_fields__))
 
 
 def report_of(seq: int, job: Job, started: ChildStarted, ended: ChildEnded | None, whole: str = "") -> Report:
-    """As the parent's tool tells it; without an end it works in the background."""
+    """Build the report for the parent's tool; without an end the subagent works in the background."""
     label = f"a{seq}"
     if ended is None:
         return Report(label, job, "running", "", started.note)
@@ -231,7 +232,7 @@ def report_of(seq: int, job: Job, started: ChildStarted, ended: ChildEnded | Non
 
 
 def closing_events(state: State, text: str, reason: str, message: str) -> tuple[AnyEvent, ...]:
-    """What brings the log of one that was cut by our own doing to rest, so that it can be asked again."""
+    """Return the events that bring the log of an interrupted subagent to rest, so that it can be asked again."""
     facts: list[AnyEvent] = []
     for asked, seq in ((state.asked, state.asked_seq), (state.summarising, state.summarising_seq)):
         if asked is not None:
@@ -245,22 +246,20 @@ def closing_events(state: State, text: str, reason: str, message: str) -> tuple[
     return (*facts, *interrupted, TurnEnded(reason, message))
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-#
-# What a synthesis is given: the goal, and every report with its label, its state and its handles. Pure.
+# --- Synthesis -------------------------------------------------------------------------------------------------------
 
 
 ROOM_CHARS = 200_000
-"""All reports together; of longer ones the ends, and the handle that brings the rest."""
+"""Characters of all reports together; longer ones keep their ends and a handle to the rest."""
 REPORT_CHARS_MIN = 2_000
 TASK_CHARS_MAX = 1_500
-"""Of a task; its goal is what counts here."""
+"""Characters shown of a task."""
 SYNTHESIS = "synthesis"
-"""The type that reads the reports of others; not to be asked for by name."""
+"""The subagent type that combines reports; not available by name."""
 
 
 def synthesis_job(goal: str, reports: Sequence[Report], nonce: str) -> Job:
-    """The job of the subagent that makes one answer of `reports`, in their order."""
+    """Build the job of the subagent that combines `reports` into one answer."""
     room = max(REPORT_CHARS_MIN, ROOM_CHARS // max(1, len(reports)))
     same = len({report.job.prompt for report in reports}) == 1
     below = []
@@ -281,14 +280,14 @@ def synthesis_job(goal: str, reports: Sequence[Report], nonce: str) -> Job:
 
 
 def task_text(prompt: str, nonce: str) -> str:
-    """What one was told to do, quoted."""
+    """Quote a subagent's task."""
     text = prompt.strip()
     shown = text if len(text) <= TASK_CHARS_MAX else text[:TASK_CHARS_MAX] + " …"
     return "\n".join(f"| {line}" for line in outside(shown, nonce).split("\n"))
 
 
 def handle_of(reports: Sequence[Report]) -> str:
-    """A handle as it looks here."""
+    """Return an example of a handle."""
     known = [report.handle for report in reports if report.handle]
     label = next((report.label for report in reports if report.label), "a398")
     return known[0] if known else f"{label}/r1"

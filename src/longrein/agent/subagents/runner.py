@@ -1,7 +1,8 @@
-"""The subagents of one session: started in one transaction, walked by the same loop, ended as facts.
+"""Run the subagents of one session: start, wait, message, resume and close them.
 
-What a subagent is, does and says stands in its own log; here is only what runs just now. So a crash costs nothing: the
-same call joins those that it started, and they go on from their logs.
+Subagents are started in one transaction and run by the same main loop. Everything they do is in their own logs; only
+what runs now is kept here. After a crash the same call joins the subagents it started, and they continue from their
+logs.
 """
 
 import asyncio
@@ -41,19 +42,19 @@ from longrein.events import AnyEvent, ChildEnded, Entry, LongreinError
 from longrein.tools import Job, Kind, Report
 from longrein.workspace import Worktree, read_worktree
 
-# ---------------------------------------------------------------------------------------------------------------------
+# --- Progress watch --------------------------------------------------------------------------------------------------
 #
-# The watchdog of subagents: one that hangs is told, then ended; its parent gets a report with the cause.
+# A subagent that hangs is warned, then ended; its parent gets a report with the cause.
 
 
 LOOK_EVERY_S = 60.0
-"""How often each one that works is looked at."""
+"""Interval of checks of each working subagent."""
 GRACE_S = 60.0
-"""What a task may go on beyond its time, for a call that runs: before each request the limit is kept anyway."""
+"""Time that a running call may exceed the task's limit; requests obey the limit exactly."""
 
 
 async def watch_progress(parent: Session, one: ActiveSubagent) -> None:
-    """Look at `one` while it works, until it is cancelled; ends what makes no progress or stays beyond its time."""
+    """Check a subagent until cancelled; stop it when it makes no progress or exceeds its time."""
     clock, session = parent.deps.clock, one.session
     while True:
         await clock.sleep(LOOK_EVERY_S)
@@ -71,20 +72,18 @@ async def watch_progress(parent: Session, one: ActiveSubagent) -> None:
 
 
 def _late(one: ActiveSubagent) -> GiveUp | None:
-    """Whether a call keeps it beyond the time of its task. What waits for the user may take its time."""
+    """Return a verdict when a call exceeds the time of the task. Waiting for the user does not count."""
     state, limit_s = one.session.state, one.session.deps.limits.seconds_max
     if not limit_s or state.asking or one.session.elapsed.task_s < limit_s + GRACE_S:
         return None
     return GiveUp(f"the time limit of {limit_s:g} s has passed")
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-#
-# The walk of one subagent: the turns of its task by the main loop, and what is ended when they are over.
+# --- One subagent ----------------------------------------------------------------------------------------------------
 
 
 async def run_subagent(parent: Session, one: ActiveSubagent, gate: FairSemaphore) -> None:
-    """The whole walk of `one`, when `gate` has a place for it. A watchdog looks at it meanwhile."""
+    """Run the task of a subagent when the semaphore has a slot, while its progress is watched."""
     if not await gate.enter_or(one.halt, parent.id):
         gate.force()  # it was told to end: it has only to write that down, and to end those below it
     one.begun = True
@@ -99,7 +98,7 @@ async def run_subagent(parent: Session, one: ActiveSubagent, gate: FairSemaphore
 
 
 async def _through(parent: Session, one: ActiveSubagent) -> None:
-    """Its turns: the one of its task, and those for which its own subagents in the background wake it."""
+    """Run the turn of the task, and the turns for which its own background subagents wake it."""
     session = one.session
     if one.problem:
         return
@@ -117,13 +116,13 @@ async def _through(parent: Session, one: ActiveSubagent) -> None:
 
 
 def _ask_again(child: Session) -> None:
-    """Let its question be heard that waited when it was left. Not before it works: nobody else asks meanwhile."""
+    """Publish again the question that waited when the subagent was closed."""
     for call in child.state.calls.values():
         if call.asked is not None and call.answer is None:
             child.subscribers.publish(Entry(child.state.seq, child.state.at, call.asked))
 
 
-# --- running ---------------------------------------------------------------------------------------------------------
+# --- Subagents of a session ------------------------------------------------------------------------------------------
 
 
 class SubagentRunner:
@@ -134,23 +133,23 @@ class SubagentRunner:
         policy = session.deps.parent_policy
         self.tree: SubagentTree = policy.tree if isinstance(policy, LiveParentPolicy) else SubagentTree(session)
         self._mine: dict[str, ActiveSubagent] = {}
-        """Those that this session has started and that are not over, by session."""
+        """Subagents of this session that are not over, by session."""
         self._aside: dict[str, ActiveSubagent] = {}
-        """Those of them that nobody waits for."""
+        """Those that run in the background."""
         self._leaving: dict[str, asyncio.Task[None]] = {}
-        """Sessions of those that are over, while they are closed."""
+        """Sessions of finished subagents that are being closed."""
         self._waiting = 0
 
     # --- the tool ------------------------------------------------------------------------------------------------
 
     def kinds(self) -> Sequence[Kind]:
-        """See `AgentPort.kinds`."""
+        """Implement `AgentPort.kinds`."""
         return self.session.deps.kinds
 
     async def run(
         self, jobs: Sequence[Job], *, call: str, background: bool, synthesis: str = ""
     ) -> tuple[Sequence[Report], tuple[AnyEvent, ...]]:
-        """See `AgentPort.run`."""
+        """Implement `AgentPort.run`."""
         found = {now.started.index: now for now in self.session.state.children.values() if now.started.call == call}
         places = await self._go(list(enumerate(jobs)), call, background, found)
         reports, facts = self._reports(jobs, places)
@@ -163,7 +162,7 @@ class SubagentRunner:
     async def _synthesis(
         self, goal: str, reports: Sequence[Report], call: str, found: dict[int, ChildNow]
     ) -> tuple[list[Report], tuple[AnyEvent, ...]]:
-        """One more subagent, which reads what the others say; nobody is needed for a single report."""
+        """Run a subagent that combines the reports; not for a single report."""
         if sum(bool(report.text) for report in reports) < 2:
             return [], ()
         job = synthesis_job(goal, reports, self.session.state.nonce)
@@ -190,7 +189,7 @@ class SubagentRunner:
     async def _go(
         self, jobs: Sequence[tuple[int, Job]], call: str, background: bool, found: dict[int, ChildNow]
     ) -> "list[ActiveSubagent | ChildNow | str]":
-        """Start or join, let them go, and wait for those that are waited for."""
+        """Start or join the subagents, run them, and wait for those in the foreground."""
         found = {index: found[index] for index, _ in jobs if index in found}
         if self._leaving and any(job.again for _, job in jobs):  # a log has one writer
             await asyncio.wait(list(self._leaving.values()))
@@ -229,7 +228,10 @@ class SubagentRunner:
         found: dict[int, ChildNow],
         trees: Mapping[int, Worktree | str],
     ) -> list[ActiveSubagent | ChildNow | str]:
-        """Join those that were started for this call before a crash, start the others. Nothing waits in here."""
+        """Join the subagents that this call started before a crash, and start the others.
+
+        Contains no await, so all starts go into one transaction.
+        """
         places: dict[int, ActiveSubagent | ChildNow | str] = {}
         for index, now in found.items():
             places[index] = now if now.ended is not None else self._rejoin(now)
@@ -247,7 +249,7 @@ class SubagentRunner:
         return [places[index] for index, _ in jobs]
 
     def _rejoin(self, now: ChildNow) -> ActiveSubagent:
-        """One that worked when the session was left, as its log has it."""
+        """Resume a subagent that worked when the session was left."""
         known = self._mine.get(now.started.child)
         return known if known is not None else self._takes(rejoin_subagent(self.session, self.tree, now))
 
@@ -259,11 +261,11 @@ class SubagentRunner:
         return one
 
     def within(self, limits: Limits) -> Limits:
-        """See `Subagents.within`."""
+        """Implement `Subagents.within`."""
         return limits_within(limits, self.session.state, remaining_for(self.session, self.tree))
 
     def _rivals(self, call: str) -> int:
-        """Other calls of the same reply that will start subagents and have not."""
+        """Count other calls of the same reply that will still start subagents."""
         served = {call, *(now.started.call for now in self.session.state.children.values())}
         calls = self.session.state.calls.values()
         return sum(one.call.name == AGENT and one.call.id not in served for one in calls)
@@ -288,14 +290,14 @@ class SubagentRunner:
     # --- working -------------------------------------------------------------------------------------------------
 
     def _walk(self, one: ActiveSubagent) -> None:
-        """Let it go."""
+        """Start the asyncio task of a subagent."""
         if one.walk is None:
             one.walk = asyncio.ensure_future(run_subagent(self.session, one, self.tree.gate))
             one.walk.add_done_callback(retrieve_error)
             one.walk.add_done_callback(lambda _walk: self.session.poke())
 
     async def _wait(self, those: Sequence[ActiveSubagent], call: str) -> None:
-        """Until they are over. Interrupted, they end with what they have; closed, they are left for another day."""
+        """Wait for subagents. Interrupted, they end with what they have; closed, they resume later."""
         walks = [one.walk for one in those if one.walk is not None]
         if not walks:
             return
@@ -309,7 +311,7 @@ class SubagentRunner:
             await asyncio.wait(walks)
 
     async def _away(self, walks: "Sequence[asyncio.Task[None]]", until: str) -> None:
-        """Wait without holding a place, so that those below have it."""
+        """Wait without holding a slot, so that the subagents below can use it."""
         if self.session.deps.parent_policy is None:
             await asyncio.wait(walks, return_when=until)
             return
@@ -331,7 +333,7 @@ class SubagentRunner:
                 gate.force()
 
     def _ended(self, one: ActiveSubagent) -> tuple[ChildEnded, str]:
-        """Its end, for the parent's log, and the handle of its last words; it is forgotten here."""
+        """Return a subagent's end and the handle of its last text, and forget the subagent."""
         state = one.session.state
         error = one.walk.exception() if one.walk is not None and not one.walk.cancelled() else None
         if error is not None and not isinstance(error, LongreinError):
@@ -355,29 +357,29 @@ class SubagentRunner:
 
     @property
     def running(self) -> bool:
-        """See `Subagents.running`."""
+        """Implement `Subagents.running`."""
         return bool(self._aside)
 
     @property
     def questions(self) -> Sequence[FromSubagent]:
-        """See `Subagents.questions`."""
+        """Implement `Subagents.questions`."""
         return self.tree.questions.shown if self.session is self.tree.root else ()
 
     @property
     def pending(self) -> Sequence[PendingMessage]:
-        """See `Subagents.pending`."""
+        """Implement `Subagents.pending`."""
         below = self.tree.working.items() if self.session is self.tree.root else ()
         return [msgspec.structs.replace(word, to=child) for child, one in below for word in one.session.inbox.pending]
 
     def collect(self) -> None:
-        """See `Subagents.collect`."""
+        """Implement `Subagents.collect`."""
         self._stop_strays()
         for one in [one for one in self._aside.values() if one.done]:
             self.session.append(self._ended(one)[0])
         self.tree.questions.look()
 
     def _stop_strays(self) -> None:
-        """End those whose call was closed before they went on: the user went back after a crash."""
+        """Stop subagents whose call was closed before they resumed: the user rewound after a crash."""
         calls = self.session.state.calls
         for now in list(self.session.state.children.values()):
             if now.ended is None and now.started.child not in self._mine and now.started.call not in calls:
@@ -386,18 +388,18 @@ class SubagentRunner:
                 one.stop()
 
     async def settled(self) -> None:
-        """See `Subagents.settled`."""
+        """Implement `Subagents.settled`."""
         walks = [one.walk for one in self._aside.values() if one.walk is not None]
         if walks:
             await self._away(walks, asyncio.FIRST_COMPLETED)
 
     def stop(self) -> None:
-        """See `Subagents.stop`."""
+        """Implement `Subagents.stop`."""
         for one in self._mine.values():
             one.stop()
 
     def resume(self) -> None:
-        """See `Subagents.resume`."""
+        """Implement `Subagents.resume`."""
         calls = self.session.state.calls
         for now in list(self.session.state.children.values()):
             if now.ended is None and (now.started.background or now.started.call not in calls):
@@ -406,7 +408,7 @@ class SubagentRunner:
                 self._walk(one)
 
     def tell(self, word: InboxMessage, child: str) -> Awaitable[None] | None:
-        """See `Subagents.tell`."""
+        """Implement `Subagents.tell`."""
         one = self.tree.working.get(child)
         if one is None or one.done:
             return None
@@ -420,7 +422,7 @@ class SubagentRunner:
         return _nothing_to_wait_for()
 
     def unqueue(self, number: int) -> str:
-        """See `Subagents.unqueue`."""
+        """Implement `Subagents.unqueue`."""
         number = number or max((word.id for word in self.pending), default=0)
         for one in self.tree.working.values():
             if any(word.id == number for word in one.session.inbox.pending):
@@ -428,11 +430,11 @@ class SubagentRunner:
         return ""
 
     def views(self) -> Sequence[SubagentView]:
-        """See `Subagents.views`."""
+        """Implement `Subagents.views`."""
         return subagent_views(self.session, self.tree.working)
 
     async def close(self) -> None:
-        """See `Subagents.close`."""
+        """Implement `Subagents.close`."""
         working = list(self._mine.values())
         for one in working:
             if not one.begun and one.walk is not None:

@@ -1,4 +1,4 @@
-"""What is to become of a job: who does it, with which parts, or why nobody; nothing is written here yet."""
+"""Start of subagents: plan a job, narrow the parent's parts for it, and open its session."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from uuid import UUID, uuid5
@@ -51,25 +51,25 @@ from longrein.store import Log
 from longrein.tools import Hands, Job, Kind, Outcome, Tool, by_name, offer
 from longrein.workspace import Worktree, read_worktree
 
-# ---------------------------------------------------------------------------------------------------------------------
+# --- Dependencies of a subagent --------------------------------------------------------------------------------------
 #
-# The parts a subagent works with: its parent's, narrowed. What is immutable is shared, so that one costs little.
+# The parent's parts, narrowed. Immutable parts are shared, so that a subagent costs little.
 
 
 AGENT = "Agent"
-"""The tool that starts subagents."""
+"""Name of the tool that starts subagents."""
 SEARCH = "ToolSearch"
-"""The tool that finds deferred ones; made anew for the tools there are."""
+"""Name of the tool that finds deferred tools; rebuilt for the tools of the subagent."""
 
 
 def tools_of(kind: Kind, above: Mapping[str, Tool], *, spawns: bool) -> dict[str, Tool]:
-    """The tools of `above` that a subagent of this type may use, in their order."""
+    """Return the tools of `above` that a subagent of this type may use, in their order."""
     given = [tool for name, tool in above.items() if name not in (SEARCH, CALL_TOOL) and may_use(kind, name, spawns)]
     return by_name(given)
 
 
 def may_use(kind: Kind, name: str, spawns: bool) -> bool:
-    """Whether the type may use the tool `name`."""
+    """Return True if the type may use the tool `name`."""
     if name == AGENT:
         return spawns
     listed = kind.tools is None or any(_named(name, pattern) for pattern in kind.tools)
@@ -81,7 +81,7 @@ def _named(name: str, pattern: str) -> bool:
 
 
 def refusing_tools(kind: Kind, above: Mapping[str, Tool], *, spawns: bool) -> dict[str, Tool]:
-    """The very tools of `above`, as a fork's request lists them; those it may not use refuse by their own words."""
+    """Return the tools of `above` as a fork lists them; those it may not use refuse to run."""
     return {
         name: tool if name in (SEARCH, CALL_TOOL) or may_use(kind, name, spawns) else _refused(tool, kind.name)
         for name, tool in above.items()
@@ -100,7 +100,7 @@ def _refused(tool: Tool, kind: str) -> Tool:
 def prefix_of(
     tools: Mapping[str, Tool], system: str, context: Sequence[str], sources: PrefixSet | None
 ) -> Callable[[Model, str], PrefixSet]:
-    """What stands before the conversation of a subagent: its own text and tools, its parent's static context."""
+    """Build the prefix function of a subagent: its own text and tools, its parent's static context."""
     found = sources.sources if sources is not None else ()
     made: dict[str, tuple[tuple[ToolSpec, ...], tuple[ToolSpec, ...]]] = {}
 
@@ -115,11 +115,11 @@ def prefix_of(
     return prefix
 
 
-# --- planning --------------------------------------------------------------------------------------------------------
+# --- Planning --------------------------------------------------------------------------------------------------------
 
 
 class Plan(msgspec.Struct):
-    """A job that can be done."""
+    """A job that can be run."""
 
     index: int
     job: Job
@@ -127,17 +127,17 @@ class Plan(msgspec.Struct):
     model: Model
     form: str
     note: str = ""
-    """What is otherwise than asked for, and why."""
+    """Differences from the request, and their reason."""
     again: str = ""
-    """Session of the subagent that is asked again."""
+    """Session of a subagent that is asked again."""
     known_tokens: int = 0
-    """What it has in its view already."""
+    """Tokens already in its view."""
     background: bool = False
     tree: Worktree | None = None
-    """Folder of its own."""
+    """Worktree of the subagent."""
 
     def wish(self, session: Session) -> SpawnRequest:
-        """What it wants of the budget: as a fork, else with an empty conversation."""
+        """Build the budget request: as a fork, else with an empty conversation."""
         task = estimate_text(self.job.prompt) + 500
         empty = RunOption(
             "empty", self.model.name, self.model.budget, self._own_tokens(session) + task, self.known_tokens
@@ -148,7 +148,7 @@ class Plan(msgspec.Struct):
         return SpawnRequest(offers, self.kind.turns_max, max(0, below), bool(self.again))
 
     def _own_tokens(self, session: Session) -> int:
-        """Its system text, its tools and the static context, about."""
+        """Estimate the tokens of its system text, tools and static context."""
         if self.again or session.state.prefix is None:
             return 0
         prefix = session.state.prefix
@@ -157,7 +157,7 @@ class Plan(msgspec.Struct):
 
 
 def plan(session: Session, tree: SubagentTree, index: int, job: Job, folder: Worktree | str | None) -> Plan | str:
-    """What would be done about `job`, or why it cannot be. `folder`: its worktree, when it wants one."""
+    """Plan a job, or return why it cannot run. `folder`: its worktree, when it wants one."""
     if isinstance(folder, str):
         return folder
     kinds = {kind.name: kind for kind in session.deps.kinds}
@@ -176,7 +176,7 @@ def plan(session: Session, tree: SubagentTree, index: int, job: Job, folder: Wor
 
 
 def form_of(session: Session, job: Job, model: Model, *, own_folder: bool) -> tuple[str, str]:
-    """How its conversation begins, and why otherwise than asked for."""
+    """Return how the conversation begins, and why it differs from the request."""
     if job.form != "fork":
         return "empty", ""
     own, state = session.deps.model, session.state
@@ -190,17 +190,17 @@ def form_of(session: Session, job: Job, model: Model, *, own_folder: bool) -> tu
 
 
 def fork_point(call: str) -> int:
-    """The `Asked` before the reply that holds `call`: its id is `c<asked>.<n>`."""
+    """Return the `Asked` before the reply that holds `call`, whose id is `c<asked>.<n>`."""
     return int(call[1:].partition(".")[0])
 
 
 def child_id(parent: str, seq: int) -> str:
-    """Session of the subagent that entry `seq` of `parent` starts: computed, so that nothing deals it out."""
+    """Compute the session id of the subagent that entry `seq` of `parent` starts."""
     return str(uuid5(UUID(parent), f"subagent {seq}"))
 
 
 def task_of(plan: Plan, form: str, grant: Grant, refused: Sequence[str]) -> str:
-    """The first words to it. To a fork they are the only ones of its own, so they say who it is and what holds."""
+    """Return the first message to a subagent; for a fork it also states its role and limits."""
     if form != "fork" or plan.again:
         return f"{plan.tree.words}\n\n{plan.job.prompt}" if plan.tree is not None else plan.job.prompt
     limits = ", ".join(limit_words(grant))
@@ -212,7 +212,7 @@ def task_of(plan: Plan, form: str, grant: Grant, refused: Sequence[str]) -> str:
 
 
 def limit_words(grant: Grant) -> Iterator[str]:
-    """What it may spend, in words."""
+    """Describe a grant in words."""
     yield f"at most {grant.turns} requests"
     if grant.usd:
         yield f"${grant.usd:.2f}"
@@ -222,7 +222,7 @@ def limit_words(grant: Grant) -> Iterator[str]:
 
 
 def subagent_dependencies(session: Session, kind: Kind, model: Model, form: str, *, depth: int) -> Dependencies:
-    """The parts of a subagent, without what belongs to its own log."""
+    """Build the dependencies of a subagent, without those of its own log."""
     deps, spawns = session.deps, depth > 0 and bool(kind.spawns)
     below = deps.kinds if "*" in kind.spawns else tuple(k for k in deps.kinds if k.name in kind.spawns)
     if form == "fork":
@@ -237,7 +237,7 @@ def subagent_dependencies(session: Session, kind: Kind, model: Model, form: str,
 
 
 def refusals(plans: Sequence[Plan | str], given: Sequence[Granted | GrantRefused]) -> list[tuple[Plan, Granted] | str]:
-    """Each plan with what it gets, or why not; in the order of the jobs."""
+    """Pair each plan with its grant, or with the reason of the refusal; in the order of the jobs."""
     served = iter(given)
     found: list[tuple[Plan, Granted] | str] = []
     for one in plans:
@@ -250,19 +250,17 @@ def refusals(plans: Sequence[Plan | str], given: Sequence[Granted | GrantRefused
 
 
 def refused_tools(kind: Kind, above: Mapping[str, Tool], *, spawns: bool) -> list[str]:
-    """Names of tools that a fork is told of and may not use."""
+    """Return the names of tools that a fork sees and may not use."""
     return [name for name in above if name not in (SEARCH, CALL_TOOL) and not may_use(kind, name, spawns)]
 
 
-# ---------------------------------------------------------------------------------------------------------------------
+# --- Live policy of the parent ---------------------------------------------------------------------------------------
 #
-# What stands above a subagent: the rules and the mode of its parent, as they are now, and a way to be heard.
-#
-# Nothing here is copied down, so a rule that the user takes back for the parent is gone below it at once.
+# Rules and mode are read from the parent at each use, so a rule that the user takes back is gone below at once.
 
 
 class LiveParentPolicy:
-    """One subagent's: see `ParentPolicy`."""
+    """Implement `ParentPolicy` for one subagent."""
 
     def __init__(self, parent: Session, tree: SubagentTree, child: str, label: str, kind: str) -> None:
         self.parent, self.tree = parent, tree
@@ -271,20 +269,20 @@ class LiveParentPolicy:
         self.cap = "bypassPermissions"
         """The widest mode that its type may have."""
         self.last: Entry | None = None
-        """What it did last that is worth telling, as far as it was heard."""
+        """Latest entry worth showing."""
         self.reason = ""
-        """How its last turn has ended; '' while one goes on."""
+        """Reason of its last turn's end; '' during a turn."""
         self.worktree: Worktree | None = None
-        """Folder of its own."""
+        """Worktree of the subagent."""
 
     @property
     def rules(self) -> Rules:
-        """See `ParentPolicy`. Patterns that start at the first root start at that of its worktree."""
+        """Implement `ParentPolicy.rules`; patterns of the first root apply to that of the worktree."""
         rules, tree = self.parent.rules, self.worktree
         return rules if tree is None else msgspec.structs.replace(rules, base=tree.mapped(rules.base))
 
     def elsewhere(self, call: Call, cwd: str) -> Iterator[tuple[Call, Rules, str]]:
-        """See `ParentPolicy`."""
+        """Implement `ParentPolicy.elsewhere`."""
         tree, above = self.worktree, self.parent.deps.parent_policy
         if tree is not None:
             call, cwd = mapped_call(call, tree), original_path(cwd, tree)
@@ -294,17 +292,17 @@ class LiveParentPolicy:
 
     @property
     def mode(self) -> str:
-        """See `ParentPolicy`."""
+        """Implement `ParentPolicy.mode`."""
         return narrower(self.parent.mode, self.cap)
 
     @property
     def process_session(self) -> str:
-        """See `ParentPolicy`."""
+        """Implement `ParentPolicy.process_session`."""
         return self.root.id
 
     @property
     def streaming(self) -> bool:
-        """See `ParentPolicy`."""
+        """Implement `ParentPolicy.streaming`."""
         return self.root.subscribers.streaming
 
     def _note(self, entry: Entry) -> None:
@@ -319,7 +317,7 @@ class LiveParentPolicy:
                 pass
 
     def hear(self, heard: SessionUpdate) -> None:
-        """See `ParentPolicy`."""
+        """Implement `ParentPolicy.hear`."""
         if isinstance(heard, FromSubagent):
             return
         told = FromSubagent(self.child, self.label, self.kind, heard)
@@ -337,19 +335,17 @@ class LiveParentPolicy:
             self.questions.settled(self.child, event.call)
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-#
-# From a plan to a subagent that can walk: its start in the parent's log, its own log, its parts, its first words.
+# --- Starting --------------------------------------------------------------------------------------------------------
 
 
 SECONDS_MAX = 2 * 3600.0
-"""Wall time of one task where nothing else limits it."""
+"""Wall time of one task without another limit."""
 
 
 def start_subagent(
     session: Session, tree: SubagentTree, one: Plan, given: Granted, call: str, background: bool
 ) -> ActiveSubagent:
-    """Append its start and open its session; both are to be committed together, before anything else waits."""
+    """Append the start and open the session; both must be committed together before anything awaits."""
     grant = msgspec.structs.replace(given.grant, seconds=given.grant.seconds or SECONDS_MAX)
     was = session.state.children[one.again] if one.again else None
     seq = was.seq if was is not None else session.state.seq + 1
@@ -381,7 +377,7 @@ def start_subagent(
 
 
 def rejoin_subagent(session: Session, tree: SubagentTree, now: ChildNow) -> ActiveSubagent:
-    """One that worked when the session was left, as its log has it."""
+    """Open the session of a subagent that worked when its parent was left."""
     kind = next((kind for kind in session.deps.kinds if kind.name == now.started.kind), None)
     working = _opened(session, tree, kind, (now.seq, now.started), _shares(session, now))
     child = working.session
@@ -390,7 +386,7 @@ def rejoin_subagent(session: Session, tree: SubagentTree, now: ChildNow) -> Acti
 
 
 def _shares(session: Session, now: ChildNow) -> int:
-    """How much of this log one that was forked has as its own beginning: as its first start says."""
+    """Return how many entries of the parent's log a fork begins with."""
     if now.started.form != "fork":
         return 0
     first = next(iter(session.deps.history(now.seq, now.seq)), None)
@@ -401,7 +397,7 @@ def _shares(session: Session, now: ChildNow) -> int:
 def _opened(
     session: Session, tree: SubagentTree, kind: Kind | None, start: tuple[int, ChildStarted], shares: int
 ) -> ActiveSubagent:
-    """Its session, opened by what any session is opened by. `start`: seq of its first start, and its last start."""
+    """Open the session of a subagent. `start`: seq of its first start, and its last start."""
     seq, started = start
     log = session.log.child(started.child, shares)
     told = fold(log.entries)
@@ -434,7 +430,7 @@ def _dependencies(
 
 
 def _model(session: Session, tree: SubagentTree, name: str) -> Model:
-    """Its model; the parent's where the settings know it no more."""
+    """Return its model; the parent's when the settings no longer know it."""
     try:
         return tree.model(name, session)
     except LongreinError:
@@ -459,13 +455,13 @@ def _first_entry(session: Session, started: ChildStarted, policy: LiveParentPoli
     )
 
 
-# --- What is left to a session of a tree, counted from all logs that are at hand -------------------------------------
+# --- Remaining budget ------------------------------------------------------------------------------------------------
 
 
 def remaining_for(session: Session, tree: SubagentTree, more: int = 0) -> RemainingBudget:
-    """What is left to `session` and all below it, without what it keeps back for its own answer.
+    """Return the budget left to `session` and its subagents, minus the reserve for its answer.
 
-    `more`: subagents that it is about to start, whose reports that answer will carry too.
+    `more`: subagents about to be started, whose reports that answer will carry too.
     """
     deps, above = session.deps, session.deps.parent_policy
     room = remaining_for(above.parent, tree) if isinstance(above, LiveParentPolicy) else UNBOUND

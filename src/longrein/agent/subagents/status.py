@@ -1,4 +1,4 @@
-"""The live tree of agents: who works at what, how long, for how much, and what each did last."""
+"""Live status of subagents: task, time, cost and latest action of each."""
 
 from collections.abc import Mapping
 
@@ -21,11 +21,11 @@ from longrein.events import (
 )
 
 LINE_CHARS_MAX = 120
-"""Of the line that says what it did last."""
+"""Characters of the latest action."""
 
 
 def subagent_views(session: Session, working: Mapping[str, ActiveSubagent], depth: int = 1) -> list[SubagentView]:
-    """Subagents of `session` in the order in which they were started, each followed by its own."""
+    """Return the subagents of `session` in order of their start, each followed by its own."""
     found: list[SubagentView] = []
     for child, now in session.state.children.items():
         one = working.get(child)
@@ -86,7 +86,7 @@ def _state_of(one: ActiveSubagent, state: State) -> str:
 
 
 def _last(one: ActiveSubagent, state: State) -> str:
-    """What it asks for while it asks, else what it did last."""
+    """Return the question it asks, else its latest action."""
     asked = next((call.asked for call in state.calls.values() if call.asked is not None and call.answer is None), None)
     if asked is not None:
         return f"asks for {asked.name}"
@@ -96,7 +96,7 @@ def _last(one: ActiveSubagent, state: State) -> str:
 
 
 def act_of(entry: Entry) -> str:
-    """What an entry tells of an agent's doing; '' for what nobody watches."""
+    """Describe an entry as an action; '' for entries that are not shown."""
     match entry.event:
         case Replied(parts=parts):
             calls = [unwrapped(part) for part in parts if isinstance(part, ToolCall)]
@@ -110,7 +110,7 @@ def act_of(entry: Entry) -> str:
 
 
 def call_line(call: ToolCall) -> str:
-    """A call in a line: its name and its first plain argument."""
+    """Describe a call in a line: its name and its first text argument."""
     first = next((value for value in (call.arguments or {}).values() if isinstance(value, str)), "")
     return f"{call.name} {first}"
 

@@ -1,7 +1,7 @@
-"""A folder of one's own for a subagent: a git worktree, made before it starts and looked through when it is over.
+"""Git worktrees of subagents: made before the start, inspected after the end.
 
-What the user forbids for a place holds for its picture in a worktree too: each call is judged once more as if it were
-made in the folder that the worktree stands for.
+A rule about a path also holds for its copy in a worktree: each call is judged a second time with the paths of the
+original folder.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ NONE_HERE = "worktrees cannot be made here; do without isolation"
 async def make_worktrees(
     session: Session, jobs: Sequence[tuple[int, Job]], call: str, found: Mapping[int, ChildNow]
 ) -> dict[int, Worktree | str]:
-    """For each job that wants one and was not started yet: its worktree, or why there is none. Made side by side."""
+    """Make a worktree for each new job that wants one; return it or the reason of the failure. In parallel."""
     kinds = {kind.name: kind for kind in session.deps.kinds}
     wanting = [index for index, job in jobs if index not in found and _wants(job, kinds.get(job.kind))]
     trees = await asyncio.gather(*(_make(session, f"{session.id[:13]}-{call}-{index}") for index in wanting))
@@ -41,18 +41,18 @@ async def _make(session: Session, name: str) -> Worktree | str:
 
 
 async def drop_worktrees(session: Session, trees: Sequence[Worktree]) -> None:
-    """Remove those that nobody will work in."""
+    """Remove unused worktrees."""
     for tree in trees:
         await remove_worktree(session.deps.workspace, tree, session.process_session)
 
 
 async def finish_task_worktree(session: Session, tree: Worktree) -> Finished:
-    """The work in it is over: gone when nothing changed, else kept with a word on how to take it over."""
+    """Finish a worktree: remove it when unchanged, else keep it with a note on how to merge it."""
     return await finish_worktree(session.deps.workspace, tree, session.process_session)
 
 
 def mapped_call(call: Call, tree: Worktree) -> Call:
-    """`call` as if it were made in the folder that `tree` stands for."""
+    """Return `call` with the paths of the folder that `tree` stands for."""
     touched = tuple(
         msgspec.structs.replace(
             one,
@@ -71,5 +71,5 @@ def _home_in(value: Any, tree: Worktree) -> Any:
 
 
 def original_path(path: str, tree: Worktree) -> str:
-    """The place that a path in the worktree stands for; any other path as it is."""
+    """Map a path in the worktree to the original folder; other paths stay."""
     return tree.root + path[len(tree.path) :] if path == tree.path or path.startswith(tree.path + "/") else path
