@@ -224,7 +224,7 @@ async def test_a_window_is_named_for_a_model_that_nobody_knows(
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
     async with Session.open("openai/unheard-of", window=16_000, **here) as session:
-        budget = session._session.crew.model.budget
+        budget = session._session.deps.model.budget
         assert (budget.window_tokens, budget.max_output_tokens) == (16_000, 4_000)
 
 

@@ -12,13 +12,13 @@ import time
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
-from longrein.agent import Said
+from longrein.agent import UserMessage
 from longrein.composition import Additions, build
 from longrein.context import Budget, Request
 from longrein.events import Entry, Text, ToolCall, ToolStarted, TurnEnded, Usage
 from longrein.frontends.argv import Options
 from longrein.models import Delta, Reply, TextDelta
-from longrein.run_context import survey
+from longrein.run_context import read_run_context
 
 ROUNDS = 120
 KINDS: dict[str, tuple[str, ...]] = {
@@ -61,14 +61,14 @@ async def once(folder: Path, rounds: int) -> list[float]:
     model, luck, took = Busy(), random.Random(1), []
     options = Options(state_dir=str(folder / "state"), permission_mode="bypassPermissions")
     environ = {"PATH": os.environ["PATH"], "HOME": str(folder)}
-    built = await build(survey(options, environ, folder=str(folder)), fresh=True, additions=Additions(model))
+    built = await build(read_run_context(options, environ, folder=str(folder)), fresh=True, additions=Additions(model))
     session = built.session
     walk = asyncio.ensure_future(session.run(once=False))
     heard = session.follow(0, streaming=False)
     for n in range(rounds):
         model.commands = list(KINDS.values())[n % len(KINDS)]
         model.streaming.clear()
-        await session.tell(Said((Text("go"),)))
+        await session.tell(UserMessage((Text("go"),)))
         await (until(heard, ToolStarted) if model.commands else model.streaming.wait())
         await asyncio.sleep(luck.random() * 0.05)
         begun = time.perf_counter()

@@ -23,13 +23,13 @@ from benchmarks.context.playing import budget_of, reply
 from benchmarks.context.soak import rss_mib
 from benchmarks.context.table import Row, told
 
-from longrein.agent import Noticed, OpenSession, Said
+from longrein.agent import OpenSession, UserMessage, UserNotice
 from longrein.composition import Additions, build
 from longrein.context import Request
 from longrein.events import Cleared, Entry, Summarized, Text, ToolCall, TurnEnded, Usage
 from longrein.frontends.argv import Options
 from longrein.models import Delta, ModelOptions, Reply, open_model
-from longrein.run_context import survey
+from longrein.run_context import read_run_context
 from longrein.testing.clock import VirtualClock
 
 WINDOW = 8_000_000
@@ -96,24 +96,26 @@ async def work(folder: Path, turns: int) -> Ran:
         (tree / f"part{n}.txt").write_text(body, encoding="utf-8")
     hoarder = Hoarder(tree, turns)
     options = Options(state_dir=str(folder / "state"), permission_mode="bypassPermissions")
-    session = (await build(survey(options, folder=str(tree)), fresh=True, additions=Additions(hoarder))).session
+    session = (
+        await build(read_run_context(options, folder=str(tree)), fresh=True, additions=Additions(hoarder))
+    ).session
     heard: list[object] = []
     reader = asyncio.ensure_future(_hear(session, heard))
-    session.tell(Said((Text("read everything"),)))
+    session.tell(UserMessage((Text("read everything"),)))
     await session.run(once=True)
     session.memory.look()
     end = rss_mib()
     await session.close()
     await reader
     reasons = [getattr(event, "reason", "") for event in heard if isinstance(event, Cleared | Summarized)]
-    notices = [news.text for news in heard if isinstance(news, Noticed)]
+    notices = [news.text for news in heard if isinstance(news, UserNotice)]
     ended = [event.reason for event in heard if isinstance(event, TurnEnded)]
     return Ran(len(hoarder.rss), max(hoarder.rss), end, hoarder.rss[0], notices, reasons, ended[-1] if ended else "")
 
 
 async def _hear(session: OpenSession, heard: list[object]) -> None:
     async for news in session.follow(0, streaming=False):
-        if isinstance(news, Noticed):
+        if isinstance(news, UserNotice):
             heard.append(news)
         elif isinstance(news, Entry) and isinstance(news.event, Cleared | Summarized | TurnEnded):
             heard.append(news.event)

@@ -26,8 +26,8 @@ from benchmarks.context.material import text
 from benchmarks.context.playing import budget_of
 from benchmarks.context.table import Row, told
 
-from longrein.agent import Answer, Compact, Rewind, Said
-from longrein.composition import Additions, Built, build
+from longrein.agent import Answer, Compact, Rewind, UserMessage
+from longrein.composition import Additions, Composition, build
 from longrein.context import Request
 from longrein.events import (
     SCHEMA_VERSION,
@@ -65,7 +65,7 @@ from longrein.events import (
 )
 from longrein.frontends.argv import Options
 from longrein.models import Delta, Failure, Reply
-from longrein.run_context import survey
+from longrein.run_context import read_run_context
 from longrein.store import open_log
 from longrein.tools import Hands, Outcome, make_tool
 
@@ -187,9 +187,9 @@ def plant(body: str, how: str = "text") -> ToolCall:
 class Field:
     """The session while it is planted."""
 
-    def __init__(self, built: Built, tree: Path, state: Path, seed: int = 1) -> None:
+    def __init__(self, built: Composition, tree: Path, state: Path, seed: int = 1) -> None:
         self.built, self.session, self.tree, self.state = built, built.session, tree, state
-        model = built.crew.model
+        model = built.deps.model
         assert isinstance(model, Planter)
         self.model = model
         self.random = Random(seed)
@@ -205,7 +205,7 @@ class Field:
     async def say(self, words: str, *steps: Reply | Failure) -> None:
         """One turn."""
         self.model.steps.extend(steps)
-        self.session.tell(Said((Text(words),)))
+        self.session.tell(UserMessage((Text(words),)))
         await self._rest()
 
     async def _rest(self) -> None:
@@ -227,7 +227,7 @@ class Field:
         self.session.tell(Compact(self.new("Asked.focus", lines=False)))
         await self._rest()
         self.model.prose.clear()
-        after = [entry.event for entry in self.built.crew.history(last + 1, self.session.state.seq)]
+        after = [entry.event for entry in self.built.deps.history(last + 1, self.session.state.seq)]
         if n % 2 and not any(isinstance(event, Summarized) and planted.text in event.prose for event in after):
             self.needles.remove(planted)  # the audit has struck it, so it never entered
 
@@ -291,7 +291,7 @@ class Field:
     async def _child(self, n: int) -> None:
         child = f"00000000-0000-4000-8000-{self.random.getrandbits(48):012x}"
         at = self.session.append(ChildStarted(child, "explore", f"c{n}.0"))
-        log = await open_log(str(self.state), child, create=True, wall_us=self.built.crew.clock.wall_us)
+        log = await open_log(str(self.state), child, create=True, wall_us=self.built.deps.clock.wall_us)
         first = Opened(
             SCHEMA_VERSION,
             child,
@@ -305,7 +305,7 @@ class Field:
             self.new("a child's result", handle=f"a{at}/r3"),
         )
         events = (first, UserSpoke((Text(words),)), ToolEnded("c1.0", "Bash", "ok", (Text(answer),)))
-        entries = [Entry(seq, self.built.crew.clock.wall_us(), event) for seq, event in enumerate(events, 1)]
+        entries = [Entry(seq, self.built.deps.clock.wall_us(), event) for seq, event in enumerate(events, 1)]
         await asyncio.wrap_future(log.append(entries, flush=True))
         await log.close()
         self.write(ChildEnded(child, "done", self.new("ChildEnded.report")))
@@ -351,9 +351,9 @@ def locate(needles: Sequence[Needle], entries: Sequence[Entry]) -> None:
 class Asker:
     """A model that asks for needles, in a session that was opened again."""
 
-    def __init__(self, built: Built) -> None:
+    def __init__(self, built: Composition) -> None:
         self.built = built
-        model = built.crew.model
+        model = built.deps.model
         assert isinstance(model, Planter)
         self.model = model
         self.asked = 0
@@ -374,10 +374,10 @@ class Asker:
         session = self.built.session
         before = session.state.seq
         self.model.steps.append(reply(*(ToolCall("", "Recall", call) for call in calls)))
-        session.tell(Said((Text("find it"),)))
+        session.tell(UserMessage((Text("find it"),)))
         await session.run(once=True)
         self.asked += len(calls)
-        after = [entry.event for entry in self.built.crew.history(before + 1, session.state.seq)]
+        after = [entry.event for entry in self.built.deps.history(before + 1, session.state.seq)]
         order = next(e.parts for e in after if isinstance(e, Replied) and isinstance(e.parts[0], ToolCall))
         ended = {event.call: event for event in after if isinstance(event, ToolEnded)}
         return [ended[part.id] for part in order if isinstance(part, ToolCall)]
@@ -470,7 +470,7 @@ async def story(folder: Path, count: int, compactions: int, *, hay: bool = True)
     spec = msgspec.structs.replace(PLANT.spec, description=names[3])
     tools = (msgspec.structs.replace(PLANT, spec=spec),)
     options = Options(state_dir=str(state), append_system_prompt=names[2])
-    place = survey(options, environ, folder=str(tree))
+    place = read_run_context(options, environ, folder=str(tree))
     built = await build(place, fresh=True, additions=Additions(Planter(), tools))
     ground = Field(built, tree, state)
     ground.needles = [
@@ -492,7 +492,7 @@ async def story(folder: Path, count: int, compactions: int, *, hay: bool = True)
     fork_at = count - count // 10
     await again.bring(needles[:fork_at])
     await again.built.session.close()
-    forking = survey(
+    forking = read_run_context(
         Options(state_dir=str(state), resume=built.session.id, fork_session=True), environ, folder=str(tree)
     )
     fork = Asker(await build(forking, additions=Additions(Planter(), tools)))

@@ -13,12 +13,12 @@ from benchmarks.context.counting import WIDE
 from benchmarks.context.playing import Provider, budget_of, feed, reply, small_tools
 from benchmarks.context.table import Row, told
 
-from longrein.agent import Compact, OpenSession, Pin, Said, open_session
+from longrein.agent import Compact, OpenSession, Pin, UserMessage, open_session
 from longrein.context import Request, fold
 from longrein.events import SCHEMA_VERSION, Opened, Parent, Summarized, Text, text_of
 from longrein.models import Reply
 from longrein.testing.clock import VirtualClock, run_virtual
-from longrein.testing.harness import NONCE, memory_crew
+from longrein.testing.harness import NONCE, memory_dependencies
 from longrein.testing.store import MemoryDisk
 
 COMPACTIONS = 50
@@ -62,14 +62,14 @@ def provider_of(window: int) -> Watching:
 async def compacted(session: OpenSession, disk: MemoryDisk, times: int) -> int:
     """Work and compact until `times` summaries stand in the log; gives their number."""
     for n in range(4 * times):
-        session.tell(Said((Text(f"go on with part {n}"),)))
+        session.tell(UserMessage((Text(f"go on with part {n}"),)))
         await session.run(once=True)
         session.tell(Compact("the tests" if n % 3 else ""))
         await session.run(once=True)
         done = summaries(disk)
         if done >= times:
             break
-    session.tell(Said((Text("and what must you never do?"),)))
+    session.tell(UserMessage((Text("and what must you never do?"),)))
     await session.run(once=True)
     await session.close()
     return done
@@ -83,10 +83,10 @@ def summaries(disk: MemoryDisk) -> int:
 async def opened(provider: Watching, disk: MemoryDisk, parent: Parent | None, pins: Sequence[str]) -> OpenSession:
     """A session in memory, a child's when it has a parent."""
     clock = getattr(asyncio.get_running_loop(), "clock", None) or VirtualClock()
-    crew = memory_crew(provider, disk, clock=clock, tools=small_tools())
-    root = crew.workspace.roots[0]
+    deps = memory_dependencies(provider, disk, clock=clock, tools=small_tools())
+    root = deps.workspace.roots[0]
     first = Opened(SCHEMA_VERSION, disk.session, NONCE, (root,), root, parent=parent, pins=tuple(pins))
-    session = open_session(disk.open(), crew, opened=first, mode="bypassPermissions")
+    session = open_session(disk.open(), deps, opened=first, mode="bypassPermissions")
     provider.session = session
     return session
 
@@ -96,7 +96,7 @@ async def story(window: int, times: int) -> dict[str, tuple[Watching, MemoryDisk
     found = {}
     provider, disk = provider_of(window), MemoryDisk()
     session = await opened(provider, disk, None, ())
-    session.tell(Said((Text("we begin"),)))
+    session.tell(UserMessage((Text("we begin"),)))
     for pin in PINS:
         session.tell(Pin(pin))
     await session.run(once=True)

@@ -17,12 +17,12 @@ from benchmarks.context.material import text
 from benchmarks.context.playing import Provider, budget_of, feed, reply, small_tools
 from benchmarks.context.table import Row, told
 
-from longrein.agent import Said
+from longrein.agent import UserMessage
 from longrein.context import Request
 from longrein.events import Asked, AskFailed, Cleared, Entry, Replied, Summarized, Text, ToolEnded, UserSpoke
 from longrein.models import Reply
 from longrein.testing.clock import VirtualClock, run_virtual
-from longrein.testing.harness import memory_crew, open_test_session
+from longrein.testing.harness import memory_dependencies, open_test_session
 from longrein.testing.store import MemoryDisk
 
 SUMMARY_S = 60.0
@@ -77,9 +77,9 @@ def _waiting(provider: Provider, turn_s: float, summary_s: float) -> Callable[[]
 async def play(provider: Provider, clock: VirtualClock | RealClock) -> list[Entry]:
     """One long turn; gives the log."""
     disk = MemoryDisk()
-    crew = memory_crew(provider, disk, clock=clock, tools=small_tools())
-    session = open_test_session(provider, disk=disk, crew=crew, mode="bypassPermissions")
-    session.tell(Said((Text("work through all of it"),)))
+    deps = memory_dependencies(provider, disk, clock=clock, tools=small_tools())
+    session = open_test_session(provider, disk=disk, deps=deps, mode="bypassPermissions")
+    session.tell(UserMessage((Text("work through all of it"),)))
     await session.run(once=True)
     await session.close()
     return list(disk.history(1, session.state.seq))

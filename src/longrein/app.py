@@ -1,4 +1,4 @@
-"""The hall: each function is one way of using longrein. It builds the parts (`build`), starts one frontend, leaves."""
+"""Entry points, one for each way to use longrein: build the parts, run one frontend, exit."""
 
 import asyncio
 import importlib
@@ -8,23 +8,23 @@ from collections.abc import Coroutine, Sequence
 from typing import Any
 
 from longrein import __version__
-from longrein.composition import Built, build
+from longrein.composition import Composition, build
 from longrein.config import distrust, trust
 from longrein.events import Image, Text
 from longrein.frontends.argv import Options
 from longrein.frontends.headless import Output, SessionFacts, Style, run_headless
 from longrein.frontends.stdio import read_lines, say
-from longrein.run_context import discard_unused, named_budget, survey
+from longrein.run_context import discard_unused, named_budget, read_run_context
 from longrein.workspace import depth_of
 
 
 def run_print(options: Options) -> int:
-    """One headless run; gives its exit code."""
+    """Run headless once; return the exit code."""
     return _leave(_print(options))
 
 
 async def _print(options: Options) -> int:
-    built = await build(survey(options))
+    built = await build(read_run_context(options))
     session = built.session
     try:
         return await run_headless(
@@ -48,9 +48,9 @@ async def _print(options: Options) -> int:
         await discard_unused(built.place, session.id, said=bool(session.state.words or session.pending))
 
 
-def facts_of(built: Built) -> SessionFacts:
-    """What a headless run says of its session."""
-    model = built.crew.model
+def facts_of(built: Composition) -> SessionFacts:
+    """Return the facts of a session that a headless run prints."""
+    model = built.deps.model
 
     def sizes(name: str) -> tuple[int, int]:
         budget = named_budget(built.place, name)
@@ -60,7 +60,7 @@ def facts_of(built: Built) -> SessionFacts:
         session=built.session.id,
         cwd=built.session.state.cwd,
         model=model.name,
-        tools=tuple(built.crew.tools),
+        tools=tuple(built.deps.tools),
         mode=built.session.state.mode,
         version=__version__,
         api_key_source=built.key_source,
@@ -73,7 +73,7 @@ def facts_of(built: Built) -> SessionFacts:
 
 
 def _leave(work: Coroutine[Any, Any, int]) -> int:
-    """Run to the end and leave at once: everything is on disk, so nothing is gained by tidying memory up."""
+    """Run to the end and exit at once: everything is on disk, so freeing memory would only take time."""
     code = asyncio.run(work)
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:  # it is None where we were started without
@@ -82,63 +82,65 @@ def _leave(work: Coroutine[Any, Any, int]) -> int:
 
 
 def _command(name: str) -> Any:
-    """Import the module of one subcommand: a start needs one of them, and together they cost as much as the rest."""
+    """Import the module of one subcommand: importing all of them would double the start time."""
     return importlib.import_module(f"longrein.commands.{name}")
 
 
 def run_sessions(options: Options, json: bool) -> int:
-    """The list of sessions, newest first."""
-    return int(_command("sessions").sessions(survey(options), json=json))
+    """List stored sessions, newest first."""
+    return int(_command("sessions").sessions(read_run_context(options), json=json))
 
 
 def run_export(options: Options, session: str, format: str, out: str) -> int:  # noqa: A002 - the flag's name
-    """One session as JSON lines, or as the documents' transcript."""
-    return int(_command("sessions").export(survey(options), session, format, out))
+    """Export one session as JSON lines or as a transcript."""
+    return int(_command("sessions").export(read_run_context(options), session, format, out))
 
 
 def run_context(options: Options, session: str, json: bool) -> int:
-    """What fills the context of one session; it may be open elsewhere."""
-    return int(_command("sessions").context(survey(options), session, json=json))
+    """Show the use of the context of one session, which may be open elsewhere."""
+    return int(_command("sessions").context(read_run_context(options), session, json=json))
 
 
 def run_search(options: Options, query: str, session: str, every: bool, json: bool, page: int) -> int:
-    """Where words stand in stored sessions; 1 when nowhere."""
-    return int(_command("sessions").search(survey(options), query, session, every=every, json=json, page=page))
+    """Search stored sessions; return 1 when nothing is found."""
+    return int(
+        _command("sessions").search(read_run_context(options), query, session, every=every, json=json, page=page)
+    )
 
 
 def run_tasks(options: Options, /, words: Sequence[str], tail: int, json: bool) -> int:
-    """Background tasks of stored sessions: listed, shown, stopped."""
-    return int(_command("tasks").tasks(survey(options), words, tail, json=json))
+    """List, show or stop background tasks of stored sessions."""
+    return int(_command("tasks").tasks(read_run_context(options), words, tail, json=json))
 
 
 def run_agents(options: Options, /, session: str, json: bool) -> int:
-    """Subagents of stored sessions."""
-    return int(_command("tasks").agents(survey(options), session, json=json))
+    """List subagents of stored sessions."""
+    return int(_command("tasks").agents(read_run_context(options), session, json=json))
 
 
 def run_worktrees(options: Options, /, words: Sequence[str], unmerged: bool, json: bool) -> int:
-    """Worktrees that subagents have left: listed, merged, removed."""
-    return int(_command("worktrees").worktrees(survey(options), words, unmerged=unmerged, json=json))
+    """List, merge or remove worktrees that subagents have left."""
+    return int(_command("worktrees").worktrees(read_run_context(options), words, unmerged=unmerged, json=json))
 
 
 def run_simulate(options: Options, /, recorded: Sequence[str], **how: str) -> int:
-    """Recorded sessions through policies, offline."""
-    return int(_command("simulate").simulate(survey(options).state_dir, recorded, **how))
+    """Replay recorded sessions through policies, offline."""
+    return int(_command("simulate").simulate(read_run_context(options).state_dir, recorded, **how))
 
 
 def run_interactive(options: Options) -> int:
-    """The terminal, session after session, until the user leaves."""
+    """Run the terminal, session after session, until the user leaves."""
     return _leave(_command("interactive").talk(options))
 
 
 def run_doctor(options: Options) -> int:
-    """What is here, what is missing and what to do about it."""
-    return int(_command("doctor").doctor(survey(options)))
+    """Check the installation and say how to fix problems."""
+    return int(_command("doctor").doctor(read_run_context(options)))
 
 
 def run_trust(options: Options, undo: bool) -> int:
-    """Trust the present folder: its own settings file is read from now on; or no longer."""
-    place = survey(options)
+    """Trust the current folder, so that its own settings file is read; or stop trusting it."""
+    place = read_run_context(options)
     if undo:
         distrust(place.state_dir, place.cwd)
     else:
@@ -148,5 +150,5 @@ def run_trust(options: Options, undo: bool) -> int:
 
 
 def run_demo(*, keep: bool) -> int:
-    """A real small job, offline."""
+    """Run a small real job offline."""
     return int(_command("demo").demo(keep=keep))

@@ -1,4 +1,4 @@
-"""The hall's door: argv and stdin become `Options`, `app` does the work, an error becomes one line and an exit code."""
+"""Command line: turn argv and stdin into `Options`, call `app`, turn an error into one line and an exit code."""
 
 import os
 import sys
@@ -14,64 +14,69 @@ from longrein.frontends.stdio import STDIN_WAIT_S, read_piped, say, show
 
 
 class App(Protocol):
-    """What builds the parts and runs them: the module `longrein.app`. Each function gives the exit code."""
+    """Interface of the module `longrein.app`. Each function returns the exit code."""
 
     def run_print(self, options: Options, /) -> int:
-        """One headless run. `options.prompt` is empty only with `-c` or `-r`, or with stream-json input."""
+        """Run headless once. `options.prompt` is empty only with `-c`, `-r` or stream-json input."""
         ...
 
     def run_interactive(self, options: Options, /) -> int:
-        """The terminal."""
+        """Run the terminal."""
         ...
 
     def run_demo(self, *, keep: bool) -> int:
-        """The demo; with `keep` its folder stays."""
+        """Run the demo; with `keep` its folder stays."""
         ...
 
     def run_sessions(self, options: Options, /, json: bool) -> int:
-        """The list of sessions."""
+        """List stored sessions."""
         ...
 
     def run_export(self, options: Options, /, session: str, format: str, out: str) -> int:  # noqa: A002
-        """Session `session` (id or its beginning) as `jsonl` or `transcript`, into file `out` ('' for stdout)."""
+        """Export session `session` (id or its beginning) as `jsonl` or `transcript` to `out` ('' for stdout)."""
         ...
 
     def run_context(self, options: Options, /, session: str, json: bool) -> int:
-        """What fills the context of session `session` (id or its beginning)."""
+        """Show the use of the context of session `session` (id or its beginning)."""
         ...
 
     def run_search(self, options: Options, /, query: str, session: str, every: bool, json: bool, page: int) -> int:
-        """`query` in session `session`, else in those of the present folder or, with `every`, of all folders; of the
-        hits page `page`, from 1."""
+        """Search for `query` in `session`, else in the current folder's sessions or, with `every`, in all.
+
+        Prints page `page` of the hits, from 1.
+        """
         ...
 
     def run_tasks(self, options: Options, /, words: Sequence[str], tail: int, json: bool) -> int:
-        """Background tasks: all, those of a session, one (`SESSION/TASK`), or `stop` and one."""
+        """Show all background tasks, those of a session, or one (`SESSION/TASK`); or `stop` one."""
         ...
 
     def run_agents(self, options: Options, /, session: str, json: bool) -> int:
-        """Subagents of session `session`, else those that work now."""
+        """List the subagents of `session`, else those that work now."""
         ...
 
     def run_worktrees(self, options: Options, /, words: Sequence[str], unmerged: bool, json: bool) -> int:
-        """Worktrees of subagents: all, or `merge` or `remove` and one."""
+        """List worktrees of subagents, or `merge` or `remove` one."""
         ...
 
     def run_simulate(self, options: Options, /, recorded: Sequence[str], **how: str) -> int:
-        """Recorded sessions (files, folders, ids) through policies, offline; `how` as the flags say."""
+        """Replay recorded sessions (files, folders, ids) through policies, offline. `how`: values of the flags."""
         ...
 
     def run_doctor(self, options: Options, /) -> int:
-        """What is here and what is missing."""
+        """Check the installation."""
         ...
 
     def run_trust(self, options: Options, /, undo: bool) -> int:
-        """Trust the present folder, or no longer."""
+        """Trust the current folder, or stop trusting it."""
         ...
 
 
 def main(argv: Sequence[str], app: App) -> int:
-    """Run `longrein ARGV` and give its exit code. Expected errors are one line on stderr, never a traceback."""
+    """Run `longrein ARGV` and return its exit code.
+
+    Expected errors are one line on stderr, never a traceback.
+    """
     try:
         return _dispatch(parse(argv), app)
     except LongreinError as error:
@@ -139,9 +144,10 @@ def _run(parsed: Parsed, app: App) -> int:
 
 
 def with_stdin(prompt: str, read: Callable[[float | None], bytes], *, needed: bool) -> str:
-    """`prompt` and what `read` brings, a blank line between. `read` gets how long to wait for the first byte, or None.
+    """Join `prompt` and piped text, a blank line between.
 
-    With the prompt `-`, or without one where it is `needed`, stdin *is* the prompt: then there is no limit.
+    `read` gets the seconds to wait for the first byte, None without limit. With the prompt `-`, or without one where
+    it is `needed`, stdin is the prompt, and there is no limit.
     """
     wait_s = None if prompt == "-" or (needed and not prompt.strip()) else STDIN_WAIT_S
     prompt = "" if prompt == "-" else prompt
@@ -150,7 +156,7 @@ def with_stdin(prompt: str, read: Callable[[float | None], bytes], *, needed: bo
 
 
 def clean(text: str) -> str:
-    """`text` from argv as valid Unicode: bytes that are no UTF-8 become the replacement character."""
+    """Make `text` from argv valid Unicode: invalid bytes become the replacement character."""
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
@@ -173,7 +179,7 @@ def _version() -> str:
 
 
 def own_the_three(fds: Sequence[int] = (0, 1, 2)) -> None:
-    """Fill stdin, stdout or stderr with /dev/null where it is closed, so that no database gets its number."""
+    """Open /dev/null for a closed stdin, stdout or stderr, so that no other file gets its number."""
     for fd in fds:
         try:
             os.fstat(fd)
@@ -182,7 +188,7 @@ def own_the_three(fds: Sequence[int] = (0, 1, 2)) -> None:
 
 
 def blame_ourselves() -> None:
-    """After the traceback of a bug of ours, say what it is and that nothing is lost."""
+    """After the traceback of an unexpected error, ask for a report and say that nothing is lost."""
     shown = sys.excepthook
 
     def hook(*error: object) -> None:

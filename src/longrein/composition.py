@@ -1,4 +1,4 @@
-"""The hall's workshop: every part is built here, once, by hand, and handed to those who need it."""
+"""Build an open session with everything around it: every part is made here, once, and handed to its users."""
 
 import asyncio
 import contextlib
@@ -15,7 +15,7 @@ import msgspec
 
 from longrein.agent import (
     BYPASS,
-    Crew,
+    Dependencies,
     Limits,
     OpenSession,
     TaskOptions,
@@ -25,8 +25,8 @@ from longrein.agent import (
     open_session,
     resumed_state,
 )
-from longrein.agent.background.control import Commands
-from longrein.agent.subagents.runner import Children
+from longrein.agent.background.control import BackgroundControl
+from longrein.agent.subagents.runner import SubagentRunner
 from longrein.config import (
     Settings,
     describe_environment,
@@ -52,7 +52,7 @@ from longrein.events import (
 from longrein.models import Model, ModelOptions, look_up, open_model
 from longrein.run_context import (
     CLOCK,
-    Place,
+    RunContext,
     check_depth,
     chosen_model,
     key_source,
@@ -83,39 +83,42 @@ from longrein.workspace import (
 MIB = 1024 * 1024
 
 
-class Built(msgspec.Struct):
-    """A session that is open, and what a frontend wants to know of it."""
+class Composition(msgspec.Struct):
+    """An open session with the parts that a frontend needs."""
 
-    place: Place
+    place: RunContext
     session: OpenSession
-    crew: Crew
+    deps: Dependencies
     log: SessionLog
     key_source: str
     notes: tuple[str, ...]
 
 
 class Additions(msgspec.Struct, frozen=True):
-    """Parts that a program hands in beside what options and settings say."""
+    """Parts that a program passes in addition to options and settings."""
 
     model: Model | None = None
-    """In place of the model that options and settings name."""
+    """Replaces the model that options and settings name."""
     tools: tuple[Tool, ...] = ()
-    """Tools after the built-in ones."""
+    """Tools offered after the built-in ones."""
     builtin: tuple[str, ...] | None = None
     """Names of the built-in tools to offer; None for all."""
     window_tokens: int = 0
-    """In place of the model's context window; 0 for what is known of it."""
+    """Replaces the model's context window; 0 for the known value."""
     max_output_tokens: int = 0
-    """In place of the model's output limit; 0 for what is known of it."""
+    """Replaces the model's output limit; 0 for the known value."""
 
 
 NOTHING_ADDED = Additions()
 
 
-async def build(place: Place, session: str = "", *, fresh: bool = False, additions: Additions = NOTHING_ADDED) -> Built:
-    """Open the session that the options ask for (or `session`, or with `fresh` a new one) and everything around it.
+async def build(
+    place: RunContext, session: str = "", *, fresh: bool = False, additions: Additions = NOTHING_ADDED
+) -> Composition:
+    """Open a session and build everything around it.
 
-    Raises our own errors: `ModelUnknown`, `SessionUnknown`, `SessionBusy`, `StoreDamaged`, `BudgetError` …
+    The session is the one the options ask for, or `session`, or with `fresh` a new one. Raises longrein's own errors:
+    `ModelUnknown`, `SessionUnknown`, `SessionBusy`, `StoreDamaged`, `BudgetError` …
     """
     check_depth(place)
     if fresh:
@@ -132,8 +135,8 @@ async def build(place: Place, session: str = "", *, fresh: bool = False, additio
         raise
 
 
-async def _open_log(place: Place, session: str, *, create: bool) -> SessionLog:
-    """The log of `session`, or of the one that the options ask for: with `-c` the newest that nobody has open."""
+async def _open_log(place: RunContext, session: str, *, create: bool) -> SessionLog:
+    """Open the log of `session`, or of the one that the options ask for; with `-c` the newest that is not open."""
     busy: list[str] = []
     while True:
         wanted, new, said = (session, create, "") if session else await session_of(place, busy)
@@ -149,8 +152,8 @@ async def _open_log(place: Place, session: str, *, create: bool) -> SessionLog:
 
 
 def _around(
-    place: Place, log: SessionLog, ended: list[str], given: Model | ModelOptions | None, additions: Additions
-) -> Built:
+    place: RunContext, log: SessionLog, ended: list[str], given: Model | ModelOptions | None, additions: Additions
+) -> Composition:
     state, settings = resumed_state(log), place.settings
     model, key_from = _model(place, log, state, given, additions)
     roots = tuple(state.roots or place.roots)
@@ -168,7 +171,7 @@ def _around(
     tools = (*_builtin(kinds, additions.builtin), *additions.tools)
     prefix, told = _prefix(place, workspace, state, tools)
     project, owner = project_key(project_root(roots[0])), owner_of(log.session)
-    crew = Crew(
+    deps = Dependencies(
         clock=CLOCK,
         jitter=random.random,
         workspace=workspace,
@@ -190,27 +193,27 @@ def _around(
         goals=Goals(place.state_dir, project, owner, CLOCK.wall_us, redact=clean),
         memory=lambda: memory_use(settings.memory_mb * MIB),
         kinds=kinds,
-        child_model=lambda asked: subagent_model(asked, crew.model.name, settings, place.environ),
+        child_model=lambda asked: subagent_model(asked, deps.model.name, settings, place.environ),
         workspace_in=in_roots,
         worktrees=f"{place.state_dir}/worktrees",
         pool=TaskPool(spawner, settings.tasks_max),
         task_options=_task_options(settings),
-        desk=Commands,
-        company=Children,
+        background_tasks=BackgroundControl,
+        subagents=SubagentRunner,
     )
-    crew.ease = lambda: _ease(crew, log)
-    _check_money(crew)
+    deps.ease = lambda: _ease(deps, log)
+    _check_money(deps)
     mode, lapsed = _mode(place, state)
-    session = open_session(log, crew, state=state, opened=opened, mode=mode)
+    session = open_session(log, deps, state=state, opened=opened, mode=mode)
     spawner.notice = session.notice
     _tell_damage(log, session)
     notes = (*settings.notes, *log.notes, *told, *lapsed, *unread, *_left_behind(ended, roots, state))
     fills = schema_diagnosis(session.state.prefix, model.budget.window_tokens) if session.state.prefix else ""
-    return Built(place, session, crew, log, key_from, tuple(map(clean, filter(None, [*notes, fills]))))
+    return Composition(place, session, deps, log, key_from, tuple(map(clean, filter(None, [*notes, fills]))))
 
 
 def _tell_damage(log: SessionLog, session: OpenSession) -> None:
-    """Have the user told of damage in entries that are looked through after the start."""
+    """Notify the user of damage that the check after the start finds."""
     loop = asyncio.get_running_loop()
 
     def tell(checked: "Future[str]") -> None:
@@ -222,16 +225,16 @@ def _tell_damage(log: SessionLog, session: OpenSession) -> None:
         log.checked.add_done_callback(tell)
 
 
-def _environ(place: Place) -> Mapping[str, str]:
-    """What commands inherit from: a state folder that was named holds also for a longrein that they start."""
+def _environ(place: RunContext) -> Mapping[str, str]:
+    """Return the environment of commands; a longrein they start uses the same state folder if one was named."""
     named = place.options.state_dir or place.environ.get("LONGREIN_STATE_DIR")
     return {**place.environ, "LONGREIN_STATE_DIR": place.state_dir} if named else place.environ
 
 
 def _model(
-    place: Place, log: SessionLog, state: State, given: Model | ModelOptions | None, additions: Additions
+    place: RunContext, log: SessionLog, state: State, given: Model | ModelOptions | None, additions: Additions
 ) -> tuple[Model, str]:
-    """The model that was given or asked for, or the one the session had; and where its key came from."""
+    """Return the model that was given or asked for, else the session's; and the source of its key."""
     if given is not None and not isinstance(given, ModelOptions):
         return given, "none"
     chosen = given or chosen_model(place, stored_model(place, state))
@@ -239,7 +242,7 @@ def _model(
 
 
 def _sized(chosen: ModelOptions, additions: Additions) -> ModelOptions:
-    """`chosen` with the window and output limit that a program has named. Raises `UsageError` where they clash."""
+    """Apply the window and output limit that a program has named. Raises `UsageError` where they clash."""
     if not additions.window_tokens and not additions.max_output_tokens:
         return chosen
     known = chosen.budget or look_up(chosen.provider, chosen.model)
@@ -252,7 +255,10 @@ def _sized(chosen: ModelOptions, additions: Additions) -> ModelOptions:
 
 
 def _builtin(kinds: Sequence[Kind], chosen: Sequence[str] | None) -> list[Tool]:
-    """The built-in tools called `chosen`, in their usual order; all for None. Raises `UsageError` for unknown ones."""
+    """Return the built-in tools named in `chosen`, in their usual order; all for None.
+
+    Raises `UsageError` for an unknown name.
+    """
     tools = [*builtin_tools(), agent_tool(tuple(kinds)), *goal_tools()]
     if chosen is None:
         return tools
@@ -262,8 +268,8 @@ def _builtin(kinds: Sequence[Kind], chosen: Sequence[str] | None) -> list[Tool]:
     return [tool for tool in tools if tool.spec.name in chosen]
 
 
-def _mode(place: Place, state: State) -> tuple[str, list[str]]:
-    """The permission mode that is asked for, '' for that of the stored session; and what is to be said of it.
+def _mode(place: RunContext, state: State) -> tuple[str, list[str]]:
+    """Return the permission mode to set, '' for the stored session's; and notes for the user.
 
     `bypassPermissions` is never restored: it must be asked for in each run.
     """
@@ -277,7 +283,7 @@ def _mode(place: Place, state: State) -> tuple[str, list[str]]:
 
 
 def _left_behind(ended: Sequence[str], roots: Sequence[str], state: State) -> list[str]:
-    """What a crash left: processes that were ended, halves of writes that lie beside the files of this session."""
+    """Describe what a crash left: processes that were ended, temporary files that were removed."""
     told = [f"ended what a crash had left running: {', '.join(ended)}"] if ended else []
     folders = dict.fromkeys((*roots, *(os.path.dirname(path) for path in state.files)))
     return [*told, *(sweep_halves(folders) if state.seq else ())]
@@ -305,9 +311,9 @@ def _task_options(settings: Settings) -> TaskOptions:
 
 
 def _spawner(
-    place: Place, log: SessionLog, roots: Sequence[str], nonce: str, secrets: tuple[str, ...]
+    place: RunContext, log: SessionLog, roots: Sequence[str], nonce: str, secrets: tuple[str, ...]
 ) -> SupervisedSpawner:
-    """Commands are started by the session's supervisor; where none can be had, by longrein, after a notice."""
+    """Build the spawner of commands: through the session's supervisor, else directly, after a notice."""
     settings = place.settings
     options = SupervisionOptions(
         nonce, secrets, settings.redact_patterns, settings.task_keep_s, settings.task_quota_bytes
@@ -322,8 +328,8 @@ def _spawner(
     )
 
 
-def _kinds(place: Place, more: Sequence[Tool]) -> tuple[tuple[Kind, ...], tuple[str, ...]]:
-    """Subagent types, and what of their files was left out."""
+def _kinds(place: RunContext, more: Sequence[Tool]) -> tuple[tuple[Kind, ...], tuple[str, ...]]:
+    """Return the subagent types, and notes on parts of their files that were ignored."""
     return load_kinds(
         builtin_kinds(),
         place.cwd,
@@ -335,9 +341,9 @@ def _kinds(place: Place, more: Sequence[Tool]) -> tuple[tuple[Kind, ...], tuple[
     )
 
 
-def _ease(crew: Crew, log: SessionLog) -> None:
-    """Drop what can be made again: encoded items, the reader's pages, garbage; what that frees goes to the system."""
-    forget = getattr(crew.model, "forget", None)  # a model may hold nothing
+def _ease(deps: Dependencies, log: SessionLog) -> None:
+    """Drop caches (encoded items, pages of the reader), collect garbage, return memory to the system."""
+    forget = getattr(deps.model, "forget", None)  # a model may hold nothing
     if forget is not None:
         forget()
     log.reader.close()
@@ -345,32 +351,32 @@ def _ease(crew: Crew, log: SessionLog) -> None:
     give_back()
 
 
-def _nested(place: Place, folder: str, told: Collection[str]) -> Iterable[tuple[str, str]]:
+def _nested(place: RunContext, folder: str, told: Collection[str]) -> Iterable[tuple[str, str]]:
     root = project_root(place.cwd)
     found = nested_instructions(folder, root, told, place.home, place.settings)
     return zip((source.path for source in found.sources), found.texts, strict=True)
 
 
-def _check_money(crew: Crew) -> None:
-    if crew.limits.usd_max and crew.model.budget.price is None:
+def _check_money(deps: Dependencies) -> None:
+    if deps.limits.usd_max and deps.model.budget.price is None:
         raise BudgetError(
-            f"a money limit needs the price of {crew.model.name}: give it as "
-            f'[models."{crew.model.name}"] price_input and price_output in config.toml'
+            f"a money limit needs the price of {deps.model.name}: give it as "
+            f'[models."{deps.model.name}"] price_input and price_output in config.toml'
         )
 
 
-def _opened(place: Place, session: str) -> Opened:
+def _opened(place: RunContext, session: str) -> Opened:
     nonce = uuid.uuid4().hex[:8]
     return Opened(SCHEMA_VERSION, session, nonce, place.roots, place.cwd, place.settings.profile)
 
 
-# --- what stands before the conversation -------------------------------------------------------------------------
+# --- Prefix of the conversation --------------------------------------------------------------------------------------
 
 
 def _prefix(
-    place: Place, workspace: Workspace, state: State, tools: Sequence[Tool]
+    place: RunContext, workspace: Workspace, state: State, tools: Sequence[Tool]
 ) -> tuple[Callable[[Model, str], PrefixSet], Iterable[str]]:
-    """(model, reason) -> what stands before the conversation; and notes on what was read for it."""
+    """Return (model, reason) -> prefix of the conversation; and notes on the files read for it."""
     context, sources, notes = _static_context(place, workspace, state)
     system = compose_system(replaced=place.options.system_prompt, appended=place.options.append_system_prompt)
 
@@ -382,8 +388,10 @@ def _prefix(
     return prefix, notes
 
 
-def _static_context(place: Place, workspace: Workspace, state: State) -> tuple[tuple[str, ...], Any, Iterable[str]]:
-    """Environment and instruction files: read once, at the start of a session, then frozen."""
+def _static_context(
+    place: RunContext, workspace: Workspace, state: State
+) -> tuple[tuple[str, ...], Any, Iterable[str]]:
+    """Return environment and instruction files: read once, at the start of a session, then frozen."""
     if state.prefix is not None:
         return state.prefix.context, state.prefix.sources, ()
     texts, sources, notes = load_instructions(place.cwd, place.home, place.environ, place.settings)
@@ -397,7 +405,7 @@ def _static_context(place: Place, workspace: Workspace, state: State) -> tuple[t
 
 
 def _branch(workspace: Workspace, root: str) -> str:
-    """The git branch, read from `HEAD` without running git; '' when there is none."""
+    """Read the git branch from `HEAD` without running git; '' when there is none."""
     try:
         head = workspace.read(os.path.join(root, ".git", "HEAD"), 4096).decode("utf-8", "replace").strip()
     except OSError:

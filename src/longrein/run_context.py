@@ -1,4 +1,4 @@
-"""Where longrein was started: options, settings, folders, which model and which session are meant."""
+"""The circumstances of a start: options, settings, folders, and the choice of model and session."""
 
 import os
 import time
@@ -18,28 +18,28 @@ from longrein.workspace import depth_of, sweep
 
 
 class SystemClock:
-    """Real time."""
+    """The real clock."""
 
     def wall_us(self) -> int:
         """Microseconds UTC."""
         return time.time_ns() // 1000
 
     def mono_s(self) -> float:
-        """Seconds, monotonic."""
+        """Seconds on the monotonic clock."""
         return time.monotonic()
 
     async def sleep(self, seconds: float) -> None:
-        """Wait."""
+        """Sleep for `seconds`."""
         await sleep(seconds)
 
 
 CLOCK = SystemClock()
 NESTED_MAX = 3
-"""Longreins that commands start, one below the other; the first is above them all."""
+"""Levels of longrein started by commands of longrein, below the first."""
 
 
-class Place(msgspec.Struct, frozen=True):
-    """Where longrein was started and what it was told: the same for every session of one start."""
+class RunContext(msgspec.Struct, frozen=True):
+    """Options, settings, environment and folders of one start; the same for all its sessions."""
 
     options: Options
     settings: Settings
@@ -50,8 +50,11 @@ class Place(msgspec.Struct, frozen=True):
     roots: tuple[str, ...]
 
 
-def survey(options: Options, environ: Mapping[str, str] | None = None, *, folder: str = "") -> Place:
-    """Look around in `folder` (by default the present one). Raises `SettingsError` and `UsageError`."""
+def read_run_context(options: Options, environ: Mapping[str, str] | None = None, *, folder: str = "") -> RunContext:
+    """Read settings and folders for `folder`, the current one by default.
+
+    Raises `SettingsError` and `UsageError`.
+    """
     environ = environment() if environ is None else environ
     home = home_folder(environ)
     cwd = _folder(folder, "folder") if folder else _present_folder()
@@ -59,12 +62,14 @@ def survey(options: Options, environ: Mapping[str, str] | None = None, *, folder
     state = os.path.abspath(options.state_dir) if options.state_dir else state_dir(environ, home)
     flags = {name: getattr(options, name) for name in options.__struct_fields__}
     settings = load_settings(cwd=cwd, home=home, environ=environ, flags=flags, trusted=is_trusted(state, cwd))
-    return Place(options, settings, environ, home, cwd, state, roots)
+    return RunContext(options, settings, environ, home, cwd, state, roots)
 
 
-def check_depth(place: Place) -> None:
-    """Raises `UsageError` where commands of longreins have started longreins too often: no tool list ends such a
-    chain, since a command may start anything."""
+def check_depth(place: RunContext) -> None:
+    """Raise `UsageError` where longreins have started longreins too often through commands.
+
+    No tool list ends such a chain, since a command may start anything.
+    """
     above = depth_of(place.environ)
     if above > NESTED_MAX:
         raise UsageError(
@@ -80,28 +85,31 @@ def _present_folder() -> str:
 
 
 def _folder(written: str, said: str) -> str:
-    """Absolute path of a folder that was named under `said`."""
+    """Return the absolute path of a folder given as argument `said`. Raises `UsageError`."""
     folder = os.path.abspath(os.path.expanduser(written))
     if not os.path.isdir(folder):
         raise UsageError(f"{said}: {folder} is not a folder")
     return folder
 
 
-# --- which model ---------------------------------------------------------------------------------------------------
+# --- Model -----------------------------------------------------------------------------------------------------------
 
 
-def chosen_model(place: Place, name: str = "") -> ModelOptions:
-    """Options of the model `name`, else of what settings, keys or local servers offer. Raises `ModelUnknown`."""
+def chosen_model(place: RunContext, name: str = "") -> ModelOptions:
+    """Return options of model `name`, else of the default from settings, keys or local servers.
+
+    Raises `ModelUnknown`.
+    """
     return choose_model(place.settings, place.environ, offered_models, name=name)
 
 
-def budget_of(place: Place, state: State) -> Budget:
-    """What the model of a stored session offers: as configured, else by the table."""
+def budget_of(place: RunContext, state: State) -> Budget:
+    """Return the budget of a stored session's model: as configured, else from the table."""
     return named_budget(place, f"{state.prefix.provider}/{state.prefix.model}" if state.prefix else "/")
 
 
-def named_budget(place: Place, name: str) -> Budget:
-    """What the model `provider/model` offers: as configured, else by the table."""
+def named_budget(place: RunContext, name: str) -> Budget:
+    """Return the budget of the model `provider/model`: as configured, else from the table."""
     try:
         configured = chosen_model(place, name).budget
     except LongreinError:
@@ -110,27 +118,28 @@ def named_budget(place: Place, name: str) -> Budget:
     return configured or look_up(provider, model)
 
 
-def key_source(place: Place, chosen: ModelOptions) -> str:
-    """Name of the variable that the key came from; `none` without a key."""
+def key_source(place: RunContext, chosen: ModelOptions) -> str:
+    """Return the variable that the key came from; `none` without a key."""
     known, given = known_provider(chosen.provider), place.settings.providers.get(chosen.provider)
     names = ((given.api_key_env,) if given and given.api_key_env else ()) + (known.keys if known else ())
     return next((name for name in names if chosen.api_key and place.environ.get(name) == chosen.api_key), "none")
 
 
-def stored_model(place: Place, state: State) -> str:
-    """A resumed session keeps its model unless another is asked for."""
+def stored_model(place: RunContext, state: State) -> str:
+    """Return the model of a resumed session unless the options name another; '' for none."""
     if place.options.model or state.prefix is None:
         return ""
     return f"{state.prefix.provider}/{state.prefix.model}"
 
 
-# --- which session -----------------------------------------------------------------------------------------------
+# --- Session ---------------------------------------------------------------------------------------------------------
 
 
-async def session_of(place: Place, busy: Sequence[str] = ()) -> tuple[str, bool, str]:
-    """(id of the session that the options name, whether it is a new one, what is to be said of the choice).
+async def session_of(place: RunContext, busy: Sequence[str] = ()) -> tuple[str, bool, str]:
+    """Choose the session that the options name.
 
-    `busy`: sessions that another process has opened since they were chosen. Raises `SessionUnknown`.
+    Returns (session id, True if it is new, note for the user). `busy`: sessions that another process has opened since
+    they were chosen. Raises `SessionUnknown`.
     """
     options = place.options
     said = ""
@@ -143,9 +152,11 @@ async def session_of(place: Place, busy: Sequence[str] = ()) -> tuple[str, bool,
     return (await fork(place, found, options.session_id) if options.fork_session else found), False, said
 
 
-def _newest(place: Place, busy: Sequence[str]) -> tuple[str, str]:
-    """The newest session of this folder, and what is to be said. One that is open elsewhere can be copied; to be gone
-    on with, the newest that is not is taken."""
+def _newest(place: RunContext, busy: Sequence[str]) -> tuple[str, str]:
+    """Return the newest session of this folder to continue, and a note for the user.
+
+    One that is open elsewhere can only be copied, so the newest that is not open is taken.
+    """
     newest = latest_session(place.state_dir, place.cwd)
     if not newest:
         raise SessionUnknown(f"there is no session of {place.cwd} to go on with; start one without -c")
@@ -159,8 +170,8 @@ def _newest(place: Place, busy: Sequence[str]) -> tuple[str, str]:
     return free, f"session {newest} is open in another process; going on with {free} ({title or 'nothing was said'})"
 
 
-async def fork(place: Place, source: str, session: str = "") -> str:
-    """Make a copy of session `source`; gives its id."""
+async def fork(place: RunContext, source: str, session: str = "") -> str:
+    """Copy session `source`; return the id of the copy."""
     reader = Reader(place.state_dir, source)
     first, last = reader.entry(1), reader.tail()[0]
     reader.close()
@@ -172,15 +183,18 @@ async def fork(place: Place, source: str, session: str = "") -> str:
     return target
 
 
-async def discard_unused(place: Place, session: str, *, said: bool) -> None:
-    """What was opened and left without a word is not kept. One whose id was chosen may be waited for, and what
-    was `said` may not have come to be written down."""
+async def discard_unused(place: RunContext, session: str, *, said: bool) -> None:
+    """Delete a session that was left without a message.
+
+    One with a chosen id is kept, since another program may wait for it; so is one where a message was `said`, which
+    may not be on disk yet.
+    """
     if not said and session != place.options.session_id:
         await discard_empty(place.state_dir, session, wall_us=CLOCK.wall_us)
 
 
-def sweep_orphans(place: Place) -> list[str]:
-    """End processes that a killed longrein left behind; those of other state folders are not ours to judge."""
+def sweep_orphans(place: RunContext) -> list[str]:
+    """End processes that a killed longrein left behind. Those of other state folders are left alone."""
     sessions = os.path.join(place.state_dir, "sessions")
     if not os.path.isdir(sessions):
         return []
@@ -188,7 +202,7 @@ def sweep_orphans(place: Place) -> list[str]:
 
 
 def _is_held_or_foreign(folder: str, session: str) -> bool:
-    """Whether processes of `session` must be left alone: it is open, or not one of this state folder."""
+    """Return True for a session that is open or belongs to another state folder."""
     try:
         return not os.path.isdir(os.path.join(folder, "sessions", session)) or is_open(folder, session)
     except LongreinError:

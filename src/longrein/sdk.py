@@ -1,4 +1,4 @@
-"""longrein as a library: one class, the same session that the terminal and the headless run use."""
+"""longrein as a library: one class around the session that terminal and headless run use."""
 
 import asyncio
 import inspect
@@ -7,8 +7,18 @@ from contextlib import aclosing
 from types import TracebackType
 from typing import Any, Literal, overload
 
-from longrein.agent import AgentView, Answer, Compact, GoOn, Heard, OfChild, OpenSession, Rewind, Said
-from longrein.composition import Additions, Built, build
+from longrein.agent import (
+    Answer,
+    Compact,
+    Continue,
+    FromSubagent,
+    OpenSession,
+    Rewind,
+    SessionUpdate,
+    SubagentView,
+    UserMessage,
+)
+from longrein.composition import Additions, Composition, build
 from longrein.events import (
     AnyPart,
     Entry,
@@ -22,11 +32,11 @@ from longrein.events import (
 )
 from longrein.frontends.argv import Options
 from longrein.models import Model
-from longrein.run_context import survey
+from longrein.run_context import read_run_context
 from longrein.tools import TaskView, Tool
 
 Approve = Callable[[PermissionAsked], bool | Awaitable[bool]]
-"""Decides a call that asks for permission; `shown` has its exact bytes."""
+"""Decide a call that asks for permission; `shown` has its exact bytes."""
 NOBODY = "nobody is there to approve it; `allow` has rules for calls that may run, `approve` decides each"
 
 
@@ -58,7 +68,7 @@ class Session:
     All of it belongs to the event loop it was opened in.
     """
 
-    def __init__(self, built: Built) -> None:
+    def __init__(self, built: Composition) -> None:
         """Use `open` or `resume`."""
         self._session: OpenSession = built.session
         self._walk: asyncio.Task[None] | None = None
@@ -157,7 +167,9 @@ class Session:
             window,
             max_output,
         )
-        return cls(await build(survey(options, folder=folder), session, fresh=not session, additions=additions))
+        return cls(
+            await build(read_run_context(options, folder=folder), session, fresh=not session, additions=additions)
+        )
 
     async def __aenter__(self) -> "Session":
         return self
@@ -174,13 +186,13 @@ class Session:
         told so. Raises `TurnFailed` when the turn ended without an answer: a limit, a budget, an interrupt, or
         a provider that failed.
         """
-        start = self._session.readers.committed
+        start = self._session.subscribers.committed
         await self.send(words)
         answer = ""
         async with aclosing(self.follow(start, children=True)) as news:
             async for one in news:
-                event = one.heard.event if isinstance(one, OfChild) and isinstance(one.heard, Entry) else None
-                child = one.child if isinstance(one, OfChild) else ""
+                event = one.heard.event if isinstance(one, FromSubagent) and isinstance(one.heard, Entry) else None
+                child = one.child if isinstance(one, FromSubagent) else ""
                 match one.event if isinstance(one, Entry) else event:
                     case PermissionAsked() as asked:
                         await self._decide(asked, child, approve)
@@ -206,7 +218,7 @@ class Session:
 
     @property
     def spent_usd(self) -> float:
-        """All that was spent so far; lost requests count as spent."""
+        """US dollars spent so far; lost requests count as spent."""
         return self._session.state.spent_usd
 
     async def send(
@@ -216,43 +228,44 @@ class Session:
         how: Literal["prompt", "steer", "queued"] = "prompt",
         to: str = "",
     ) -> None:
-        """Say something; returns when it is on disk. `steer` goes with the next request, `queued` after the turn.
+        """Send a message; return when it is on disk.
 
-        `to` is the session of a subagent that works (`AgentView.child`); it hears it with its next request.
+        `steer` goes with the next request, `queued` waits for the end of the turn. `to` is the session of an active
+        subagent (`SubagentView.child`), which gets it with its next request.
         """
         parts = (Text(words),) if isinstance(words, str) else tuple(words)
-        await self._session.tell(Said(parts, "steer" if to else how, to))
+        await self._session.tell(UserMessage(parts, "steer" if to else how, to))
         self._go()
 
     async def go_on(self) -> None:
-        """Go on with a turn that a crash had cut."""
-        await self._session.tell(GoOn())
+        """Continue a turn that a crash has cut."""
+        await self._session.tell(Continue())
         self._go()
 
     async def compact(self, focus: str = "") -> None:
-        """Make room before the next request; `focus` is what a summary should keep above all."""
+        """Compact before the next request; `focus` is what a summary should keep above all."""
         await self._session.tell(Compact(focus))
         self._go()
 
     async def rewind(self, to: int, *, files: bool = False) -> None:
-        """Go back to entry `to`; with `files`, put files back too. What came after stays in the log."""
+        """Go back to entry `to`; with `files`, restore files too. What came after stays in the log."""
         await self._session.tell(Rewind(to, files))
         self._go()
 
     async def answer(self, call: str, verdict: Literal["allow", "deny"], message: str = "", *, child: str = "") -> None:
-        """Answer a `PermissionAsked`; `child` is the session of the subagent that asks (`OfChild.child`)."""
+        """Answer a `PermissionAsked`; `child` is the session of the subagent that asks (`FromSubagent.child`)."""
         await self._session.tell(Answer(call, verdict, message=message, by="user", session=child))
 
-    def agents(self) -> Sequence[AgentView]:
-        """Subagents below this session as they are now, each followed by its own; those that are over too."""
+    def agents(self) -> Sequence[SubagentView]:
+        """Return the subagents as they are now, each followed by its own, finished ones included."""
         return self._session.agents()
 
     def tasks(self) -> Sequence[TaskView]:
-        """Background tasks as they are now: those that run first, then those that are over."""
+        """Return the background tasks as they are now: running ones first."""
         return self._session.tasks()
 
     def interrupt(self) -> None:
-        """Stop what is running, now."""
+        """Stop what is running."""
         self._session.interrupt()
 
     @overload
@@ -260,14 +273,15 @@ class Session:
     @overload
     def follow(
         self, seq: int = 0, *, forever: bool = False, children: Literal[True]
-    ) -> AsyncGenerator[Entry | OfChild, None]: ...
+    ) -> AsyncGenerator[Entry | FromSubagent, None]: ...
     async def follow(
         self, seq: int = 0, *, forever: bool = False, children: bool = False
-    ) -> AsyncGenerator[Entry | OfChild, None]:
-        """Entries after `seq` as they are committed, until the session rests (or, with `forever`, until it closes).
+    ) -> AsyncGenerator[Entry | FromSubagent, None]:
+        """Yield entries after `seq` as they are committed, until the session rests.
 
-        With `children` also what subagents do now, as `OfChild`, its `heard` an entry of its own log: their questions
-        (`PermissionAsked`) come so. They have no place in the order of `seq` and do not come again.
+        With `forever`, until it closes. With `children` also live entries of subagents, as `FromSubagent` with the
+        entry in `heard`, such as their questions (`PermissionAsked`). They have no place in the order of `seq` and do
+        not come again.
         """
         heard = self._session.follow(seq)
         coming = asyncio.ensure_future(anext(heard))
@@ -281,7 +295,7 @@ class Session:
                 if isinstance(news, Entry):
                     seq = news.seq
                     yield news
-                elif children and isinstance(news, OfChild) and isinstance(news.heard, Entry):
+                elif children and isinstance(news, FromSubagent) and isinstance(news.heard, Entry):
                     yield news
         except StopAsyncIteration:
             return
@@ -289,17 +303,20 @@ class Session:
             coming.cancel()
 
     async def wait(self) -> None:
-        """Until the session rests. Raises `StoreFull` and its kin when it could not go on."""
+        """Wait until the session rests. Raises `StoreFull` and related errors when it could not continue."""
         if self._walk is not None:
             await self._walk
 
     async def leave(self, tasks: Literal["stop", "keep"]) -> Sequence[TaskView]:
-        """Before `close`, when the session rests: `stop` ends every background task, `keep` those that may not outlive
-        longrein. Gives those that go on. Without it each task's own policy holds."""
+        """Stop background tasks before `close`, when the session rests; return those that continue.
+
+        `stop` ends every task, `keep` only those that cannot outlive longrein. Without this call each task's own
+        policy holds.
+        """
         return await self._session.leave(tasks)
 
     async def close(self) -> None:
-        """End what runs and release the session. What was said and done is on disk."""
+        """Stop what runs and release the session. Everything said and done is on disk."""
         await self._session.close()
         if self._walk is not None:
             await asyncio.wait([self._walk])
@@ -308,15 +325,15 @@ class Session:
         if self._walk is None or self._walk.done():
             self._walk = asyncio.ensure_future(self._session.run(once=True))
 
-    async def _news(self, coming: "asyncio.Future[Heard]") -> None:
-        """Wait for something to hear, or for the walk to come to rest."""
+    async def _news(self, coming: "asyncio.Future[SessionUpdate]") -> None:
+        """Wait for an update, or for the main loop to end."""
         walking = self._walk is not None and not self._walk.done()
         waited: list[asyncio.Future[Any]] = [coming, self._walk] if walking and self._walk else [coming]
         await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
 
     def _resting(self, seq: int) -> bool:
         idle = self._walk is None or self._walk.done()
-        return idle and seq >= self._session.readers.committed
+        return idle and seq >= self._session.subscribers.committed
 
 
 def _check(**lists: Sequence[str] | None) -> None:

@@ -7,9 +7,9 @@ from concurrent.futures import Future
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from longrein.agent import Answer, Crew, Limits, OpenSession, Said, open_session
-from longrein.agent.background.control import Commands
-from longrein.agent.subagents.runner import Children
+from longrein.agent import Answer, Dependencies, Limits, OpenSession, UserMessage, open_session
+from longrein.agent.background.control import BackgroundControl
+from longrein.agent.subagents.runner import SubagentRunner
 from longrein.context import Budget, Price, Request
 from longrein.events import SCHEMA_VERSION, Entry, Opened, PrefixSet, Text, ToolCall, ToolResult, Usage, text_of
 from longrein.models import Delta, Failure, Model, Reply, TextDelta
@@ -92,10 +92,10 @@ class House:
         self.clock = Clock()
         self.spawner = PlainSpawner()
 
-    def crew(self, model: Model, log: object, **more: object) -> Crew:
+    def deps(self, model: Model, log: object, **more: object) -> Dependencies:
         given = more.pop("more_tools", ())
         tools = {tool.spec.name: tool for tool in (*builtin_tools(), *given)}  # type: ignore[misc]
-        return Crew(
+        return Dependencies(
             clock=self.clock,
             jitter=lambda: 0.5,
             workspace=open_workspace(
@@ -109,8 +109,8 @@ class House:
             ),
             history=lambda first, last: Reader(str(self.state), SESSION).entries(first - 1, last),
             rules=more.pop("rules", Rules(allow=("Bash(*)", "Write", "Edit"), base=str(self.tree))),  # type: ignore[arg-type]
-            desk=Commands,
-            company=Children,
+            background_tasks=BackgroundControl,
+            subagents=SubagentRunner,
             **more,  # type: ignore[arg-type]
         )
 
@@ -121,7 +121,7 @@ class House:
             Opened(SCHEMA_VERSION, SESSION, "n0nce", (str(self.tree),), str(self.tree)) if not log.entries else None
         )
         mode = "" if "rules" in more else "bypassPermissions"
-        session = open_session(log, self.crew(model, log, **more), opened=opened, mode=mode)
+        session = open_session(log, self.deps(model, log, **more), opened=opened, mode=mode)
         try:
             yield session
         finally:
@@ -131,7 +131,7 @@ class House:
         """Say each of `prompts` and let the turns end."""
         async with self.session(model, create=create, **more) as session:
             for prompt in prompts:
-                session.tell(Said((Text(prompt),)))
+                session.tell(UserMessage((Text(prompt),)))
                 await session.run(once=True)
         return session
 

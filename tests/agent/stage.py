@@ -4,10 +4,10 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-from longrein.agent import Crew, OpenSession, Said, TaskOptions, TaskPool
+from longrein.agent import Dependencies, OpenSession, TaskOptions, TaskPool, UserMessage
 from longrein.events import Text
 from longrein.testing.clock import VirtualClock, run_virtual
-from longrein.testing.harness import kill, memory_crew, open_test_session
+from longrein.testing.harness import kill, memory_dependencies, open_test_session
 from longrein.testing.scripted_model import ScriptedModel, call
 from longrein.testing.store import MemoryDisk
 from longrein.testing.supervisor import MemorySupervision
@@ -26,16 +26,16 @@ class Stage:
         self.tasks_max, self.options = tasks_max, TaskOptions(**options)
         self.profile = "default"
 
-    def crew(self, model: ScriptedModel) -> Crew:
+    def deps(self, model: ScriptedModel) -> Dependencies:
         space = MemoryWorkspace(spawner=self.supervision)
-        crew = memory_crew(model, self.disk, workspace=space, clock=self.clock)
-        crew.pool = TaskPool(self.supervision, self.tasks_max)
-        crew.task_options = self.options
-        return crew
+        deps = memory_dependencies(model, self.disk, workspace=space, clock=self.clock)
+        deps.pool = TaskPool(self.supervision, self.tasks_max)
+        deps.task_options = self.options
+        return deps
 
     def open(self, model: ScriptedModel) -> OpenSession:
-        crew = self.crew(model)
-        return open_test_session(model, disk=self.disk, crew=crew, mode="bypassPermissions", profile=self.profile)
+        deps = self.deps(model)
+        return open_test_session(model, disk=self.disk, deps=deps, mode="bypassPermissions", profile=self.profile)
 
     def of(self, kind: type) -> list[Any]:
         return [entry.event for entry in self.disk.entries() if isinstance(entry.event, kind)]
@@ -55,8 +55,8 @@ def background(command: str, **more: Any) -> Any:
     return call("Bash", command=command, run_in_background=True, **more)
 
 
-def words(text: str) -> Said:
-    return Said((Text(text),))
+def words(text: str) -> UserMessage:
+    return UserMessage((Text(text),))
 
 
 def one_turn(stage: Stage, model: ScriptedModel, *, during: Callable[[OpenSession], Any] | None = None) -> None:

@@ -137,10 +137,10 @@ def test_a_clock_that_is_set_ends_no_subagent_and_makes_nothing_longer(hours: in
 def test_what_subagents_do_is_heard_by_who_follows_the_root() -> None:
     stage = Stage(main=[says(agent("ALPHA")), says("done")], ALPHA=[says("found")])
     stage.play()
-    heard = [one for one in stage.heard if type(one).__name__ == "OfChild"]
+    heard = [one for one in stage.heard if type(one).__name__ == "FromSubagent"]
     kinds = [type(getattr(one.heard, "event", one.heard)).__name__ for one in heard]
     assert kinds[:3] == ["Opened", "PrefixSet", "ModeSet"]
-    assert "Streaming" in kinds
+    assert "ReplyDelta" in kinds
     assert kinds[-1] == "TurnEnded"
     started = next(e for e in stage.disk.entries() if isinstance(e.event, ChildStarted))
     assert {(one.label, one.kind) for one in heard} == {(f"a{started.seq}", "general")}

@@ -7,8 +7,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from longrein.agent.subagents.runner import Children
-from longrein.agent.subagents.tree import Gate
+from longrein.agent.subagents.runner import SubagentRunner
+from longrein.agent.subagents.tree import FairSemaphore
 from longrein.testing.clock import VirtualClock, run_virtual
 
 VISITS = st.lists(
@@ -21,7 +21,7 @@ def test_E17_never_more_than_so_many_and_everybody_has_a_turn(
     most: int, visits: list[tuple[str, int, int, bool]]
 ) -> None:
     """Each visit: owner, when it comes, how long it stays, whether it is cancelled a second after it came."""
-    gate, clock = Gate(most), VirtualClock()
+    gate, clock = FairSemaphore(most), VirtualClock()
     inside = done = 0
 
     async def visit(owner: str, at: int, stay: int) -> None:
@@ -54,7 +54,7 @@ def test_E17_never_more_than_so_many_and_everybody_has_a_turn(
 
 
 def test_E17_one_with_many_does_not_starve_one_with_few() -> None:
-    gate, order = Gate(1), list[str]()
+    gate, order = FairSemaphore(1), list[str]()
 
     async def visit(owner: str) -> None:
         await gate.enter(owner)
@@ -71,7 +71,7 @@ def test_E17_one_with_many_does_not_starve_one_with_few() -> None:
 
 @given(st.booleans(), st.booleans())
 def test_who_is_cancelled_in_the_instant_in_which_it_is_let_in_holds_nothing(waits: bool, halted: bool) -> None:
-    gate, halt = Gate(1), asyncio.Event()
+    gate, halt = FairSemaphore(1), asyncio.Event()
 
     async def main() -> None:
         if waits:
@@ -97,9 +97,9 @@ def test_one_that_waits_for_others_holds_no_place_and_has_one_again_after(
     waits: list[tuple[int, int, bool]],
 ) -> None:
     """Each wait: when it begins, how long those below it work, whether it is cut a second after it began."""
-    gate, children = Gate(1), Children.__new__(Children)
+    gate, children = FairSemaphore(1), SubagentRunner.__new__(SubagentRunner)
     fake: Any = children
-    fake.session = SimpleNamespace(id="parent", crew=SimpleNamespace(above=object()))
+    fake.session = SimpleNamespace(id="parent", deps=SimpleNamespace(above=object()))
     fake.tree, fake._waiting = SimpleNamespace(gate=gate), 0
 
     async def below(work_s: int) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from longrein.agent import GoOn, Said
+from longrein.agent import Continue, UserMessage
 from longrein.context import Request
 from longrein.events import ChildEnded, ChildStarted, Entry, Reminded, Text, ToolEnded, ToolStarted, UserSpoke
 from longrein.models import Reply
@@ -55,17 +55,17 @@ def staged(*, background: bool = False) -> Stage:
 async def finish(stage: Stage, words: str = "") -> None:
     """One life, to its end."""
     session = stage.open(mode="bypassPermissions")
-    session.crew.clock = stage.clock
+    session.deps.clock = stage.clock
     if words:
-        session.tell(Said((Text(words),)))
+        session.tell(UserMessage((Text(words),)))
     elif session.state.turn_open:
-        session.tell(GoOn())
+        session.tell(Continue())
     await session.run(once=True)
-    while session.company is not None and session.company.running:
-        await session.company.settled()
+    while session.subagents is not None and session.subagents.running:
+        await session.subagents.settled()
         await session.run(once=True)
     if not words:  # what was written down before the cut wakes nobody: it is told with the user's next words
-        session.tell(Said((Text("and?"),)))
+        session.tell(UserMessage((Text("and?"),)))
         await session.run(once=True)
     await session.close()
 
@@ -132,7 +132,7 @@ def test_a_session_that_is_left_in_the_middle_goes_on_with_its_subagents() -> No
 
     async def leave() -> None:
         session = stage.open()
-        session.tell(Said((Text("go"),)))
+        session.tell(UserMessage((Text("go"),)))
         walk = asyncio.ensure_future(session.run(once=True))
         await stage.clock.sleep(1.2)
         assert [view.state for view in session.agents()] == ["running"] * 3
@@ -153,11 +153,11 @@ def test_where_the_tool_is_gone_after_a_crash_its_call_is_closed_and_its_subagen
 
     async def without() -> None:
         session = stage.open()
-        session.crew.tools = {name: tool for name, tool in session.crew.tools.items() if name != "Agent"}
-        session.tell(GoOn())
+        session.deps.tools = {name: tool for name, tool in session.deps.tools.items() if name != "Agent"}
+        session.tell(Continue())
         await session.run(once=True)
-        while session.company is not None and session.company.running:
-            await session.company.settled()
+        while session.subagents is not None and session.subagents.running:
+            await session.subagents.settled()
             await session.run(once=True)
         await session.close()
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from longrein.agent import Answer, Limits, OpenSession, Said, SetMode, StopChild
-from longrein.agent.messages import OfChild
+from longrein.agent import Answer, Limits, OpenSession, SetMode, StopChild, UserMessage
+from longrein.agent.messages import FromSubagent
 from longrein.context import Request
 from longrein.events import (
     ChildEnded,
@@ -89,7 +89,7 @@ def test_words_for_a_subagent_reach_it_with_its_next_request() -> None:
     async def steer(session: OpenSession) -> None:
         await stage.clock.sleep(1)
         child = session.agents()[0].child
-        await session.tell(Said((Text("mind the tests"),), to=child))
+        await session.tell(UserMessage((Text("mind the tests"),), to=child))
         assert [(word.text, word.to, word.how) for word in session.pending] == [("mind the tests", child, "steer")]
 
     stage.play(meanwhile=steer)
@@ -103,19 +103,21 @@ def test_words_for_one_that_is_over_are_refused_and_said_so() -> None:
 
     async def steer(session: OpenSession) -> None:
         await stage.clock.sleep(2)
-        await session.tell(Said((Text("too late"),), to=session.agents()[0].child))
+        await session.tell(UserMessage((Text("too late"),), to=session.agents()[0].child))
 
     stage.play(meanwhile=steer)
-    assert [one.text for one in stage.heard if type(one).__name__ == "Noticed"] == [
+    assert [one.text for one in stage.heard if type(one).__name__ == "UserNotice"] == [
         "that subagent does not work any more, so that it cannot be told anything"
     ]
 
 
-def questions(stage: Stage) -> list[OfChild]:
+def questions(stage: Stage) -> list[FromSubagent]:
     return [
         one
         for one in stage.heard
-        if isinstance(one, OfChild) and isinstance(one.heard, Entry) and isinstance(one.heard.event, PermissionAsked)
+        if isinstance(one, FromSubagent)
+        and isinstance(one.heard, Entry)
+        and isinstance(one.heard.event, PermissionAsked)
     ]
 
 
@@ -202,7 +204,7 @@ def test_interrupted_leaves_a_history_that_goes_on() -> None:
         session.interrupt()
         while session.busy:
             await stage.clock.sleep(0.1)
-        await session.tell(Said((Text("go on"),)))
+        await session.tell(UserMessage((Text("go on"),)))
         await session.run(once=True)
 
     stage.play(meanwhile=stop)

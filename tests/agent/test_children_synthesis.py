@@ -2,7 +2,7 @@
 
 import asyncio
 
-from longrein.agent import GoOn, OpenSession, Said
+from longrein.agent import Continue, OpenSession, UserMessage
 from longrein.context import Request
 from longrein.events import ChildEnded, ChildStarted, Text, ToolEnded
 from longrein.models import Reply
@@ -71,7 +71,7 @@ def test_E19_killed_while_the_synthesis_works_it_goes_on_and_nobody_works_twice(
 
     async def first() -> None:
         session = stage.open()
-        session.tell(Said((Text("go"),)))
+        session.tell(UserMessage((Text("go"),)))
         walk = asyncio.ensure_future(session.run(once=True))
         await stage.clock.sleep(3)
         stage.disk.kill()
@@ -79,7 +79,7 @@ def test_E19_killed_while_the_synthesis_works_it_goes_on_and_nobody_works_twice(
 
     async def second() -> None:
         session = stage.open()
-        session.tell(GoOn())
+        session.tell(Continue())
         await session.run(once=True)
         await session.close()
 

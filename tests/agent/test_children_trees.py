@@ -80,7 +80,7 @@ def test_a_label_below_names_the_whole_way_and_what_it_does_is_heard_at_the_root
         OMEGA=[says("below")],
     )
     stage.play()
-    labels = {one.label for one in stage.heard if type(one).__name__ == "OfChild"}
+    labels = {one.label for one in stage.heard if type(one).__name__ == "FromSubagent"}
     assert sorted(label.count(".") for label in labels) == [0, 1]
     deep = max(labels, key=len)
     assert deep.startswith(f"{min(labels, key=len)}.a")

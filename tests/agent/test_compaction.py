@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from longrein.agent import Compact, GoOn, Pin, Said, Uncompact, Unpin
+from longrein.agent import Compact, Continue, Pin, Uncompact, Unpin, UserMessage
 from longrein.context import Budget, Price, Request, fold
 from longrein.events import (
     Asked,
@@ -130,7 +130,7 @@ async def test_a_summariser_that_calls_tools_has_failed_and_nothing_runs(house: 
 async def test_A27_cancel_leaves_history_untouched(house: House) -> None:
     model = Talker(3, words=20)
     async with house.session(model) as session:
-        session.tell(Said((Text("hello"),)))
+        session.tell(UserMessage((Text("hello"),)))
         await session.run(once=True)
         before = said_by(session.state.items)
         session.tell(Compact(""))
@@ -158,7 +158,7 @@ async def test_uncompact_brings_back_the_very_items(house: House) -> None:
     model = Talker(4, words=30)
     model.gate.set()
     async with house.session(model) as session:
-        session.tell(Said((Text("hello"),)))
+        session.tell(UserMessage((Text("hello"),)))
         await session.run(once=True)
         before = said_by(session.state.items)
         session.tell(Compact(""))
@@ -178,13 +178,13 @@ async def test_a_pin_is_told_at_once_and_stands_word_for_word_after_a_compaction
     model.gate.set()
     async with house.session(model) as session:
         session.tell(Pin(pin))
-        session.tell(Said((Text("hello"),)))
+        session.tell(UserMessage((Text("hello"),)))
         await session.run(once=True)
         assert f"- {pin}" in "\n".join(said(model.requests[0]))
         assert of(house.entries(), Summarized)
         assert f"- {pin}" in "\n".join(said(model.requests[-1]))
         session.tell(Unpin(1))
-        session.tell(Said((Text("again"),)))
+        session.tell(UserMessage((Text("again"),)))
         model.left = 1
         await session.run(once=True)
         assert session.state.pins == ()
@@ -193,19 +193,19 @@ async def test_a_pin_is_told_at_once_and_stands_word_for_word_after_a_compaction
 async def test_a_crash_while_a_summary_is_written_closes_its_request(house: House) -> None:
     model = Talker(12, words=400)
     async with house.session(model) as session:
-        session.tell(Said((Text("think"),)))
+        session.tell(UserMessage((Text("think"),)))
         walk = asyncio.ensure_future(session.run(once=True))
         await model.summarising.wait()
         await session.commit(flush=True)
         walk.cancel()
-        session.beside._task.cancel()  # as a kill would: nothing is written down
-        session.beside._task = None
+        session.summary_request._task.cancel()  # as a kill would: nothing is written down
+        session.summary_request._task = None
     model.left = 2
     async with house.session(model, create=False) as session:
-        session.tell(Said((Text("go on"),)))
+        session.tell(UserMessage((Text("go on"),)))
         session.paused = False
         await session.run(once=True)
-        assert session.state.summarising is None or session.beside.running
+        assert session.state.summarising is None or session.summary_request.running
     lost = [e.event for e in of(house.entries(), AskFailed) if e.event.kind == "lost"]
     assert lost
 
@@ -217,8 +217,8 @@ async def test_the_chosen_model_writes_the_summary_and_the_second_try_is_the_ses
     other.name, other.model = "test/cheap", "cheap"
     other.gate.set()
     async with house.session(model, compact_model="test/cheap") as session:
-        session.crew.open_model = lambda _name: other
-        session.tell(Said((Text("hello"),)))
+        session.deps.open_model = lambda _name: other
+        session.tell(UserMessage((Text("hello"),)))
         await session.run(once=True)
         session.tell(Compact(""))
         await session.run(once=True)
@@ -241,12 +241,12 @@ async def test_E13_after_a_compaction_files_stand_as_on_disk_and_an_edit_needs_n
         says("done"),
     )
     async with house.session(model) as session:
-        session.tell(Said((Text("look at a.py, never touch b.py"),)))
+        session.tell(UserMessage((Text("look at a.py, never touch b.py"),)))
         await session.run(once=True)
         (house.tree / "a.py").write_text("first = 1\nsecond = 2\n")
         session.tell(Compact(""))
         await session.run(once=True)
-        session.tell(Said((Text("go on"),)))
+        session.tell(UserMessage((Text("go on"),)))
         await session.run(once=True)
     after = model.requests[3]
     shown = "\n".join(said(after))
@@ -264,8 +264,8 @@ async def test_a_summariser_with_a_smaller_window_gets_the_view_in_parts_and_the
     other.name, other.model, other.budget = "test/cheap", "cheap", Budget(4_000, 500)
     other.gate.set()
     async with house.session(model, compact_model="test/cheap") as session:
-        session.crew.open_model = lambda _name: other
-        session.tell(Said((Text("hello"),)))
+        session.deps.open_model = lambda _name: other
+        session.tell(UserMessage((Text("hello"),)))
         await session.run(once=True)
         session.tell(Compact("the tests"))
         await session.run(once=True)
@@ -307,7 +307,7 @@ async def test_R098_killed_at_each_write_of_a_compaction_the_old_or_the_new_view
         again = Talker(1)
         again.gate.set()
         async with cut.session(again, create=False) as session:
-            session.tell(GoOn())
+            session.tell(Continue())
             await session.run(once=True)
         assert [encode_entry(e) for e in cut.entries()[:last]] == [encode_entry(e) for e in entries[:last]]
         first = next(request for request in again.requests if request.purpose == "turn")

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from longrein.agent import Judgement, Limits, Outlook, next_move
+from longrein.agent import Judgement, Limits, MoveContext, next_move
 from longrein.context import Budget, Price, State, fold, render
 from longrein.events import (
     SCHEMA_VERSION,
@@ -50,7 +50,7 @@ def check(events: tuple[AnyEvent, ...], expect: str, limits: Limits | None = Non
     """The next move after `events`, shown, holds `expect`."""
     state = state_of(*events)
     judged = dict.fromkeys(state.calls, Judgement("run", together=True))
-    shown = repr(next_move(state, judged, Outlook(BUDGET, limits or Limits(), task_s=task_s)))
+    shown = repr(next_move(state, judged, MoveContext(BUDGET, limits or Limits(), task_s=task_s)))
     assert expect in shown, f"{expect!r} is not in {shown}"
 
 

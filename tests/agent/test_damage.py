@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from longrein.agent import GoOn, Said
+from longrein.agent import Continue, UserMessage
 from longrein.events import Reminded, Text, ToolEnded, text_of
 from tests.agent.house import SESSION, House, Script, call, says
 
@@ -28,7 +28,7 @@ async def killed_in_the_middle(folder: Path) -> Path:
         shutil.copytree(house.state, copy)
 
     async with house.session(Script(*steps, lambda request: die(request) or says("done"))) as session:
-        session.tell(Said((Text("do it"),)))
+        session.tell(UserMessage((Text("do it"),)))
         await session.run(once=True)
     return copy
 
@@ -41,7 +41,7 @@ async def go_on(folder: Path, killed: Path, damage: Callable[[Path], object]) ->
     damage(house.state / "sessions" / SESSION)
     async with house.session(Script(says("done")), create=False) as session:
         notes = list(session.log.notes)
-        session.tell(GoOn() if session.state.turn_open or session.state.calls else Said((Text("go on"),)))
+        session.tell(Continue() if session.state.turn_open or session.state.calls else UserMessage((Text("go on"),)))
         await session.run(once=True)
     return house, notes
 

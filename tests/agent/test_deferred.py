@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from longrein.agent import Answer, GoOn, OpenSession, Said
+from longrein.agent import Answer, Continue, OpenSession, UserMessage
 from longrein.composition import Additions, build
 from longrein.context import Budget, Price, Request, estimate_text
 from longrein.events import (
@@ -29,9 +29,9 @@ from longrein.frontends.headless.stream_json import draw
 from longrein.frontends.terminal.view_model import Scene
 from longrein.models import ModelOptions, open_model
 from longrein.permissions import Rules
-from longrein.run_context import survey
+from longrein.run_context import read_run_context
 from longrein.testing.clock import VirtualClock
-from longrein.testing.harness import memory_crew, memory_tools, open_test_session, results, story
+from longrein.testing.harness import memory_dependencies, memory_tools, open_test_session, results, story
 from longrein.testing.loopback import Call, LoopbackProvider, Play, Turn, common_blocks
 from longrein.testing.scripted_model import ScriptedModel, call, says
 from longrein.testing.store import MemoryDisk
@@ -52,8 +52,10 @@ def finds(**more: object) -> ToolCall:
 def opened(
     model: ScriptedModel, disk: MemoryDisk, *, rules: Rules | None = None, tools: Sequence[Tool] | None = None
 ) -> OpenSession:
-    crew = memory_crew(model, disk, tools=(*memory_tools(), *(server_tools() if tools is None else tools)), rules=rules)
-    return open_test_session(model, disk=disk, crew=crew, mode="default" if rules else "bypassPermissions")
+    deps = memory_dependencies(
+        model, disk, tools=(*memory_tools(), *(server_tools() if tools is None else tools)), rules=rules
+    )
+    return open_test_session(model, disk=disk, deps=deps, mode="default" if rules else "bypassPermissions")
 
 
 async def played(
@@ -62,7 +64,7 @@ async def played(
     """Say `words` and let the turn end."""
     disk = disk or MemoryDisk()
     session = opened(model, disk, **more)  # type: ignore[arg-type]
-    session.tell(Said((Text(words),)))
+    session.tell(UserMessage((Text(words),)))
     await session.run(once=True)
     await session.close()
     model.check_done()
@@ -149,7 +151,7 @@ async def test_E5_permission_rules_speak_of_the_real_tool(rules: Rules, status: 
 async def test_E5_allowing_CallTool_allows_no_tool_behind_it() -> None:
     disk, model = MemoryDisk(), model_of(says(finds()), says("I may not"))
     session = opened(model, disk, rules=Rules(allow=("CallTool", "ToolSearch")))
-    session.tell(Said((Text("go"),)))
+    session.tell(UserMessage((Text("go"),)))
     question = None
     task = asyncio.ensure_future(session.run(once=True))
     async for heard in session.follow():
@@ -260,7 +262,7 @@ async def test_E5_a_session_that_was_cut_before_the_call_ran_runs_it_once() -> N
     disk.kill()
     model = model_of(says("found"))
     session = opened(model, disk)
-    session.tell(GoOn())
+    session.tell(Continue())
     await session.run(once=True)
     await session.close()
     assert [e.event.name for e in disk.entries() if isinstance(e.event, ToolStarted)] == [FIND]
@@ -303,9 +305,9 @@ async def test_E5_every_wire_takes_it_and_no_earlier_byte_changes(wire: str) -> 
     async with LoopbackProvider(play) as server:
         options = ModelOptions("served", "m-1", wire, server.url, "key", BUDGET)
         model, disk = open_model(options, lambda _: b"", VirtualClock()), MemoryDisk()
-        crew = memory_crew(model, disk, tools=(*memory_tools(), *server_tools()))
-        session = open_test_session(model, disk=disk, crew=crew, mode="bypassPermissions")
-        session.tell(Said((Text("go"),)))
+        deps = memory_dependencies(model, disk, tools=(*memory_tools(), *server_tools()))
+        session = open_test_session(model, disk=disk, deps=deps, mode="bypassPermissions")
+        session.tell(UserMessage((Text("go"),)))
         await session.run(once=True)
         await session.close()
         assert not server.refused
@@ -321,7 +323,7 @@ async def test_E5_the_user_is_told_once_at_the_start_when_a_server_would_fill_th
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     (tmp_path / "tree").mkdir()
-    place = survey(Options(state_dir=str(tmp_path / "state")), folder=str(tmp_path / "tree"))
+    place = read_run_context(Options(state_dir=str(tmp_path / "state")), folder=str(tmp_path / "tree"))
     model = ScriptedModel(budget=Budget(window, 2_000))
     built = await build(place, fresh=True, additions=Additions(model=model, tools=tuple(server_tools())))
     await built.session.close()

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from longrein.agent import Said
+from longrein.agent import UserMessage
 from longrein.composition import Additions, build
 from longrein.events import Entry, GoalChanged, PrefixSet, Text
 from longrein.frontends.argv import Options
-from longrein.run_context import survey
+from longrein.run_context import read_run_context
 from longrein.store import Goals, project_key, read_entries
 from longrein.testing.harness import results
 from longrein.testing.scripted_model import ScriptedModel, call, says
@@ -20,10 +20,10 @@ async def played(tmp_path: Path, *steps: object, folder: str = "work") -> tuple[
     """One session from its start to its end; the model and the log."""
     (tmp_path / folder).mkdir(exist_ok=True)
     environ = {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}
-    place = survey(Options(state_dir=str(tmp_path / "state")), environ, folder=str(tmp_path / folder))
+    place = read_run_context(Options(state_dir=str(tmp_path / "state")), environ, folder=str(tmp_path / folder))
     model = ScriptedModel(*steps)  # type: ignore[arg-type]
     built = await build(place, fresh=True, additions=Additions(model=model))
-    built.session.tell(Said((Text("go on with the goals"),)))
+    built.session.tell(UserMessage((Text("go on with the goals"),)))
     await built.session.run(once=True)
     await built.session.close()
     model.check_done()
@@ -75,17 +75,17 @@ async def test_a_claim_is_made_in_the_name_of_the_session(tmp_path: Path) -> Non
     other = Goals(str(tmp_path / "state"), key, "6f9d0000-0000-4000-8000-000000000002", lambda: now)
     await other.add("Design", "", ())
     environ = {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}
-    place = survey(Options(state_dir=str(tmp_path / "state")), environ, folder=str(tmp_path / "work"))
+    place = read_run_context(Options(state_dir=str(tmp_path / "state")), environ, folder=str(tmp_path / "work"))
     built = await build(
         place,
         fresh=True,
         additions=Additions(model=ScriptedModel(says(call("GoalUpdate", id=1, claim=True)), says("ok"))),
     )
-    built.session.tell(Said((Text("go"),)))
+    built.session.tell(UserMessage((Text("go"),)))
     await built.session.run(once=True)
-    goals = built.crew.goals
+    goals = built.deps.goals
     assert goals is not None
-    now = built.crew.clock.wall_us()
+    now = built.deps.clock.wall_us()
     held = (await other.goals())[0]
     assert held.owner == built.session.id
     assert held.lease_until > now

@@ -9,22 +9,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from longrein.agent.moves import Record, next_move
-from longrein.agent.ports import UNBOUND, Limits, Outlook, Room
+from longrein.agent.ports import UNBOUND, Limits, MoveContext, RemainingBudget
 from longrein.agent.subagents.budget import (
-    Given,
-    Offer,
-    Refused,
+    Granted,
+    GrantRefused,
+    RunOption,
+    SpawnRequest,
     Spent,
-    Wish,
-    kept_back,
-    left,
-    less,
+    answer_reserve,
     limits_under,
     limits_within,
     quote,
-    share_out,
+    remaining_budget,
+    share_budget,
     spent,
     spent_on_task,
+    without_reserve,
 )
 from longrein.context import Budget, Price, State, Summarise, fold, step
 from longrein.events import (
@@ -50,9 +50,9 @@ INSTEAD = "do it yourself or with fewer subagents, or answer with what you have"
 PRICE = Price(3, 15, 0.3, 3.75)
 BUDGET = Budget(200_000, 8_000, PRICE)
 CHEAP = Budget(200_000, 8_000, Price(0.3, 1.5, 0.03, 0.375))
-EMPTY = Offer("empty", "test/big", BUDGET, 5_000)
-FORK = Offer("fork", "test/big", BUDGET, 200, 90_000)
-SMALL = Offer("empty", "test/small", CHEAP, 5_000)
+EMPTY = RunOption("empty", "test/big", BUDGET, 5_000)
+FORK = RunOption("fork", "test/big", BUDGET, 200, 90_000)
+SMALL = RunOption("empty", "test/small", CHEAP, 5_000)
 
 
 def log(*events: AnyEvent, grant: Grant | None = None, label: str = "") -> State:
@@ -79,25 +79,25 @@ def cost(usd: float, tokens: int, asked: int) -> list[AnyEvent]:
 def test_what_is_left_is_the_limit_without_what_was_spent_and_what_subagents_hold() -> None:
     state = log(speak(), *cost(0.5, 1_000, 4), ChildStarted("k", "explore", "c4.0", Grant(0.3, 700, spawns=2)))
     limits = Limits(usd_max=2.0, tokens_max=10_000, seconds_max=60, spawns_max=10, depth_max=1)
-    room = left(state, limits, task_s=10, tree={})
-    assert room == Room(near(1.2), 8_300, near(50), 7, 1)
+    room = remaining_budget(state, limits, task_s=10, tree={})
+    assert room == RemainingBudget(near(1.2), 8_300, near(50), 7, 1)
 
 
 def test_what_is_not_limited_stays_so() -> None:
-    room = left(log(speak()), Limits(spawns_max=0), 0, {})
+    room = remaining_budget(log(speak()), Limits(spawns_max=0), 0, {})
     assert room == msgspec.structs.replace(UNBOUND, depth=1)
-    one = share_out(room, [Wish((EMPTY,))])[0]
-    assert isinstance(one, Given)
+    one = share_budget(room, [SpawnRequest((EMPTY,))])[0]
+    assert isinstance(one, Granted)
     assert one.grant == Grant(turns=100)
 
 
 def test_what_is_left_above_binds_too() -> None:
     """What was granted is already taken from it; a call up there that cost more than was guessed shortens it here."""
     limits = Limits(usd_max=5, spawns_max=4)
-    above = Room(usd=0.1, tokens=50, seconds=3, spawns=2)
-    assert left(log(speak()), limits, 0, {}, above) == Room(5, 50, 3, 4, 1)
-    over = Room(usd=-0.1, tokens=-50, seconds=3, spawns=0)
-    assert left(log(speak()), limits, 0, {}, over) == Room(4.9, -50, 3, 4, 1)
+    above = RemainingBudget(usd=0.1, tokens=50, seconds=3, spawns=2)
+    assert remaining_budget(log(speak()), limits, 0, {}, above) == RemainingBudget(5, 50, 3, 4, 1)
+    over = RemainingBudget(usd=-0.1, tokens=-50, seconds=3, spawns=0)
+    assert remaining_budget(log(speak()), limits, 0, {}, over) == RemainingBudget(4.9, -50, 3, 4, 1)
 
 
 def test_a_subagent_counts_its_task_from_where_that_began() -> None:
@@ -108,7 +108,7 @@ def test_a_subagent_counts_its_task_from_where_that_began() -> None:
     assert (limits.usd_max, limits.tokens_max, limits.turns_max) == (1.5, 6_000, 7)
     assert (limits.spawns_max, limits.seconds_max, limits.depth_max) == (3, 9, 1)
     assert spent_on_task(state, {}) == Spent(0.25, 100, 0)
-    assert left(state, limits, 0, {}) == Room(0.75, 4_900, 9, 3, 1)
+    assert remaining_budget(state, limits, 0, {}) == RemainingBudget(0.75, 4_900, 9, 3, 1)
 
 
 def test_words_to_a_subagent_between_two_turns_begin_no_task() -> None:
@@ -138,7 +138,7 @@ def test_what_a_subagent_did_not_use_comes_back() -> None:
 def test_P6_a_summary_is_refused_before_the_act_too_and_the_digest_takes_its_place() -> None:
     state = log(speak("word " * 9_000), *cost(0.5, 10_000, 4), TurnEnded("done"), Reminded("compact", "", "user"))
     for usd_max, kind in ((0.0, Summarise), (5.0, Summarise), (0.6, Record)):
-        move = next_move(state, {}, Outlook(BUDGET, Limits(usd_max=usd_max)))
+        move = next_move(state, {}, MoveContext(BUDGET, Limits(usd_max=usd_max)))
         assert isinstance(move, kind), (usd_max, move)
     assert isinstance(move, Record)
     assert isinstance(move.events[0], Summarized)
@@ -149,32 +149,32 @@ def test_P6_a_summary_is_refused_before_the_act_too_and_the_digest_takes_its_pla
 
 def test_the_price_of_a_request_that_carries_all_reports_is_kept_back() -> None:
     state = log(speak())
-    assert kept_back(state, BUDGET) == Spent()
-    assert kept_back(state, BUDGET, more=32).tokens == state.view_tokens + 12_000 + 2_000  # a page shows no more
-    kept = kept_back(state, BUDGET, more=10, report_tokens=1_000)
+    assert answer_reserve(state, BUDGET) == Spent()
+    assert answer_reserve(state, BUDGET, more=32).tokens == state.view_tokens + 12_000 + 2_000  # a page shows no more
+    kept = answer_reserve(state, BUDGET, more=10, report_tokens=1_000)
     assert kept.tokens == state.view_tokens + 10_000 + 2_000
     assert kept.usd == near(((state.view_tokens + 10_000) * 3.75 + 2_000 * 15) / 1e6)
-    room = less(Room(usd=1.0, tokens=20_000, seconds=100, spawns=5, depth=1), kept)
-    assert room == Room(1.0 - kept.usd, 20_000 - kept.tokens, 90, 5, 1)
+    room = without_reserve(RemainingBudget(usd=1.0, tokens=20_000, seconds=100, spawns=5, depth=1), kept)
+    assert room == RemainingBudget(1.0 - kept.usd, 20_000 - kept.tokens, 90, 5, 1)
 
 
 def test_no_more_than_the_window_is_kept_back() -> None:
     narrow = Budget(10_000, 8_000, PRICE)
-    assert kept_back(log(speak()), narrow, more=500).tokens == 12_000
+    assert answer_reserve(log(speak()), narrow, more=500).tokens == 12_000
 
 
 def test_while_subagents_run_the_parent_leaves_what_is_kept_back() -> None:
     state = log(speak(), *cost(0.5, 1_000, 4), ChildStarted("k", "explore", "c4.0", Grant(0.3, 700), background=True))
     limits = Limits(usd_max=1.0, tokens_max=20_000)
-    kept = kept_back(state, BUDGET)
-    now = limits_within(limits, state, less(left(state, limits, 0, {}), kept))
+    kept = answer_reserve(state, BUDGET)
+    now = limits_within(limits, state, without_reserve(remaining_budget(state, limits, 0, {}), kept))
     assert now.usd_max == near(1.0 - kept.usd)
     assert now.tokens_max == 20_000 - kept.tokens
     assert limits_within(Limits(), state, UNBOUND) == Limits()
 
 
 def test_a_limit_of_nothing_is_not_no_limit() -> None:
-    now = limits_within(Limits(), log(speak()), Room(usd=0.0, tokens=0))
+    now = limits_within(Limits(), log(speak()), RemainingBudget(usd=0.0, tokens=0))
     assert 0 < now.usd_max < 1e-6
     assert now.tokens_max == 1
 
@@ -189,15 +189,15 @@ def test_a_spawn_is_priced_by_its_context_in_each_request() -> None:
     two = quote(EMPTY, 2)
     assert two.usd == near(one.usd + (5_000 * 0.3 + 2_000 * 3.75 + 500 * 15) / 1e6)
     assert quote(FORK, 1).usd == near((90_000 * 0.3 + 200 * 3.75 + 500 * 15) / 1e6)
-    assert quote(Offer("empty", "x", Budget(1, 1), 10)).usd == 0
+    assert quote(RunOption("empty", "x", Budget(1, 1), 10)).usd == 0
 
 
 # --- who gets what -----------------------------------------------------------------------------------------------
 
 
-def check(room: Room, *wishes: Wish, rivals: int = 0) -> Iterator[str]:
-    for one in share_out(room, wishes, rivals=rivals):
-        if isinstance(one, Refused):
+def check(room: RemainingBudget, *wishes: SpawnRequest, rivals: int = 0) -> Iterator[str]:
+    for one in share_budget(room, wishes, rivals=rivals):
+        if isinstance(one, GrantRefused):
             yield f"refused: {one.reason}"
         else:
             grant = one.grant
@@ -205,71 +205,73 @@ def check(room: Room, *wishes: Wish, rivals: int = 0) -> Iterator[str]:
             yield f"{one.offer.form} {one.offer.model} ${grant.usd:.2f} {grant.tokens} tokens {grant.spawns}{note}"
 
 
-JOB = Wish((EMPTY,))
+JOB = SpawnRequest((EMPTY,))
 
 
 def test_shares_are_fair_and_one_stays_with_the_parent() -> None:
-    room = Room(usd=4.0, depth=1)
+    room = RemainingBudget(usd=4.0, depth=1)
     assert list(check(room, JOB, JOB, JOB)) == ["empty test/big $1.00 0 tokens 0"] * 3
     assert list(check(room, JOB)) == ["empty test/big $2.00 0 tokens 0"]
     assert list(check(room, JOB, rivals=2)) == ["empty test/big $1.00 0 tokens 0"]
 
 
 def test_R070_a_recursion_bomb_ends_at_its_depth_and_number() -> None:
-    deep = Wish((EMPTY,), depth=9)
-    assert list(check(Room(depth=0), deep)) == [
+    deep = SpawnRequest((EMPTY,), depth=9)
+    assert list(check(RemainingBudget(depth=0), deep)) == [
         "refused: no subagents may be started at this depth; do it yourself",
     ]
-    assert list(check(Room(spawns=2, depth=3), deep, deep, deep))[1:] == [
+    assert list(check(RemainingBudget(spawns=2, depth=3), deep, deep, deep))[1:] == [
         "empty test/big $0.00 0 tokens 0",
         "refused: no more subagents may be started in this session; do it yourself, or ask a finished one again",
     ]
-    one, two = share_out(Room(spawns=20, depth=3), [deep, deep])
-    assert isinstance(one, Given)
-    assert isinstance(two, Given)
+    one, two = share_budget(RemainingBudget(spawns=20, depth=3), [deep, deep])
+    assert isinstance(one, Granted)
+    assert isinstance(two, Granted)
     assert (one.grant.depth, one.grant.spawns, two.grant.depth, two.grant.spawns) == (2, 6, 2, 6)
-    assert list(check(Room(spawns=0, depth=1), Wish((EMPTY,), again=True))) == ["empty test/big $0.00 0 tokens 0"]
-    assert list(check(Room(spawns=0, depth=3), Wish((EMPTY,), depth=2, again=True))) == [
+    assert list(check(RemainingBudget(spawns=0, depth=1), SpawnRequest((EMPTY,), again=True))) == [
+        "empty test/big $0.00 0 tokens 0"
+    ]
+    assert list(check(RemainingBudget(spawns=0, depth=3), SpawnRequest((EMPTY,), depth=2, again=True))) == [
         "empty test/big $0.00 0 tokens 0"
     ]
 
 
 def test_where_the_spawns_left_are_too_few_to_share_nobody_below_may_start_any() -> None:
-    one = share_out(Room(spawns=2, depth=3), [Wish((EMPTY,), depth=2)])[0]
-    assert isinstance(one, Given)
+    one = share_budget(RemainingBudget(spawns=2, depth=3), [SpawnRequest((EMPTY,), depth=2)])[0]
+    assert isinstance(one, Granted)
     assert (one.grant.depth, one.grant.spawns) == (0, 0)
 
 
 def test_R071_what_cannot_be_paid_is_refused_before_the_act() -> None:
     price = quote(EMPTY).tokens
-    assert list(check(Room(tokens=10_000, depth=1), JOB)) == [
+    assert list(check(RemainingBudget(tokens=10_000, depth=1), JOB)) == [
         f"refused: it is expected to cost about {price} tokens, and no more than 10000 tokens can be granted; {INSTEAD}"
     ]
 
 
 def test_what_pays_for_three_of_ten_starts_three() -> None:
     price = quote(EMPTY).usd
-    said = list(check(Room(usd=price * 3.5, depth=1), *[JOB] * 10))
+    said = list(check(RemainingBudget(usd=price * 3.5, depth=1), *[JOB] * 10))
     assert [one.split()[0] for one in said] == ["empty"] * 3 + ["refused:"] * 7
 
 
 def test_it_is_made_cheaper_before_it_is_refused() -> None:
-    every = Wish((FORK, EMPTY, SMALL))
+    every = SpawnRequest((FORK, EMPTY, SMALL))
     fork, empty, small = (quote(one).usd for one in (FORK, EMPTY, SMALL))
     assert small < empty < fork
-    asked, less = f"as asked for it would cost about ${fork:.4f}", (empty - 0.01) / 2
+    asked, cheaper = f"as asked for it would cost about ${fork:.4f}", (empty - 0.01) / 2
     what = "empty instead of fork and on test/small instead of test/big"
-    assert list(check(Room(usd=1.0, depth=1), every)) == ["fork test/big $0.50 0 tokens 0"]
-    assert list(check(Room(usd=empty + 0.01, depth=1), every)) == [
+    assert list(check(RemainingBudget(usd=1.0, depth=1), every)) == ["fork test/big $0.50 0 tokens 0"]
+    assert list(check(RemainingBudget(usd=empty + 0.01, depth=1), every)) == [
         f"empty test/big ${empty:.2f} 0 tokens 0 (empty instead of fork: {asked}, ${empty + 0.01:.4f} can be granted)"
     ]
-    assert list(check(Room(usd=empty - 0.01, depth=1), every)) == [
-        f"empty test/small ${less:.2f} 0 tokens 0 ({what}: {asked}, ${empty - 0.01:.4f} can be granted)"
+    assert list(check(RemainingBudget(usd=empty - 0.01, depth=1), every)) == [
+        f"empty test/small ${cheaper:.2f} 0 tokens 0 ({what}: {asked}, ${empty - 0.01:.4f} can be granted)"
     ]
 
 
 def test_no_time_no_subagent() -> None:
-    assert list(check(Room(seconds=0, depth=1), JOB)) == [
+    assert list(check(RemainingBudget(seconds=0, depth=1), JOB)) == [
         "refused: no time is left for a subagent; answer with what you have"
     ]
 
@@ -294,11 +296,13 @@ class Node:
     def states(self) -> dict[str, State]:
         return {name: node.state for name, node in self.tree.nodes.items()}
 
-    def room(self) -> Room:
+    def room(self) -> RemainingBudget:
         """What is left here for all together, those above included, without what each of them keeps back."""
         above = UNBOUND if self.parent is None else self.parent.room()
         limits = limits_under(self.tree.limits, self.grant, self.state)
-        return less(left(self.state, limits, 0, self.states, above), kept_back(self.state, BUDGET))
+        return without_reserve(
+            remaining_budget(self.state, limits, 0, self.states, above), answer_reserve(self.state, BUDGET)
+        )
 
     def ask(self, reserve: float, real: float) -> None:
         """A request that may cost `reserve`, when that is left, and then costs `real`."""
@@ -311,9 +315,9 @@ class Node:
         self.tree.waiting.append((self, seq, reserve, real))
 
     def spawn(self, count: int) -> None:
-        room = less(self.room(), kept_back(self.state, BUDGET, more=count))
-        for one in share_out(room, [Wish((SMALL,), depth=3)] * count):
-            if isinstance(one, Given):
+        room = without_reserve(self.room(), answer_reserve(self.state, BUDGET, more=count))
+        for one in share_budget(room, [SpawnRequest((SMALL,), depth=3)] * count):
+            if isinstance(one, Granted):
                 self.children += 1
                 name = f"{self.name}.{self.children}"
                 self.append(ChildStarted(name, "general", "", one.grant))
@@ -408,12 +412,13 @@ def test_I5_with_one_request_at_a_time_only_one_call_is_ever_too_much(
 @given(st.lists(st.floats(0.0, 4.0), min_size=1, max_size=8), st.integers(1, 10), st.integers(0, 5))
 def test_the_sum_of_the_shares_never_passes_what_there_is(rooms: list[float], count: int, rivals: int) -> None:
     for usd in rooms:
-        shares = share_out(
-            Room(usd=usd, tokens=usd * 1e5, spawns=5, depth=2), [Wish((FORK, EMPTY, SMALL), depth=1)] * count
+        shares = share_budget(
+            RemainingBudget(usd=usd, tokens=usd * 1e5, spawns=5, depth=2),
+            [SpawnRequest((FORK, EMPTY, SMALL), depth=1)] * count,
         )
-        grants = [one.grant for one in shares if isinstance(one, Given)]
+        grants = [one.grant for one in shares if isinstance(one, Granted)]
         assert sum(grant.usd for grant in grants) <= usd + 1e-9
         assert sum(grant.tokens for grant in grants) <= usd * 1e5
         assert sum(1 + grant.spawns for grant in grants) <= 5
-        more = share_out(Room(usd=usd, depth=2), [Wish((EMPTY,))] * count, rivals=rivals)
+        more = share_budget(RemainingBudget(usd=usd, depth=2), [SpawnRequest((EMPTY,))] * count, rivals=rivals)
         assert len(more) == count

@@ -7,12 +7,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from longrein.agent import Limits, Said, SetModel
+from longrein.agent import Limits, SetModel, UserMessage
 from longrein.context import Budget, Price, fold
 from longrein.events import AskFailed, Entry, Opened, PrefixSet, Replied, Text, Thinking, TurnEnded, Usage
 from longrein.models import Failure, Reply, cost_usd, settled_usage
 from longrein.testing.clock import VirtualClock, run_virtual
-from longrein.testing.harness import memory_crew, open_test_session
+from longrein.testing.harness import memory_dependencies, open_test_session
 from longrein.testing.scripted_model import ScriptedModel
 from longrein.testing.store import MemoryDisk
 
@@ -42,10 +42,10 @@ async def settled(final: Reply | Failure) -> tuple[Any, MemoryDisk]:
     disk = MemoryDisk()
     clock = getattr(asyncio.get_running_loop(), "clock", None) or VirtualClock()
     model = Outspoken(final, *([DONE] if isinstance(final, Failure) else []), budget=PRICED)
-    crew = memory_crew(model, disk, clock=clock)
-    session = open_test_session(model, disk=disk, crew=crew, mode="bypassPermissions")
+    deps = memory_dependencies(model, disk, clock=clock)
+    session = open_test_session(model, disk=disk, deps=deps, mode="bypassPermissions")
     try:
-        session.tell(Said((Text(WORDS),)))
+        session.tell(UserMessage((Text(WORDS),)))
         await session.run(once=True)
     finally:
         await session.close()
@@ -115,12 +115,12 @@ async def test_a_money_limit_stops_where_no_price_is_known() -> None:
     disk = MemoryDisk()
     free = Outspoken(DONE, budget=Budget(200_000, 8_000), name="mine/free")
     priced = Outspoken(DONE, budget=PRICED, name="mine/priced")
-    crew = memory_crew(priced, disk)
-    crew.open_model = {"mine/free": free, "mine/priced": priced}.__getitem__
-    crew.limits = Limits(usd_max=1.0)
-    session = open_test_session(priced, disk=disk, crew=crew, mode="bypassPermissions")
+    deps = memory_dependencies(priced, disk)
+    deps.open_model = {"mine/free": free, "mine/priced": priced}.__getitem__
+    deps.limits = Limits(usd_max=1.0)
+    session = open_test_session(priced, disk=disk, deps=deps, mode="bypassPermissions")
     try:
-        for word in (Said((Text("one"),)), SetModel("mine/free"), Said((Text("two"),))):
+        for word in (UserMessage((Text("one"),)), SetModel("mine/free"), UserMessage((Text("two"),))):
             session.tell(word)
             await session.run(once=True)
     finally:

@@ -1,6 +1,6 @@
 """What happens next: a log, and the move it leads to."""
 
-from longrein.agent import Judgement, Limits, Outlook, next_move
+from longrein.agent import Judgement, Limits, MoveContext, next_move
 from longrein.agent.moves import Move
 from longrein.context import Budget, Price, fold
 from longrein.events import (
@@ -48,7 +48,7 @@ def move(*events: AnyEvent, judged: tuple[Judgement, ...] = (TOGETHER, TOGETHER,
     state = fold([Entry(seq, seq, event) for seq, event in enumerate(events, 1)])
     budget = Budget(100_000, 8_000, Price(3, 15))
     verdicts = {call: judged[int(call[-1])] for call in state.calls}
-    return next_move(state, verdicts, Outlook(budget, outlook.pop("limits", Limits()), **outlook))  # type: ignore[arg-type]
+    return next_move(state, verdicts, MoveContext(budget, outlook.pop("limits", Limits()), **outlook))  # type: ignore[arg-type]
 
 
 def check(move: Move, expect: str) -> None:

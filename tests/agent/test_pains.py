@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from longrein.agent import Compact, Said
+from longrein.agent import Compact, UserMessage
 from longrein.context import Budget, Price
 from longrein.events import Reminded, Summarized, Text
 from tests.agent.house import House, Script, call, results, said, says
@@ -25,11 +25,11 @@ async def compacted(house: House, *steps: object, prose: str, prompt: str = "men
     """Play `steps`, compact with `prose`, go on; what the model is then shown in place of the past."""
     model = Script(*steps, says(prose), says("on we go"))  # type: ignore[arg-type]
     async with house.session(model) as session:
-        session.tell(Said((Text(prompt),)))
+        session.tell(UserMessage((Text(prompt),)))
         await session.run(once=True)
         session.tell(Compact(""))
         await session.run(once=True)
-        session.tell(Said((Text("go on"),)))
+        session.tell(UserMessage((Text("go on"),)))
         await session.run(once=True)
     return next(text for text in said(model.requests[-1]) if "summary" in text[:60])
 
@@ -81,12 +81,12 @@ async def test_E21_clash_the_disk_wins_over_what_was_read(house: House) -> None:
         says("ok"),
     )
     async with house.session(model) as session:
-        session.tell(Said((Text("what is the ceiling?"),)))
+        session.tell(UserMessage((Text("what is the ceiling?"),)))
         await session.run(once=True)
         (house.tree / "limits.py").write_text("CEILING = 20\n")
         session.tell(Compact(""))
         await session.run(once=True)
-        session.tell(Said((Text("and now?"),)))
+        session.tell(UserMessage((Text("and now?"),)))
         await session.run(once=True)
     shown = "\n".join(said(model.requests[-1]))
     assert "CEILING = 20" in shown, "as it is on disk now"
@@ -104,7 +104,7 @@ async def test_E6_what_the_harness_says_is_marked_and_no_output_can_forge_it(hou
         says("done"),
     )
     async with house.session(model) as session:
-        session.tell(Said((Text("look"),)))
+        session.tell(UserMessage((Text("look"),)))
         await session.run(once=True)
         nonce = session.state.nonce
         told = [e.event for e in house.entries() if isinstance(e.event, Reminded) and e.event.text]

@@ -3,8 +3,8 @@
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 
-from longrein.agent import Said, builtin_kinds
-from longrein.agent.moves import End, Patience, Tell, circling, idle
+from longrein.agent import UserMessage, builtin_kinds
+from longrein.agent.moves import GiveUp, ProgressLimits, Warn, check_circling, check_idle
 from longrein.context import Request, State, fold, step
 from longrein.events import (
     AnyEvent,
@@ -30,7 +30,7 @@ from longrein.events import (
 )
 from longrein.models import Delta
 from longrein.testing.clock import VirtualClock, run_virtual
-from longrein.testing.harness import memory_crew, memory_tools, open_test_session, results, said
+from longrein.testing.harness import memory_dependencies, memory_tools, open_test_session, results, said
 from longrein.testing.scripted_model import ScriptedModel, call, says
 from longrein.testing.store import MemoryDisk
 from longrein.tools import agent_tool
@@ -76,11 +76,11 @@ class Agent:
         for n in range(times):
             for at, calls in enumerate(steps):
                 self.step(*calls)
-                verdict = circling(self.state)
-                if isinstance(verdict, Tell):
+                verdict = check_circling(self.state)
+                if isinstance(verdict, Warn):
                     said.append(f"told at {n + 1}.{at + 1}")
                     self.append(verdict.reminded)
-                if isinstance(verdict, End):
+                if isinstance(verdict, GiveUp):
                     return ", ".join([*said, f"ended at {n + 1}.{at + 1}"])
         return ", ".join(said) or "fine"
 
@@ -116,7 +116,7 @@ def test_R077_real_polling_is_not_flagged() -> None:
     agent = Agent()
     for n in range(60):
         agent.step(("Bash", {"command": "curl localhost/state"}, f"{n} % done"))
-        assert circling(agent.state) is None
+        assert check_circling(agent.state) is None
     waits: list[Call] = [
         ("TaskOutput", {"task": "b1", "wait": 30}, "still running"),
         ("TaskList", {}, "b1 running"),
@@ -134,8 +134,8 @@ def test_a_task_that_runs_is_named_in_the_advice() -> None:
     agent.append(TaskStarted("b1", "make"))
     for _ in range(50):
         agent.step(("TaskList", {}, "b1 running"))
-    verdict = circling(agent.state)
-    assert isinstance(verdict, Tell)
+    verdict = check_circling(agent.state)
+    assert isinstance(verdict, Warn)
     assert verdict.reminded.text == (
         "[longrein:n0nce stuck: the last 50 steps were the same calls with the same results: nothing moves. You are "
         "told when a task ends: end your turn, or do something else meanwhile]"
@@ -152,7 +152,9 @@ def test_what_it_is_told() -> None:
         "something else, or say plainly what is in the way; if it goes on like this your turn is ended]"
     )
     agent.walk((READ,), times=2)
-    assert circling(agent.state) == End("no progress: the last 7 steps were the same calls with the same results")
+    assert check_circling(agent.state) == GiveUp(
+        "no progress: the last 7 steps were the same calls with the same results"
+    )
 
 
 def test_another_step_breaks_the_circle_and_the_next_one_is_told_anew() -> None:
@@ -175,7 +177,7 @@ def test_the_order_in_which_results_came_does_not_matter() -> None:
     agent = Agent()
     for n in range(5):
         agent.step(READ, TEST, backwards=bool(n % 2))
-    assert isinstance(circling(agent.state), Tell)
+    assert isinstance(check_circling(agent.state), Warn)
 
 
 def test_a_reading_is_known_by_what_was_read_not_by_how_it_is_told() -> None:
@@ -184,13 +186,13 @@ def test_a_reading_is_known_by_what_was_read_not_by_how_it_is_told() -> None:
     for n in range(5):
         seen = FileSeen("/w/a.py", "h1", "blob", first=1, last=3)
         agent.step(("Read", {"file_path": "a.py"}, f"as in r{n}"), facts=(seen,))
-    assert isinstance(circling(agent.state), Tell)
+    assert isinstance(check_circling(agent.state), Warn)
 
 
 def test_parallel_equal_calls_are_one_step() -> None:
     agent = Agent()
     agent.step(*[READ] * 8)
-    assert circling(agent.state) is None
+    assert check_circling(agent.state) is None
 
 
 # --- nothing happens ---------------------------------------------------------------------------------------------
@@ -199,11 +201,11 @@ def test_parallel_equal_calls_are_one_step() -> None:
 def quiet(agent: Agent, minutes: float) -> str:
     """What the watchdog says after `minutes` of silence."""
     now = agent.state.at + round(minutes * MINUTE)
-    verdict = idle(agent.state, minutes * 60)
-    if isinstance(verdict, Tell):
+    verdict = check_idle(agent.state, minutes * 60)
+    if isinstance(verdict, Warn):
         agent.append(verdict.reminded, at=now)
         return "told"
-    return verdict.message if isinstance(verdict, End) else "fine"
+    return verdict.message if isinstance(verdict, GiveUp) else "fine"
 
 
 def test_R073_a_hung_subagent_is_told_and_then_ended() -> None:
@@ -248,8 +250,8 @@ def test_patience_is_an_option() -> None:
     agent = Agent()
     agent.step(READ)
     agent.step(READ)
-    assert isinstance(circling(agent.state, Patience(same_max=2)), Tell)
-    assert isinstance(idle(agent.state, 5, Patience(idle_s=5)), Tell)
+    assert isinstance(check_circling(agent.state, ProgressLimits(same_max=2)), Warn)
+    assert isinstance(check_idle(agent.state, 5, ProgressLimits(idle_s=5)), Warn)
 
 
 def test_the_watchdog_costs_the_same_however_long_the_session_is() -> None:
@@ -279,10 +281,10 @@ def test_R073_the_parent_of_a_hung_subagent_gets_its_answer() -> None:
     model = Deaf(calls, says("so be it"))
 
     async def main() -> None:
-        crew = memory_crew(model, disk, clock=clock, tools=(*memory_tools(), agent_tool(builtin_kinds())))
-        crew.kinds = builtin_kinds()
-        session = open_test_session(model, disk=disk, crew=crew, mode="bypassPermissions")
-        session.tell(Said((Text("go"),)))
+        deps = memory_dependencies(model, disk, clock=clock, tools=(*memory_tools(), agent_tool(builtin_kinds())))
+        deps.kinds = builtin_kinds()
+        session = open_test_session(model, disk=disk, deps=deps, mode="bypassPermissions")
+        session.tell(UserMessage((Text("go"),)))
         await session.run(once=True)
         await session.close()
 
@@ -300,7 +302,7 @@ def test_R077_an_agent_that_goes_round_in_a_circle_is_stopped_by_the_loop() -> N
 
     async def main() -> None:
         session = open_test_session(model, disk=disk, clock=clock)
-        session.tell(Said((Text("go"),)))
+        session.tell(UserMessage((Text("go"),)))
         await session.run(once=True)
         await session.close()
 

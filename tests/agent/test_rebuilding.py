@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from longrein.agent import Compact, Said
+from longrein.agent import Compact, UserMessage
 from longrein.agent.compaction import FILES_MAX, ranked, rebuild, texts_cleared_since
 from longrein.context import Budget, FileUse, State, covering, summarized
 from longrein.context.state.ledger import Ledger
@@ -53,11 +53,11 @@ async def test_E13_E22_an_edit_works_after_a_compaction_without_a_new_read(house
         says("done"),
     )
     async with house.session(model) as session:
-        session.tell(Said((Text("look at a.py"),)))
+        session.tell(UserMessage((Text("look at a.py"),)))
         await session.run(once=True)
         session.tell(Compact())
         await session.run(once=True)
-        session.tell(Said((Text("now mend it"),)))
+        session.tell(UserMessage((Text("now mend it"),)))
         await session.run(once=True)
     shown = said(model.requests[3])[1]
     assert f"### {house.tree}/a.py\n1\tone = 1\n2\ttwo = 2\n" in shown
@@ -72,7 +72,7 @@ async def test_A_f20_what_changed_or_vanished_meanwhile_is_said(house: House) ->
     reads = [call("Read", file_path=name) for name in ("same.py", "changed.py", "gone.py", "locked.py", "link.py")]
     model = Script(says(*reads), says("read"))
     async with house.session(model) as session:
-        session.tell(Said((Text("look"),)))
+        session.tell(UserMessage((Text("look"),)))
         await session.run(once=True)
         (house.tree / "changed.py").write_text("# by somebody else\n")
         (house.tree / "gone.py").unlink()
@@ -90,7 +90,7 @@ async def test_A_f20_what_changed_or_vanished_meanwhile_is_said(house: House) ->
             "locked.py": ("", "it is no plain file any more; not read again"),
             "link.py": ("", "it is no plain file any more; not read again"),
         }
-        event = summarized(state, session.outlook.budget, (3, state.seq), "request", "", (), rebuilt.blocks)
+        event = summarized(state, session.move_context.budget, (3, state.seq), "request", "", (), rebuilt.blocks)
         facts = rebuilt.facts_of(event.files)
         told = sorted((type(fact).__name__, fact.path.rpartition("/")[2]) for fact in facts)  # type: ignore[union-attr]
         assert told == [
@@ -103,7 +103,7 @@ async def test_A_f20_what_changed_or_vanished_meanwhile_is_said(house: House) ->
         assert (gone.hash, gone.by) == ("", "user")
         assert gone.before
         session.append(event, *facts)
-        assert session.state.files[f"{house.tree}/changed.py"].hash == session.crew.workspace.hash(
+        assert session.state.files[f"{house.tree}/changed.py"].hash == session.deps.workspace.hash(
             f"{house.tree}/changed.py"
         )
 
@@ -116,14 +116,14 @@ async def test_a_large_file_is_shown_where_it_was_read_last_and_within_its_share
         says(call("Read", file_path="big.py", offset=3000, limit=20), call("Read", file_path="min.js")), says("read")
     )
     async with house.session(model) as session:
-        session.tell(Said((Text("look"),)))
+        session.tell(UserMessage((Text("look"),)))
         await session.run(once=True)
         rebuilt = rebuild(session, session.state.seq)
         (block,) = rebuilt.blocks
         assert block.text.startswith("3000\tline_3000 = 3000\n")
         assert block.note.startswith("lines 3000 to ")
         assert block.note.endswith(" of 5000")
-        budget = session.outlook.budget
+        budget = session.move_context.budget
         assert session.state.gauge.scale(len(block.text) // 3) <= budget.usable_tokens * 0.05
         (seen,) = rebuilt.facts_of((block.path,))
         assert isinstance(seen, FileSeen)
@@ -137,10 +137,10 @@ async def test_many_files_stay_within_a_tenth_of_the_window(house: House) -> Non
         reads.append(call("Read", file_path=f"f{n}.py"))
     model = Script(says(*reads), says("read"), budget=Budget(30_000, 4_000))
     async with house.session(model) as session:
-        session.tell(Said((Text("look"),)))
+        session.tell(UserMessage((Text("look"),)))
         await session.run(once=True)
         blocks = rebuild(session, session.state.seq).blocks
-        budget = session.outlook.budget
+        budget = session.move_context.budget
         assert 1 <= len(blocks) <= FILES_MAX
         event = summarized(session.state, budget, (3, session.state.seq), "request", "", (), blocks)
         assert len(event.files) == len(blocks)
@@ -151,7 +151,7 @@ async def test_what_was_cleared_while_a_summary_was_written_still_proves_its_pro
     (house.tree / "a.py").write_text("def peculiar_name():\n" + "    pass  # and more\n" * 200)
     model = Script(says(call("Bash", command="cat a.py")), says("read"))
     async with house.session(model) as session:
-        session.tell(Said((Text("look"),)))
+        session.tell(UserMessage((Text("look"),)))
         await session.run(once=True)
         result = next(e.seq for e in house.entries() if isinstance(e.event, ToolEnded))
         asked = session.state.seq
@@ -159,8 +159,8 @@ async def test_what_was_cleared_while_a_summary_was_written_still_proves_its_pro
         assert texts_cleared_since(session, span, asked) == []
         session.append(Cleared((Form(f"r{result}", "placeholder", "[longrein:n0nce cleared: x]"),), "watermark"))
         prose = "1. Request and intent\nKeep `peculiar_name`."
-        blind = summarized(session.state, session.outlook.budget, span, "watermark", prose, ())
+        blind = summarized(session.state, session.move_context.budget, span, "watermark", prose, ())
         seen = covering(session.state, span, texts_cleared_since(session, span, asked))
-        fair = summarized(session.state, session.outlook.budget, span, "watermark", prose, (), (), seen)
+        fair = summarized(session.state, session.move_context.budget, span, "watermark", prose, (), (), seen)
         assert (blind.struck, fair.struck) == (1, 0)
         assert "Keep `peculiar_name`." in fair.text

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from longrein.agent import Happened, Limits, Outlook, Said, SetMode, next_move
-from longrein.agent.inbox import takes
+from longrein.agent import ExternalEvent, Limits, MoveContext, SetMode, UserMessage, next_move
+from longrein.agent.inbox import can_take
 from longrein.agent.moves import AskModel, Record
 from longrein.context import Request, State, due, fold
 from longrein.events import (
@@ -55,13 +55,13 @@ async def test_E4_words_and_news_that_come_while_the_model_answers_go_with_the_n
     async with house.session(Script()) as session:
 
         def meanwhile(_: Request) -> Reply:
-            session.tell(Said((Text("and quickly"),), "steer"))
-            session.tell(Happened("diagnostics", "a.py", "3: no such name"))
+            session.tell(UserMessage((Text("and quickly"),), "steer"))
+            session.tell(ExternalEvent("diagnostics", "a.py", "3: no such name"))
             session.tell(SetMode("plan"))
             return says(call("Bash", command="true"))
 
-        model = session.crew.model = Script(meanwhile, says("done"))
-        session.tell(Said((Text("go"),)))
+        model = session.deps.model = Script(meanwhile, says("done"))
+        session.tell(UserMessage((Text("go"),)))
         await session.run(once=True)
     kinds = [item.kind for item in model.requests[1].items]
     assert kinds[-4:] == ["result", "user", "reminder", "reminder"]
@@ -75,28 +75,28 @@ async def test_what_happens_while_nobody_speaks_waits_for_the_next_turn_and_star
     model = Script(says("hello"), says("done"))
     async with house.session(model) as session:
         for prompt in ("hi", "go on"):
-            session.tell(Happened("opened_file_in_ide", f"{prompt}.py"))
-            session.tell(Happened("no_such_kind", "x", "y"))
-            session.tell(Happened("mode", "x", "plan"))
+            session.tell(ExternalEvent("opened_file_in_ide", f"{prompt}.py"))
+            session.tell(ExternalEvent("no_such_kind", "x", "y"))
+            session.tell(ExternalEvent("mode", "x", "plan"))
             await session.run(once=True)
             assert len(model.requests) == (0 if prompt == "hi" else 1)
-            session.tell(Said((Text(prompt),)))
+            session.tell(UserMessage((Text(prompt),)))
             await session.run(once=True)
     assert [note.rpartition(": ")[2] for note in notes(model.requests[1])] == ["hi.py]", "go on.py]"]
-    assert all(takes(State(), Happened("mode"), paused=paused, quiet=False) for paused in (True, False))
+    assert all(can_take(State(), ExternalEvent("mode"), paused=paused, quiet=False) for paused in (True, False))
 
 
 async def test_user_interrupt_and_tool_denied_are_told_by_their_results(house: House) -> None:
     model = Script(says(call("Bash", command="touch x"), call("Bash", command="sleep 9")), says("sorry"))
     rules = Rules(deny=("Bash(touch:*)",), allow=("Bash(*)",), base=str(house.tree))
     async with house.session(model, rules=rules) as session:
-        session.tell(Said((Text("go"),)))
+        session.tell(UserMessage((Text("go"),)))
         walk = asyncio.ensure_future(session.run(once=True))
         while not any(c.started for c in session.state.calls.values()):  # noqa: ASYNC110 - a fact, not a signal
             await asyncio.sleep(0.001)
         session.interrupt()
         await asyncio.wait_for(walk, HANG_S)
-        session.tell(Said((Text("why?"),)))
+        session.tell(UserMessage((Text("why?"),)))
         await session.run(once=True)
     denied, cut = results(model.requests[1])
     assert denied.startswith("Bash denied: Denied: ")
@@ -107,7 +107,7 @@ async def test_user_interrupt_and_tool_denied_are_told_by_their_results(house: H
 async def test_the_words_of_a_user_who_denies_are_in_the_result(house: House) -> None:
     model = Script(says(call("Bash", command="touch x")), says("sorry"))
     async with house.session(model, rules=Rules(base=str(house.tree))) as session:
-        session.tell(Said((Text("go"),)))
+        session.tell(UserMessage((Text("go"),)))
         walk = asyncio.ensure_future(session.run(once=True))
         async for heard in session.follow():
             if isinstance(getattr(heard, "event", None), PermissionAsked):
@@ -129,8 +129,8 @@ async def test_rule_5_a_mode_or_folder_that_the_agents_own_command_changed_is_no
 async def test_rule_7_reminders_are_in_the_log_and_not_among_what_the_user_said(house: House) -> None:
     model = Script(says("hello"))
     async with house.session(model) as session:
-        session.tell(Happened("teammate_message", "ann", "ready"))
-        session.tell(Said((Text("hi"),)))
+        session.tell(ExternalEvent("teammate_message", "ann", "ready"))
+        session.tell(UserMessage((Text("hi"),)))
         await session.run(once=True)
     words = [entry.event.parts for entry in house.entries() if isinstance(entry.event, UserSpoke)]
     assert words == [(Text("hi"),)]
@@ -157,9 +157,9 @@ async def test_rule_8_a_tool_result_that_plays_the_harness_stays_inside_its_resu
 async def test_rule_10_what_was_told_with_a_request_that_failed_is_told_with_the_next_once(house: House) -> None:
     model = Script(Failure("auth", "no key", 401), says("hello"), says("again"))
     async with house.session(model) as session:
-        session.tell(Happened("cron_fired", "daily", "check the build"))
+        session.tell(ExternalEvent("cron_fired", "daily", "check the build"))
         for prompt in ("go", "now?", "and?"):
-            session.tell(Said((Text(prompt),)))
+            session.tell(UserMessage((Text(prompt),)))
             await session.run(once=True)
     assert [len(notes(request)) for request in model.requests] == [1, 1, 1]
 
@@ -169,5 +169,5 @@ def test_the_founding_documents_profile_gets_no_reminders() -> None:
     events = (opened, PrefixSet("start", "m", "s", "scripted", ""), ModeSet("plan"), UserSpoke((Text("go"),)))
     state = fold([Entry(n, n, event) for n, event in enumerate(events, 1)])
     (told,) = due(state, BUDGET, 0)
-    assert next_move(state, {}, Outlook(BUDGET, Limits())) == Record((told,))
-    assert next_move(state, {}, Outlook(BUDGET, Limits(), seed=True)) == AskModel()
+    assert next_move(state, {}, MoveContext(BUDGET, Limits())) == Record((told,))
+    assert next_move(state, {}, MoveContext(BUDGET, Limits(), seed=True)) == AskModel()

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from longrein.agent import GoOn, Rewind, Said, SetMode
+from longrein.agent import Continue, Rewind, SetMode, UserMessage
 from longrein.context import Request, fold
 from longrein.events import (
     Entry,
@@ -84,7 +84,7 @@ async def resumed(folder: Path, entries: list[Entry], upto: int) -> House:
     )
     await import_jsonl(str(house.state), [encode_entry(e) for e in kept], wall_us=house.clock.wall_us)
     async with house.session(model(), create=False) as session:
-        session.tell(GoOn() if session.state.turn_open or session.state.calls else Said((Text("do it"),)))
+        session.tell(Continue() if session.state.turn_open or session.state.calls else UserMessage((Text("do it"),)))
         await session.run(once=True)
     return house
 
@@ -146,7 +146,7 @@ async def test_a_mode_that_was_asked_for_just_before_a_kill_allows_nothing_after
             await session.tell(SetMode(mode))
         await session.commit(flush=True)
     async with house.session(Script(says("done")), create=False, rules=Rules()) as session:
-        session.tell(Said((Text("go on"),)))
+        session.tell(UserMessage((Text("go on"),)))
         await session.run(once=True)
     assert session.state.mode == then
     async with house.session(Script(), create=False, rules=Rules()) as session:
@@ -158,7 +158,7 @@ async def test_going_back_to_where_everything_was_allowed_allows_nothing(tmp_pat
     async with house.session(Script(says("one"), says("two"), says("three")), rules=Rules()) as session:
         for mode in ("bypassPermissions", "default"):
             session.tell(SetMode(mode))
-            session.tell(Said((Text("go on"),)))
+            session.tell(UserMessage((Text("go on"),)))
             await session.run(once=True)
         session.tell(Rewind(next(e.seq for e in house.entries() if isinstance(e.event, TurnEnded))))
         await session.run(once=True)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from longrein.agent import Rewind, Said
+from longrein.agent import Rewind, UserMessage
 from longrein.events import Rewound, Text, TurnEnded
 from tests.agent.house import House, Script, call, says
 
@@ -28,7 +28,7 @@ async def play(folder: Path, steps: str) -> str:
     async with house.session(Script(*script)) as session:
 
         async def turn() -> None:
-            session.tell(Said((Text("go on"),)))
+            session.tell(UserMessage((Text("go on"),)))
             await session.run(once=True)
 
         def ends() -> list[int]:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from longrein.agent import Answer, Compact, Heard, Pin, Rewind, Said
+from longrein.agent import Answer, Compact, Pin, Rewind, SessionUpdate, UserMessage
 from longrein.agent import redaction as blobs
 from longrein.agent.redaction import NAMES, redacted
 from longrein.events import (
@@ -101,9 +101,9 @@ SPOKEN: dict[str, list[Any]] = {
 async def test_what_the_model_says_and_does_with_it(tmp_path: Path, name: str) -> None:
     """The act is done with the very bytes; what is stored, shown and sent again holds a marker."""
     house, model = House(tmp_path), Script(*SPOKEN[name])
-    shown: list[Heard] = []
+    shown: list[SessionUpdate] = []
     async with house.session(model, **guard()) as session:
-        session.tell(Said((Text("go"),)))
+        session.tell(UserMessage((Text("go"),)))
         await session.run(once=True)
         session.notice(f"could not send {SECRET}")
         assert not on_disk(house), "while it is open"
@@ -129,7 +129,12 @@ async def test_what_the_model_says_and_does_with_it(tmp_path: Path, name: str) -
 async def test_words_that_wait_when_longrein_is_killed(tmp_path: Path) -> None:
     house = House(tmp_path)
     async with house.session(Script(), **guard()) as session:
-        for word in (Said((Text(SECRET),)), Pin(SECRET), Compact(SECRET), Answer("c1.0", "deny", message=SECRET)):
+        for word in (
+            UserMessage((Text(SECRET),)),
+            Pin(SECRET),
+            Compact(SECRET),
+            Answer("c1.0", "deny", message=SECRET),
+        ):
             await session.tell(word)
         assert not on_disk(house)
         assert [pending.text for pending in session.pending] == [SECRET], "who takes it back for editing has it whole"
@@ -210,7 +215,7 @@ async def test_a_file_that_holds_it_is_read_but_never_put_back_wrong(tmp_path: P
     )
     async with house.session(model, **guard()) as session:
         for prompt in ("hi", "empty it"):
-            session.tell(Said((Text(prompt),)))
+            session.tell(UserMessage((Text(prompt),)))
             await session.run(once=True)
         to = next(e.seq for e in house.entries() if isinstance(e.event, TurnEnded))
         session.tell(Rewind(to, files=True))
@@ -229,7 +234,7 @@ def test_what_a_command_printed_before_it_became_a_task_is_redacted_as_one_text(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(blobs, "SHAPES_BYTES_MAX", scanned)
         log = SimpleNamespace(new_blob=lambda: MemoryBlob(lambda _: ""))
-        writer = blobs.CleanBlobs(log, REDACT, KNOWN).new_blob()  # type: ignore[arg-type]
+        writer = blobs.RedactingBlobs(log, REDACT, KNOWN).new_blob()  # type: ignore[arg-type]
     for piece in cut(data, places):
         writer.write(piece)
     spooled = Holding(REDACT, KNOWN, words=False)
@@ -240,7 +245,7 @@ def test_what_a_command_printed_before_it_became_a_task_is_redacted_as_one_text(
 def test_no_more_of_a_long_line_is_held_back_than_a_secret_may_be_long(line: bytes) -> None:
     kept = MemoryBlob(lambda _: "")
     log = SimpleNamespace(new_blob=lambda: kept)
-    writer = blobs.CleanBlobs(log, REDACT, KNOWN).new_blob()  # type: ignore[arg-type]
+    writer = blobs.RedactingBlobs(log, REDACT, KNOWN).new_blob()  # type: ignore[arg-type]
     for at in range(0, len(line), 1000):
         writer.write(line[at : at + 1000])
     assert b"".join(writer.pieces()) == line

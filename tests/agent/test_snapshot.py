@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from longrein.agent import Said
+from longrein.agent import UserMessage
 from longrein.agent.open_session import resumed_state
 from longrein.context import Budget, Price, Request, State, decide, decode_state, encode_state, fold, render
 from longrein.context.clear_items import KeptWorth, Memo
@@ -147,7 +147,7 @@ def test_one_is_kept_in_the_middle_of_a_long_turn(monkeypatch: pytest.MonkeyPatc
     async def turn() -> None:
         model = Slow(*[says(call("TodoWrite", todos=[{"content": f"{n}"}])) for n in range(4)], says("done"))
         session = open_test_session(model, disk=disk, clock=clock)
-        session.tell(Said((Text("go"),)))
+        session.tell(UserMessage((Text("go"),)))
         await session.run(once=True)
         await session.close()
 

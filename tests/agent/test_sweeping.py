@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from longrein.agent import Answer, Said
+from longrein.agent import Answer, UserMessage
 from longrein.events import PermissionAsked, Text
 from longrein.permissions import Rules
 from tests.agent.house import House, Script, call, results, says
@@ -52,7 +52,7 @@ async def test_too_much_to_look_at_asks_where_there_is_a_rule(
     (house.tree / "file").write_text("KEY=1\n")
     model = Script(says(GREP), says("so"))
     async with house.session(model, rules=rules(house, deny)) as session:
-        session.tell(Said((Text("look"),)))
+        session.tell(UserMessage((Text("look"),)))
         running = asyncio.create_task(session.run(once=True))
         async for heard in session.follow():
             event = getattr(heard, "event", None)

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from longrein.agent import Said
+from longrein.agent import UserMessage
 from longrein.agent.subagents.report import evidence, synthesis_job
 from longrein.composition import Additions, build
 from longrein.context import Request
 from longrein.events import ChildEnded, ChildStarted, Entry, Replied, Text, ToolCall, ToolEnded
 from longrein.frontends.argv import Options
 from longrein.models import Failure, Reply
-from longrein.run_context import survey
+from longrein.run_context import read_run_context
 from longrein.testing.harness import results, said
 from longrein.testing.scripted_model import ScriptedModel, call, says
 from longrein.tools import Job, Report
@@ -217,9 +217,9 @@ def test_E19_the_synthesis_and_the_parent_read_any_byte_of_the_others(tmp_path: 
 
     async def main() -> None:
         environ = {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}
-        place = survey(Options(state_dir=str(tmp_path / "state")), environ, folder=str(repo))
+        place = read_run_context(Options(state_dir=str(tmp_path / "state")), environ, folder=str(repo))
         built = await build(place, additions=Additions(model=model))
-        built.session.tell(Said((Text("go"),)))
+        built.session.tell(UserMessage((Text("go"),)))
         await built.session.run(once=True)
         await built.session.close()
 

@@ -166,7 +166,7 @@ def test_a_queued_task_that_is_stopped_while_it_begins_does_not_go_on(at_s: floa
         session.tell(StopTask("b1"))
         await stage.clock.sleep(20)
         assert [(view.id, view.state) for view in session.tasks()] == [("b2", "done"), ("b1", "killed")]
-        pool = session.crew.pool
+        pool = session.deps.pool
         assert pool is not None
         assert (pool.running, list(stage.supervision.running)) == (0, [])
         await session.close()
@@ -195,9 +195,9 @@ def test_what_starts_commands_is_started_beside_a_request_where_one_may_run_unas
     model = ScriptedModel(says("nothing to do"))
 
     async def work() -> None:
-        crew = stage.crew(model)
-        crew.rules = Rules(allow)
-        session = open_test_session(model, disk=stage.disk, crew=crew, mode=mode)
+        deps = stage.deps(model)
+        deps.rules = Rules(allow)
+        session = open_test_session(model, disk=stage.disk, deps=deps, mode=mode)
         session.tell(words("go"))
         await session.run(once=True)
         await session.close()

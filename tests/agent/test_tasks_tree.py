@@ -23,7 +23,7 @@ class Shop(Stage):
 
     def open(self, mode: str = "bypassPermissions") -> OpenSession:
         session = super().open(mode)
-        session.crew.pool = TaskPool(self.supervision, self.places)
+        session.deps.pool = TaskPool(self.supervision, self.places)
         return session
 
     def below(self, kind: type) -> list[Any]:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from longrein.agent import OpenSession, StopTask, TaskPool
-from longrein.agent.background.output import compiled, last_lines, matching, pieces, since
+from longrein.agent.background.output import compile_pattern, last_lines, matching, pieces, since
 from longrein.events import Reminded, StoreFull, TaskEnded, TaskStarted, ToolError
 from longrein.testing.clock import run_virtual
 from longrein.testing.harness import results
@@ -387,10 +387,10 @@ def test_lines_that_match() -> None:
 )
 def test_patterns_that_might_never_end_are_refused(pattern: str, refused: str) -> None:
     if not refused:
-        assert compiled(pattern)
+        assert compile_pattern(pattern)
         return
     with pytest.raises(ToolError, match="bad-pattern") as caught:
-        compiled(pattern)
+        compile_pattern(pattern)
     assert refused in str(caught.value)
 
 
@@ -409,8 +409,8 @@ def test_a_command_whose_start_cannot_be_written_down_does_not_go_on() -> None:
         with pytest.raises(StoreFull):
             await session.run(once=True)
         assert not stage.supervision.running
-        assert session.crew.pool is not None
-        assert session.crew.pool.running == 0
+        assert session.deps.pool is not None
+        assert session.deps.pool.running == 0
 
     stage.play(work)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from longrein.agent import Answer, Compact, Limits, OpenSession, Pausing, Rewind, Said, SetMode
+from longrein.agent import Answer, Compact, Limits, OpenSession, RetryPause, Rewind, SetMode, UserMessage
 from longrein.context import Budget, Price, Request, fold
 from longrein.events import (
     Entry,
@@ -65,7 +65,7 @@ async def test_s02_eight_calls_of_one_reply_run_side_by_side_and_stand_in_call_o
 async def test_s03_a_denied_call_is_told_and_the_turn_is_blocked(house: House) -> None:
     model = Script(says(call("Write", file_path="b.txt", content="x")), says("I may not"))
     async with house.session(model, rules=Rules()) as session:
-        session.tell(Said((Text("write"),)))
+        session.tell(UserMessage((Text("write"),)))
         walk = asyncio.ensure_future(session.run(once=True))
         async for heard in session.follow():
             if isinstance(heard, Entry) and isinstance(heard.event, PermissionAsked):
@@ -104,12 +104,12 @@ async def test_D12_a_server_error_is_retried_and_leaves_one_answer(house: House)
 async def test_E4_steering_is_in_the_next_request_and_queued_words_wait_for_the_turn(house: House) -> None:
     model = Script(says(call("Bash", command="sleep 0.2")), says("first done"), says("second done"))
     async with house.session(model) as session:
-        session.tell(Said((Text("first"),)))
+        session.tell(UserMessage((Text("first"),)))
         walk = asyncio.ensure_future(session.run(once=True))
         async for heard in session.follow():
             if isinstance(heard, Entry) and isinstance(heard.event, Replied) and len(model.requests) == 1:
-                session.tell(Said((Text("later"),), "queued"))
-                session.tell(Said((Text("mind the gap"),), "steer"))
+                session.tell(UserMessage((Text("later"),), "queued"))
+                session.tell(UserMessage((Text("mind the gap"),), "steer"))
             if isinstance(heard, Entry) and isinstance(heard.event, TurnEnded) and len(model.requests) == 3:
                 break
         await walk
@@ -121,7 +121,7 @@ async def test_E4_steering_is_in_the_next_request_and_queued_words_wait_for_the_
 async def test_E4_an_interrupt_while_the_model_streams_keeps_its_text(house: House) -> None:
     model = Script(says("half a thought"), gate=asyncio.Event())
     async with house.session(model) as session:
-        session.tell(Said((Text("think"),)))
+        session.tell(UserMessage((Text("think"),)))
         walk = asyncio.ensure_future(session.run(once=True))
         async for heard in session.follow():
             if not isinstance(heard, Entry):
@@ -141,14 +141,14 @@ async def test_E4_an_interrupt_while_a_tool_runs_leaves_its_output_and_a_valid_h
         says(call("Bash", command="echo early; sleep 30"), call("Write", file_path="n", content="")), says("ok")
     )
     async with house.session(model) as session:
-        session.tell(Said((Text("run"),)))
+        session.tell(UserMessage((Text("run"),)))
         walk = asyncio.ensure_future(session.run(once=True))
         async for heard in session.follow():
             if getattr(heard, "data", b"").startswith(b"early"):
                 session.interrupt()
                 break
         await asyncio.wait_for(walk, HANG_S)
-        session.tell(Said((Text("go on"),)))
+        session.tell(UserMessage((Text("go on"),)))
         await session.run(once=True)
     ran, not_run = results(model.requests[1])
     assert ran.startswith("Bash interrupted:")
@@ -173,9 +173,9 @@ async def test_E4_an_interrupt_right_after_a_command_leaves_its_result_whole(
 
         with monkeypatch.context() as patch:
             patch.setattr(session.watch, "changes", look)
-            session.tell(Said((Text("run"),)))
+            session.tell(UserMessage((Text("run"),)))
             await asyncio.wait_for(session.run(once=True), HANG_S)
-        session.tell(Said((Text("go on"),)))
+        session.tell(UserMessage((Text("go on"),)))
         await session.run(once=True)
     assert results(model.requests[1]) == ["Bash ok: all of it"]
     assert "[interrupted by the user]" in said(model.requests[1])
@@ -190,9 +190,9 @@ async def test_a_session_that_cannot_write_its_end_lets_go_of_its_log_and_its_re
 
     async with house.session(Script(says("hello"))) as session:
         heard = asyncio.ensure_future(listen(session))
-        session.tell(Said((Text("hi"),)))
+        session.tell(UserMessage((Text("hi"),)))
         await session.run(once=True)
-        session.beside.stop = full  # type: ignore[method-assign]
+        session.summary_request.stop = full  # type: ignore[method-assign]
         with pytest.raises(StoreFull):
             await session.close()
     assert (await asyncio.wait_for(heard, HANG_S)).endswith("Asked Replied TurnEnded")
@@ -213,11 +213,11 @@ async def test_max_turns_and_money_refuse_before_the_request(house: House) -> No
 async def test_A10_compact_by_the_user_puts_a_summary_in_place_and_keeps_the_words(house: House) -> None:
     model = Script(says("hello"), says("1. Request: greetings"), says("as I said"))
     async with house.session(model) as session:
-        session.tell(Said((Text("hi there"),)))
+        session.tell(UserMessage((Text("hi there"),)))
         await session.run(once=True)
         session.tell(Compact("greetings"))
         await session.run(once=True)
-        session.tell(Said((Text("go on"),)))
+        session.tell(UserMessage((Text("go on"),)))
         await session.run(once=True)
     assert "keep above all: greetings" in said(model.requests[1])[-1]
     shown = said(model.requests[2])
@@ -249,11 +249,11 @@ async def test_D11_a_rewind_takes_the_conversation_back_and_files_if_asked(house
     )
     async with house.session(model) as session:
         for prompt in ("hi", "change it"):
-            session.tell(Said((Text(prompt),)))
+            session.tell(UserMessage((Text(prompt),)))
             await session.run(once=True)
         to = next(e.seq for e in house.entries() if isinstance(e.event, TurnEnded))
         session.tell(Rewind(to, files=True))
-        session.tell(Said((Text("other way"),)))
+        session.tell(UserMessage((Text("other way"),)))
         await session.run(once=True)
     assert (house.tree / "a.txt").read_text() == "old\n"
     assert not (house.tree / "b.txt").exists()
@@ -280,7 +280,7 @@ async def test_a_mode_that_is_changed_holds_for_the_next_call(house: House) -> N
     model = Script(says(call("Write", file_path="b.txt", content="x")), says("no"))
     async with house.session(model, rules=Rules()) as session:
         session.tell(SetMode("plan"))
-        session.tell(Said((Text("write"),)))
+        session.tell(UserMessage((Text("write"),)))
         await session.run(once=True)
     assert results(model.requests[1])[0].startswith("Write denied:")
 
@@ -314,7 +314,7 @@ async def test_R015_a_call_at_the_end_of_a_reply_that_was_cut_does_not_run(house
 async def test_the_first_answer_to_a_question_stands(house: House) -> None:
     model = Script(says(call("Write", file_path="b.txt", content="x")), says("well"))
     async with house.session(model, rules=Rules()) as session:
-        session.tell(Said((Text("write"),)))
+        session.tell(UserMessage((Text("write"),)))
         walk = asyncio.ensure_future(session.run(once=True))
         async for heard in session.follow():
             if isinstance(heard, Entry) and isinstance(heard.event, PermissionAsked):
@@ -332,10 +332,10 @@ async def test_a_rewind_takes_no_money_back(house: House) -> None:
     model = Script(says("one", usage=dear), says("two", usage=dear), says("three", usage=dear), budget=budget)
     async with house.session(model) as session:
         for prompt in ("a", "b"):
-            session.tell(Said((Text(prompt),)))
+            session.tell(UserMessage((Text(prompt),)))
             await session.run(once=True)
         session.tell(Rewind(next(e.seq for e in house.entries() if isinstance(e.event, TurnEnded))))
-        session.tell(Said((Text("c"),)))
+        session.tell(UserMessage((Text("c"),)))
         await session.run(once=True)
         spent = [e.event.cost_usd for e in house.entries() if isinstance(e.event, Replied)]
         assert len(spent) == 3
@@ -355,7 +355,7 @@ async def test_law_7_nothing_acts_before_its_start_is_flushed(house: House) -> N
     model = Script(says(call("Peek")), says("done"))
     async with house.session(model, more_tools=(make_tool(Peek, access="none"),)) as session:
         session.log = Flushes(session.log)
-        session.tell(Said((Text("look"),)))
+        session.tell(UserMessage((Text("look"),)))
         await session.run(once=True)
     assert seen == [True]
 
@@ -408,11 +408,11 @@ async def test_a_pause_is_heard_after_the_failure_that_led_to_it(house: House) -
                 heard.append(type(one.event if isinstance(one, Entry) else one).__name__)
 
         listening = asyncio.create_task(listen())
-        await session.tell(Said((Text("go"),)))
+        await session.tell(UserMessage((Text("go"),)))
         await session.run(once=True)
     await listening
-    told = [name for name in heard if name in ("UserSpoke", "Asked", "AskFailed", "Pausing", "Replied")]
-    assert told == ["UserSpoke", *("Asked", "AskFailed", "Pausing") * 2, "Asked", "Replied"]
+    told = [name for name in heard if name in ("UserSpoke", "Asked", "AskFailed", "RetryPause", "Replied")]
+    assert told == ["UserSpoke", *("Asked", "AskFailed", "RetryPause") * 2, "Asked", "Replied"]
 
 
 async def test_what_is_said_while_the_provider_wants_a_pause_is_heard_before_it_is_over(house: House) -> None:
@@ -424,14 +424,14 @@ async def test_what_is_said_while_the_provider_wants_a_pause_is_heard_before_it_
         async def listen() -> None:
             async for one in session.follow(0):
                 heard.append(one.event if isinstance(one, Entry) else one)
-                if isinstance(one, Pausing) and one.attempt:
+                if isinstance(one, RetryPause) and one.attempt:
                     session.interrupt()
 
         listening = asyncio.create_task(listen())
-        await session.tell(Said((Text("go"),)))
+        await session.tell(UserMessage((Text("go"),)))
         await session.run(once=True)
-        await session.tell(Said((Text("again"),)))
+        await session.tell(UserMessage((Text("again"),)))
         await session.run(once=True)
     await listening
-    at = next(n for n, one in enumerate(heard) if isinstance(one, Pausing) and not one.attempt)
+    at = next(n for n, one in enumerate(heard) if isinstance(one, RetryPause) and not one.attempt)
     assert heard[at - 1] == UserSpoke((Text("again"),))

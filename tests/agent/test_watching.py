@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from longrein.agent import GoOn, Rewind, Said
-from longrein.agent.file_watcher import CHANGES_MAX, Watch, watched
+from longrein.agent import Continue, Rewind, UserMessage
+from longrein.agent.file_watcher import CHANGES_MAX, FileWatcher, watched
 from longrein.context import Request, Seen, State
 from longrein.events import FileChanged, PrefixSet, Reminded, SourceFile, Text
 from longrein.models import Failure, Reply
@@ -226,11 +226,11 @@ async def test_D11_after_a_rewind_the_model_hears_what_stands_on_disk(house: Hou
     model = Script(read(), says("read"), write, says("written"), edit, says("done"))
     async with house.session(model) as session:
         for prompt in ("read it", "change it"):
-            session.tell(Said((Text(prompt),)))
+            session.tell(UserMessage((Text(prompt),)))
             await session.run(once=True)
         to = next(entry.seq for entry in house.entries() if type(entry.event).__name__ == "TurnEnded")
         session.tell(Rewind(to))
-        session.tell(Said((Text("again"),)))
+        session.tell(UserMessage((Text("again"),)))
         await session.run(once=True)
     (note,) = notes(model.requests[4])
     assert note.endswith(f"* {house.tree}/a.txt: as you left it in what was taken back")
@@ -244,8 +244,8 @@ async def test_a_turn_that_a_crash_cut_looks_again_when_it_goes_on(house: House)
     (house.tree / "a.txt").write_text("two\n")
     more = Script(says("done"), says("and on"))  # the turn that ended in a failure goes on, then comes the word
     async with house.session(more, create=False) as session:
-        session.tell(GoOn())
-        session.tell(Said((Text("on"),)))
+        session.tell(Continue())
+        session.tell(UserMessage((Text("on"),)))
         await session.run(once=True)
     assert notes(more.requests[0])[0].startswith("[session_resumed: the session goes on after 0 s; meanwhile …]")
     assert said(more.requests[0])[-1] != "on"
@@ -264,7 +264,9 @@ class Blobs(dict[str, bytes]):
         return self[blob]
 
 
-async def look(watch: Watch, state: State, tree: Path, keep: int = ToolOptions().keep_bytes_max) -> list[FileChanged]:
+async def look(
+    watch: FileWatcher, state: State, tree: Path, keep: int = ToolOptions().keep_bytes_max
+) -> list[FileChanged]:
     workspace = open_workspace((str(tree),), spawner=PlainSpawner(), environment={})
     return await watch.changes(state, workspace, Blobs(), str, whose=lambda *_: ("user", ""), keep=keep)
 
@@ -276,7 +278,7 @@ def known(tree: Path, name: str, text: str, **more: object) -> dict[str, Seen]:
 
 
 async def test_a_look_at_a_hundred_files_that_nobody_touched_opens_none_of_them(tmp_path: Path) -> None:
-    state, watch = State(), Watch()
+    state, watch = State(), FileWatcher()
     for n in range(100):
         state.files |= known(tmp_path, f"f{n}.py", f"x = {n}\n")
     assert await look(watch, state, tmp_path) == []
@@ -299,7 +301,7 @@ async def test_an_instruction_file_of_the_static_context_is_watched_and_told_who
     (tmp_path / "AGENTS.md").write_text("Be kind.\n")
     source = SourceFile(str(tmp_path / "AGENTS.md"), "0" * 64)
     state = State(prefix=PrefixSet("start", "p", "m", "scripted", "", sources=(source,)))
-    (fact,) = await look(Watch(), state, tmp_path)
+    (fact,) = await look(FileWatcher(), state, tmp_path)
     assert (fact.path, fact.by, fact.before, fact.diff) == (source.path, "user", source.hash, "+1\tBe kind.")
 
 
@@ -307,7 +309,7 @@ async def test_a_file_that_is_too_large_to_keep_or_no_text_is_told_without_its_c
     state = State(files=known(tmp_path, "a", "x") | known(tmp_path, "b", "y"))
     (tmp_path / "a").write_bytes(b"x" * (ToolOptions().keep_bytes_max + 1))
     (tmp_path / "b").write_bytes(b"\0\1")
-    facts = await look(Watch(), state, tmp_path)
+    facts = await look(FileWatcher(), state, tmp_path)
     assert [(fact.diff, fact.blob, fact.note) for fact in facts] == [
         ("", "", "now 5242881 bytes"),
         ("", "b0", "its old content was not kept"),
@@ -318,7 +320,7 @@ async def test_a_file_that_cannot_be_read_or_became_a_folder_is_left_to_the_next
     state = State(files=known(tmp_path, "a", "x"))
     (tmp_path / "a").unlink()
     (tmp_path / "a").mkdir()
-    assert await look(Watch(), state, tmp_path) == []
+    assert await look(FileWatcher(), state, tmp_path) == []
 
 
 # --- what is said of a change ------------------------------------------------------------------------------------

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from longrein.agent import GoOn, OpenSession, Rewind, Said
-from longrein.agent.shared_files import CONTENTS_MAX, PATHS_MAX, PathLocks, Writer, Writers, first_words
+from longrein.agent import Continue, OpenSession, Rewind, UserMessage
+from longrein.agent.shared_files import CONTENTS_MAX, PATHS_MAX, FileWriters, PathLocks, Writer, first_words
 from longrein.context import Request
 from longrein.events import (
     ChildEnded,
@@ -189,7 +189,7 @@ def test_a_writer_is_named_as_each_agent_sees_it() -> None:
 
 
 def test_what_is_remembered_of_writers_is_bounded() -> None:
-    writers = Writers()
+    writers = FileWriters()
     for n in range(CONTENTS_MAX + 1):
         writers.note("/a", f"h{n}", Writer("a3"))
     assert writers.of("/a", "h0") is None
@@ -258,7 +258,7 @@ async def test_a_file_that_holds_somebody_elses_change_too_is_not_put_back(house
     model = Script(says(call("Read", file_path="a.txt")), says("read"), then(edit, change), says("done"))
     async with house.session(model) as session:
         for prompt in ("read", "change"):
-            session.tell(Said((Text(prompt),)))
+            session.tell(UserMessage((Text(prompt),)))
             await session.run(once=True)
         to = next(entry.seq for entry in house.entries() if type(entry.event).__name__ == "TurnEnded")
         session.tell(Rewind(to, files=True))
@@ -383,7 +383,7 @@ async def test_nor_does_one_that_a_kill_held_up(house: House) -> None:
     cut = [encode_entry(e) for e in entries if e.seq <= refused]
     await import_jsonl(str(house.state), cut, wall_us=house.clock.wall_us)
     async with house.session(Script(says("done")), create=False) as session:
-        session.tell(GoOn())
+        session.tell(Continue())
         await session.run(once=True)
     assert [e.event.status for e in house.entries() if isinstance(e.event, ToolEnded)] == ["ok", "failed", "failed"]
     assert path.read_text() == theirs
@@ -421,7 +421,7 @@ async def until(true: Callable[[], object]) -> None:
 
 async def stage(house: House, model: Script, meanwhile: Callable[[object], Awaitable[None]], **more: object) -> None:
     async with house.session(model, **more) as session:
-        session.tell(Said((Text("go"),)))
+        session.tell(UserMessage((Text("go"),)))
         beside = asyncio.ensure_future(meanwhile(session))
         await session.run(once=True)
         await beside

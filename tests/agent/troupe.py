@@ -4,13 +4,13 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any
 
-from longrein.agent import Limits, OpenSession, Said, Word, builtin_kinds
+from longrein.agent import InboxMessage, Limits, OpenSession, UserMessage, builtin_kinds
 from longrein.context import Request
 from longrein.events import ChildStarted, Text
 from longrein.models import Delta, Failure, Reply
 from longrein.permissions import Rules
 from longrein.testing.clock import VirtualClock, run_virtual
-from longrein.testing.harness import memory_crew, memory_tools, open_test_session, results, said
+from longrein.testing.harness import memory_dependencies, memory_tools, open_test_session, results, said
 from longrein.testing.scripted_model import ScriptedModel, call
 from longrein.testing.store import MemoryDisk
 from longrein.testing.workspace import MemorySpawner, MemoryWorkspace, Ran
@@ -69,14 +69,14 @@ class Stage:
         self.model = Troupe(self.clock, parts)
         self.heard: list[Any] = []
         self.more: Sequence[Tool] = ()
-        self.first: Sequence[Word] = ()
+        self.first: Sequence[InboxMessage] = ()
         """Words before the prompt."""
         self.kinds: tuple[Kind, ...] = ()
         self.models: Sequence[ScriptedModel] = ()
 
     def open(self, mode: str = "bypassPermissions") -> OpenSession:
         tools = (*memory_tools(), agent_tool((*builtin_kinds(), *self.kinds)), *self.more)
-        crew = memory_crew(
+        deps = memory_dependencies(
             self.model,
             self.disk,
             workspace=self.space,
@@ -85,9 +85,9 @@ class Stage:
             rules=self.rules,
             models=self.models,
         )
-        crew.kinds = (*builtin_kinds(), *self.kinds)
-        crew.limits = self.limits
-        return open_test_session(self.model, disk=self.disk, crew=crew, mode=mode)
+        deps.kinds = (*builtin_kinds(), *self.kinds)
+        deps.limits = self.limits
+        return open_test_session(self.model, disk=self.disk, deps=deps, mode=mode)
 
     def play(
         self,
@@ -107,7 +107,7 @@ class Stage:
             for word in self.first:
                 session.tell(word)
             if words:
-                session.tell(Said((Text(words),)))
+                session.tell(UserMessage((Text(words),)))
             beside = asyncio.ensure_future(meanwhile(session)) if meanwhile is not None else None
             await session.run(once=True)
             if beside is not None:

@@ -6,7 +6,7 @@ import pytest
 
 from longrein.commands.doctor import doctor
 from longrein.frontends.argv import Options
-from longrein.run_context import survey
+from longrein.run_context import read_run_context
 
 GIVEN = "price_input = 4\nprice_output = 20\n"
 KNOWN = f"{GIVEN}price_cache_read = 0.4\n"
@@ -30,7 +30,7 @@ def test_prices_that_are_not_known_are_told(
         f'[models."mock/m"]\n{figures}'
     )
     options = Options(state_dir=str(tmp_path / "state"))
-    doctor(survey(options, {"HOME": str(tmp_path), "PATH": "/usr/bin"}, folder=str(tmp_path)))
+    doctor(read_run_context(options, {"HOME": str(tmp_path), "PATH": "/usr/bin"}, folder=str(tmp_path)))
     shown = capfd.readouterr().out
     prices = [line for line in shown.splitlines() if line.split()[1] == "prices"]
     assert [said in line for line in prices] == ([True] if said else [])

@@ -7,7 +7,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 import msgspec
 import pytest
 
-from longrein.agent import Said
+from longrein.agent import UserMessage
 from longrein.context import Budget, Price, decide, fold, render
 from longrein.context.clear_items import squeeze
 from longrein.events import (
@@ -37,7 +37,7 @@ from longrein.events import (
 )
 from longrein.models.content import make_call
 from longrein.testing.clock import VirtualClock, run_virtual
-from longrein.testing.harness import memory_crew, open_test_session
+from longrein.testing.harness import memory_dependencies, open_test_session
 from longrein.testing.store import MemoryDisk, Write
 from longrein.tools import malformed_arguments
 from tests.agent.house import Script, says
@@ -134,9 +134,9 @@ async def answered(entries: list[Entry], price: Price | None) -> str:
     disk.writes = [Write(tuple(entries))]
     disk.commit()
     model = Script(*[says("here I am")] * 9, budget=Budget(20_000, 4_000, price))
-    crew = memory_crew(model, disk)
-    session = open_test_session(model, disk=disk, crew=crew)
-    session.tell(Said((Text("are you there?"),)))
+    deps = memory_dependencies(model, disk)
+    session = open_test_session(model, disk=disk, deps=deps)
+    session.tell(UserMessage((Text("are you there?"),)))
     await session.run(once=True)
     await session.close()
     asked = any("are you there?" in str(item.part) for sent in model.requests for item in sent.items)

@@ -23,7 +23,7 @@ from benchmarks.context.playing import (
     small_tools,
 )
 
-from longrein.agent import Compact, OpenSession, Said
+from longrein.agent import Compact, OpenSession, UserMessage
 from longrein.context import Budget, Request, decide, fold, window_of
 from longrein.events import (
     AnyEvent,
@@ -44,7 +44,7 @@ from longrein.events import (
 )
 from longrein.models import Failure
 from longrein.testing.clock import VirtualClock, run_virtual
-from longrein.testing.harness import memory_crew, open_test_session
+from longrein.testing.harness import memory_dependencies, open_test_session
 from longrein.testing.store import MemoryDisk
 
 TALK = Budget(8_000, 1_000, budget_of(8_000).price, clears=())
@@ -213,8 +213,8 @@ def told(words: Callable[[OpenSession], Coroutine[Any, Any, None]], provider: Pr
 
     async def story() -> None:
         clock = VirtualClock()
-        crew = memory_crew(provider, disk, clock=clock, tools=small_tools())
-        session = open_test_session(provider, disk=disk, crew=crew, mode="bypassPermissions")
+        deps = memory_dependencies(provider, disk, clock=clock, tools=small_tools())
+        session = open_test_session(provider, disk=disk, deps=deps, mode="bypassPermissions")
         provider.session = session
         await words(session)
         await session.close()
@@ -225,7 +225,7 @@ def told(words: Callable[[OpenSession], Coroutine[Any, Any, None]], provider: Pr
 
 async def say(session: OpenSession, *prompts: str) -> None:
     for prompt in prompts:
-        session.tell(Said((Text(prompt),)))
+        session.tell(UserMessage((Text(prompt),)))
         await session.run(once=True)
 
 

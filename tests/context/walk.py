@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from longrein.agent import Judgement, Limits, Outlook, next_move
+from longrein.agent import Judgement, Limits, MoveContext, next_move
 from longrein.agent.model_request import with_call_ids
 from longrein.agent.moves import AskModel, AskUser, Pause, Record, RunTools, Stop, Switch, Wait
 from longrein.context import (
@@ -122,7 +122,7 @@ class Walk:
             judged = {c: self.judge(c) for c in self.state.calls}
             self.hear()
             self.accompany()
-            outlook = Outlook(
+            outlook = MoveContext(
                 window_of(self.state, self.budget),
                 Limits(),
                 rested=self.rested,

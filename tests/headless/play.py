@@ -6,7 +6,19 @@ import os
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
-from longrein.agent import AgentView, Answer, GoOn, Heard, Noticed, OfChild, Pausing, Pending, Said, Streaming, Word
+from longrein.agent import (
+    Answer,
+    Continue,
+    FromSubagent,
+    InboxMessage,
+    PendingMessage,
+    ReplyDelta,
+    RetryPause,
+    SessionUpdate,
+    SubagentView,
+    UserMessage,
+    UserNotice,
+)
 from longrein.agent import Output as More
 from longrein.context import State
 from longrein.events import (
@@ -54,7 +66,7 @@ class Raise:
         self.error = error
 
 
-Scene = AnyEvent | Streaming | Pausing | Noticed | OfChild | More | Hang | Raise
+Scene = AnyEvent | ReplyDelta | RetryPause | UserNotice | FromSubagent | More | Hang | Raise
 HANG = Hang()
 
 
@@ -64,27 +76,27 @@ class Played:
     def __init__(self, turns: Sequence[Sequence[Scene]], *, seq: int = 0, open_turn: bool = False) -> None:
         self.id = SESSION
         self.state = State(session=SESSION, seq=seq, turn_open=open_turn)
-        self.pending: Sequence[Pending] = ()
+        self.pending: Sequence[PendingMessage] = ()
         self.busy = False
-        self.said: list[Word] = []
+        self.said: list[InboxMessage] = []
         self.closed = False
         self.over = asyncio.Event()
         """Set when a turn has been played."""
         self._turns = list(turns)
-        self._heard: asyncio.Queue[Heard | None] = asyncio.Queue()
+        self._heard: asyncio.Queue[SessionUpdate | None] = asyncio.Queue()
         self._interrupted = asyncio.Event()
         self._answered = asyncio.Event()
         self._waiting = int(open_turn)
 
-    async def tell(self, word: Word) -> None:
+    async def tell(self, word: InboxMessage) -> None:
         self.said.append(word)
         await asyncio.sleep(0)
         if isinstance(word, Answer):
             self._answered.set()
-        elif isinstance(word, Said):
+        elif isinstance(word, UserMessage):
             self._waiting += 1
         else:
-            assert isinstance(word, GoOn)
+            assert isinstance(word, Continue)
 
     def interrupt(self) -> None:
         if self.busy:
@@ -93,7 +105,7 @@ class Played:
     def stay(self, how: str, limit_s: float = 0.0) -> None:
         assert how in ("exit", "drain", "steer")
 
-    def agents(self) -> Sequence[AgentView]:
+    def agents(self) -> Sequence[SubagentView]:
         return ()
 
     async def leave(self, policy: str) -> Sequence[TaskView]:
@@ -103,7 +115,7 @@ class Played:
     def unqueue(self) -> str:
         return ""
 
-    async def follow(self, seq: int = 0, *, streaming: bool = True) -> AsyncIterator[Heard]:
+    async def follow(self, seq: int = 0, *, streaming: bool = True) -> AsyncIterator[SessionUpdate]:
         while (heard := await self._heard.get()) is not None:
             yield heard
 
@@ -124,11 +136,11 @@ class Played:
                 raise scene.error
             if isinstance(scene, Hang):
                 await self._interrupted.wait()
-            elif isinstance(scene, Streaming | Pausing | Noticed | OfChild | More):
+            elif isinstance(scene, ReplyDelta | RetryPause | UserNotice | FromSubagent | More):
                 self._heard.put_nowait(scene)
             else:
                 self._append(scene)
-            entry = scene.heard if isinstance(scene, OfChild) else None
+            entry = scene.heard if isinstance(scene, FromSubagent) else None
             if isinstance(entry.event if isinstance(entry, Entry) else scene, PermissionAsked):
                 await self._answered.wait()
                 self._answered.clear()

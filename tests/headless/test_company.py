@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from longrein.agent import Answer, Noticed, OfChild, Streaming
+from longrein.agent import Answer, FromSubagent, ReplyDelta, UserNotice
 from longrein.events import (
     Asked,
     ChildEnded,
@@ -30,9 +30,9 @@ BELOW = "c0000000-0000-4000-8000-000000000002"
 AGENT = call(1, 0, "Agent", description="look")
 
 
-def of(seq: int, event: Any, child: str = CHILD, label: str = "a3") -> OfChild:
-    heard = event if isinstance(event, Streaming | Noticed) else Entry(seq, seq * SECOND_US, event)
-    return OfChild(child, label, "explore", heard)
+def of(seq: int, event: Any, child: str = CHILD, label: str = "a3") -> FromSubagent:
+    heard = event if isinstance(event, ReplyDelta | UserNotice) else Entry(seq, seq * SECOND_US, event)
+    return FromSubagent(child, label, "explore", heard)
 
 
 def looked(*more: Scene) -> list[Scene]:
@@ -153,9 +153,9 @@ async def test_one_that_was_started_before_the_run_is_known_by_its_label() -> No
 async def test_replies_grow_beside_each_other() -> None:
     early = [
         of(3, Asked("turn", 0, 1)),
-        of(0, Streaming(3, [TextDelta("I lo")])),
-        Streaming(1, [TextDelta("main")]),
-        of(0, Streaming(3, [TextDelta("ok."), CallDelta(0, "Read", '{"a":1}')])),
+        of(0, ReplyDelta(3, [TextDelta("I lo")])),
+        ReplyDelta(1, [TextDelta("main")]),
+        of(0, ReplyDelta(3, [TextDelta("ok."), CallDelta(0, "Read", '{"a":1}')])),
         of(4, answered(3, "I look.", call(3, 0, "Read", a=1))),
     ]
     scenes: list[Scene] = [ChildStarted(CHILD, "explore", AGENT.id), asked(), *early, answered(2, "main"), DONE]
@@ -188,7 +188,7 @@ async def test_tasks_are_lines_of_their_own() -> None:
 
 
 async def test_progress_on_stderr_names_the_subagent() -> None:
-    ran = await play([looked(of(0, Noticed("odd")))], Style("text", verbose=True))
+    ran = await play([looked(of(0, UserNotice("odd")))], Style("text", verbose=True))
     assert ran.out == b"Here.\n"
     for line in (
         "subagent a3 explore started: look around",

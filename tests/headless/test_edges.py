@@ -153,7 +153,7 @@ async def test_a_question_that_was_open_at_a_crash_is_denied_too() -> None:
     session = Played([turn], seq=41, open_turn=True)
     session.state.calls["c2.0"] = OpenCall(ToolCall("c2.0", "Bash", {"command": "make"}), 0, asked=asking)
     ran = await play([], "json", prompt="", session=session)
-    assert [type(word).__name__ for word in ran.session.said] == ["Answer", "GoOn"]
+    assert [type(word).__name__ for word in ran.session.said] == ["Answer", "Continue"]
     assert ran.lines[0]["permission_denials"][0]["tool_input"] == {"command": "make"}
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from longrein import Session
-from longrein.agent import OfChild
+from longrein.agent import FromSubagent
 from longrein.context import Request
 from longrein.events import Entry, PermissionAsked, TaskStarted, TurnEnded, UsageError, UserSpoke
 from longrein.models import Failure, Reply
@@ -37,7 +37,11 @@ async def test_subagents_are_followed_answered_and_seen(tmp_path: Path, monkeypa
     heard: list[Any] = []
     async for one in session.follow(children=True):
         heard.append(one)
-        if isinstance(one, OfChild) and isinstance(one.heard, Entry) and isinstance(one.heard.event, PermissionAsked):
+        if (
+            isinstance(one, FromSubagent)
+            and isinstance(one.heard, Entry)
+            and isinstance(one.heard.event, PermissionAsked)
+        ):
             [view] = session.agents()
             assert (view.state, view.kind, view.description) == ("asking", "general", "write it")
             await session.answer(one.heard.event.call, "allow", child=one.child)
@@ -71,8 +75,8 @@ async def test_words_for_a_subagent_reach_it(tmp_path: Path, monkeypatch: pytest
     await session.send("go")
     told: list[str] = []
     async for one in session.follow(children=True):
-        event = one.heard.event if isinstance(one, OfChild) and isinstance(one.heard, Entry) else None
-        if isinstance(event, PermissionAsked) and isinstance(one, OfChild):
+        event = one.heard.event if isinstance(one, FromSubagent) and isinstance(one.heard, Entry) else None
+        if isinstance(event, PermissionAsked) and isinstance(one, FromSubagent):
             await session.send("be quick", to=one.child)
             await session.answer(event.call, "deny", child=one.child)
         if isinstance(event, UserSpoke):

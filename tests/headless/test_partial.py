@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from longrein.agent import Streaming
+from longrein.agent import ReplyDelta
 from longrein.events import Asked, AskFailed, Entry, Replied, Text, Thinking, ToolCall, TurnEnded
 from longrein.frontends.headless import Style
 from longrein.frontends.headless.partial_messages import Delta, Partial
@@ -45,9 +45,9 @@ def put_together(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
 async def test_events_come_in_the_order_of_the_api() -> None:
     turn: list[Scene] = [
         asked(),
-        Streaming(1, [ThinkingDelta("hm"), ThinkingDelta(", well"), TextDelta("Let me ")]),
-        Streaming(1, [TextDelta("look."), CallDelta(0, "Read", ""), CallDelta(0, "", '{"path":')]),
-        Streaming(1, [CallDelta(0, "", '"a"}')]),
+        ReplyDelta(1, [ThinkingDelta("hm"), ThinkingDelta(", well"), TextDelta("Let me ")]),
+        ReplyDelta(1, [TextDelta("look."), CallDelta(0, "Read", ""), CallDelta(0, "", '{"path":')]),
+        ReplyDelta(1, [CallDelta(0, "", '"a"}')]),
         answered(1, Thinking("hm, well"), "Let me look.", call(1, 0, "Read", path="a")),
         ended("c1.0", "Read", "1\tx"),
         asked(),
@@ -86,22 +86,22 @@ async def test_events_come_in_the_order_of_the_api() -> None:
 
 
 async def test_without_the_flag_nothing_grows() -> None:
-    ran = await play([[asked(), Streaming(1, [TextDelta("a")]), answered(1, "a"), DONE]])
+    ran = await play([[asked(), ReplyDelta(1, [TextDelta("a")]), answered(1, "a"), DONE]])
     assert ran.kinds == ["system/init", "assistant", "result"]
 
 
 async def test_a_summary_and_a_failed_request_are_no_replies() -> None:
     turn: list[Scene] = [
-        Streaming(1, [TextDelta("early")]),  # before its `Asked` is on disk
+        ReplyDelta(1, [TextDelta("early")]),  # before its `Asked` is on disk
         Asked("summary", 0, 1),
-        Streaming(1, [TextDelta("summary")]),
+        ReplyDelta(1, [TextDelta("summary")]),
         answered(1, "summary"),
-        Streaming(3, [TextDelta("a")]),
+        ReplyDelta(3, [TextDelta("a")]),
         asked(),
-        Streaming(3, [TextDelta("b")]),
+        ReplyDelta(3, [TextDelta("b")]),
         AskFailed(3, "truncated", "cut"),
         asked(),
-        Streaming(5, [TextDelta("c")]),
+        ReplyDelta(5, [TextDelta("c")]),
         answered(5, "c"),
         TurnEnded("done"),
     ]
@@ -143,7 +143,7 @@ def test_any_batches_of_any_deltas_make_blocks_that_add_up(choices: list[Any], b
     tally.step(Entry(1, 1, asked()))
     lines = []
     for at in range(0, len(stream), batch):
-        lines += partial.draw(Streaming(1, stream[at : at + batch]), tally)
+        lines += partial.draw(ReplyDelta(1, stream[at : at + batch]), tally)
     lines += partial.close(Replied(1, (Text("x"),) if not stream else (), "end"), tally)
     for line in lines:
         validate(line)

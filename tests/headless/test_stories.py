@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from longrein.agent import Answer, GoOn, Noticed, Pausing, Said
+from longrein.agent import Answer, Continue, RetryPause, UserMessage, UserNotice
 from longrein.events import (
     Asked,
     AskFailed,
@@ -63,7 +63,7 @@ async def test_text_is_the_answer_alone() -> None:
 
 
 async def test_text_with_verbose_says_on_stderr_what_goes_on() -> None:
-    turn = [*EDIT[:-1], Noticed("the window is nearly full"), DONE]
+    turn = [*EDIT[:-1], UserNotice("the window is nearly full"), DONE]
     ran = await play([turn], Style("text", verbose=True))
     assert ran.out == b"It is mended.\n"
     assert ran.err == [
@@ -206,7 +206,7 @@ async def test_retries_notices_compaction_and_tasks_are_system_lines() -> None:
         ModeSet("plan"),  # 2
         asked(),  # 3
         AskFailed(3, "rate", "slow down", 429),  # 4
-        Pausing(3, "rate", 429, 1, 10, 2.5, "slow down"),
+        RetryPause(3, "rate", 429, 1, 10, 2.5, "slow down"),
         asked(),  # 5
         answered(5, "half", stop="length"),  # 6
         Asked("summary", 6, 1),  # 7
@@ -216,7 +216,7 @@ async def test_retries_notices_compaction_and_tasks_are_system_lines() -> None:
         Reminded("continue", "go on exactly where it stopped"),  # 11
         TaskStarted("t1", "make serve", "c5.0"),  # 12
         TaskEnded("t1", "failed", 2, "", "r12"),  # 13
-        Noticed("folder is on a network mount"),
+        UserNotice("folder is on a network mount"),
         asked(),  # 14
         answered(14, "whole"),
         DONE,
@@ -259,7 +259,7 @@ async def test_retries_notices_compaction_and_tasks_are_system_lines() -> None:
 async def test_no_prompt_goes_on_with_the_turn_that_was_cut() -> None:
     session = Played([[asked(), answered(41, "There."), DONE]], seq=40, open_turn=True)
     ran = await play([], "text", prompt="", session=session)
-    assert (ran.code, ran.out, ran.session.said) == (0, b"There.\n", [GoOn()])
+    assert (ran.code, ran.out, ran.session.said) == (0, b"There.\n", [Continue()])
 
 
 async def test_no_prompt_and_no_open_turn_is_a_usage_error() -> None:
@@ -271,7 +271,7 @@ async def test_no_prompt_and_no_open_turn_is_a_usage_error() -> None:
 async def test_A18_12_stream_has_the_published_types_and_the_prompt_went_in() -> None:
     ran = await play([HELLO], prompt="sum")
     assert [line["type"] for line in ran.lines] == ["system", "assistant", "result"]
-    assert ran.session.said == [Said((Text("sum"),))]
+    assert ran.session.said == [UserMessage((Text("sum"),))]
 
 
 async def test_R095_a_line_is_one_line_of_utf8_whatever_stands_in_the_text() -> None:
@@ -293,5 +293,5 @@ async def test_what_happened_before_anybody_listened_is_told_first() -> None:
 
 
 def test_a_wait_on_account_of_another_request_is_no_attempt() -> None:
-    assert progress(Pausing(3, "rate", 429, 1, 10, 2.5, "slow down")) == ["slow down: attempt 1 of 10 in 2.5 s"]
-    assert progress(Pausing(3, "rate", 429, 0, 10, 2.5, "slow down")) == ["slow down: the next request waits 2.5 s"]
+    assert progress(RetryPause(3, "rate", 429, 1, 10, 2.5, "slow down")) == ["slow down: attempt 1 of 10 in 2.5 s"]
+    assert progress(RetryPause(3, "rate", 429, 0, 10, 2.5, "slow down")) == ["slow down: the next request waits 2.5 s"]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from longrein.agent import Said
+from longrein.agent import UserMessage
 from longrein.events import Text
 
 from .play import DONE, HANG, Played, Scene, answered, asked, play
@@ -40,7 +40,7 @@ async def test_a_message_while_a_turn_runs_is_queued_unless_it_says_otherwise(ex
     session = Played([turn(1, "one"), turn(4, "two")])
     session.busy = True
     ran = await play([], prompt="", typed=[user("a"), user("b", extra)], session=session)
-    assert ran.session.said[1] == Said((Text("b"),), how)  # type: ignore[arg-type]
+    assert ran.session.said[1] == UserMessage((Text("b"),), how)  # type: ignore[arg-type]
 
 
 async def test_now_interrupts_the_turn_that_runs() -> None:
@@ -56,7 +56,7 @@ async def test_blocks_of_text_are_taken_too() -> None:
         b'{"type":"user","message":{"role":"user","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]}}'
     )
     ran = await play([turn(1, "one")], prompt="", typed=[line])
-    assert ran.session.said == [Said((Text("a"), Text("b")))]
+    assert ran.session.said == [UserMessage((Text("a"), Text("b")))]
 
 
 EXAMPLE = '{"type":"user","message":{"role":"user","content":"…"}}'

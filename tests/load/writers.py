@@ -20,7 +20,7 @@ import uuid
 from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
 
-from longrein.agent import Crew, Limits, OpenSession, Said, open_session
+from longrein.agent import Dependencies, Limits, OpenSession, UserMessage, open_session
 from longrein.context import Budget, Request
 from longrein.events import (
     SCHEMA_VERSION,
@@ -107,13 +107,15 @@ def session_id(label: str) -> str:
 
 async def run_agents(folder: Path, labels: Sequence[str], files: Sequence[Path], edits: int, seed: int) -> None:
     """Agents of one process, as of one tree: they share locks and know of each other's writing."""
-    shared: list[Crew] = []
+    shared: list[Dependencies] = []
     for path in dict.fromkeys(path.parent for path in files):
         sweep_halves([str(path)])
     await asyncio.gather(*(run_agent(folder, label, files, edits, seed, shared) for label in labels))
 
 
-async def run_agent(folder: Path, label: str, files: Sequence[Path], edits: int, seed: int, shared: list[Crew]) -> None:
+async def run_agent(
+    folder: Path, label: str, files: Sequence[Path], edits: int, seed: int, shared: list[Dependencies]
+) -> None:
     """One agent to the end of its edits."""
     state, session = str(folder / "state"), session_id(label)
     fresh = not (folder / "state" / "sessions" / session).exists()
@@ -121,7 +123,7 @@ async def run_agent(folder: Path, label: str, files: Sequence[Path], edits: int,
     log = await open_log(state, session, create=fresh, wall_us=Clock().wall_us)
     tools = {tool.spec.name: tool for tool in builtin_tools()}
     tree = str(folder / "tree")
-    crew = Crew(
+    deps = Dependencies(
         clock=Clock(),
         jitter=lambda: 0.5,
         workspace=open_workspace((tree,), spawner=PlainSpawner(), environment=dict(os.environ)),
@@ -133,13 +135,13 @@ async def run_agent(folder: Path, label: str, files: Sequence[Path], edits: int,
         rules=Rules(allow=("Write", "Edit"), base=tree),
         limits=Limits(barren_steps_max=1_000_000),
     )
-    shared.append(crew)
-    crew.locks, crew.writers = shared[0].locks, shared[0].writers
+    shared.append(deps)
+    deps.locks, deps.writers = shared[0].locks, shared[0].writers
     opened = Opened(SCHEMA_VERSION, session, "n0nce", (tree,), tree, label=label)
-    model.session = open_session(log, crew, opened=opened, mode="bypassPermissions")
+    model.session = open_session(log, deps, opened=opened, mode="bypassPermissions")
     try:
         model.session.paused = False
-        model.session.tell(Said((Text("edit"),)))
+        model.session.tell(UserMessage((Text("edit"),)))
         await model.session.run(once=True)
     finally:
         await model.session.close()

@@ -2,11 +2,11 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
-from longrein.agent import Compact, Said, Word
+from longrein.agent import Compact, InboxMessage, UserMessage
 from longrein.context import Budget, Price, Request
 from longrein.events import AnyEvent, Text, ToolResult, text_of
 from longrein.models import Failure, Reply
-from longrein.testing.harness import memory_crew, memory_tools, open_test_session, results, said, story
+from longrein.testing.harness import memory_dependencies, memory_tools, open_test_session, results, said, story
 from longrein.testing.scripted_model import ScriptedModel, Step, call, says
 from longrein.testing.store import MemoryDisk
 from longrein.testing.workspace import MemorySpawner, MemoryWorkspace, Ran
@@ -79,7 +79,7 @@ class Played:
 async def play(
     *steps: Step,
     model: ScriptedModel | None = None,
-    words: Sequence[str | Word] = ("go",),
+    words: Sequence[str | InboxMessage] = ("go",),
     profile: str = "seed",
     budget: Budget = ROOMY,
     files: Mapping[str, str] | None = None,
@@ -90,11 +90,11 @@ async def play(
     disk = disk or MemoryDisk()
     model = model or ScriptedModel(*steps, budget=budget)
     space = MemoryWorkspace(dict(files or {}), spawner=MemorySpawner(dict(commands or {})))
-    crew = memory_crew(model, disk, workspace=space, tools=(*memory_tools(), PRINT))
-    session = open_test_session(model, disk=disk, crew=crew, mode="bypassPermissions", profile=profile)
+    deps = memory_dependencies(model, disk, workspace=space, tools=(*memory_tools(), PRINT))
+    session = open_test_session(model, disk=disk, deps=deps, mode="bypassPermissions", profile=profile)
     try:
         for word in words:
-            session.tell(Said((Text(word),)) if isinstance(word, str) else word)
+            session.tell(UserMessage((Text(word),)) if isinstance(word, str) else word)
             await session.run(once=True)
     finally:
         await session.close()

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from longrein.agent import Compact, Rewind, Word
+from longrein.agent import Compact, InboxMessage, Rewind
 from longrein.context import Budget, Price, Request, fold
 from longrein.context.seed_policy import TEXT_INPUT_CHARS_MAX as INPUT_CHARS_MAX
 from longrein.context.seed_policy import (
@@ -128,7 +128,7 @@ def test_C6_the_text_has_the_same_five_tools() -> None:
 # --- the same as a profile ---------------------------------------------------------------------------------------
 
 
-async def framed(*steps: Step, words: Sequence[str | Word] = ("one",), budget: Budget = ROOMY) -> Played:
+async def framed(*steps: Step, words: Sequence[str | InboxMessage] = ("one",), budget: Budget = ROOMY) -> Played:
     return await play(*steps, words=words, profile=FRAMEWORK, budget=budget)
 
 

@@ -30,7 +30,7 @@ from longrein.events import (
 from longrein.frontends.argv import Options
 from longrein.frontends.terminal.event_lines import compaction_lines
 from longrein.models import Failure
-from longrein.run_context import survey
+from longrein.run_context import read_run_context
 from longrein.store import write_transcript
 from longrein.testing.scripted_model import ScriptedModel
 from longrein.testing.workspace import Ran
@@ -400,11 +400,11 @@ async def test_the_profile_is_chosen_by_its_name(profile: str, tmp_path: Path, m
     monkeypatch.setenv("HOME", str(tmp_path))
     (tmp_path / "tree").mkdir()
     options = Options(state_dir=str(tmp_path / "state"), profile=profile)
-    place = survey(options, folder=str(tmp_path / "tree"))
+    place = read_run_context(options, folder=str(tmp_path / "tree"))
     built = await build(place, fresh=True, additions=Additions(model=ScriptedModel(budget=ROOMY)))
     await built.session.close()
     assert built.session.state.profile == profile
-    assert built.session.outlook.seed
+    assert built.session.move_context.seed
     assert place.settings.parallel_max == 10
 
 

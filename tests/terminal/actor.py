@@ -9,20 +9,20 @@ from typing import Any
 import msgspec
 
 from longrein.agent import (
-    AgentView,
     Answer,
     Compact,
-    Heard,
-    OfChild,
-    Pending,
+    FromSubagent,
+    InboxMessage,
+    PendingMessage,
+    ReplyDelta,
     Rewind,
-    Said,
+    SessionUpdate,
     SetMode,
     SetModel,
     StopChild,
     StopTask,
-    Streaming,
-    Word,
+    SubagentView,
+    UserMessage,
 )
 from longrein.context import advance, fold
 from longrein.events import (
@@ -65,16 +65,16 @@ class Actor:
         self.id = SESSION
         self.entries: list[Entry] = []
         self.state = fold([])
-        self.pending: list[Pending] = []
+        self.pending: list[PendingMessage] = []
         self.busy = False
-        self.told: list[Word] = []
-        self._news: deque[Heard] = deque()
+        self.told: list[InboxMessage] = []
+        self._news: deque[SessionUpdate] = deque()
         self._wake = asyncio.Event()
-        self._words: asyncio.Queue[Word] = asyncio.Queue()
+        self._words: asyncio.Queue[InboxMessage] = asyncio.Queue()
         self._answers: asyncio.Queue[Answer] = asyncio.Queue()
         self._task: asyncio.Task[None] | None = None
         self.closed = False
-        self.views: dict[str, AgentView] = {}
+        self.views: dict[str, SubagentView] = {}
         """Subagents by session."""
         self.foreground: asyncio.Event | None = None
         """Set when the running command is sent to the background."""
@@ -87,14 +87,14 @@ class Actor:
 
     # --- the port --------------------------------------------------------------------------------------------
 
-    def tell(self, word: Word) -> Awaitable[None]:
+    def tell(self, word: InboxMessage) -> Awaitable[None]:
         self.told.append(word)
         match word:
-            case Said(to=""):
-                self.pending.append(Pending(len(self.told), word.how, text_of(word.parts)))
+            case UserMessage(to=""):
+                self.pending.append(PendingMessage(len(self.told), word.how, text_of(word.parts)))
                 self._words.put_nowait(word)
-            case Said():
-                self.pending.append(Pending(len(self.told), word.how, text_of(word.parts), word.to))
+            case UserMessage():
+                self.pending.append(PendingMessage(len(self.told), word.how, text_of(word.parts), word.to))
             case Answer():
                 self._answers.put_nowait(word)
             case SetMode(mode):
@@ -124,7 +124,7 @@ class Actor:
         self.pending.remove(found[-1])
         return found[-1].text
 
-    def agents(self) -> Sequence[AgentView]:
+    def agents(self) -> Sequence[SubagentView]:
         return list(self.views.values())
 
     def tasks(self) -> Sequence[TaskView]:
@@ -152,7 +152,7 @@ class Actor:
         self.left = policy
         return ()
 
-    async def follow(self, seq: int = 0, *, streaming: bool = True) -> AsyncIterator[Heard]:
+    async def follow(self, seq: int = 0, *, streaming: bool = True) -> AsyncIterator[SessionUpdate]:
         while not self.closed or self._news:
             while self._news:
                 yield self._news.popleft()
@@ -162,7 +162,7 @@ class Actor:
     async def run(self, *, once: bool) -> None:
         while True:
             word = await self._words.get()
-            if isinstance(word, Said) and self._take(word):
+            if isinstance(word, UserMessage) and self._take(word):
                 await self._play(word)
 
     async def close(self) -> None:
@@ -170,14 +170,14 @@ class Actor:
         self.interrupt()
         self._wake.set()
 
-    def _take(self, word: Said) -> bool:
+    def _take(self, word: UserMessage) -> bool:
         text = text_of(word.parts)
         found = next((p for p in self.pending if p.text == text and not p.to), None)
         if found is not None:
             self.pending.remove(found)
         return found is not None
 
-    async def _play(self, word: Said) -> None:
+    async def _play(self, word: UserMessage) -> None:
         self.busy = True
         self.append(UserSpoke(word.parts, word.how))
         self._task = asyncio.ensure_future(self._turn(self, text_of(word.parts)))
@@ -209,7 +209,7 @@ class Actor:
             self.hear(entry)
         return len(self.entries)
 
-    def hear(self, heard: Heard) -> None:
+    def hear(self, heard: SessionUpdate) -> None:
         self._news.append(heard)
         self._wake.set()
 
@@ -222,7 +222,7 @@ class Actor:
         asked = self.ask()
         for at in range(0, len(text), step):
             self.streamed += text[at : at + step]
-            self.hear(Streaming(asked, [TextDelta(text[at : at + step])]))
+            self.hear(ReplyDelta(asked, [TextDelta(text[at : at + step])]))
             await asyncio.sleep(pause_s)
         return asked
 
@@ -233,7 +233,7 @@ class Actor:
     async def call(self, name: str, arguments: dict[str, Any], text: str = "") -> str:
         """A reply with one call; gives its id."""
         asked = await self.stream(text)
-        self.hear(Streaming(asked, [CallDelta(0, name)]))
+        self.hear(ReplyDelta(asked, [CallDelta(0, name)]))
         call = ToolCall(f"c{asked}.0", name, arguments)
         parts: Sequence[Any] = [Text(text), call] if text else [call]
         self.append(Replied(asked, tuple(parts), "calls", Usage(1_000, 9_000, 0, 300), cost_usd=0.0123))
@@ -264,14 +264,14 @@ class Actor:
         """Gives its label."""
         label = f"a{len(self.entries) + 1}"
         self.append(ChildStarted(child, kind, description=description, task=f"do: {description}", **how))
-        self.views[child] = AgentView(label, child, kind, description, "running")
+        self.views[child] = SubagentView(label, child, kind, description, "running")
         return label
 
     def of_child(self, child: str, *events: AnyEvent) -> None:
         view = self.views[child]
         for event in events:
             self._child_seq += 1
-            self.hear(OfChild(child, view.label, view.kind, Entry(self._child_seq, 0, event)))
+            self.hear(FromSubagent(child, view.label, view.kind, Entry(self._child_seq, 0, event)))
 
     def show_child(self, child: str, **now: Any) -> None:
         self.views[child] = msgspec.structs.replace(self.views[child], **now)

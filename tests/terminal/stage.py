@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from longrein.agent import Noticed, Output, Pausing
+from longrein.agent import Output, RetryPause, UserNotice
 from longrein.context import Report, Shown
 from longrein.events import (
     Goal,
@@ -78,8 +78,8 @@ async def tools(actor: Actor, text: str) -> None:
     call = await actor.call("Edit", {"file_path": "a.py", "old_string": "a\nb\nc\nd", "new_string": "a\nB\nc\nd"})
     await actor.act(call, "Edit")
     actor.append(TodoSet((Todo("look", "completed"), Todo("change", "in_progress"), Todo("verify"))))
-    actor.hear(Noticed("a notice \x1b[31m from outside"))
-    actor.hear(Pausing(1, "overload", 529, 1, 10, 0.2, "Overloaded"))
+    actor.hear(UserNotice("a notice \x1b[31m from outside"))
+    actor.hear(RetryPause(1, "overload", 529, 1, 10, 0.2, "Overloaded"))
     await asyncio.sleep(0.2)
     await actor.say("All **done**.\n")
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from longrein.agent import Answer, Pausing, Streaming
+from longrein.agent import Answer, ReplyDelta, RetryPause
 from longrein.context import Report, Shown
 from longrein.events import (
     AnyEvent,
@@ -68,7 +68,7 @@ def check(rows: list[Line], *expected: str) -> None:
 
 # --- what goes on --------------------------------------------------------------------------------------------------
 
-PAUSE = Pausing(5, "overload", 529, 1, 10, 4.0, "Overloaded \x1b[31m\nreally")
+PAUSE = RetryPause(5, "overload", 529, 1, 10, 4.0, "Overloaded \x1b[31m\nreally")
 FAILED = AskFailed(5, "overload", "Overloaded", 529)
 LATER = "retrying in 3 s, attempt 2 of 10: Overloaded \\x1b[31m\\nreally"
 NOW = "retrying, attempt 2 of 10: Overloaded \\x1b[31m\\nreally"
@@ -95,7 +95,7 @@ NOW = "retrying, attempt 2 of 10: Overloaded \\x1b[31m\\nreally"
     ],
 )
 def test_the_footer_says_that_a_request_is_made_again_until_the_model_answers(
-    heard: list[AnyEvent | Pausing | TextDelta | float], footer: str, told: str
+    heard: list[AnyEvent | RetryPause | TextDelta | float], footer: str, told: str
 ) -> None:
     scene, now_s = Scene(), 0.0
     scene.hear(Entry(1, 0, UserSpoke((Text("go"),))), now_s)
@@ -105,7 +105,8 @@ def test_the_footer_says_that_a_request_is_made_again_until_the_model_answers(
             continue
         is_delta = isinstance(one, TextDelta)
         scene.hear(
-            Streaming(seq - 1, [one]) if is_delta else one if isinstance(one, Pausing) else Entry(seq, 0, one), now_s
+            ReplyDelta(seq - 1, [one]) if is_delta else one if isinstance(one, RetryPause) else Entry(seq, 0, one),
+            now_s,
         )
     assert word(scene) == footer
     assert plain(state_line(scene, now_s + 1)).partition("  ")[0].lstrip("⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏ ").startswith(told)

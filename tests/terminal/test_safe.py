@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from longrein.agent import AgentView, OfChild, Pending
+from longrein.agent import FromSubagent, PendingMessage, SubagentView
 from longrein.events import (
     ChildEnded,
     ChildStarted,
@@ -91,12 +91,12 @@ def test_S074_character_references_are_no_way_around() -> None:
 
 
 def rows_of_everything() -> list[Line]:
-    who = Beside().of_child(OfChild("s", EVIL, EVIL, Entry(1, 0, UserSpoke((Text(EVIL),), "steer"))))
+    who = Beside().of_child(FromSubagent("s", EVIL, EVIL, Entry(1, 0, UserSpoke((Text(EVIL),), "steer"))))
     arguments = {"file_path": EVIL, "old_string": EVIL, "new_string": EVIL + "\n" + EVIL}
     question = Question(PermissionAsked("c1.0", EVIL, EVIL, EVIL, EVIL))
     edit = Question(PermissionAsked("c1.0", "Edit", EVIL, EVIL, ""), arguments)
     task, child = TaskStarted(EVIL, EVIL), ChildStarted("s", EVIL, description=EVIL, note=EVIL)
-    view = AgentView(EVIL, "s", EVIL, EVIL, EVIL, last=escape_line(EVIL), model=EVIL)
+    view = SubagentView(EVIL, "s", EVIL, EVIL, EVIL, last=escape_line(EVIL), model=EVIL)
     return [
         *who,
         beside_rows.started_task(task, waited=False),
@@ -107,8 +107,8 @@ def rows_of_everything() -> list[Line]:
         *beside_rows.live_tasks({"b": Running(task, 0)}, 9, 80),
         *beside_rows.agent_page(view, EVIL, EVIL, [escape_line(EVIL)]),
         *beside_rows.task_list([TaskView(EVIL, EVIL, EVIL, cause=EVIL, handle=EVIL, waits_for_input=EVIL)]),
-        *beside_rows.queue_list([(1, Pending(1, "steer", EVIL, "s"))], {"s": EVIL}),
-        *live.waiting_rows([Pending(1, "steer", EVIL, "s")], {"s": EVIL}, 200),
+        *beside_rows.queue_list([(1, PendingMessage(1, "steer", EVIL, "s"))], {"s": EVIL}),
+        *live.waiting_rows([PendingMessage(1, "steer", EVIL, "s")], {"s": EVIL}, 200),
         drawing.wake_line(EVIL),
         (("", leaving.question([Running(task, 0)])),),
         *((("", row),) for row in (goal_line(Goal(1, EVIL, EVIL, owner=EVIL)),)),

@@ -17,16 +17,16 @@ import msgspec
 from longrein.agent import (
     Answer,
     Compact,
-    Crew,
-    GoOn,
+    Continue,
+    Dependencies,
     Limits,
     OpenSession,
     Rewind,
-    Said,
     SetMode,
     SetModel,
+    UserMessage,
 )
-from longrein.agent.messages import Word
+from longrein.agent.messages import InboxMessage
 from longrein.context import Item, Request, State, fold
 from longrein.events import (
     Asked,
@@ -44,7 +44,7 @@ from longrein.events import (
 from longrein.permissions import Rules
 from longrein.testing.chaos import ChaosModel
 from longrein.testing.clock import VirtualClock, run_virtual
-from longrein.testing.harness import NONCE, Approver, kill, memory_crew, open_test_session
+from longrein.testing.harness import NONCE, Approver, kill, memory_dependencies, open_test_session
 from longrein.testing.store import MemoryDisk
 from longrein.testing.workspace import MemorySpawner, MemoryWorkspace, Ran
 from longrein.tools import ToolOptions
@@ -203,15 +203,15 @@ class Simulation:
         }
         return table.get(kind, Ran(f"{line}\n", delay_s=self.random.choice([0, 0.1])))
 
-    def _crew(self) -> Crew:
-        crew = memory_crew(
+    def _dependencies(self) -> Dependencies:
+        deps = memory_dependencies(
             self.model, self.disk, workspace=self.space, clock=self.clock, models=[self.other], rules=RULES
         )
-        crew.limits = self.limits
-        crew.options = ToolOptions(output_inline_bytes=4_000, head_bytes=500, tail_bytes=900, output_bytes_max=100_000)
-        crew.jitter = self.random.random
-        crew.fallback = "test/other" if self.seed % 3 == 0 else ""
-        return crew
+        deps.limits = self.limits
+        deps.options = ToolOptions(output_inline_bytes=4_000, head_bytes=500, tail_bytes=900, output_bytes_max=100_000)
+        deps.jitter = self.random.random
+        deps.fallback = "test/other" if self.seed % 3 == 0 else ""
+        return deps
 
     # --- what is checked while it goes -----------------------------------------------------------------------
 
@@ -248,7 +248,7 @@ class Simulation:
 
     # --- the user --------------------------------------------------------------------------------------------
 
-    def _tell(self, word: Word, key: str = "") -> None:
+    def _tell(self, word: InboxMessage, key: str = "") -> None:
         async def told(written: Any) -> None:
             await written
             if key:
@@ -256,11 +256,11 @@ class Simulation:
 
         self.tellers.append(asyncio.ensure_future(told(self.session.tell(word))))
 
-    def _say(self) -> Said:
+    def _say(self) -> UserMessage:
         self.words += 1
         how = self.random.choice(["prompt", "prompt", "steer", "queued", "command"])
         padding = self.model.text(self.random.choice([5, 5, 300]))
-        return Said((Text(f"word<{self.words}> {padding}"),), how)  # type: ignore[arg-type]
+        return UserMessage((Text(f"word<{self.words}> {padding}"),), how)  # type: ignore[arg-type]
 
     def act(self) -> None:
         """One thing a user does."""
@@ -279,7 +279,7 @@ class Simulation:
         elif luck < 0.80:
             self._tell(SetModel(self.random.choice(["test/other", "test/chaos", "test/none"])))
         elif luck < 0.86:
-            self._tell(GoOn())
+            self._tell(Continue())
         elif luck < 0.90:
             taken = session.unqueue()
             if taken:
@@ -323,7 +323,9 @@ class Simulation:
 
     async def _live(self, acts: int) -> None:
         before = self.disk.entries()
-        self.session = session = open_test_session(self.model, disk=self.disk, crew=self._crew(), profile=self.profile)
+        self.session = session = open_test_session(
+            self.model, disk=self.disk, deps=self._dependencies(), profile=self.profile
+        )
         if self.life == 1:
             self._tell(SetMode(self.random.choice(MODES)))
         self.heard = []
@@ -349,7 +351,7 @@ class Simulation:
     async def _rest(self, tasks: list[asyncio.Future[None]]) -> None:
         """Wait until everything is done that was asked for."""
         session = self.session
-        self._tell(GoOn())
+        self._tell(Continue())
         limit = self.clock.mono_s() + REST_S
         calm = 0
         while calm < 3:

@@ -21,15 +21,15 @@ import msgspec
 
 from longrein.agent import (
     Answer,
-    GoOn,
+    Continue,
+    FromSubagent,
     Limits,
-    OfChild,
     OpenSession,
     Rewind,
-    Said,
     SetMode,
     StopChild,
     StopTask,
+    UserMessage,
     builtin_kinds,
 )
 from longrein.agent.ports import TaskOptions
@@ -62,7 +62,7 @@ from longrein.models import Delta
 from longrein.permissions import Rules
 from longrein.testing.chaos import ChaosModel
 from longrein.testing.clock import VirtualClock, run_virtual
-from longrein.testing.harness import memory_crew, memory_tools, open_test_session
+from longrein.testing.harness import memory_dependencies, memory_tools, open_test_session
 from longrein.testing.store import MemoryDisk
 from longrein.testing.supervisor import MemorySupervision
 from longrein.testing.workspace import MemoryWorkspace, Ran
@@ -243,7 +243,7 @@ class TreeSimulation:
 
     def _open(self) -> OpenSession:
         tools = (*memory_tools(), agent_tool(builtin_kinds()))
-        crew = memory_crew(
+        deps = memory_dependencies(
             self.model,
             self.disk,
             workspace=self.space,
@@ -251,16 +251,16 @@ class TreeSimulation:
             tools=tools,
             rules=Rules(allow=("Bash(run *)", "Read"), ask=("Bash(run slow *)",), base="/w"),
         )
-        crew.limits, crew.kinds, crew.jitter = self.limits, builtin_kinds(), self.random.random
-        crew.options = ToolOptions(output_inline_bytes=4_000, head_bytes=500, tail_bytes=900, output_bytes_max=100_000)
-        crew.pool = TaskPool(self.supervision, self.limits.tasks_max)
-        crew.task_options = TaskOptions(timeout_s=self.random.choice([0.0, 0.0, 3_000.0]))
-        return open_test_session(self.model, disk=self.disk, crew=crew)
+        deps.limits, deps.kinds, deps.jitter = self.limits, builtin_kinds(), self.random.random
+        deps.options = ToolOptions(output_inline_bytes=4_000, head_bytes=500, tail_bytes=900, output_bytes_max=100_000)
+        deps.pool = TaskPool(self.supervision, self.limits.tasks_max)
+        deps.task_options = TaskOptions(timeout_s=self.random.choice([0.0, 0.0, 3_000.0]))
+        return open_test_session(self.model, disk=self.disk, deps=deps)
 
     @property
     def states(self) -> dict[str, State]:
         """Of all that work now."""
-        company = getattr(self.session, "company", None)
+        company = getattr(self.session, "subagents", None)
         states = dict(company.tree.states) if company is not None else {}
         return {self.disk.session: self.session.state, **states}
 
@@ -358,7 +358,7 @@ class TreeSimulation:
         hold("no more work at once than may", at_once <= self.limits.agents_max, at_once)
 
     def _grant(self, session: str) -> Any:
-        company = self.session.company
+        company = self.session.subagents
         one = company.tree.working.get(session) if company is not None else None  # type: ignore[attr-defined]
         return one.started.grant if one is not None else None
 
@@ -379,7 +379,7 @@ class TreeSimulation:
         self.words += 1
         how = self.random.choice(["prompt", "prompt", "steer", "queued"])
         text = f"word<{self.words}> {self.model.text(self.random.choice([5, 5, 300]))}"
-        self._tell(Said((Text(text),), how, to), "" if to else key_of(text))  # type: ignore[arg-type]
+        self._tell(UserMessage((Text(text),), how, to), "" if to else key_of(text))  # type: ignore[arg-type]
 
     def act(self) -> None:
         """One thing that happens from outside."""
@@ -406,7 +406,7 @@ class TreeSimulation:
         elif luck < 0.86:
             self._tell(SetMode(self.random.choice(MODES)))
         elif luck < 0.90:
-            self._tell(GoOn())
+            self._tell(Continue())
         elif luck < 0.93:
             self.disk.full = True
             asyncio.get_running_loop().call_later(1.0, self._room_again)
@@ -421,8 +421,8 @@ class TreeSimulation:
     async def _approve(self, session: OpenSession) -> None:
         """A user who answers questions of all agents, mostly."""
         async for heard in session.follow(0, streaming=False):
-            inner, child = (heard.heard, heard.child) if isinstance(heard, OfChild) else (heard, "")
-            if child and isinstance(heard, OfChild):
+            inner, child = (heard.heard, heard.child) if isinstance(heard, FromSubagent) else (heard, "")
+            if child and isinstance(heard, FromSubagent):
                 self.below[child] = heard.label
             if not isinstance(inner, Entry) or not isinstance(inner.event, PermissionAsked):
                 continue
@@ -493,7 +493,7 @@ class TreeSimulation:
     async def _rest(self, tasks: Sequence[asyncio.Future[None]]) -> None:
         """Wait until everything is done that was asked for."""
         session = self.session
-        self._tell(GoOn())
+        self._tell(Continue())
         limit = self.clock.mono_s() + REST_S
         calm, asked = 0, False
         while calm < 3:
@@ -503,7 +503,7 @@ class TreeSimulation:
             calm = calm + 1 if not self._busy() else 0
             if calm == 2 and not asked:
                 asked, calm = True, 0
-                self._tell(Said((Text("what has come of it?"),)))  # what waited for a word is told now
+                self._tell(UserMessage((Text("what has come of it?"),)))  # what waited for a word is told now
             if self.clock.mono_s() < limit:
                 continue
             state = session.state
@@ -527,7 +527,7 @@ class TreeSimulation:
     async def _kill(self, tasks: Sequence[asyncio.Future[None]]) -> None:
         """`kill -9`, or the power goes: of what was not yet acknowledged a part is on disk."""
         disk, power = self.disk, self.random.random() < 0.3
-        company = self.session.company
+        company = self.session.subagents
         walks = [one.walk for one in company.tree.working.values() if one.walk is not None] if company else []  # type: ignore[attr-defined]
         for one in company.tree.working.values() if company else ():  # type: ignore[attr-defined]
             one.session.closed = True
@@ -563,7 +563,7 @@ class TreeSimulation:
 
     async def _close(self, tasks: Sequence[asyncio.Future[None]]) -> None:
         self.seen["close"] += 1
-        company = self.session.company
+        company = self.session.subagents
         working = [one.session for one in company.tree.working.values()] if company is not None else []  # type: ignore[attr-defined]
         try:
             await self.session.leave(self.random.choice(["keep", "stop"]))

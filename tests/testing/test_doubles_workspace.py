@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from longrein.agent import Answer, OpenSession, Said
+from longrein.agent import Answer, OpenSession, UserMessage
 from longrein.events import PermissionAsked, Text, ToolEnded
 from longrein.permissions import Rules
 from longrein.testing.clock import VirtualClock, run_virtual
-from longrein.testing.harness import Answers, Approver, kill, memory_crew, open_test_session, results, story
+from longrein.testing.harness import Answers, Approver, kill, memory_dependencies, open_test_session, results, story
 from longrein.testing.scripted_model import ScriptedModel, call, says
 from longrein.testing.store import MemoryDisk
 from longrein.testing.workspace import MemorySpawner, MemoryWorkspace, Ran
@@ -169,7 +169,7 @@ def test_a_cancelled_command_is_no_longer_running() -> None:
 
 async def play(session: OpenSession, *prompts: str) -> None:
     for prompt in prompts:
-        session.tell(Said((Text(prompt),)))
+        session.tell(UserMessage((Text(prompt),)))
         await session.run(once=True)
     await session.close()
 
@@ -202,7 +202,7 @@ def test_a_session_killed_in_mid_call_is_resumed_from_the_same_disk() -> None:
 
     async def main() -> None:
         first = open_test_session(model, disk=disk, workspace=space, clock=clock)
-        first.tell(Said((Text("serve it"),)))
+        first.tell(UserMessage((Text("serve it"),)))
         walk = asyncio.create_task(first.run(once=True))
         await clock.sleep(1)
         await kill(first, disk, walk)
@@ -231,11 +231,13 @@ ANSWERED: list[tuple[Answers | None, list[str]]] = [
 def test_the_approver_answers_by_its_table_and_remembers(answers: Answers | None, statuses: list[str]) -> None:
     disk = MemoryDisk()
     model = ScriptedModel(says(call("Bash", command="make")), says("ok"))
-    crew = memory_crew(model, disk, workspace=MemoryWorkspace(spawner=MemorySpawner({"make": "made\n"})), rules=Rules())
+    deps = memory_dependencies(
+        model, disk, workspace=MemoryWorkspace(spawner=MemorySpawner({"make": "made\n"})), rules=Rules()
+    )
     approver = Approver(answers)
 
     async def main() -> None:
-        session = open_test_session(model, disk=disk, crew=crew)
+        session = open_test_session(model, disk=disk, deps=deps)
         async with approver.answering(session):
             await play(session, "make it")
 

@@ -1,6 +1,7 @@
-"""Summaries: asked for beside the work or while the user waits, put in place at a step boundary.
+"""Compaction by a model: request a summary, put it in place, show important files again.
 
-The request repeats what the provider has cached and adds one instruction; what comes back is only prose, never an act.
+A summary is requested in the background or while the user waits, and put in place at a step boundary. The request
+repeats what the provider has cached and adds one instruction; its reply is used as prose only.
 """
 
 from collections.abc import Iterator
@@ -9,7 +10,7 @@ from hashlib import sha256
 import msgspec
 
 from longrein import context
-from longrein.agent.model_request import answer
+from longrein.agent.model_request import stream_answer
 from longrein.agent.session import Session
 from longrein.context import (
     FileBlock,
@@ -53,42 +54,43 @@ from longrein.events import (
 from longrein.models import Model
 from longrein.tools import clean
 
-# ---------------------------------------------------------------------------------------------------------------------
+# --- Files after a compaction ----------------------------------------------------------------------------------------
 #
-# After a compaction: the files that matter, read again from disk, so that the work goes on without reading them anew.
-#
-# What is shown is what stands on disk now, compared by hash with what the model knew. A file that cannot be read is a
-# line, never an error.
+# Important files are read again from disk, so that the agent need not. The content is compared by hash with what the
+# model knew. An unreadable file becomes a line, never an error.
 
 
 FILES_MAX = 8
-"""Files that are put back."""
+"""Files that are shown again."""
 SHARE_MAX = 0.10
-"""Of the usable window, for all of them."""
+"""Share of the usable window for all files."""
 FILE_SHARE_MAX = 0.04
-"""Of the usable window, for one."""
+"""Share of the usable window for one file."""
 FILE_TOKENS_MAX = 5_000
-"""And its ceiling in tokens."""
+"""Limit of tokens for one file."""
 TOKENS_MAX = 50_000
-"""Ceiling for all."""
+"""Limit of tokens for all files."""
 FILE_TOKENS_MIN = 60
-"""With less room than this nothing is put back."""
+"""Tokens left below which no further file is shown."""
 BYTES_MAX = 2 * 1024 * 1024
-"""A larger file is only named."""
+"""Limit of a file's size; a larger file is not shown."""
 LINE_CHARS_MAX = 1_000
-"""A file with a longer line is no text that one works on."""
+"""A file with a longer line is not shown."""
 
 
-class Rebuilt(msgspec.Struct, frozen=True):
-    """What there is to put back, best first."""
+class RebuiltContext(msgspec.Struct, frozen=True):
+    """Files to show again, the most important first."""
 
     blocks: tuple[FileBlock, ...] = ()
-    """For `summarized(files=…)`."""
+    """Blocks for `summarized(files=…)`."""
     facts: dict[str, tuple[AnyEvent, ...]] = {}
-    """What each path's block makes true; see `facts_of`."""
+    """Events for each path; see `facts_of`."""
 
     def facts_of(self, shown: tuple[str, ...]) -> tuple[AnyEvent, ...]:
-        """To append after the `Summarized` whose `files` are `shown`: what changed, and what the model has now seen."""
+        """Return the events to append after a `Summarized` with these `files`.
+
+        They say what changed and what the model has now seen.
+        """
         return tuple(
             fact
             for path, facts in self.facts.items()
@@ -97,10 +99,10 @@ class Rebuilt(msgspec.Struct, frozen=True):
         )
 
 
-def rebuild(session: Session, last: int) -> Rebuilt:
-    """Read again what matters of the files last used up to entry `last`, within the budget of this window."""
+def rebuild(session: Session, last: int) -> RebuiltContext:
+    """Read the most important files used up to entry `last` again, within the window's budget."""
     state = session.state
-    budget = window_of(state, session.crew.model.budget)
+    budget = window_of(state, session.deps.model.budget)
     left = min(round(budget.usable_tokens * SHARE_MAX), TOKENS_MAX)
     one = min(round(budget.usable_tokens * FILE_SHARE_MAX), FILE_TOKENS_MAX)
     blocks: list[FileBlock] = []
@@ -113,23 +115,23 @@ def rebuild(session: Session, last: int) -> Rebuilt:
             blocks.append(block)
             facts[path] = made
             left -= state.gauge.scale(estimate_text(block.text + block.note)) + 10
-    return Rebuilt(tuple(blocks), facts)
+    return RebuiltContext(tuple(blocks), facts)
 
 
 def texts_cleared_since(session: Session, span: tuple[int, int], asked: int) -> list[str]:
-    """What the summariser that was asked at entry `asked` saw of `span` and the view may not hold any more.
+    """Return the texts of `span` if anything was cleared since the summary request at `asked`.
 
-    Nothing, unless something was cleared since; the audit of its prose must not strike what was there.
+    The audit of the summary must accept what the summariser saw, though the view no longer holds it.
     """
     if not any(seq > asked for seq in session.state.compactions):
         return []
-    return [text for entry in session.crew.history(*span) for text in event_texts(entry.event)]
+    return [text for entry in session.deps.history(*span) for text in event_texts(entry.event)]
 
 
 def ranked(state: State, last: int) -> Iterator[tuple[str, FileUse]]:
-    """Files of the ledger, the one most worth having first: what was changed, lately, and often.
+    """Yield the files of the ledger, the most important first: changed, recent, often used.
 
-    One that was used again after entry `last` still stands in the conversation and is left out.
+    A file used again after entry `last` is still in the conversation and is left out.
     """
     todo = " ".join(t.content for t in state.todos if t.status != "completed")
     said = state.ledger.words[-1].text if state.ledger.words else ""
@@ -147,11 +149,11 @@ def ranked(state: State, last: int) -> Iterator[tuple[str, FileUse]]:
 
 
 def _again(session: Session, path: str, use: FileUse, tokens: int) -> tuple[FileBlock | None, tuple[AnyEvent, ...]]:
-    """One file as it is now, and the facts that follow. None when there is nothing to say of it."""
+    """Read one file as it is now; return its block and events, None for a file not worth a block."""
     known = session.state.files.get(path)
     before = use.hash if known is None else known.hash if known.disk is None else known.disk
     seen = before if known is None else known.hash
-    place = session.crew.workspace.look(path, "/")
+    place = session.deps.workspace.look(path, "/")
     if place.kind == "":
         gone = (FileChanged(path, "", "user", before=before),) if before else ()
         return FileBlock(path, note="it is gone from disk"), gone
@@ -160,14 +162,14 @@ def _again(session: Session, path: str, use: FileUse, tokens: int) -> tuple[File
     if place.size_bytes > BYTES_MAX:
         return None, ()
     try:
-        data = session.crew.workspace.read(path)
+        data = session.deps.workspace.read(path)
     except OSError as error:
         return FileBlock(path, note=f"it could not be read again: {(error.strerror or str(error)).lower()}"), ()
     digest, text = sha256(data).hexdigest(), _text(data)
     if text is None:
         return None, ()
-    shown, whole, note = _page(session.crew.redact(text), use, tokens, session.state)
-    blob = session.blobs.put_blob(data) if len(data) <= session.crew.options.keep_bytes_max else ""
+    shown, whole, note = _page(session.deps.redact(text), use, tokens, session.state)
+    blob = session.blobs.put_blob(data) if len(data) <= session.deps.options.keep_bytes_max else ""
     facts: tuple[AnyEvent, ...] = (FileSeen(path, digest, blob, whole),)
     if digest != before:
         facts = (FileChanged(path, digest, "user", blob, before), *facts)
@@ -176,7 +178,7 @@ def _again(session: Session, path: str, use: FileUse, tokens: int) -> tuple[File
 
 
 def _text(data: bytes) -> str | None:
-    """A file's content as text; None for what is no text to work on."""
+    """Return a file's content as text; None for binary content or very long lines."""
     if b"\0" in data[:8192] or not data.strip():
         return None
     text = clean(data)
@@ -184,7 +186,10 @@ def _text(data: bytes) -> str | None:
 
 
 def _page(text: str, use: FileUse, tokens: int, state: State) -> tuple[str, bool, str]:
-    """(numbered lines, whether that is all, note): all if it fits, else from the line read last as far as it goes."""
+    """Return (numbered lines, True if complete, note).
+
+    All lines if they fit, else as many as fit from the line read last.
+    """
     lines = text.removesuffix("\n").split("\n")
     per_line = max(1.0, state.gauge.scale(estimate_text(_numbered(lines, 1))) / len(lines))
     room = max(1, int(tokens * 0.9 / per_line))
@@ -198,19 +203,19 @@ def _page(text: str, use: FileUse, tokens: int, state: State) -> tuple[str, bool
 
 
 def _numbered(lines: list[str], first: int) -> str:
-    """As `Read` shows them."""
+    """Number lines as `Read` does."""
     return "\n".join(f"{number}\t{line}" for number, line in enumerate(lines, first))
 
 
-# --- summarising -----------------------------------------------------------------------------------------------------
+# --- Summaries -------------------------------------------------------------------------------------------------------
 
 
 REEXPANDED_SHARE_MAX = 0.05
-"""Of the usable window: lines put back because the steps since have named what they hold."""
+"""Share of the usable window for summarised lines that later steps have named."""
 
 
 async def compact(session: Session, move: Summarise | Swap) -> None:
-    """Ask for a summary, or put the one that has come in place."""
+    """Request a summary, or put a finished one in place."""
     if isinstance(move, Swap):
         _swap(session, move)
     else:
@@ -218,22 +223,22 @@ async def compact(session: Session, move: Summarise | Swap) -> None:
 
 
 async def _summarise(session: Session, wish: Summarise) -> None:
-    """One attempt at a summary: waits for it, or with `wish.beside` lets it come by the inbox.
+    """Request a summary: wait for it, or with `wish.beside` let it run in the background.
 
-    Its requests are made now: what is said and done from here on is not what they are about.
+    The requests are rendered now, so they do not include anything that is said or done later.
     """
-    await session.beside.stop(session)
+    await session.summary_request.stop(session)
     seq, reserved = _asked(session, wish)
     chosen = None if session.state.profile.startswith("seed") else _chosen(session)
     attempt = _attempt(session, _requests(session, wish, chosen), seq, reserved, chosen)
     if wish.beside:
-        session.beside.start(session, attempt, seq, reserved)
+        session.summary_request.start(session, attempt, seq, reserved)
     else:
         session.append(await attempt)
 
 
 def _asked(session: Session, wish: Summarise) -> tuple[int, float]:
-    state, budget = session.state, window_of(session.state, session.crew.model.budget)
+    state, budget = session.state, window_of(session.state, session.deps.model.budget)
     plain = wish.beside or state.profile.startswith("seed")
     asked = Asked(
         purpose="summary",
@@ -253,11 +258,11 @@ def _asked(session: Session, wish: Summarise) -> tuple[int, float]:
 
 
 def _requests(session: Session, wish: Summarise, chosen: Model | None) -> list[Request]:
-    """One request for the whole view; several for its parts when the chosen model's window is smaller."""
+    """Build one request for the whole view, or several for parts when the chosen model's window is smaller."""
     state = session.state
     if state.profile.startswith("seed"):
         return [render_seed_summary(state)]
-    live = render_summary(state, window_of(state, session.crew.model.budget), wish)
+    live = render_summary(state, window_of(state, session.deps.model.budget), wish)
     if chosen is None:
         return [live]
     prefix = _prefix_of(live.prefix, chosen)
@@ -277,7 +282,7 @@ def _bare(prefix: PrefixSet) -> PrefixSet:
 async def _attempt(
     session: Session, requests: list[Request], seq: int, reserved: float, chosen: Model | None
 ) -> Replied | AskFailed:
-    """Ask; what is no summary counts as a failed attempt, and the next move decides what then."""
+    """Request the summary; a reply that is no summary counts as a failed attempt."""
     try:
         return await _joined(session, requests, seq, reserved, chosen)
     finally:
@@ -288,11 +293,11 @@ async def _attempt(
 async def _joined(
     session: Session, requests: list[Request], seq: int, reserved: float, chosen: Model | None
 ) -> Replied | AskFailed:
-    """The answer to the one request, or one summary of the answers to all."""
+    """Return the reply to a single request, or one summary merged from several."""
     state, focus = session.state, session.state.summarising.focus if session.state.summarising else ""
     usage, cost, texts = Usage(), 0.0, list[str]()
     while requests:
-        outcome = _held_to(session, await answer(session, requests.pop(0), seq, reserved, chosen))
+        outcome = _held_to(session, await stream_answer(session, requests.pop(0), seq, reserved, chosen))
         if isinstance(outcome, AskFailed):
             return msgspec.structs.replace(outcome, assumed_usd=outcome.assumed_usd + cost)
         usage, cost = usage + outcome.usage, cost + outcome.cost_usd
@@ -304,11 +309,11 @@ async def _joined(
 
 
 def _held_to(session: Session, outcome: Replied | AskFailed) -> Replied | AskFailed:
-    """`outcome` when it is a summary, else the failure that it is."""
+    """Return `outcome` if it is a usable summary, else the failure."""
     if isinstance(outcome, AskFailed):
         return outcome
     prose, calls = text_of(_texts(outcome.parts)), sum(isinstance(p, ToolCall) for p in outcome.parts)
-    budget = window_of(session.state, session.crew.model.budget)
+    budget = window_of(session.state, session.deps.model.budget)
     seed = session.state.profile.startswith("seed") and prose.strip()
     problem = "" if seed else prose_problem(session.state, budget, prose, outcome.stop, calls)
     if problem:
@@ -321,12 +326,12 @@ def _taken(outcome: Replied) -> Replied:
 
 
 def _chosen(session: Session) -> Model | None:
-    """The model chosen for summaries; a second attempt goes to the session's own."""
-    name = session.crew.compact_model
-    if not name or name == session.crew.model.name or session.state.summary_attempts:
+    """Open the model chosen for summaries; None for the session's own, also for a second attempt."""
+    name = session.deps.compact_model
+    if not name or name == session.deps.model.name or session.state.summary_attempts:
         return None
     try:
-        return session.crew.open_model(name)
+        return session.deps.open_model(name)
     except LongreinError as error:
         session.notice(f"{error}; this model writes the summary itself")
         return None
@@ -337,8 +342,8 @@ def _texts(parts: tuple[AnyPart, ...]) -> tuple[AnyPart, ...]:
 
 
 def _swap(session: Session, ready: Swap) -> None:
-    """Put a summary that has come in place, with the files that matter as they are on disk now."""
-    state, budget = session.state, window_of(session.state, session.crew.model.budget)
+    """Put a finished summary in place, with the important files as they are on disk now."""
+    state, budget = session.state, window_of(session.state, session.deps.model.budget)
     if state.profile.startswith("seed"):
         session.append(seed_summarized(state, budget, ready))
         return

@@ -1,7 +1,8 @@
-"""Watching the files that the model knows: before each request a look at their numbers, at their bytes only when those
-differ. Identity is content: a touch, or a rewrite with the same bytes, is no change.
+"""Watch the files that the model knows.
 
-What was noticed is in the log; the stamps here only spare reading what was not touched.
+Before each request their stamps (size, times, inode) are compared, and their bytes only when the stamps differ. A file
+has changed when its content has: a touch, or a rewrite with the same bytes, is no change. The stamps only save
+reading; what was noticed is in the log.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -18,31 +19,31 @@ from longrein.workspace import Stamp, Workspace
 
 T = TypeVar("T")
 QUICK_BYTES = 1024 * 1024
-"""Content up to this size is read, hashed and compared in the loop."""
+"""Content up to this size is read, hashed and compared in the event loop."""
 WATCHED_MAX = 200
-"""Files that are looked at, those used last."""
+"""Watched files, the most recently used ones."""
 CHANGES_MAX = 4
-"""Changes of a file by others after which it is left alone until the model reads it again: a log grows for ever."""
+"""Changes by others after which a file is ignored until the model reads it again; bounds the log."""
 LIVE = ("/proc/", "/sys/", "/dev/")
-"""What the system makes up at each look."""
+"""Folders whose contents the system generates."""
 BUSY = "it keeps changing, so that you will not be told again before you Read it"
 
 
 class Blobs(Protocol):
-    """Where contents are kept."""
+    """Store of file contents."""
 
     def put_blob(self, data: bytes) -> str: ...
     def read_blob(self, blob: str) -> bytes: ...
 
 
-class Watch:
-    """The stamps of one open session."""
+class FileWatcher:
+    """File stamps of one open session."""
 
     def __init__(self, since_us: int = 0) -> None:
         self.since_us = since_us
-        """Time of the last entry before the session was opened again; 0 for a new one, and after the first look."""
+        """Time of the last entry before the session was reopened; 0 for a new one and after the first look."""
         self.looked: tuple[int, ...] = ()
-        """When it looked last, in the log's own terms; not twice at the same point."""
+        """Point in the log at which it looked last; it never looks twice at the same point."""
         self._stamps: dict[str, Stamp] = {}
 
     async def changes(
@@ -55,9 +56,9 @@ class Watch:
         whose: Callable[[str, str], tuple[str, str]],
         keep: int,
     ) -> list[FileChanged]:
-        """A fact for each watched file that is not what was last found. `keep`: largest content that is kept, bytes.
+        """Return an event for each watched file that differs from what was last found.
 
-        `whose(path, hash)` says who did it: `by` and `who` of the fact.
+        `keep` is the largest content to store, in bytes. `whose(path, hash)` returns `by` and `who` of the event.
         """
         facts: list[FileChanged] = []
         for path, known in watched(state).items():
@@ -77,7 +78,7 @@ class Watch:
 
 
 def watched(state: State) -> Mapping[str, Seen]:
-    """Known files that are worth a look: the newest, and the instruction files of the static context."""
+    """Return the known files to watch: the most recent, and the instruction files of the static context."""
     files: Iterable[tuple[str, Seen]] = state.files.items()
     if len(state.files) > WATCHED_MAX:
         files = sorted(files, key=lambda pair: pair[1].seq, reverse=True)[:WATCHED_MAX]  # a third of `nlargest`
@@ -118,12 +119,12 @@ async def _fact(
 
 
 async def _quickly(workspace: Workspace, size_bytes: int, work: Callable[[], T]) -> T:
-    """`work()`, beside the loop when there is much of it."""
+    """Run `work()`, in a thread when the content is large."""
     return work() if size_bytes <= QUICK_BYTES else await workspace.aside(work)
 
 
 def _content(blobs: Blobs, blob: str) -> bytes | None:
-    """What was known of a file, as far as it was kept."""
+    """Return the known content of a file, as far as it was stored."""
     try:
         return blobs.read_blob(blob) if blob else None
     except KeyError:

@@ -1,7 +1,8 @@
-"""The inbox: what users say waits here, on disk, until the loop takes it into the log in one transaction.
+"""The inbox of a session, and the schedule of turns that start without the user.
 
-Nothing reacts to the outside; the loop drains. What may be taken depends on the moment: steering at once, queued words
-after the turn, answers when their call waits.
+Messages wait on disk until the loop takes them into the log, in one transaction with the entries they become. The
+current move decides which may be taken: steering messages at once, queued ones after the turn, answers while their
+call waits.
 """
 
 import asyncio
@@ -13,21 +14,21 @@ import msgspec
 from longrein.agent.messages import (
     Answer,
     Compact,
-    GoOn,
-    Happened,
-    Pending,
+    Continue,
+    ExternalEvent,
+    InboxMessage,
+    PendingMessage,
     Pin,
     Rewind,
-    Said,
     SetMode,
     SetModel,
     StopChild,
     StopTask,
     Uncompact,
     Unpin,
-    Word,
+    UserMessage,
 )
-from longrein.agent.ports import Clock, Company, Crew, Limits, TaskDesk
+from longrein.agent.ports import BackgroundTasks, Clock, Dependencies, Limits, Subagents
 from longrein.agent.redaction import Redact, redacted
 from longrein.context import State, happened, untold
 from longrein.events import (
@@ -44,21 +45,21 @@ from longrein.events import (
 from longrein.store import Log
 
 PENDING_MAX = 1_000
-"""Words that may wait; more are refused, so that no other process can fill the disk."""
+"""Limit of waiting messages, so that another process cannot fill the disk."""
 
 COLLECT_EVERY_S = 0.5
-"""How often an idle session looks for words that another process left."""
+"""Interval in which an idle session looks for messages of other processes."""
 
 _encode = msgspec.json.Encoder().encode
-_decoder = msgspec.json.Decoder(Word)
+_decoder = msgspec.json.Decoder(InboxMessage)
 
 
 class Inbox:
-    """Words that were said and not yet taken."""
+    """Messages that are not in the log yet."""
 
     def __init__(self, log: Log, redact: Redact) -> None:
         self._log, self._redact = log, redact
-        self._words: list[tuple[int, Word]] = []
+        self._words: list[tuple[int, InboxMessage]] = []
         self._wake = asyncio.Event()
         for message in log.inbox:
             self._admit(message.id, message.body)
@@ -67,10 +68,10 @@ class Inbox:
         try:
             self._words.append((number, _decoder.decode(body)))
         except msgspec.DecodeError:
-            self._words.append((number, GoOn()))
+            self._words.append((number, Continue()))
 
-    def put(self, word: Word) -> Awaitable[None]:
-        """Keep a word; the awaitable is done when it is on disk."""
+    def put(self, word: InboxMessage) -> Awaitable[None]:
+        """Store a message; the awaitable is done when it is on disk. Raises `UsageError` when the inbox is full."""
         if len(self._words) >= PENDING_MAX:
             raise UsageError(f"{PENDING_MAX} words wait already; let the session take some first")
         number, written = self._log.put(_encode(redacted(word, self._redact)), flush=True)
@@ -79,42 +80,42 @@ class Inbox:
         return asyncio.wrap_future(written)
 
     async def look(self) -> None:
-        """Begin to drain: what is put from now on wakes the next `wait`."""
+        """Start to drain: a message put from now on wakes the next `wait`."""
         self._wake.clear()
         await self.collect()
 
     async def collect(self) -> None:
-        """Take in what other processes left in the session's folder."""
+        """Read messages that other processes left in the session's folder."""
         for message in await self._log.collect():
             self._admit(message.id, message.body)
             self._wake.set()
 
     @property
     def waiting(self) -> bool:
-        """Whether any word waits."""
+        """True when a message waits."""
         return bool(self._words)
 
     @property
-    def pending(self) -> list[Pending]:
-        """The user's words that wait, for the screen."""
-        return [Pending(n, w.how, text_of(w.parts)) for n, w in self._words if isinstance(w, Said)]
+    def pending(self) -> list[PendingMessage]:
+        """Waiting user messages, for the screen."""
+        return [PendingMessage(n, w.how, text_of(w.parts)) for n, w in self._words if isinstance(w, UserMessage)]
 
     @property
     def mode_wanted(self) -> str:
-        """The mode that the user has set and that is not in the log yet; '' for none."""
+        """The permission mode that waits to be set; '' for none."""
         return next((word.mode for _, word in reversed(self._words) if isinstance(word, SetMode)), "")
 
-    def take_back(self, wanted: int = 0) -> tuple[int, Said] | None:
-        """Waiting words of the user (the newest when 0), out of the inbox again."""
+    def take_back(self, wanted: int = 0) -> tuple[int, UserMessage] | None:
+        """Remove and return a waiting user message (the newest for 0); None when there is none."""
         for at in range(len(self._words) - 1, -1, -1):
             number, word = self._words[at]
-            if isinstance(word, Said) and wanted in (0, number):
+            if isinstance(word, UserMessage) and wanted in (0, number):
                 del self._words[at]
                 return number, word
         return None
 
-    def take(self, may: Callable[[Word], bool]) -> tuple[int, Word] | None:
-        """The first word that `may` be taken now, out of the inbox; None when there is none."""
+    def take(self, may: Callable[[InboxMessage], bool]) -> tuple[int, InboxMessage] | None:
+        """Remove and return the first message for which `may` is true; None when there is none."""
         for at, (number, word) in enumerate(self._words):
             if may(word):
                 del self._words[at]
@@ -122,7 +123,7 @@ class Inbox:
         return None
 
     async def wait(self, clock: Clock) -> None:
-        """Until a word is put, also by another process, or `poke`; at once if that was since `look`."""
+        """Wait for a message, also from another process, or `poke`; return at once if one came since `look`."""
         while not self._wake.is_set():
             nap = asyncio.ensure_future(clock.sleep(COLLECT_EVERY_S))
             woken = asyncio.ensure_future(self._wake.wait())
@@ -135,31 +136,33 @@ class Inbox:
                 await self.collect()
 
     def poke(self) -> None:
-        """Wake whoever waits."""
+        """Wake the waiter."""
         self._wake.set()
 
 
-def takes(state: State, word: Word, *, paused: bool, quiet: bool) -> bool:
-    """Whether `word` may be taken into the log now, while nothing is running.
+def can_take(state: State, word: InboxMessage, *, paused: bool, quiet: bool) -> bool:
+    """Return True if a message may be taken into the log now, while nothing runs.
 
-    `quiet`: all that was written so far is committed, so that the log can be read back for a rewind.
+    `quiet`: everything written so far is committed, so the log can be read back for a rewind.
     """
     open_turn = state.turn_open and not paused
     match word:
-        case Said(how=how):
+        case UserMessage(how=how):
             return how == "steer" or not open_turn
         case SetModel():
             return not state.calls
         case Rewind() | Uncompact():
             return quiet and not open_turn
-        case Answer() | SetMode() | Compact() | Pin() | Unpin() | GoOn() | Happened() | StopChild() | StopTask():
+        case (
+            Answer() | SetMode() | Compact() | Pin() | Unpin() | Continue() | ExternalEvent() | StopChild() | StopTask()
+        ):
             return True
 
 
-def facts_of(word: Word, state: State) -> tuple[AnyEvent, ...]:  # noqa: PLR0911 - a line for each word
-    """The entries a word becomes. Some, as `SetModel` and `GoOn`, are acts of the session, not facts by themselves."""
+def events_of(word: InboxMessage, state: State) -> tuple[AnyEvent, ...]:  # noqa: PLR0911 - a line for each word
+    """Convert a message to log entries; none for a message such as `SetModel`, which the session acts on."""
     match word:
-        case Said(parts, how):
+        case UserMessage(parts, how):
             # into a turn that is open (cut by a crash, or still going) words are steering, whatever they were meant as
             return (UserSpoke(parts, "steer" if state.turn_open else how),)
         case Answer(call, verdict, scope, rule, message, by):
@@ -174,86 +177,84 @@ def facts_of(word: Word, state: State) -> tuple[AnyEvent, ...]:  # noqa: PLR0911
         case Unpin(number):
             kept = tuple(pin for n, pin in enumerate(state.pins, 1) if n != number)
             return _pinned(state, kept) if kept != state.pins else ()
-        case Happened(kind, source, text):
+        case ExternalEvent(kind, source, text):
             return happened(kind, source, text)
-        case GoOn() if state.unanswered:
+        case Continue() if state.unanswered:
             return (Reminded("wake", "", "user"),)
-        case SetModel() | Rewind() | Uncompact() | GoOn() | StopChild() | StopTask():
+        case SetModel() | Rewind() | Uncompact() | Continue() | StopChild() | StopTask():
             return ()
 
 
 def _pinned(state: State, pins: tuple[str, ...]) -> tuple[AnyEvent, ...]:
-    return PinsSet(pins), told_pins(state.nonce, pins)
+    return PinsSet(pins), pins_reminder(state.nonce, pins)
 
 
-def told_pins(nonce: str, pins: tuple[str, ...]) -> Reminded:
-    """The pins as the model is told of them, word for word."""
+def pins_reminder(nonce: str, pins: tuple[str, ...]) -> Reminded:
+    """Build the reminder that tells the model the pins, word for word."""
     head = marker(nonce, "pinned", "constraints of the user that hold until they are taken back")
     text = "\n".join([head, *(f"- {pin}" for pin in pins)]) if pins else f"{head}\n(none any more)"
     return Reminded("pins", text, "user")
 
 
-# ---------------------------------------------------------------------------------------------------------------------
+# --- Wake schedule ---------------------------------------------------------------------------------------------------
 #
-# News that wakes an agent which waits for its user, and how long a run of one prompt stays for such news.
-#
-# The user's own words always come first; many ends are one wake. What was told is folded from the log, here is only
-# time.
+# Background news wakes an agent that waits for its user. The user's own messages come first, and several ends are one
+# wake. What was told is folded from the log; only times are kept here.
 
 
 WAKING = ("bg_done", "bg_lost", "bg_stalled", "subagent_done", "subagent_failed", "teammate_message", "cron_fired")
-"""Kinds of notices that are worth a turn of their own."""
+"""Kinds of notices that start a turn."""
 IN_A_ROW_MAX = 100
-"""Wakes without a word of the user; after that, news waits for one: nobody pays for an agent that wakes itself."""
+"""Wakes without a user message in between; after that, news waits for the user, which limits the cost."""
 
 
-class Host(Protocol):
+class WakeableSession(Protocol):
     """The session that is woken."""
 
-    crew: Crew
+    deps: Dependencies
     state: State
     interrupting: bool
-    company: Company | None
-    commands: TaskDesk | None
+    subagents: Subagents | None
+    own_background_tasks: BackgroundTasks | None
 
     def poke(self) -> None: ...
 
 
-class Wakes:
-    """When the next turn of a session begins by itself."""
+class WakeSchedule:
+    """Decide when a session starts a turn by itself, and how long a one-prompt run waits."""
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: WakeableSession) -> None:
         self.since = host.state.seq
-        """Notices up to this entry wake nobody: they were there at the open, or came back with a rewind."""
-        self._host, self._clock = host, host.crew.clock
-        self.wanted = host.crew.task_options.wake
-        """Whether it may be woken at all."""
+        """Notices up to this entry wake nobody: they were there at the open, or a rewind brought them back."""
+        self._host, self._clock = host, host.deps.clock
+        self.wanted = host.deps.task_options.wake
+        """False when wakes are disabled."""
         self._due_s: float | None = None
         self._nap: asyncio.Task[None] | None = None
         self._in_a_row = 0
         self._until_s: float | None = None
-        """Until when a run of one prompt stays, monotonic; None when it does not."""
+        """Monotonic end of a one-prompt run's wait; None when it does not wait."""
         self._asks = 0
         """Requests before that run."""
         self._after = 0
-        """Only tasks that were started after this entry are waited for."""
+        """Only tasks started after this entry are waited for."""
         self._end: asyncio.Task[None] | None = None
 
     def spoken(self) -> None:
-        """The user said something."""
+        """Reset the count of wakes in a row: the user sent a message."""
         self._in_a_row = 0
 
     # --- waking ----------------------------------------------------------------------------------------------
 
     def due(self) -> Reminded | None:
-        """The wake, when its time has come; the first call after news begins the pause."""
+        """Return the wake when its time has come; the first call after news starts the delay."""
         source = self._news() if self._may_ask else ""
         if not source:
             self._due_s = None
             return None
         now = self._clock.mono_s()
         if self._due_s is None:
-            self._due_s = now + self._host.crew.task_options.wake_after_s
+            self._due_s = now + self._host.deps.task_options.wake_after_s
         if now < self._due_s:
             return None
         self._due_s = None
@@ -261,7 +262,7 @@ class Wakes:
         return Reminded("wake", "", source)
 
     def _news(self) -> str:
-        """The newest notice that is worth a wake and was not told; '' when there is none."""
+        """Return the newest untold notice that is worth a wake; '' for none."""
         state = self._host.state
         if not self.wanted or state.turn_open or state.seq == self.since or self._in_a_row >= IN_A_ROW_MAX:
             return ""
@@ -270,11 +271,11 @@ class Wakes:
 
     @property
     def pausing(self) -> bool:
-        """Whether a wake is due in a moment."""
+        """True while a wake is about to become due."""
         return self._due_s is not None
 
     def rouse(self) -> None:
-        """Let the session look again when the wake is due."""
+        """Wake the session's loop when the wake is due."""
         if self._due_s is not None and (self._nap is None or self._nap.done()):
             self._nap = self._later(self._due_s - self._clock.mono_s(), self._host.poke)
 
@@ -286,7 +287,7 @@ class Wakes:
         return asyncio.ensure_future(wait())
 
     def stop(self) -> None:
-        """Wake nobody any more."""
+        """Cancel all timers."""
         for timer in (self._nap, self._end):
             if timer is not None:
                 timer.cancel()
@@ -307,25 +308,25 @@ class Wakes:
 
     @property
     def stays(self) -> bool:
-        """Whether a run of one prompt waits for something in the background now."""
+        """True while a one-prompt run waits for background work."""
         host = self._host
         if self._until_s is None or host.interrupting or self._clock.mono_s() >= self._until_s:
             return False
-        if host.company is not None and host.company.running:
+        if host.subagents is not None and host.subagents.running:
             return True
         tellable = self._may_ask or not self.wanted  # the end of a task that nobody can be told of is not waited for
-        return tellable and host.commands is not None and host.commands.unfinished(self._after)
+        return tellable and host.own_background_tasks is not None and host.own_background_tasks.unfinished(self._after)
 
     @property
     def _may_ask(self) -> bool:
-        """Whether the run may begin a turn by itself: a limit of turns counts all of it."""
-        most = self._host.crew.limits.turns_max
+        """True while the run may start a turn by itself: a limit of turns counts all of them."""
+        most = self._host.deps.limits.turns_max
         return self._until_s is None or not most or self._host.state.asks - self._asks < most
 
     @property
     def limits(self) -> Limits:
-        """Limits of the present turn; in a run that begins turns by itself, what is left of them."""
-        limits, state = self._host.crew.limits, self._host.state
+        """Limits of the present turn; in a run that starts turns by itself, what is left of them."""
+        limits, state = self._host.deps.limits, self._host.state
         before = max(0, state.asks - state.steps - self._asks)
         if self._until_s is None or not limits.turns_max or not before:
             return limits

@@ -1,17 +1,17 @@
-"""The main loop of longrein: ask what comes next, do it, write down what came of it, again.
+"""The main loop of longrein: choose the next move, make it, record its outcome, repeat.
 
-All branching is in `moves.next_move`, a pure function; all facts go through `Session.append`. Whatever interrupts the
-walk (a crash, a kill, the user) it goes on from the log alone.
+All branching is in `moves.next_move`, a pure function, and all facts go through `Session.append`. After a crash, a
+kill or an interrupt the loop continues from the log alone.
 """
 
 from typing import assert_never
 
 from longrein.agent.compaction import compact
-from longrein.agent.file_changes import look_around
-from longrein.agent.loop_actions import answered, drain, idle, rest, switch
-from longrein.agent.model_request import ask
+from longrein.agent.file_changes import record_file_changes
+from longrein.agent.loop_actions import drain_inbox, pause_before_retry, switch_model, wait_for_answer, wait_idle
+from longrein.agent.model_request import request_turn
 from longrein.agent.moves import AskModel, AskUser, Pause, Record, RunTools, Stop, Switch, Wait, next_move
-from longrein.agent.permission_check import judged
+from longrein.agent.permission_check import judge_calls
 from longrein.agent.session import Session
 from longrein.agent.tool_runner import run_tools
 from longrein.context import Summarise, Swap
@@ -19,33 +19,33 @@ from longrein.events import TurnEnded
 
 
 async def run(session: Session, *, once: bool) -> None:
-    """Walk until the session is closed or, with `once`, until a turn has ended and nothing waits.
+    """Run until the session is closed or, with `once`, until a turn has ended and nothing waits.
 
-    Cancelling it cuts the present act, which is recorded at the next open. Raises `StoreFull` and its kin only.
+    Cancelling it cuts the present move, which the next open records. Raises `StoreFull` and related errors only.
     """
     while not session.closed:
-        await drain(session)
-        await look_around(session)
-        move = next_move(session.state, judged(session), session.outlook)
+        await drain_inbox(session)
+        await record_file_changes(session)
+        move = next_move(session.state, judge_calls(session), session.move_context)
         match move:
             case Record(events):
                 session.append(*events)
             case AskModel(usd_left, tokens_left):
-                await session.perform(ask(session, usd_left, tokens_left))
+                await session.perform(request_turn(session, usd_left, tokens_left))
             case RunTools(calls):
                 await session.perform(run_tools(session, calls))
             case Summarise() | Swap():
                 await session.perform(compact(session, move))
             case Pause(delay_s, failure):
-                await session.perform(rest(session, delay_s, failure))
+                await session.perform(pause_before_retry(session, delay_s, failure))
             case Switch(model):
-                switch(session, model)
+                switch_model(session, model)
             case AskUser():
-                await answered(session)
+                await wait_for_answer(session)
             case Stop(reason, message):
                 session.append(TurnEnded(reason, message))
             case Wait():
-                if await idle(session, once=once):
+                if await wait_idle(session, once=once):
                     return
             case never:
                 assert_never(never)

@@ -1,27 +1,42 @@
-"""What the loop does between moves: take words in, rest after a failure, change the model, go back."""
+"""Steps of the main loop between moves: drain the inbox, wait, pause after a failure, switch models."""
 
-from longrein.agent.inbox import facts_of, takes
-from longrein.agent.messages import Answer, GoOn, Rewind, Said, SetModel, StopTask, Uncompact, Word, for_child
-from longrein.agent.model_request import pausing
+from longrein.agent.inbox import can_take, events_of
+from longrein.agent.messages import (
+    Answer,
+    Continue,
+    InboxMessage,
+    Rewind,
+    SetModel,
+    StopTask,
+    Uncompact,
+    UserMessage,
+    for_child,
+)
+from longrein.agent.model_request import retry_pause
 from longrein.agent.rewind import rewind, uncompact
 from longrein.agent.session import Session
 from longrein.events import AskFailed, LongreinError, ModeSet
 
 
-async def drain(session: Session) -> None:
-    """Take every word whose time has come into the log; it leaves the inbox in the same transaction."""
+async def drain_inbox(session: Session) -> None:
+    """Take every message that may be taken now into the log.
+
+    Each leaves the inbox in the same transaction.
+    """
     await session.inbox.look()
     session.memory.look()
-    session.beside.collect(session)
+    session.summary_request.collect(session)
     session.settle_interrupt()
-    if session.company is not None:
-        session.company.collect()
-    if session.commands is not None and await session.commands.collect():
-        session.wakes.since = session.state.seq
-    if session.crew.above is not None and session.mode != session.state.mode:  # it follows the session above
+    if session.subagents is not None:
+        session.subagents.collect()
+    if session.own_background_tasks is not None and await session.own_background_tasks.collect():
+        session.wake_schedule.since = session.state.seq
+    if session.deps.parent_policy is not None and session.mode != session.state.mode:  # it follows the session above
         session.append(ModeSet(session.mode))
     while session.inbox.waiting and not session.closed and not session.deaf:
-        taken = session.inbox.take(lambda word: takes(session.state, word, paused=session.paused, quiet=session.quiet))
+        taken = session.inbox.take(
+            lambda word: can_take(session.state, word, paused=session.paused, quiet=session.quiet)
+        )
         if taken is None:
             return
         session.take(taken[0])
@@ -31,68 +46,68 @@ async def drain(session: Session) -> None:
         _take(session, taken[1])
 
 
-def _take(session: Session, word: Word) -> None:
+def _take(session: Session, word: InboxMessage) -> None:
     match word:
         case SetModel(model):
-            switch(session, model)
+            switch_model(session, model)
         case Rewind(to, files):
             rewind(session, to, files=files)
-            if session.company is not None:
-                session.company.collect()
-            session.wakes.since = session.state.seq
+            if session.subagents is not None:
+                session.subagents.collect()
+            session.wake_schedule.since = session.state.seq
         case Uncompact(seq):
             uncompact(session, seq)
-        case GoOn() | Said():
+        case Continue() | UserMessage():
             session.paused = False
-            session.wakes.spoken()
-        case StopTask(task) if session.desk is not None:
-            session.desk.stop(task)
+            session.wake_schedule.spoken()
+        case StopTask(task) if session.background_tasks is not None:
+            session.background_tasks.stop(task)
         case Answer():
             session.paused = False
             if word.scope == "always" and word.verdict == "allow" and word.rule:
-                session.crew.remember_rule(word.rule)
+                session.deps.remember_rule(word.rule)
         case _:
             pass
-    session.append(*facts_of(word, session.state))
+    session.append(*events_of(word, session.state))
 
 
-async def answered(session: Session) -> None:
-    """Wait for the user's word on a call; the question is on disk before anybody sees it."""
+async def wait_for_answer(session: Session) -> None:
+    """Wait for the user's answer to a permission question, which is on disk first."""
     await session.commit(flush=True)
     await session.wait_word()
 
 
-async def idle(session: Session, *, once: bool) -> bool:
-    """Nothing to do: flush, then wait for words. True when the walk is over instead (`once`)."""
+async def wait_idle(session: Session, *, once: bool) -> bool:
+    """Flush, then wait for messages. Return True when the loop is to end (`once`)."""
     await session.commit(flush=True)
     if session.inbox.waiting and not session.deaf:
         return False
-    wake = session.wakes.due()
+    wake = session.wake_schedule.due()
     if wake is not None:
         session.append(wake)
         return False
-    if once and not session.wakes.pausing and not session.wakes.stays:
+    if once and not session.wake_schedule.pausing and not session.wake_schedule.stays:
         return True
-    session.wakes.rouse()
+    session.wake_schedule.rouse()
     session.keep_snapshot()
     await session.wait_word()
     return False
 
 
-async def rest(session: Session, delay_s: float, failure: AskFailed) -> None:
-    """Wait before the same request is made again. Readers hear of the pause after the failure that led to it."""
+async def pause_before_retry(session: Session, delay_s: float, failure: AskFailed) -> None:
+    """Publish the pause after the failure that led to it, and wait."""
     await session.commit(flush=False)
-    session.readers.publish(pausing(failure, session.state.failures, delay_s))
+    session.subscribers.publish(retry_pause(failure, session.state.failures, delay_s))
     session.rested = session.state.failures
-    await session.crew.clock.sleep(delay_s)
+    await session.deps.clock.sleep(delay_s)
 
 
-def switch(session: Session, model: str) -> None:
+def switch_model(session: Session, model: str) -> None:
     """Change the model from the next request on. A break; switching back gives the old bytes again."""
     try:
-        opened = session.crew.open_model(model)
+        opened = session.deps.open_model(model)
     except LongreinError as error:
         session.notice(str(error))
         return
-    session.crew.model = opened
-    session.append(session.crew.prefix(opened, "model"))
+    session.deps.model = opened
+    session.append(session.deps.prefix(opened, "model"))

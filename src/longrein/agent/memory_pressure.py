@@ -1,8 +1,7 @@
-"""What happens when the process runs short of memory (E9): caches go first, then the conversation is compacted harder.
+"""Reaction to a shortage of memory (E9): drop caches first, then compact the conversation harder.
 
-Memory is bounded by design: the log and large content are on disk, the view is bounded by the window. So this is for
-limits that are lower than that: it looks between moves, drops what can be made again, and only when that was not
-enough says so to the policy. The session goes on, and the user is told once.
+Memory is bounded by design: the log and large content are on disk, and the window bounds the view. This module handles
+limits lower than that. It checks between moves; the session continues, and the user is told once.
 """
 
 from collections.abc import Callable
@@ -12,23 +11,26 @@ from longrein.tools import Blobs
 from longrein.workspace import MemoryUse
 
 LOOK_EVERY_S = 1.0
-"""At most so often while there is enough."""
+"""Interval of checks while there is enough memory."""
 EASE_EVERY_S = 1.0
-"""Dropping caches again sooner would cost more than it brings."""
+"""Interval between drops of the caches."""
 PRESSED_SHARE = 0.85
-"""Share of the limit above which memory is short …"""
+"""Share of the limit above which memory is short."""
 CALM_SHARE = 0.75
-"""… and below which it is no more."""
+"""Share of the limit below which it is no longer short."""
 SPILL_CHARS_MIN = 256 * 1024
-"""A longer text of a result lies in a blob; no request would show it whole."""
+"""A longer text of a result goes into a blob; no request would show it whole."""
 SPILL_HEAD_CHARS = 48_000
 SPILL_TAIL_CHARS = 72_000
-"""Its two ends, which stay; errors stand at the end."""
+"""The two ends that stay in the entry; errors stand at the end."""
 MIB = 1024 * 1024
 
 
-class Pressure:
-    """Whether memory is short. `use` reads it, `ease` drops what can be made again, `notice` tells the user."""
+class MemoryPressure:
+    """Detect and react to short memory.
+
+    `use` measures it, `ease` drops caches, `notice` tells the user.
+    """
 
     def __init__(
         self,
@@ -38,7 +40,7 @@ class Pressure:
         mono_s: Callable[[], float],
     ) -> None:
         self.pressed = False
-        """Whether it still is after caches were dropped: the view must shrink."""
+        """True while memory is short even after dropping caches: the view must shrink."""
         self._use = use
         self._ease = ease
         self._notice = notice
@@ -47,7 +49,7 @@ class Pressure:
         self._told = False
 
     def look(self) -> None:
-        """Read, at most once a second while there is enough, and do what is to be done."""
+        """Measure and react; at most once a second while there is enough."""
         now = self._mono_s()
         if not self.pressed and now - self._look_s < LOOK_EVERY_S:
             return
@@ -78,8 +80,8 @@ def _line(before: MemoryUse, after: MemoryUse) -> str:
     return f"{short}; caches were dropped and the conversation is compacted harder; raise the limit if you can"
 
 
-def spilled(parts: tuple[AnyPart, ...], name: str, blobs: Blobs) -> tuple[AnyPart, ...]:
-    """`parts` of a result with every very long text in a blob, its two ends kept."""
+def spill_long_texts(parts: tuple[AnyPart, ...], name: str, blobs: Blobs) -> tuple[AnyPart, ...]:
+    """Move very long texts of a result into blobs, keeping their two ends."""
     if all(not isinstance(part, Text) or len(part.text) < SPILL_CHARS_MIN for part in parts):
         return parts
     return tuple(_spilled(part, name, blobs) if isinstance(part, Text) else part for part in parts)

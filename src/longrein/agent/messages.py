@@ -1,4 +1,9 @@
-"""What a frontend may say to a session and what it hears from it. Words go in by the inbox, entries come out."""
+"""Messages between a frontend and a session.
+
+A frontend puts an `InboxMessage` into the session's inbox and receives each `SessionUpdate`: committed entries, and
+provisional news between them. Inbox messages are stored on disk as JSON with the tag of their class, so a stored tag
+never changes (`Said`, `GoOn` and `Happened` are older names).
+"""
 
 from collections.abc import AsyncIterator, Awaitable, Sequence
 from typing import Literal, Protocol
@@ -13,17 +18,20 @@ from longrein.tools import TaskView
 How = Literal["prompt", "steer", "queued", "command"]
 
 
-class Said(msgspec.Struct, frozen=True, tag=True):
-    """Words of the user. `steer` goes with the next request, `queued` after the turn, `prompt` starts a turn."""
+class UserMessage(msgspec.Struct, frozen=True, tag="Said"):
+    """A message of the user.
+
+    `prompt` starts a turn, `steer` goes with the next request, `queued` waits for the end of the turn.
+    """
 
     parts: tuple[AnyPart, ...]
     how: How = "prompt"
     to: str = ""
-    """Session of the subagent that is spoken to; '' for this session."""
+    """Session of the subagent that the message is for; '' for this session."""
 
 
 class Answer(msgspec.Struct, frozen=True, tag=True):
-    """The user's word on a call that asked."""
+    """The user's answer to a permission question."""
 
     call: str
     verdict: Literal["allow", "deny"]
@@ -32,7 +40,7 @@ class Answer(msgspec.Struct, frozen=True, tag=True):
     message: str = ""
     by: str = "user"
     session: str = ""
-    """Session of the subagent whose call it is; '' for this session."""
+    """Session of the subagent that made the call; '' for this session."""
 
 
 class SetMode(msgspec.Struct, frozen=True, tag=True):
@@ -42,76 +50,78 @@ class SetMode(msgspec.Struct, frozen=True, tag=True):
 
 
 class SetModel(msgspec.Struct, frozen=True, tag=True):
-    """Change the model, `provider/model`. A break."""
+    """Change the model to `provider/model`. A break."""
 
     model: str
 
 
 class Compact(msgspec.Struct, frozen=True, tag=True):
-    """Make room now."""
+    """Compact the conversation before the next request."""
 
     focus: str = ""
 
 
 class Uncompact(msgspec.Struct, frozen=True, tag=True):
-    """Undo a clearing or summary: the one at `seq`, or the last one when 0. A break."""
+    """Undo the clearing or summary at `seq`, the last one for 0. A break."""
 
     seq: int = 0
 
 
 class Pin(msgspec.Struct, frozen=True, tag=True):
-    """Keep this constraint word for word through every compaction, here and in subagents."""
+    """Keep a constraint word for word through every compaction, also in subagents."""
 
     text: str
 
 
 class Unpin(msgspec.Struct, frozen=True, tag=True):
-    """Drop the pinned constraint with this number, from 1."""
+    """Drop the pinned constraint with this number, counted from 1."""
 
     number: int
 
 
 class Rewind(msgspec.Struct, frozen=True, tag=True):
-    """Go back to entry `to`; with `files`, put files back too."""
+    """Go back to entry `to`; with `files`, restore the files too."""
 
     to: int
     files: bool = False
 
 
-class GoOn(msgspec.Struct, frozen=True, tag=True):
-    """Go on with a turn that is open after a resume, or that ended without a reply (Enter on an empty line; `-p` with
-    `-c`)."""
+class Continue(msgspec.Struct, frozen=True, tag="GoOn"):
+    """Continue an open turn after a resume, or ask again after a turn without a reply.
+
+    Sent by Enter on an empty line, and by `-p` with `-c`.
+    """
 
 
-class Happened(msgspec.Struct, frozen=True, tag=True):
-    """Something outside that the model should hear of, from an editor, a server, a timer or another agent.
+class ExternalEvent(msgspec.Struct, frozen=True, tag="Happened"):
+    """News from outside for the model: from an editor, a server, a timer or another agent.
 
-    It is no word of the user: it starts no turn, and `text` reaches the model quoted, as data.
+    It starts no turn, and `text` reaches the model quoted, as data.
     """
 
     kind: str
-    """A kind of `context.KINDS` that is fed from outside, such as `diagnostics`; any other is dropped."""
+    """An external kind of `context.KINDS`, such as `diagnostics`; any other is dropped."""
     source: str = ""
-    """What it is about: a file, a server, a sender. Of a state the latest for each source counts."""
+    """Subject of the news: a file, a server, a sender. For a state, the latest for each source counts."""
     text: str = ""
-    """What is to be told; of a state '' when there is nothing any more."""
+    """Text for the model; for a state, '' clears it."""
 
 
 class StopChild(msgspec.Struct, frozen=True, tag=True):
-    """End this subagent; it keeps what it had and its report says so."""
+    """Stop a subagent; its report holds what it has so far."""
 
     child: str
-    """Its session."""
+    """Session of the subagent."""
 
 
 class StopTask(msgspec.Struct, frozen=True, tag=True):
-    """End this background task."""
+    """Stop a background task."""
 
     task: str
 
 
-Word = (
-    Said
+InboxMessage = (
+    UserMessage
     | Answer
     | SetMode
     | SetModel
@@ -120,179 +130,194 @@ Word = (
     | Pin
     | Unpin
     | Rewind
-    | GoOn
-    | Happened
+    | Continue
+    | ExternalEvent
     | StopChild
     | StopTask
 )
 
 
-def for_child(word: Word) -> str:
-    """Session of the subagent that a word is for; '' for the session it was said to."""
+def for_child(word: InboxMessage) -> str:
+    """Return the session of the subagent that a message is for; '' for the receiving session."""
     match word:
-        case Said(to=child) | Answer(session=child) | StopChild(child):
+        case UserMessage(to=child) | Answer(session=child) | StopChild(child):
             return child
         case _:
             return ""
 
 
-class Streaming(msgspec.Struct, frozen=True):
-    """Provisional: more of the reply to request `asked`. Never stored; superseded by its `Replied` or `AskFailed`."""
+class ReplyDelta(msgspec.Struct, frozen=True):
+    """More of the streamed reply to request `asked`.
+
+    Provisional: never stored, and replaced by its `Replied` or `AskFailed`.
+    """
 
     asked: int
     deltas: Sequence[TextDelta | ThinkingDelta | CallDelta]
 
 
 class Output(msgspec.Struct, frozen=True):
-    """Provisional: more output of a running call."""
+    """More output of a running call. Provisional."""
 
     call: str
     data: bytes
 
 
-class Pausing(msgspec.Struct, frozen=True):
-    """Provisional: request `asked` failed and is made again after a pause, or the provider wants none for a while."""
+class RetryPause(msgspec.Struct, frozen=True):
+    """A pause before request `asked` is made again, or before the provider takes any request. Provisional."""
 
     asked: int
     kind: str
     status: int
     attempt: int
-    """Attempts that have failed; 0 when it is another request, of this tree of agents, that was refused."""
+    """Failed attempts so far; 0 when another agent's request was refused."""
     attempts_max: int
     delay_s: float
     message: str
 
 
-class Noticed(msgspec.Struct, frozen=True):
-    """Provisional: one line for the user (a warning, a repair at open, a floor diagnosis)."""
+class UserNotice(msgspec.Struct, frozen=True):
+    """A line for the user: a warning, a repair at open, a diagnosis. Provisional."""
 
     text: str
 
 
 class TaskOver(msgspec.Struct, frozen=True):
-    """Provisional: a task has ended in the middle of an act. Its entry follows between two acts, with its output."""
+    """The end of a background task while a move runs.
+
+    Provisional: its entry, with the output, follows after that move.
+    """
 
     ended: TaskEnded
 
 
-class OfChild(msgspec.Struct, frozen=True):
-    """Something that a subagent below this session made heard; its entries are in its own log."""
+class FromSubagent(msgspec.Struct, frozen=True):
+    """An update of a subagent below this session; its entries are in its own log."""
 
     child: str
-    """Its session."""
+    """Session of the subagent."""
     label: str
-    """How it is called, such as `a398`; of one further down `a398.a12`."""
+    """Label of the subagent, such as `a398`; of a nested one `a398.a12`."""
     kind: str
-    """Its type."""
-    heard: "Entry | Streaming | Output | Pausing | Noticed | TaskOver"
+    """Subagent type."""
+    heard: "Entry | ReplyDelta | Output | RetryPause | UserNotice | TaskOver"
 
 
-Heard = Entry | Streaming | Output | Pausing | Noticed | TaskOver | OfChild
+SessionUpdate = Entry | ReplyDelta | Output | RetryPause | UserNotice | TaskOver | FromSubagent
 
 
-class Pending(msgspec.Struct, frozen=True):
-    """A message that has not been taken into the log."""
+class PendingMessage(msgspec.Struct, frozen=True):
+    """A user message that is still in the inbox."""
 
     id: int
     how: How
     text: str
     to: str = ""
-    """Session of the subagent it is for."""
+    """Session of the subagent it is for; '' for this session."""
 
 
-class AgentView(msgspec.Struct, frozen=True):
-    """One subagent, now."""
+class SubagentView(msgspec.Struct, frozen=True):
+    """Current state of one subagent, for display."""
 
     label: str
-    """`a398`; one further down `a398.a12`."""
+    """`a398`; of a nested one `a398.a12`."""
     child: str
-    """Its session."""
+    """Session of the subagent."""
     kind: str
     description: str
     state: str
-    """`queued`, `running`, `asking` (waits for the user's word), `done`, `failed`, `limit` or `interrupted`."""
+    """`queued`, `running`, `asking` (waits for a permission answer), `done`, `failed`, `limit` or `interrupted`."""
     elapsed_s: float = 0.0
     steps: int = 0
     tokens: int = 0
     cost_usd: float = 0.0
     last: str = ""
-    """What it did last, in one line."""
+    """Its latest action, in one line."""
     model: str = ""
     depth: int = 1
 
 
 class SessionPort(Protocol):
-    """One open session. All methods belong to the loop's thread.
+    """Interface of one open session. All methods belong to the loop's thread.
 
-    `longrein.agent.Session` is the one implementation; `app.open_session` builds it.
+    `longrein.agent.Session` is the one implementation; `app` builds it.
     """
 
     id: str
     state: State
-    """The log folded so far; read, never change."""
+    """The log folded so far. Read only."""
 
     @property
-    def pending(self) -> Sequence[Pending]:
-        """Queued and steering messages not yet taken, in order."""
+    def pending(self) -> Sequence[PendingMessage]:
+        """Queued and steering messages still in the inbox, in order."""
         ...
 
     @property
     def busy(self) -> bool:
-        """Whether a turn is going on."""
+        """True while a turn is in progress."""
         ...
 
-    def tell(self, word: Word) -> Awaitable[None]:
-        """Put a word into the inbox at once; the awaitable is done when it is on disk. Need not be awaited."""
+    def tell(self, word: InboxMessage) -> Awaitable[None]:
+        """Put a message into the inbox.
+
+        The awaitable is done when the message is on disk; it need not be awaited.
+        """
         ...
 
     def interrupt(self) -> None:
-        """Stop what is running, now. Nothing that was queued is lost. No effect when idle."""
+        """Stop what is running. Queued messages stay. No effect when idle."""
         ...
 
     def unqueue(self, number: int = 0) -> str:
-        """Take a pending message (the newest when 0) back for editing; '' when there is none."""
+        """Take a pending message (the newest for 0) back for editing; '' when there is none."""
         ...
 
-    def agents(self) -> Sequence[AgentView]:
-        """Subagents below this session, each followed by its own; those that are over too."""
+    def agents(self) -> Sequence[SubagentView]:
+        """Return the subagents below this session, each followed by its own, finished ones included."""
         ...
 
     def tasks(self) -> Sequence[TaskView]:
-        """Background tasks of this session and its subagents."""
+        """Return the background tasks of this session and its subagents."""
         ...
 
     def background(self) -> bool:
-        """Send the command that runs in the foreground to the background (Ctrl-B); False when none can be."""
+        """Send the command in the foreground to the background (Ctrl-B); False when none can be."""
         ...
 
     def cancel(self, call: str) -> None:
-        """Stop one running call; the others go on. No effect on one that does not run."""
+        """Cancel one running call; the others continue. No effect on a call that is not running."""
         ...
 
-    def follow(self, seq: int = 0, *, streaming: bool = True) -> AsyncIterator[Heard]:
-        """Entries after `seq`, then live ones as they are committed, mixed with provisional ones. Ends at `close`.
+    def follow(self, seq: int = 0, *, streaming: bool = True) -> AsyncIterator[SessionUpdate]:
+        """Yield entries after `seq`, then live ones as they are committed, with provisional updates.
 
-        Without `streaming` no `Streaming` and no `Output` come, which saves their cost.
+        Ends at `close`. Without `streaming`, no `ReplyDelta` and no `Output` is produced.
         """
         ...
 
     def stay(self, how: str, limit_s: float = 0.0) -> None:
-        """How `run(once=True)` ends, from now on, when tasks or subagents still work in the background: `exit` (it
-        returns), `drain` (it waits for them and writes their ends down) or `steer` (each end begins a turn; it waits
-        for what is started from now on, not for what was there before), both for at most `limit_s`. A limit of turns
-        counts all requests since this was said."""
+        """Set how `run(once=True)` ends while background tasks or subagents still work.
+
+        `exit`: it returns. `drain`: it waits for them and records their ends. `steer`: each end starts a turn; it
+        waits only for what is started from now on. Both wait at most `limit_s` seconds. A limit of turns counts all
+        requests from this call on.
+        """
         ...
 
     async def leave(self, policy: str) -> Sequence[TaskView]:
-        """Before `close`, when nothing runs: with `stop` every background task is ended, with `keep` those that may
-        not outlive longrein; their ends are written down. Gives those that go on."""
+        """Stop background tasks before `close`, while nothing runs; return those that continue.
+
+        `stop` ends every task, `keep` only those that cannot outlive longrein. Their ends are recorded.
+        """
         ...
 
     async def run(self, *, once: bool) -> None:
-        """The loop. With `once` it returns when the turn has ended and nothing is queued (headless); else it waits
-        for more words until `close`. Raises only our own errors (`StoreFull` …)."""
+        """Run the main loop until `close`; with `once`, until the turn has ended and nothing is queued.
+
+        Raises only longrein's own errors (`StoreFull` …).
+        """
         ...
 
     async def close(self) -> None:
-        """End running tools, flush the log, release the lock."""
+        """Stop running tools, flush the log, release the lock."""
         ...

@@ -1,11 +1,11 @@
-"""Asking the model: one request out, deltas to the readers, one `Replied` or `AskFailed` into the log."""
+"""Model requests: send one, stream its deltas to subscribers, append `Replied` or `AskFailed`."""
 
 import asyncio
 from collections.abc import Sequence
 
 import msgspec
 
-from longrein.agent.messages import Pausing, Streaming
+from longrein.agent.messages import ReplyDelta, RetryPause
 from longrein.agent.session import SNAPSHOT_EVERY, Session
 from longrein.context import (
     Request,
@@ -46,16 +46,19 @@ from longrein.models import (
 from longrein.permissions import rule_tool
 
 SNAPSHOT_AFTER_S = 0.1
-"""When a request has been under way for so long, the model is at work and there is time for a snapshot."""
+"""Age of a request at which a snapshot is written, while the model works."""
 TOLD_WAIT_S = 1.0
-"""A shorter wait for the provider is no news."""
+"""A shorter wait for the provider is not announced."""
 
 
-async def ask(session: Session, usd_left: float | None, tokens_left: int | None = None) -> None:
-    """The next request of purpose turn. On cancel what has come so far is kept (DESIGN: stopping in the middle)."""
-    _foresee_commands(session)
+async def request_turn(session: Session, usd_left: float | None, tokens_left: int | None = None) -> None:
+    """Make the next request of purpose `turn`.
+
+    When it is interrupted, what has come so far is kept (DESIGN: stopping in the middle).
+    """
+    _warm_up_commands(session)
     await _wait_for_turn(session)
-    state, model = session.state, session.crew.model
+    state, model = session.state, session.deps.model
     budget = window_of(state, model.budget)
     forms = births(state, budget)
     probe = render(state, budget, usd_left, tokens_left)
@@ -74,9 +77,9 @@ async def ask(session: Session, usd_left: float | None, tokens_left: int | None 
     meanwhile = asyncio.get_running_loop().call_later(
         SNAPSHOT_AFTER_S, lambda: session.keep_snapshot(due=SNAPSHOT_EVERY)
     )
-    outcome = await answer(session, request, seq, asked.reserved_usd)
+    outcome = await stream_answer(session, request, seq, asked.reserved_usd)
     meanwhile.cancel()
-    session.crew.pace.heard(model.provider, outcome, session.crew.clock)
+    session.deps.rate_limit.heard(model.provider, outcome, session.deps.clock)
     session.append(outcome)
     ceiling = session.state.gauge.ceiling
     if ceiling != known:
@@ -92,53 +95,53 @@ async def ask(session: Session, usd_left: float | None, tokens_left: int | None 
 
 
 async def _wait_for_turn(session: Session) -> None:
-    """Wait until the provider takes a request again. What was said is committed before, and a long wait is told."""
-    wait_s, refusal = session.crew.pace.take_turn(session.crew.model.provider, session.crew.clock)
+    """Wait until the provider takes a request again; commit first, and announce a long wait."""
+    wait_s, refusal = session.deps.rate_limit.take_turn(session.deps.model.provider, session.deps.clock)
     if wait_s <= 0:
         return
     await session.commit(flush=False)
     if refusal is not None and wait_s >= TOLD_WAIT_S and session.state.failures == 0:
-        session.readers.publish(pausing(refusal, 0, wait_s))
-    await session.crew.clock.sleep(wait_s)
+        session.subscribers.publish(retry_pause(refusal, 0, wait_s))
+    await session.deps.clock.sleep(wait_s)
 
 
-def pausing(failure: AskFailed, attempt: int, delay_s: float) -> Pausing:
-    """The news that no request is made for `delay_s` seconds; `attempt` have failed for this session."""
-    return Pausing(failure.asked, failure.kind, failure.status, attempt, ATTEMPTS_MAX, delay_s, failure.message)
+def retry_pause(failure: AskFailed, attempt: int, delay_s: float) -> RetryPause:
+    """Build the notice that no request is made for `delay_s` seconds after `attempt` failures."""
+    return RetryPause(failure.asked, failure.kind, failure.status, attempt, ATTEMPTS_MAX, delay_s, failure.message)
 
 
-def _foresee_commands(session: Session) -> None:
-    """Where a command may run without a question, what starts it is started beside the request that may bring one."""
+def _warm_up_commands(session: Session) -> None:
+    """Start the supervisor early where a command may run without a question."""
     if session.mode != "plan":
-        unasked = session.crew.tools if session.mode == "bypassPermissions" else map(rule_tool, session.rules.allow)
+        unasked = session.deps.tools if session.mode == "bypassPermissions" else map(rule_tool, session.rules.allow)
         for name in unasked:
             session.expect(name)
 
 
-async def answer(
+async def stream_answer(
     session: Session, request: Request, seq: int, reserved_usd: float, model: Model | None = None
 ) -> Replied | AskFailed:
-    """Stream the answer to `Asked` `seq` from `model` (this session's when None); on an interrupt, what has come."""
+    """Stream the answer to `Asked` `seq` from `model` (None: the session's); interrupted, return what has come."""
     heard: list[Delta] = []
     final: Delta | None = None
-    streaming = session.readers.streaming
+    streaming = session.subscribers.streaming
     try:
-        async for batch in (model or session.crew.model).stream(request):
+        async for batch in (model or session.deps.model).stream(request):
             final = batch[-1]
             heard += batch
             if type(batch[0]) is CallDelta and batch[0].name:
                 session.expect(batch[0].name)
             if streaming and not isinstance(batch[0], Reply | Failure):
-                session.readers.stream(Streaming(seq, [d for d in batch if not isinstance(d, Reply | Failure)]))
+                session.subscribers.stream(ReplyDelta(seq, [d for d in batch if not isinstance(d, Reply | Failure)]))
     except asyncio.CancelledError:
         if not session.interrupting:
             raise
         return _cut(heard, seq, _until_now(session, request, heard, reserved_usd))
     match final:
         case Reply():
-            return _replied(session, model or session.crew.model, request, final, seq, reserved_usd)
+            return _replied(session, model or session.deps.model, request, final, seq, reserved_usd)
         case Failure():
-            return _failed(session, model or session.crew.model, request, final, seq, reserved_usd)
+            return _failed(session, model or session.deps.model, request, final, seq, reserved_usd)
         case _:
             return AskFailed(seq, "truncated", "the model's stream ended without an end", assumed_usd=reserved_usd)
 
@@ -155,7 +158,10 @@ def _replied(
 def _settled(
     session: Session, model: Model, request: Request, told: Usage, parts: Sequence[AnyPart]
 ) -> tuple[Usage, tuple[str, ...]]:
-    """What the request used, and which sides of it are our own estimate; hidden thinking may be all that it might."""
+    """Return the usage, and which sides of it are estimates.
+
+    Hidden thinking is assumed to use the whole output limit.
+    """
     hidden = any(isinstance(part, Thinking) and not part.text for part in parts)
     output = request.max_output_tokens if hidden else session.state.gauge.scale(sum(map(estimate_part, parts)))
     guess = Usage(request_tokens(session.state, request), output_tokens=output)
@@ -163,14 +169,14 @@ def _settled(
 
 
 def _cost(session: Session, model: Model, usage: Usage, reserved_usd: float) -> float:
-    """Price of `usage`; under a money limit, what was held back where the model has no price."""
-    if model.budget.price is None and session.crew.limits.usd_max:
+    """Return the price of `usage`; under a money limit without a known price, the reserve."""
+    if model.budget.price is None and session.deps.limits.usd_max:
         return reserved_usd
     return cost_usd(model.budget.price, usage)
 
 
 def with_call_ids(parts: Sequence[AnyPart], asked: int) -> tuple[AnyPart, ...]:
-    """`parts` with our own id on each call: `c<asked>.<index of the call>`."""
+    """Give each call its longrein id: `c<asked>.<index of the call>`."""
     numbered, n = [], 0
     for part in parts:
         if isinstance(part, ToolCall):
@@ -181,7 +187,7 @@ def with_call_ids(parts: Sequence[AnyPart], asked: int) -> tuple[AnyPart, ...]:
 
 
 def _bounded(call: ToolCall) -> ToolCall:
-    """`call` as the log may hold it: one whose arguments are nested too deep never runs, and the model is told."""
+    """Drop arguments that are nested too deep for the log; such a call never runs and the model is told."""
     if not is_too_deep(call.arguments):
         return call
     return ToolCall(call.id, call.name, None, call.received or f"({TOO_DEEP})")
@@ -208,15 +214,18 @@ def _failed(
 
 
 def _until_now(session: Session, request: Request, heard: Sequence[Delta], reserved_usd: float) -> float:
-    """What a cut request has cost at most: what was held back for it, less the output that never came."""
-    price = session.crew.model.budget.price
+    """Return the highest cost of an interrupted request: its reserve minus the output that never came."""
+    price = session.deps.model.budget.price
     came = sum(estimate_text(getattr(d, "text", "") or getattr(d, "json", "")) for d in heard)
     left = max(0, request.max_output_tokens - came)
     return max(0.0, reserved_usd - left * (price.output if price else 0.0) / 1e6)
 
 
 def _cut(heard: Sequence[Delta], asked: int, reserved_usd: float) -> Replied | AskFailed:
-    """What an interrupted stream leaves: its text as a reply; calls and thinking as bytes that the view leaves out."""
+    """Build the outcome of an interrupted stream.
+
+    Its text becomes a reply; calls and thinking are kept as bytes that the view leaves out.
+    """
     text = "".join(d.text for d in heard if isinstance(d, TextDelta))
     thinking = "".join(d.text for d in heard if isinstance(d, ThinkingDelta))
     calls = _cut_calls([d for d in heard if isinstance(d, CallDelta)])

@@ -1,7 +1,7 @@
-"""What happens next, as a pure function of the log's fold, the verdicts on open calls, and the outlook.
+"""The next move of a session, as a pure function of its state, the judgements and the `MoveContext`.
 
-`next_move` is asked only when nothing is running. So a call that has started and has no result was cut by a crash, and
-so was a request without an answer: resuming is this same walk.
+`next_move` is called only when nothing runs. A call that has started and has no result was therefore cut by a crash,
+as was a request without an answer; resuming is the same loop.
 """
 
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from typing import Literal
 
 import msgspec
 
-from longrein.agent.ports import Limits, Outlook
+from longrein.agent.ports import Limits, MoveContext
 from longrein.context import (
     OUTPUT_TOKENS_MIN,
     PERIODS,
@@ -45,53 +45,50 @@ from longrein.events import (
 )
 from longrein.models import pause_s
 
-# ---------------------------------------------------------------------------------------------------------------------
+# --- Progress check --------------------------------------------------------------------------------------------------
 #
-# The watchdog of no progress: an agent that goes round in a circle, or in which nothing happens any more.
-#
-# Pure: the state goes in, a verdict comes out. What it must remember is folded (`context.trail`), so it costs the
-# same however long the session is. The agent is told first; when that does not help its turn is ended, with the
-# cause.
+# Detects an agent that repeats itself or in which nothing happens. A pure function of the state (`context.trail`), so
+# its cost does not grow with the session. The agent is warned first; then its turn is ended with the cause.
 
 
-class Patience(msgspec.Struct, frozen=True):
-    """How much sameness is borne."""
+class ProgressLimits(msgspec.Struct, frozen=True):
+    """Limits of repetition and silence."""
 
     same_max: int = 5
     """Steps in a row with the same calls and the same results."""
     circles_max: int = 10
-    """Times that a circle of two to four steps is gone round."""
+    """Repetitions of a circle of two to four steps."""
     waits_factor: int = 10
-    """So many times as often where the steps only look how something stands."""
+    """Factor for steps that only check on something."""
     grace: int = 2
-    """Repetitions after the agent was told."""
+    """Repetitions after the warning."""
     idle_s: float = 600.0
-    """Time without a new entry while nothing runs."""
+    """Seconds without a new entry while nothing runs."""
     act_s: float = 3_600.0
-    """Time without a new entry while a call runs or a request waits; each has a limit of its own, mostly shorter."""
+    """Seconds without a new entry while a call or request runs."""
 
 
-class Tell(msgspec.Struct, frozen=True):
-    """Append this: the agent is told."""
+class Warn(msgspec.Struct, frozen=True):
+    """Append this reminder, which warns the agent."""
 
     reminded: Reminded
 
 
-class End(msgspec.Struct, frozen=True):
-    """End its turn: of a subagent, the task, with what it has so far."""
+class GiveUp(msgspec.Struct, frozen=True):
+    """End the turn; of a subagent, the task, with what it has so far."""
 
     message: str
-    """The cause; one line."""
+    """The cause, in one line."""
 
 
-Verdict = Tell | End | None
-"""None: all is well."""
+ProgressVerdict = Warn | GiveUp | None
+"""None means progress."""
 
-DEFAULT = Patience()
+DEFAULT = ProgressLimits()
 
 
-def circling(state: State, patience: Patience = DEFAULT) -> Verdict:
-    """Whether the last steps go round in a circle. To be asked before each request."""
+def check_circling(state: State, patience: ProgressLimits = DEFAULT) -> ProgressVerdict:
+    """Check whether the last steps repeat themselves. Called before each request."""
     trail = state.trail
     for period in PERIODS:
         most = patience.same_max if period == 1 else patience.circles_max
@@ -101,15 +98,16 @@ def circling(state: State, patience: Patience = DEFAULT) -> Verdict:
             continue
         what = _circle(period, times)
         if trail.told:
-            return End(f"no progress: {what}")
+            return GiveUp(f"no progress: {what}")
         return _tell(state, f"{what}: nothing moves. {_advice(state)}", what)
     return None
 
 
-def idle(state: State, silent_s: float, patience: Patience = DEFAULT) -> Verdict:
-    """Whether nothing has happened for too long; `silent_s` since the last entry. To be asked by a timer, of subagents.
+def check_idle(state: State, silent_s: float, patience: ProgressLimits = DEFAULT) -> ProgressVerdict:
+    """Check whether a subagent has been silent for too long. Called by a timer.
 
-    What waits for the user, for a subagent of its own (which is watched itself) or is not in a turn is never idle.
+    `silent_s`: seconds since the last entry. A subagent is never idle outside a turn, nor while it waits for the user
+    or for a subagent of its own, which is watched itself.
     """
     if not state.turn_open or _waits(state):
         return None
@@ -120,12 +118,12 @@ def idle(state: State, silent_s: float, patience: Patience = DEFAULT) -> Verdict
         return None
     what = f"nothing has happened for {silent_s / 60:.0f} minutes"
     if told:
-        return End(f"no progress: {what}")
+        return GiveUp(f"no progress: {what}")
     return _tell(state, f"{what}. {_advice(state)}", what)
 
 
 def _waits(state: State) -> bool:
-    """Whether it is others who must act."""
+    """Return True while others must act."""
     return state.asking or any(child.ended is None for child in state.children.values())
 
 
@@ -141,36 +139,36 @@ def _advice(state: State) -> str:
     return "Do something else, or say plainly what is in the way; if it goes on like this your turn is ended"
 
 
-def _tell(state: State, text: str, what: str) -> Tell:
-    return Tell(Reminded("stuck", marker(state.nonce, "stuck", text), "watchdog", what))
+def _tell(state: State, text: str, what: str) -> Warn:
+    return Warn(Reminded("stuck", marker(state.nonce, "stuck", text), "watchdog", what))
 
 
-# --- moves -----------------------------------------------------------------------------------------------------------
+# --- Moves -----------------------------------------------------------------------------------------------------------
 
 
 OVERLOADS_MAX = 3
-"""Overload answers in a row before the fallback model is tried (E24)."""
+"""Overload answers in a row before the fallback model is used (E24)."""
 
 
 class Judgement(msgspec.Struct, frozen=True):
-    """What is to become of one call."""
+    """Decision about one call."""
 
     kind: Literal["run", "ask", "deny", "refuse", "not_run"]
-    """`refuse`: it cannot be run as it was written; `not_run`: the reply was cut inside it."""
+    """`refuse`: the call is malformed. `not_run`: the reply was cut inside the call."""
     text: str = ""
-    """What the model is told when it does not run."""
+    """Text for the model when the call does not run."""
     together: bool = False
-    """Whether it may run beside its neighbours."""
+    """True if it may run in parallel with its neighbours."""
     moves: bool = False
-    """Whether the folder that it leaves the shell in is where later commands begin."""
+    """True if later commands start in the folder that it leaves the shell in."""
     placed: bool = True
-    """Whether it does not matter to it where the shell is."""
+    """True if it does not depend on the shell's current folder."""
     question: PermissionAsked | None = None
-    """For `ask`."""
+    """The question, for `ask`."""
 
 
 class Record(msgspec.Struct, frozen=True):
-    """Append these facts."""
+    """Append these events."""
 
     events: tuple[AnyEvent, ...]
 
@@ -179,25 +177,25 @@ class AskModel(msgspec.Struct, frozen=True):
     """Make the next request."""
 
     usd_left: float | None = None
-    """What a money limit leaves for it."""
+    """Money left for it under a money limit."""
     tokens_left: int | None = None
-    """What a token limit leaves for it, input and output together."""
+    """Tokens left for it under a token limit, input and output together."""
 
 
 class RunTools(msgspec.Struct, frozen=True):
-    """Run these calls side by side."""
+    """Run these calls in parallel."""
 
     calls: tuple[ToolCall, ...]
 
 
 class AskUser(msgspec.Struct, frozen=True):
-    """Wait for the user's word on this call."""
+    """Wait for the user's answer about this call."""
 
     call: str
 
 
 class Pause(msgspec.Struct, frozen=True):
-    """Wait before asking again."""
+    """Wait, then ask again."""
 
     delay_s: float
     failure: AskFailed
@@ -217,43 +215,43 @@ class Stop(msgspec.Struct, frozen=True):
 
 
 class Wait(msgspec.Struct, frozen=True):
-    """Nothing to do until someone says something."""
+    """Wait for a message."""
 
 
 Move = Record | AskModel | RunTools | Summarise | Swap | AskUser | Pause | Switch | Stop | Wait
 
 
-def next_move(state: State, judged: Mapping[str, Judgement], outlook: Outlook) -> Move:
-    """The next move. `judged` holds a judgement for each open call."""
+def next_move(state: State, judged: Mapping[str, Judgement], move_context: MoveContext) -> Move:
+    """Return the next move. `judged` holds a judgement for each open call."""
     if state.calls:
         lost = tuple(_ended(call, "interrupted", "interrupted; it may have run") for call in _cut(state))
         if lost:
             return Record(lost)
-        return Wait() if outlook.paused else _of_calls(state, judged)
-    unanswered = _lost(state, outlook)
+        return Wait() if move_context.paused else _of_calls(state, judged)
+    unanswered = _lost(state, move_context)
     if unanswered:
         return Record(unanswered)
     if state.interrupted:
         return Stop("interrupted")
-    if state.compact_wanted is not None and not (state.turn_open and outlook.paused):
-        return _compact(state, outlook) or Wait()
-    if not state.turn_open or outlook.paused:
+    if state.compact_wanted is not None and not (state.turn_open and move_context.paused):
+        return _compact(state, move_context) or Wait()
+    if not state.turn_open or move_context.paused:
         return Wait()
     if not state.owes_reply:
-        return _after_reply(state, outlook.limits)
-    return _before_request(state, outlook)
+        return _after_reply(state, move_context.limits)
+    return _before_request(state, move_context)
 
 
 def _cut(state: State) -> list[OpenCall]:
-    """Calls that a crash cut. One that has started subagents goes on with them."""
+    """Return the calls that a crash cut. A call that has started subagents continues with them."""
     joined = {child.started.call for child in state.children.values()} if state.children else ()
     return [call for call in state.calls.values() if call.started and call.call.id not in joined]
 
 
-def after_loss(state: State) -> tuple[AnyEvent, ...]:
-    """What a session that has lost its last entries writes down first, so that nothing is done twice unasked (law 8).
+def events_after_loss(state: State) -> tuple[AnyEvent, ...]:
+    """Return the first events of a session that lost its last entries, so that nothing is repeated unasked (law 8).
 
-    A call that seems not to have begun may have run: its start may be among what was lost.
+    A call that seems not to have started may have run: its start may be among the lost entries.
     """
     unsure = [call for call in state.calls.values() if not call.started]
     ended = [_ended(call, "interrupted", "interrupted; it may have run") for call in _cut(state)]
@@ -265,10 +263,10 @@ def after_loss(state: State) -> tuple[AnyEvent, ...]:
     return (*ended, Reminded("lost_entries", marker(state.nonce, "lost_entries", head), "damage"))
 
 
-def _lost(state: State, outlook: Outlook) -> tuple[AskFailed, ...]:
-    """Requests that a crash has left without an answer."""
+def _lost(state: State, move_context: MoveContext) -> tuple[AskFailed, ...]:
+    """Return failures for requests that a crash left without an answer."""
     waiting = [(state.asked_seq, state.asked)]
-    if not outlook.summarising:
+    if not move_context.summarising:
         waiting.append((state.summarising_seq, state.summarising))
     why = "longrein ended while it waited"
     return tuple(AskFailed(seq, "lost", why, assumed_usd=asked.reserved_usd) for seq, asked in waiting if asked)
@@ -298,7 +296,7 @@ def _of_calls(state: State, judged: Mapping[str, Judgement]) -> Move:
 
 
 def _judged(call: OpenCall, judgement: Judgement) -> Move | None:
-    """What must happen to a call before it may run; None when it may."""
+    """Return the move that must come before a call may run; None when it may run."""
     match judgement.kind:
         case "refuse":
             return Record((_ended(call, "failed", judgement.text),))
@@ -317,7 +315,7 @@ def _judged(call: OpenCall, judgement: Judgement) -> Move | None:
 
 
 def _denial(answer: PermissionAnswered, reason: str) -> str:
-    """What the model is told of a no: whose it is and what was said with it."""
+    """Build the text for the model about a denied call."""
     by_user = answer.by == "user"
     who = "the user denied this call" if by_user else reason
     said = f"{' They said:' * by_user} {answer.message}" if answer.message else ""
@@ -356,53 +354,59 @@ def _after_reply(state: State, limits: Limits) -> Move:
 # --- before a request --------------------------------------------------------------------------------------------
 
 
-def _before_request(state: State, outlook: Outlook) -> Move:
-    limits = outlook.limits
+def _before_request(state: State, move_context: MoveContext) -> Move:
+    limits = move_context.limits
     if state.failure is not None:
-        move = _after_failure(state, state.failure, outlook)
+        move = _after_failure(state, state.failure, move_context)
         if move is not None:
             return move
     if limits.turns_max and state.steps >= limits.turns_max:
         return Stop(
             "limit", f"the limit of {limits.turns_max} turns is reached; go on with -c and a higher --max-turns"
         )
-    if limits.seconds_max and outlook.task_s > limits.seconds_max:
+    if limits.seconds_max and move_context.task_s > limits.seconds_max:
         return Stop("limit", f"the time limit of {limits.seconds_max:g} s has passed")
     if state.barren_steps >= limits.barren_steps_max:
         return Stop("error", f"{state.barren_steps} steps in a row without one successful call; say how to go on")
-    stuck = None if outlook.seed else circling(state)
+    stuck = None if move_context.seed else check_circling(state)
     if stuck is not None:
-        return Record((stuck.reminded,)) if isinstance(stuck, Tell) else Stop("limit", stuck.message)
-    told = seed_due(state) if outlook.seed else due(state, window_of(state, outlook.budget), state.at, limits.usd_max)
+        return Record((stuck.reminded,)) if isinstance(stuck, Warn) else Stop("limit", stuck.message)
+    told = (
+        seed_due(state)
+        if move_context.seed
+        else due(state, window_of(state, move_context.budget), state.at, limits.usd_max)
+    )
     if told:
         return Record(told)
-    if not outlook.seed and state.items and state.items[-1].mine:
+    if not move_context.seed and state.items and state.items[-1].mine:
         return Stop("done")  # woken for something that the model has been told of meanwhile
-    return _compact(state, outlook) or _ask(state, outlook)
+    return _compact(state, move_context) or _ask(state, move_context)
 
 
-def _after_failure(state: State, failure: AskFailed, outlook: Outlook) -> Move | None:
-    """What a failed request leads to; None when it is simply made (again)."""
+def _after_failure(state: State, failure: AskFailed, move_context: MoveContext) -> Move | None:
+    """Return the move after a failed request; None to make the request (again)."""
     if failure.kind in ("lost", "cancelled") or (failure.kind == "overflow" and state.failures <= 3):
         return None
-    if failure.kind == "overload" and state.failures >= OVERLOADS_MAX and outlook.fallback:
-        return Switch(outlook.fallback)
-    if failure.kind == "empty" and state.failures > outlook.limits.empty_max:
+    if failure.kind == "overload" and state.failures >= OVERLOADS_MAX and move_context.fallback:
+        return Switch(move_context.fallback)
+    if failure.kind == "empty" and state.failures > move_context.limits.empty_max:
         return Stop("error", "the model gave empty answers; say it in another way or use another model")
-    if failure.kind not in RETRYABLE or outlook.rested == state.failures:
+    if failure.kind not in RETRYABLE or move_context.rested == state.failures:
         return None if failure.kind in RETRYABLE else Stop("error", failure.message)
-    delay = pause_s(state.failures, failure.kind, failure.retry_after_s, outlook.jitter)
+    delay = pause_s(state.failures, failure.kind, failure.retry_after_s, move_context.jitter)
     return Stop("error", failure.message) if delay is None else Pause(delay, failure)
 
 
-def _compact(state: State, outlook: Outlook) -> Move | None:
-    if outlook.seed:
-        decision = decide_seed(state, named_window(state, outlook.budget))
+def _compact(state: State, move_context: MoveContext) -> Move | None:
+    if move_context.seed:
+        decision = decide_seed(state, named_window(state, move_context.budget))
     else:
-        decision = decide(state, outlook.budget, outlook.now_us, pressed=outlook.pressed)
-    if isinstance(decision, Summarise) and not _pays_summary(state, outlook):
+        decision = decide(state, move_context.budget, move_context.now_us, pressed=move_context.pressed)
+    if isinstance(decision, Summarise) and not _pays_summary(state, move_context):
         decision = (
-            Nothing("no money is left for a summary") if outlook.seed else unpaid(state, outlook.budget, decision)
+            Nothing("no money is left for a summary")
+            if move_context.seed
+            else unpaid(state, move_context.budget, decision)
         )
     match decision:
         case Clear(event):
@@ -419,9 +423,9 @@ def _compact(state: State, outlook: Outlook) -> Move | None:
             return Record((Reminded("compact_refused", "", state=why),)) if state.compact_wanted is not None else None
 
 
-def _pays_summary(state: State, outlook: Outlook) -> bool:
-    """Whether what limits leave pays for a summary, at most."""
-    limits, budget = outlook.limits, window_of(state, outlook.budget)
+def _pays_summary(state: State, move_context: MoveContext) -> bool:
+    """Return True if the limits leave enough for a summary at its highest cost."""
+    limits, budget = move_context.limits, window_of(state, move_context.budget)
     if not _fits(state, _tokens_left(state, limits)):
         return False
     return (
@@ -430,12 +434,12 @@ def _pays_summary(state: State, outlook: Outlook) -> bool:
 
 
 def _tokens_left(state: State, limits: Limits) -> int | None:
-    """What the token limit leaves; None without one."""
+    """Return the tokens left; None without a token limit."""
     return limits.tokens_max - state.spent_tokens if limits.tokens_max else None
 
 
 def _fits(state: State, tokens_left: int | None) -> bool:
-    """Whether the next request and the least of an answer fit into what is left."""
+    """Return True if the next request and a minimal answer fit into the tokens left."""
     return tokens_left is None or state.view_tokens + OUTPUT_TOKENS_MIN <= tokens_left
 
 
@@ -447,15 +451,15 @@ def _unpriced(state: State) -> str:
     )
 
 
-def _ask(state: State, outlook: Outlook) -> Move:
-    tokens_left = _tokens_left(state, outlook.limits)
+def _ask(state: State, move_context: MoveContext) -> Move:
+    tokens_left = _tokens_left(state, move_context.limits)
     if not _fits(state, tokens_left):
-        used = f"{state.spent_tokens} of {outlook.limits.tokens_max} tokens are used"
+        used = f"{state.spent_tokens} of {move_context.limits.tokens_max} tokens are used"
         return Stop("budget", f"the token limit stands: {used} and the next request needs {state.view_tokens}")
-    limit = outlook.limits.usd_max
+    limit = move_context.limits.usd_max
     if not limit:
         return AskModel(tokens_left=tokens_left)
-    budget = window_of(state, outlook.budget)
+    budget = window_of(state, move_context.budget)
     if budget.price is None:
         return Stop("budget", _unpriced(state))
     left = limit - state.spent_usd

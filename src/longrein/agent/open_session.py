@@ -1,13 +1,16 @@
-"""Opening: new, resumed, forked or a subagent's, a session begins the same way: fold the log, go on from there."""
+"""Opening a session: new, resumed, forked or a subagent's.
+
+Every session begins the same way: fold the log and continue from its state.
+"""
 
 import asyncio
 from collections.abc import Sequence
 
-from longrein.agent.inbox import told_pins
+from longrein.agent.inbox import pins_reminder
 from longrein.agent.loop import run
 from longrein.agent.messages import SetMode
-from longrein.agent.moves import after_loss
-from longrein.agent.ports import Company, Crew
+from longrein.agent.moves import events_after_loss
+from longrein.agent.ports import Dependencies, Subagents
 from longrein.agent.redaction import redacted
 from longrein.agent.session import Session
 from longrein.context import State, advance, decode_state, fold
@@ -19,14 +22,18 @@ BYPASS = "bypassPermissions"
 
 
 class OpenSession(Session):
-    """A session that can walk."""
+    """A session that can run the main loop and start subagents."""
 
     async def run(self, *, once: bool) -> None:
-        """See `loop.run`."""
+        """Run the main loop; see `loop.run`."""
         self.walk = asyncio.current_task()
         unfinished = any(child.ended is None for child in self.state.children.values())
-        if self.company is None and self.crew.company is not None and (unfinished or self.crew.above is not None):
-            self.open_company().resume()  # also of one below others: it counts what is left to all of them
+        if (
+            self.subagents is None
+            and self.deps.subagents is not None
+            and (unfinished or self.deps.parent_policy is not None)
+        ):
+            self.open_subagents().resume()  # also of one below others: it counts what is left to all of them
         try:
             await run(self, once=once)
         finally:
@@ -34,41 +41,41 @@ class OpenSession(Session):
 
     @property
     def agent_port(self) -> AgentPort | None:
-        """See `Session.agent_port`."""
-        if not self.crew.kinds or self.crew.company is None:
+        """Implement `Session.agent_port`."""
+        if not self.deps.kinds or self.deps.subagents is None:
             return None
-        return _Agents(self) if self.company is None else self.company
+        return _Agents(self) if self.subagents is None else self.subagents
 
-    def open_company(self) -> Company:
-        """Its subagents, from here on. Only where the crew has any."""
-        if self.company is None:
-            assert self.crew.company is not None
-            company: Company = self.crew.company(self)
-            self.company = company
-            self.readers.asking = lambda: company.questions
-        return self.company
+    def open_subagents(self) -> Subagents:
+        """Return the subagents, opened on first use. Requires `Dependencies.subagents`."""
+        if self.subagents is None:
+            assert self.deps.subagents is not None
+            subagents: Subagents = self.deps.subagents(self)
+            self.subagents = subagents
+            self.subscribers.asking = lambda: subagents.questions
+        return self.subagents
 
 
 class _Agents:
-    """Subagents of a session that has started none yet: what stands behind is imported with the first."""
+    """Subagent port of a session that has started none: imports the implementation on first use."""
 
     def __init__(self, session: OpenSession) -> None:
         self._session = session
 
     def kinds(self) -> Sequence[Kind]:
-        """See `AgentPort.kinds`."""
-        return self._session.crew.kinds
+        """Implement `AgentPort.kinds`."""
+        return self._session.deps.kinds
 
     async def run(
         self, jobs: Sequence[Job], *, call: str, background: bool, synthesis: str = ""
     ) -> tuple[Sequence[Report], tuple[AnyEvent, ...]]:
-        """See `AgentPort.run`."""
-        company = self._session.open_company()
-        return await company.run(jobs, call=call, background=background, synthesis=synthesis)
+        """Implement `AgentPort.run`."""
+        subagents = self._session.open_subagents()
+        return await subagents.run(jobs, call=call, background=background, synthesis=synthesis)
 
 
 def resumed_state(log: Log) -> State:
-    """The fold of `log`: of what came after its snapshot where there is one, else of all."""
+    """Fold the log, from its snapshot where there is one."""
     kept = log.snapshot
     state = decode_state(kept.state) if kept is not None else None
     if kept is None or state is None or (state.seq, state.session) != (kept.seq, log.session):
@@ -79,18 +86,18 @@ def resumed_state(log: Log) -> State:
 
 
 def open_session(
-    log: Log, crew: Crew, *, state: State | None = None, opened: Opened | None = None, mode: str = ""
+    log: Log, deps: Dependencies, *, state: State | None = None, opened: Opened | None = None, mode: str = ""
 ) -> OpenSession:
-    """The session in `log`, which the caller has locked. `opened` is its first entry where the log holds none of its
-    own: it is empty, or damage took that entry.
+    """Open the session in `log`, which the caller has locked.
 
-    `state` is the fold of the log where the caller has it already. `mode` is the permission mode that is asked for now.
-    Without one a stored session keeps its own, but for `bypassPermissions`: that is never taken from what is stored.
+    `opened` is the first entry of a log without one: a new log, or one whose first entry was damaged. `state` is the
+    fold of the log, if the caller has it. `mode` is the permission mode asked for now; without it a stored session
+    keeps its own, except `bypassPermissions`, which is never restored.
 
-    What the present version, tools or model would send differently becomes a `PrefixSet` with its reason; else nothing
-    that was sent before changes (law 10).
+    Where the present version, tools or model would send something else, a `PrefixSet` with the reason is appended;
+    otherwise nothing that was sent before changes (law 10).
     """
-    session = OpenSession(log, crew, resumed_state(log) if state is None else state)
+    session = OpenSession(log, deps, resumed_state(log) if state is None else state)
     new = session.state.seq == 0
     if session.state.session != log.session:  # it is new, or the entries that are there are its parent's
         if opened is None:
@@ -99,29 +106,29 @@ def open_session(
     else:
         opened = None
     if session.state.prefix is None:
-        session.append(crew.prefix(crew.model, "start"))
+        session.append(deps.prefix(deps.model, "start"))
     elif opened is None:
         _renew(session, session.state.prefix)
     if opened is not None and opened.pins and new:
-        session.append(told_pins(opened.nonce, opened.pins))
+        session.append(pins_reminder(opened.nonce, opened.pins))
     while (stale := session.inbox.take(lambda word: isinstance(word, SetMode) and word.mode == BYPASS)) is not None:
         session.take(stale[0])  # asked for in an earlier run and not obeyed when that ended
-    if not mode and session.state.mode == BYPASS and crew.above is None:  # a subagent follows the session above
+    if not mode and session.state.mode == BYPASS and deps.parent_policy is None:  # a subagent follows the session above
         mode = "default"
     if log.was_cut and session.state.nonce:
-        session.append(*after_loss(session.state))
+        session.append(*events_after_loss(session.state))
     if mode and mode != session.state.mode:
         session.append(ModeSet(mode))
     if session.state.tasks:
-        session.open_commands()
+        session.open_background_tasks()
     return session
 
 
 def _renew(session: Session, stored: PrefixSet) -> None:
-    wanted = redacted(session.crew.prefix(session.crew.model, "upgrade"), session.crew.redact)
+    wanted = redacted(session.deps.prefix(session.deps.model, "upgrade"), session.deps.redact)
     reason = _difference(stored, wanted)
     if reason:
-        session.append(session.crew.prefix(session.crew.model, reason))
+        session.append(session.deps.prefix(session.deps.model, reason))
 
 
 def _difference(stored: PrefixSet, wanted: PrefixSet) -> str:

@@ -1,4 +1,4 @@
-"""What may become of a call: does it exist, are its arguments whole, and do the rules allow it?"""
+"""Judge open calls: check that the tool exists, that the arguments fit, and that the rules allow it."""
 
 from collections.abc import Callable, Iterator
 
@@ -33,18 +33,18 @@ from longrein.tools import (
 )
 from longrein.workspace import Place
 
-# ---------------------------------------------------------------------------------------------------------------------
+# --- Commands that read folders --------------------------------------------------------------------------------------
 #
-# Whether a command would come by a file that a rule forbids to read: looked at on the disk before it runs.
+# Before a command runs, its folders are searched for files that a rule forbids to read.
 
 
 LOOK_S = 0.5
-"""Longest look at what one command goes through; a tree of 50,000 files takes about as long."""
+"""Limit of the search for one command; a tree of 50,000 files takes about as long."""
 
 
-def places(session: Session, path: str, real: str) -> Iterator[tuple[str, str, Rules, str]]:
-    """(path, real path, rules, present folder) of a file: here, and wherever this place stands for another."""
-    rules, cwd, above = session.rules, session.state.cwd, session.crew.above
+def policy_views(session: Session, path: str, real: str) -> Iterator[tuple[str, str, Rules, str]]:
+    """Yield (path, real path, rules, current folder) of a file: here, and in folders a worktree stands for."""
+    rules, cwd, above = session.rules, session.state.cwd, session.deps.parent_policy
     yield path, real, rules, cwd
     made = Call("Read", {}, "read", (Touched(path, path, real, True, False),))
     for call, others, folder in above.elsewhere(made, cwd) if above is not None else ():
@@ -53,15 +53,19 @@ def places(session: Session, path: str, real: str) -> Iterator[tuple[str, str, R
 
 
 def is_hidden(session: Session, path: str, real: str) -> bool:
-    """Whether a rule forbids to read a file, here or where this place stands for another."""
-    return any(hidden(*place) for place in places(session, path, real))
+    """Return True if a rule forbids to read a file, here or in a folder that a worktree stands for."""
+    return any(hidden(*place) for place in policy_views(session, path, real))
 
 
-def swept(session: Session, command: str) -> tuple[str, str]:
-    """("deny", why) of a command that goes through a folder with a file that may not be read in it; ("ask", why) where
-    there was too much to look at; else ("", "")."""
+def check_swept_folders(session: Session, command: str) -> tuple[str, str]:
+    """Check the folders that a command reads for forbidden files.
+
+    Returns ("deny", reason) when there is one, ("ask", reason) when there was too much to search, else ("", "").
+    """
     cwd = session.state.cwd
-    if not any(rule.lstrip().startswith("Read") for _, _, rules, _ in places(session, cwd, cwd) for rule in rules.deny):
+    if not any(
+        rule.lstrip().startswith("Read") for _, _, rules, _ in policy_views(session, cwd, cwd) for rule in rules.deny
+    ):
         return "", ""
     kind, reason = "", ""
     for sweep in sweeps(command, cwd, session.rules.home):
@@ -83,17 +87,17 @@ def _denial(start: str, path: str, rule: str) -> str:
 
 
 def _starts(session: Session, sweep: Sweep) -> list[Place]:
-    look, cwd = session.crew.workspace.look, session.state.cwd
+    look, cwd = session.deps.workspace.look, session.state.cwd
     there = [place for place in (look(path, cwd) for path in sweep.paths) if place.kind]
     return [place for place in there or (look(path, cwd) for path in sweep.otherwise) if place.kind == "folder"]
 
 
 def _first(session: Session, sweep: Sweep, start: Place) -> tuple[str, str, bool]:
-    """(path, rule) of the first file on the way that may not be read, and whether all was looked at."""
+    """Return (path, rule) of the first forbidden file, and True if the search was complete."""
     found: list[tuple[str, str]] = []
 
     def note(path: str, real: str) -> None:
-        rule = next((rule for place in places(session, path, real) if (rule := sweep_rule(*place))), "")
+        rule = next((rule for place in policy_views(session, path, real) if (rule := sweep_rule(*place))), "")
         if rule:
             found.append((path, rule))
 
@@ -107,29 +111,29 @@ def _first(session: Session, sweep: Sweep, start: Place) -> tuple[str, str, bool
 
     if not sweep.names:
         note(start.path, start.real)
-    whole = bool(found) or session.crew.workspace.walk(start.real, visit, LOOK_S, ignored=sweep.ignored)
+    whole = bool(found) or session.deps.workspace.walk(start.real, visit, LOOK_S, ignored=sweep.ignored)
     return (*found[0], True) if found else ("", "", whole)
 
 
-# --- judging ---------------------------------------------------------------------------------------------------------
+# --- Judgements ------------------------------------------------------------------------------------------------------
 
 
 CUT = "not run: the answer was cut by the output limit inside this call; send it again in smaller pieces"
 
 
-def judged(session: Session) -> dict[str, Judgement]:
-    """A judgement for each open call."""
+def judge_calls(session: Session) -> dict[str, Judgement]:
+    """Return a judgement for each open call."""
     return {call: _judge(session, open_call) for call, open_call in session.state.calls.items()}
 
 
 def _judge(session: Session, open_call: OpenCall) -> Judgement:
     call = session.as_said(open_call.call)
-    tool = session.crew.tools.get(call.name)
+    tool = session.deps.tools.get(call.name)
     deferred = session.state.prefix.deferred if session.state.prefix else ()
     if open_call.cut:
         return Judgement("not_run", CUT)
     if tool is None:
-        return Judgement("refuse", unknown_call(call.name, tuple(session.crew.tools), deferred))
+        return Judgement("refuse", unknown_call(call.name, tuple(session.deps.tools), deferred))
     if call.arguments is None:
         return Judgement("refuse", malformed_arguments(call.name, call.received))
     arguments, problem = fit_arguments(tool, call.arguments)
@@ -142,12 +146,12 @@ def _judge(session: Session, open_call: OpenCall) -> Judgement:
 
 def _permitted(session: Session, open_call: OpenCall, tool: Tool, arguments: dict[str, object]) -> Judgement:
     state, call = session.state, session.as_said(open_call.call)
-    allowed = _beside(tool, arguments)
+    allowed = _runnable(tool, arguments)
     if open_call.answer is not None and open_call.answer.verdict == "allow":
         return allowed
     made = Call(call.name, arguments, tool.access, _touched(session, tool, arguments))
     verdict = judge(made, session.rules, session.mode, state.cwd)
-    above = session.crew.above
+    above = session.deps.parent_policy
     for there in above.elsewhere(made, state.cwd) if above is not None else ():
         verdict = denied if (denied := judge(there[0], there[1], session.mode, there[2])).kind == "deny" else verdict
     verdict = _narrowed(session, made, verdict)
@@ -159,8 +163,8 @@ def _permitted(session: Session, open_call: OpenCall, tool: Tool, arguments: dic
     return msgspec.structs.replace(allowed, kind="ask", text=verdict.reason, question=question)
 
 
-def _beside(tool: Tool, arguments: dict[str, object]) -> Judgement:
-    """That a call may run, and what may run beside it."""
+def _runnable(tool: Tool, arguments: dict[str, object]) -> Judgement:
+    """Return the judgement of an allowed call, with how it may run in parallel."""
     together, command = tool.together(arguments), arguments.get("command")
     if tool.access == "command" and isinstance(command, str):
         return Judgement("run", "", together, leaves_folder(command), chooses_folder(command))
@@ -168,11 +172,11 @@ def _beside(tool: Tool, arguments: dict[str, object]) -> Judgement:
 
 
 def _narrowed(session: Session, made: Call, verdict: Verdict) -> Verdict:
-    """The verdict after a look at what a command goes through without naming it."""
+    """Narrow a verdict after a search of the folders that the command reads without naming files."""
     command = made.arguments.get("command")
     if made.access != "command" or verdict.kind == "deny" or not isinstance(command, str):
         return verdict
-    kind, reason = swept(session, command)
+    kind, reason = check_swept_folders(session, command)
     if kind == "deny":
         return Verdict("deny", reason)
     if kind == "ask" and verdict.kind == "allow" and session.mode != "bypassPermissions":
@@ -181,9 +185,8 @@ def _narrowed(session: Session, made: Call, verdict: Verdict) -> Verdict:
 
 
 def hidden_files(session: Session) -> Callable[[str, str], bool] | None:
-    """(path, real path) of a file -> whether a rule forbids to read it, here or where this place stands for another;
-    None where no rule forbids anything."""
-    if not session.rules.deny and session.crew.above is None:
+    """Return a test (path, real path) for forbidden files; None where no rule forbids any."""
+    if not session.rules.deny and session.deps.parent_policy is None:
         return None
     return lambda path, real: is_hidden(session, path, real)
 
@@ -191,6 +194,6 @@ def hidden_files(session: Session) -> Callable[[str, str], bool] | None:
 def _touched(session: Session, tool: Tool, arguments: dict[str, object]) -> tuple[Touched, ...]:
     looked = []
     for path, writes in tool.paths(arguments):
-        place = session.crew.workspace.look(path, session.state.cwd)
+        place = session.deps.workspace.look(path, session.state.cwd)
         looked.append(Touched(path, place.path, place.real, place.inside, writes))
     return tuple(looked)

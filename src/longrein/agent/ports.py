@@ -1,13 +1,16 @@
-"""All that a session needs from outside, handed in by `app` (or by a test, or by a simulation)."""
+"""Everything a session needs from outside: interfaces, limits and `Dependencies`.
+
+`composition` hands them in, or a test, or a simulation.
+"""
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import msgspec
 
-from longrein.agent.messages import AgentView, Heard, OfChild, Pending, Word
-from longrein.agent.rate_limit import Pace
-from longrein.agent.shared_files import PathLocks, Writers
+from longrein.agent.messages import FromSubagent, InboxMessage, PendingMessage, SessionUpdate, SubagentView
+from longrein.agent.rate_limit import RateLimit
+from longrein.agent.shared_files import FileWriters, PathLocks
 from longrein.agent.task_pool import TaskPool
 from longrein.context import Budget, State
 from longrein.events import Entry, PrefixSet, TaskEnded
@@ -16,17 +19,17 @@ from longrein.permissions import Call, Rules
 from longrein.tools import AgentPort, Archive, GoalPort, Kind, TaskPort, TaskView, Tool, ToolOptions
 from longrein.workspace import MemoryUse, Workspace
 
-# ---------------------------------------------------------------------------------------------------------------------
+# --- Background tasks ------------------------------------------------------------------------------------------------
 #
-# The commands of a session as the loop knows them; `commands` is what stands behind, imported with the first one.
+# The implementation, `background.control`, is imported with the first command.
 
 
 LEAVING = "longrein on leaving"
-"""Who ended the tasks of a session that was left: in the cause of their ends."""
+"""The `by` in the cause of tasks that were ended because the session was left."""
 
 
-class TaskDesk(Protocol):
-    """See `commands.Commands`."""
+class BackgroundTasks(Protocol):
+    """Background tasks of one session; see `background.control.BackgroundControl`."""
 
     async def collect(self) -> bool: ...
     def of(self, call: str) -> TaskPort: ...
@@ -39,147 +42,149 @@ class TaskDesk(Protocol):
     async def close(self) -> None: ...
 
 
-# --- What may be set about background tasks --------------------------------------------------------------------------
+# --- Options of background tasks -------------------------------------------------------------------------------------
 
 
 class TaskOptions(msgspec.Struct, frozen=True):
-    """How tasks are kept and told of."""
+    """Limits and notices of background tasks."""
 
     promote: bool = True
-    """Whether a command that passes its time goes on in the background; else it is ended."""
+    """True: a command that exceeds its time continues in the background. False: it is ended."""
     wake: bool = True
-    """Whether an end wakes an agent that waits for its user."""
+    """True: the end of a task wakes an agent that waits for its user."""
     wake_after_s: float = 0.5
-    """How long more ends are waited for before it is woken."""
+    """Delay before that wake, in which more ends are collected."""
     stall_s: float = 45.0
-    """Silence after which a task that seems to ask for something is told of; 0 for never."""
+    """Silence after which a task that seems to ask for input is reported; 0 for never."""
     timeout_s: float = 0
-    """Time of a task that names none; 0 for no limit."""
+    """Time limit of a task that names none; 0 for no limit."""
     memory_bytes: int = 0
-    """Resident memory of a task's tree; 0 for no limit."""
+    """Resident memory of a task's process tree; 0 for no limit."""
     cpu_s: float = 0
-    """CPU of a task's tree; 0 for no limit."""
+    """CPU time of a task's process tree; 0 for no limit."""
     quota_bytes: int = 64 * 1024 * 1024
     """Output kept of one task: its first and its newest half."""
     tail_bytes: int = 2_000
-    """Of its end, told with the notice."""
+    """End of the output that goes with the notice."""
     leave_s: float = 5.0
-    """How long tasks that are ended when longrein leaves are waited for."""
+    """Wait for tasks that are ended when longrein leaves."""
 
 
-# --- ports -----------------------------------------------------------------------------------------------------------
+# --- Interfaces, limits and dependencies -----------------------------------------------------------------------------
 
 
 class Clock(Protocol):
-    """Time. A virtual one makes the whole agent run thousands of times faster."""
+    """Source of time. A virtual clock lets a whole session run thousands of times faster."""
 
     def wall_us(self) -> int:
         """Microseconds UTC."""
         ...
 
     def mono_s(self) -> float:
-        """Seconds since some moment; never goes back."""
+        """Seconds on the monotonic clock."""
         ...
 
     async def sleep(self, seconds: float) -> None:
-        """Wait."""
+        """Sleep for `seconds`."""
         ...
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """What a session may use. 0 means no limit."""
+    """Limits of a session. 0 means no limit."""
 
     turns_max: int = 0
-    """Requests of purpose turn for one prompt."""
+    """Requests of purpose `turn` for one prompt."""
     usd_max: float = 0.0
-    """Money for the session."""
+    """US dollars for the session."""
     parallel_max: int = 32
-    """Calls that run at once."""
+    """Calls that run in parallel."""
     continuations_max: int = 3
-    """Times the model is told to go on after its answer was cut by the output limit."""
+    """Times the model is told to continue an answer that the output limit cut."""
     barren_steps_max: int = 20
     """Steps in a row without one successful call."""
     empty_max: int = 2
-    """Empty answers in a row that are asked again."""
+    """Empty answers in a row that are retried."""
     tokens_max: int = 0
-    """Input and output tokens of the session, its subagents' included."""
+    """Input and output tokens of the session and its subagents."""
     seconds_max: float = 0.0
-    """Wall time of one turn; of a subagent, of its task."""
+    """Wall time of one turn; for a subagent, of its task."""
     agents_max: int = 20
-    """Subagents of the whole tree that work at once; more wait."""
+    """Subagents of the whole tree that work in parallel; more wait."""
     depth_max: int = 1
     """Levels of subagents below a session of the user."""
     spawns_max: int = 200
     """Subagents that the whole tree may start."""
     tasks_max: int = 32
-    """Background tasks that run at once; more wait."""
+    """Background tasks that run in parallel; more wait."""
 
 
-class Room(msgspec.Struct, frozen=True):
-    """What is left to a session and all below it; infinite where there is no limit."""
+class RemainingBudget(msgspec.Struct, frozen=True):
+    """Budget left to a session and its subagents; infinite where there is no limit."""
 
     usd: float = float("inf")
     tokens: float = float("inf")
     seconds: float = float("inf")
     spawns: float = float("inf")
-    """Subagents."""
+    """Subagents that may still be started."""
     depth: int = 0
-    """Levels of subagents below it."""
+    """Levels of subagents below the session."""
 
 
-UNBOUND = Room()
-"""No limit of any kind."""
+UNBOUND = RemainingBudget()
+"""A budget without limits."""
 
 
-class Above(Protocol):
-    """What stands above a subagent's session."""
+class ParentPolicy(Protocol):
+    """Live policy of a subagent's parent, and the channel for the subagent's updates."""
 
     @property
     def rules(self) -> Rules:
-        """Rules that hold for the session above, now."""
+        """The parent's permission rules now."""
         ...
 
     @property
     def mode(self) -> str:
-        """The widest permission mode that may hold here, now."""
+        """The widest permission mode the subagent may have now."""
         ...
 
     def elsewhere(self, call: Call, cwd: str) -> Iterator[tuple[Call, Rules, str]]:
-        """(call, rules, present folder) as they would be in places that this one stands for; what is denied there is
-        denied here too."""
+        """Yield the call as it would be in the folders that a worktree stands for.
+
+        Yields (call, rules, current folder); a call denied there is denied here too.
+        """
         ...
 
     @property
     def process_session(self) -> str:
-        """Session that processes belong to: the root of the tree."""
+        """Session that owns the processes: the root of the tree."""
         ...
 
     @property
     def streaming(self) -> bool:
-        """Whether anybody up there wants to hear things while they grow."""
+        """True when a subscriber of the root wants provisional updates."""
         ...
 
-    def hear(self, heard: Heard) -> None:
-        """Something was heard here: an entry that is committed, or news between them."""
+    def hear(self, heard: SessionUpdate) -> None:
+        """Pass on a committed entry or a provisional update of the subagent."""
         ...
 
 
-class Crew(msgspec.Struct):
+class Dependencies(msgspec.Struct):
     """The parts a session works with."""
 
     clock: Clock
     jitter: Callable[[], float]
-    """A random number from 0 to 1 at each call."""
+    """Returns a random number from 0 to 1."""
     workspace: Workspace
     tools: Mapping[str, Tool]
-    """By name, in their fixed order."""
+    """Tools by name, in their fixed order."""
     model: Model
     open_model: Callable[[str], Model]
-    """`provider/model` -> model. Raises `ModelUnknown`."""
+    """Opens the model `provider/model`. Raises `ModelUnknown`."""
     prefix: Callable[[Model, str], PrefixSet]
-    """(model, reason) -> what stands before the conversation."""
+    """(model, reason) -> the prefix of the conversation."""
     history: Callable[[int, int], Iterable[Entry]]
-    """Entries from seq a to seq b of this session, read from disk."""
+    """Reads entries from seq a to seq b of this session from disk."""
     rules: Rules = Rules()
     limits: Limits = Limits()
     options: ToolOptions = ToolOptions()
@@ -190,155 +195,157 @@ class Crew(msgspec.Struct):
     remember_rule: Callable[[str], None] = lambda _rule: None
     """Stores a rule in the user's settings."""
     nested: Callable[[str, Collection[str]], Iterable[tuple[str, str]]] = lambda _folder, _told: ()
-    """(folder, paths told already) -> (path, text) of further instruction files that govern it."""
+    """(folder, paths told already) -> (path, text) of further instruction files for that folder."""
     fallback: str = ""
-    """Model to change to after three overloads in a row."""
+    """Model to switch to after three overloads in a row."""
     memory: Callable[[], MemoryUse | None] = lambda: None
-    """Memory of the process against its nearest limit; None when nobody looks."""
+    """Memory use of the process against its nearest limit; None when it is not measured."""
     ease: Callable[[], None] = lambda: None
-    """Drops what can be made again and gives memory back."""
+    """Drops caches and returns memory to the system."""
     compact_model: str = ""
     """Model that writes summaries; '' for the session's own, which reads the conversation from the cache."""
     archive: Archive | None = None
     """The session's past, for `Recall`; None where the log is not on disk."""
     kinds: tuple[Kind, ...] = ()
-    """Types of subagents that may be started, in the order in which the model is told of them."""
+    """Subagent types that may be started, in the order in which the model sees them."""
     child_model: Callable[[str], tuple[str, str]] = lambda asked: (asked, "")
-    """Model that a call or a type asks for (a name, an alias, '') -> (`provider/model`, '' for the parent's; what is
-    to be said when it is another than was asked for, else '')."""
-    pace: Pace = msgspec.field(default_factory=Pace)
-    """When providers may be asked, for all agents of a tree."""
+    """Resolves a requested model (name, alias or '').
+
+    Returns (`provider/model`, '' for the parent's; a note when it differs from the request, else '').
+    """
+    rate_limit: RateLimit = msgspec.field(default_factory=RateLimit)
+    """Waits that providers ask for; shared by all agents of a tree."""
     locks: PathLocks = msgspec.field(default_factory=PathLocks)
-    """Who may touch which file now; shared by all agents of a tree."""
-    writers: Writers = msgspec.field(default_factory=Writers)
-    """Who of a tree wrote what; shared by all its agents."""
-    above: Above | None = None
-    """What stands above a subagent; None for a session of the user."""
+    """Locks of files in use; shared by all agents of a tree."""
+    writers: FileWriters = msgspec.field(default_factory=FileWriters)
+    """Authors of file contents; shared by all agents of a tree."""
+    parent_policy: ParentPolicy | None = None
+    """Policy of the parent of a subagent; None for a session of the user."""
     pool: TaskPool | None = None
-    """Places and news of background tasks, shared by all agents of a tree; None where there is no supervisor."""
+    """Slots and news of background tasks, shared by a tree; None without a supervisor."""
     task_options: TaskOptions = TaskOptions()
-    desk: Callable[..., TaskDesk] | None = None
-    """The background tasks of a session; None where commands are run as any tool."""
-    company: Callable[..., Any] | None = None
-    """The subagents of a session; None where there are no subagents."""
+    background_tasks: Callable[..., BackgroundTasks] | None = None
+    """Opens the background tasks of a session; None when commands run like any tool."""
+    subagents: Callable[..., Any] | None = None
+    """Opens the subagents of a session; None when there are none."""
     goals: GoalPort | None = None
-    """The project's goals, shared by all agents of a tree; None where they cannot be kept."""
+    """The project's goals, shared by all agents of a tree; None when they cannot be stored."""
     workspace_in: Callable[[tuple[str, ...]], Workspace] | None = None
-    """The same workspace with other roots; None where there is only one."""
+    """Opens the workspace with other roots; None when there is only one."""
     worktrees: str = ""
-    """Folder for git worktrees of subagents, outside every root; '' where none can be made."""
+    """Folder for git worktrees of subagents, outside every root; '' when none can be made."""
 
 
-class Outlook(msgspec.Struct, frozen=True):
-    """What `next_move` may know beside the log."""
+class MoveContext(msgspec.Struct, frozen=True):
+    """Facts for `next_move` that are not in the log."""
 
     budget: Budget
-    """Of the session's model, without what the log has taught of its window."""
+    """Budget of the session's model, without corrections that the log has learned."""
     limits: Limits
     jitter: float = 0.5
     paused: bool = False
-    """A session that was resumed in the middle of a turn and was not told to go on."""
+    """True for a session that was resumed in an open turn and not told to continue."""
     fallback: str = ""
-    """Model to change to after overloads; empty when there is none or it is the present one."""
+    """Model to switch to after overloads; '' when there is none or it is the present one."""
     rested: int = 0
-    """Failures in a row after which a pause was already made."""
+    """Failures in a row for which a pause was already made."""
     now_us: int = 0
-    """The time, microseconds UTC, for the age of the provider's cache; 0 when it is not known."""
+    """Time in microseconds UTC, for the age of the provider's cache; 0 when not known."""
     task_s: float = 0.0
     """Seconds since the present task began."""
     summarising: bool = False
-    """Whether a summary is being written beside the work."""
+    """True while a summary is written in the background."""
     pressed: bool = False
-    """Whether the process is short of memory."""
+    """True while the process is short of memory."""
     seed: bool = False
-    """Whether the founding documents' policy decides."""
+    """True for the `seed` profiles."""
 
 
-# ---------------------------------------------------------------------------------------------------------------------
+# --- Subagents -------------------------------------------------------------------------------------------------------
 #
-# The subagents of a session, as the loop knows of them; `children` stands behind, imported when it is needed.
+# The implementation, `subagents.runner`, is imported when it is needed.
 
 
 WIDTH = {"plan": 0, "default": 1, "acceptEdits": 2, "bypassPermissions": 3}
-"""How much a permission mode lets happen unasked."""
+"""Permission modes by how much they allow without asking."""
 
 
 def narrower(mode: str, other: str) -> str:
-    """The one of two modes that lets less happen. What is unknown counts as `default`."""
+    """Return the narrower of two permission modes. An unknown mode counts as `default`."""
     return other if WIDTH.get(other, 1) < WIDTH.get(mode, 1) else mode
 
 
 def below(label: str, name: str) -> str:
-    """How `name` of the agent `label` ('' for the session of the user) is called in the whole tree: `a398.b3`."""
+    """Return the label of `name` in the whole tree: `a398.b3`; `label` is '' for the session of the user."""
     return f"{label}.{name}" if label else name
 
 
-class Company(AgentPort, Protocol):
+class Subagents(AgentPort, Protocol):
     """The subagents of one session."""
 
     @property
     def running(self) -> bool:
-        """Whether one works in the background."""
+        """True while a subagent works in the background."""
         ...
 
     @property
-    def pending(self) -> Sequence[Pending]:
-        """Words that wait in the inbox of a subagent somewhere below."""
+    def pending(self) -> Sequence[PendingMessage]:
+        """Messages that wait in the inboxes of subagents."""
         ...
 
     @property
-    def questions(self) -> Sequence[OfChild]:
-        """The approval that a subagent somewhere below waits for, for those who begin to listen now."""
+    def questions(self) -> Sequence[FromSubagent]:
+        """The permission question of a subagent that waits for the user, for new subscribers."""
         ...
 
     def within(self, limits: Limits) -> Limits:
-        """What the next request may use of `limits`, with what is left to the whole tree."""
+        """Return `limits` for the next request, reduced to the budget left to the whole tree."""
         ...
 
     def collect(self) -> None:
-        """Append what has become of those in the background."""
+        """Append the ends of subagents in the background."""
         ...
 
     async def settled(self) -> None:
-        """Until one of those in the background is over; at once when there is none."""
+        """Wait for the end of one background subagent; return at once when there is none."""
         ...
 
     def stop(self) -> None:
-        """Let all end now, with what they have."""
+        """Stop all of them; each reports what it has."""
         ...
 
     def resume(self) -> None:
-        """Let go on what worked when the session was left and whose call does not wait for it."""
+        """Continue the subagents that worked when the session was left and whose call does not wait for them."""
         ...
 
-    def tell(self, word: Word, child: str) -> Awaitable[None] | None:
-        """Put a word into the inbox of `child`, somewhere below; None when it does not work."""
+    def tell(self, word: InboxMessage, child: str) -> Awaitable[None] | None:
+        """Put a message into the inbox of `child`; None when that subagent does not work."""
         ...
 
     def unqueue(self, number: int) -> str:
-        """Take a message that waits somewhere below (the newest when 0) back; '' when it is not there."""
+        """Take back a waiting message of a subagent (the newest for 0); '' when there is none."""
         ...
 
-    def views(self) -> Sequence[AgentView]:
-        """All below, each followed by its own."""
+    def views(self) -> Sequence[SubagentView]:
+        """Return all subagents, each followed by its own."""
         ...
 
     async def close(self) -> None:
-        """End them; they go on when the session is opened again."""
+        """Close them; they continue when the session is opened again."""
         ...
 
 
-# --- How long things last in an open session, by the clock that nobody sets ------------------------------------------
+# --- Elapsed times ---------------------------------------------------------------------------------------------------
 #
-# The time of an entry is wall time: it is for display, and jumps by hours when somebody sets the clock or a laptop
-# wakes up. No limit may be reached by that, and no agent be taken for hung.
+# Measured on the monotonic clock, so that setting the wall clock or waking a laptop cannot trigger a limit or make an
+# agent look hung. The time of an entry is wall time and only for display.
 
 
-class Lasting:
-    """Belongs to one session, and hears of each entry as it is appended."""
+class ElapsedTimes:
+    """Elapsed times of one session; notified of each appended entry."""
 
     def __init__(self, mono_s: Callable[[], float], state: State) -> None:
-        """What an earlier longrein worked on the present task is taken from the log; the time in between is none."""
+        """Count the time an earlier run spent on the present task, but not the time in between."""
         self._mono_s = mono_s
         self._entry_s = mono_s()
         self._began_at = state.began_at
@@ -346,7 +353,7 @@ class Lasting:
         self._began_s = self._entry_s - (max(0, state.at - state.began_at) / 1e6 if state.began_at else 0.0)
 
     def note(self, state: State) -> None:
-        """An entry was appended, which may begin a task."""
+        """Register an appended entry, which may start a new task."""
         self._entry_s = self._mono_s()
         if state.began_at != self._began_at:
             self._began_at, self._began_s, self._over_s = state.began_at, self._entry_s, None
@@ -358,9 +365,9 @@ class Lasting:
 
     @property
     def task_s(self) -> float:
-        """Seconds from the beginning of the present task until now, or until it was over."""
+        """Seconds from the start of the present task until now, or until its end."""
         return (self._mono_s() if self._over_s is None else self._over_s) - self._began_s
 
     def stop(self) -> None:
-        """The task is over, though its end is told later."""
+        """Stop the clock of the task; its end is recorded later."""
         self._over_s = self._mono_s()

@@ -1,7 +1,8 @@
-"""One pace for all agents that ask the same provider: what it tells one of them to wait, all of them wait.
+"""Shared rate limit of all agents that use the same provider.
 
-After that they come one after the other, with a gap that grows with each refusal and shrinks with each answer, so that
-they do not all come back in the same instant. Each agent still decides from its own log how often it tries.
+When a provider tells one agent to wait, all wait. Afterwards their requests are spaced by a gap that doubles with each
+refusal and halves with each answer, so that they do not all come back at once. Each agent decides from its own log how
+often it retries.
 """
 
 from typing import Protocol
@@ -9,40 +10,40 @@ from typing import Protocol
 from longrein.events import AskFailed, Replied
 
 HOLD_MAX_S = 60.0
-"""Longest wait on account of another agent; whoever meets a longer one is told so by the provider itself."""
+"""Longest wait because of another agent's refusal."""
 HOLD_S = 1.0
-"""Where the provider does not say how long."""
+"""Wait when the provider names none."""
 GAP_MIN_S, GAP_MAX_S = 0.05, 2.0
-"""Between two requests after a refusal."""
+"""Limits of the gap between two requests after a refusal."""
 
 
 class Clock(Protocol):
     """The part of a clock that is needed."""
 
     def mono_s(self) -> float:
-        """Seconds since some moment."""
+        """Seconds on the monotonic clock."""
         ...
 
 
 class _Provider:
     def __init__(self) -> None:
         self.free_s = 0.0
-        """When the next request may be made, in monotonic seconds."""
+        """Monotonic time of the next free request slot."""
         self.held_s = 0.0
-        """Until when it wants to be left alone."""
+        """Monotonic time until which the provider refuses."""
         self.gap_s = 0.0
         self.refusal: AskFailed | None = None
-        """The last one."""
+        """The latest refusal."""
 
 
-class Pace:
-    """Shared by a whole tree of agents."""
+class RateLimit:
+    """Request slots by provider, shared by a tree of agents."""
 
     def __init__(self) -> None:
         self._providers: dict[str, _Provider] = {}
 
     def take_turn(self, provider: str, clock: Clock) -> tuple[float, AskFailed | None]:
-        """Take the next free moment: how many seconds away it is, and the refusal that made it later than now."""
+        """Reserve the next slot; return seconds until then, and the refusal that delayed it."""
         known = self._providers.get(provider)
         if known is None:
             return 0.0, None
@@ -52,7 +53,7 @@ class Pace:
         return at - now, known.refusal
 
     def heard(self, provider: str, outcome: Replied | AskFailed, clock: Clock) -> None:
-        """What came of a request."""
+        """Register the outcome of a request."""
         known = self._providers.get(provider)
         if isinstance(outcome, AskFailed) and outcome.kind in ("rate", "overload"):
             known = self._providers.setdefault(provider, _Provider())

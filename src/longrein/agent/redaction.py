@@ -1,4 +1,4 @@
-"""Secrets are replaced at the door: every text of an event passes here before it is folded or stored (law 4)."""
+"""Replacement of secrets in events, inbox messages and blobs before they are folded or stored (law 4)."""
 
 import json
 from collections.abc import Callable, Iterator, Sequence
@@ -23,11 +23,11 @@ NAMES = frozenset(
     how to lines source
     """.split()  # noqa: SIM905 - sixty short words read better so
 )
-"""Fields that name something: replacing a part of them would lose what they name. All others are text."""
+"""Fields that hold names, which are never changed. All other fields are text."""
 
 
 def redacted(event: S, redact: Redact) -> S:
-    """`event` (or a word for the inbox) with the secrets in all of its texts replaced; the same object without any."""
+    """Return an event or inbox message with its secrets replaced; the same object when it holds none."""
     changed = {}
     for name in _texts(type(event)):
         old = getattr(event, name)
@@ -43,20 +43,20 @@ def redacted(event: S, redact: Redact) -> S:
 
 
 def changed_calls(said: Replied, clean: Replied) -> dict[str, ToolCall]:
-    """Calls of a reply whose arguments held a secret, by id, as the model made them."""
+    """Return the calls whose arguments held a secret, by id, as the model made them."""
     pairs = zip(said.parts, clean.parts, strict=True)
     return {old.id: old for old, new in pairs if isinstance(old, ToolCall) and old is not new}
 
 
 @cache
 def _texts(kind: type[msgspec.Struct]) -> tuple[str, ...]:
-    """Fields of `kind` that hold texts, or what texts stand in."""
+    """Return the fields of `kind` that may hold text."""
     names = (field.name for field in msgspec.structs.fields(kind) if field.type not in (int, float, bool))
     return tuple(name for name in names if name not in NAMES and f"{kind.__name__}.{name}" not in NAMES)
 
 
 def _clean(value: Any, redact: Redact) -> Any:
-    """`value` with its texts redacted; the same object when nothing was replaced."""
+    """Redact the texts in `value`; return the same object when nothing was replaced."""
     if isinstance(value, str):
         clean = redact(value)
         return value if clean == value else clean
@@ -75,7 +75,7 @@ def _clean(value: Any, redact: Redact) -> Any:
 
 
 def _call(call: ToolCall, redact: Redact) -> ToolCall:
-    """Redact the arguments; the text as received is dropped where it held a secret and could be parsed."""
+    """Redact a call's arguments; drop the text as received if it held a secret and could be parsed."""
     try:
         arguments = _clean(call.arguments, redact)
     except RecursionError:  # nested too deep to be looked through value by value
@@ -87,7 +87,7 @@ def _call(call: ToolCall, redact: Redact) -> ToolCall:
 
 
 def _deep_call(call: ToolCall, redact: Redact) -> ToolCall:
-    """Redact the arguments as JSON text; what no JSON can hold is left out, as no log could hold it."""
+    """Redact the arguments as JSON text; drop arguments that JSON cannot hold."""
     try:
         text = json.dumps(call.arguments, ensure_ascii=False, separators=(",", ":"))
     except RecursionError:
@@ -97,28 +97,28 @@ def _deep_call(call: ToolCall, redact: Redact) -> ToolCall:
 
 
 def _blocks(said: Replied, clean: Replied) -> tuple[ProviderBlock, ...]:
-    """The provider's own bytes without those that hold a secret or stand for thinking that did.
+    """Return the provider's blocks without those that hold a secret.
 
-    A signature would not fit redacted thinking.
+    A block of redacted thinking is dropped too: its signature would no longer match.
     """
     thought = [n for n, part in enumerate(said.parts) if isinstance(part, Thinking) and part is not clean.parts[n]]
     blocks = zip(said.blocks, clean.blocks, strict=True)
     return tuple(old for old, new in blocks if old is new and old.part not in thought)
 
 
-# --- The session's blobs with secrets replaced at the door, as in every text of the log (law 4) ----------------------
+# --- Redacting blob store --------------------------------------------------------------------------------------------
 
 
 SHAPES_BYTES_MAX = 1024 * 1024
-"""In longer content only known secrets are looked for: scanning for the shapes of tokens costs 4 ms a MB and more."""
+"""In longer content only known secrets are replaced: searching for token shapes costs 4 ms a MB and more."""
 LINE_BYTES_MAX = 64 * 1024
 """A longer line is scanned in pieces."""
 _OF_TOKENS = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-"
 _KEY, _KEY_END = b"-----BEGIN ", b"-----END "
 
 
-class CleanBlobs:
-    """What tools get in place of the log's own blobs."""
+class RedactingBlobs:
+    """Blob store for tools that replaces secrets."""
 
     def __init__(self, log: Log, redact: Callable[[str], str], secrets: Sequence[str]) -> None:
         self._log = log
@@ -126,41 +126,41 @@ class CleanBlobs:
         self._known = [(secret.encode(), redact(secret).encode()) for secret in secrets if redact(secret) != secret]
 
     def put_blob(self, data: bytes) -> str:
-        """Keep `data` without its secrets. The hash is of what was kept, so it tells whether anything was replaced."""
-        clean = replaced(data, self._known)
+        """Store `data` without its secrets; return the hash of what was stored."""
+        clean = replace_secrets(data, self._known)
         return self._log.put_blob(self._scanned(clean) if len(clean) <= SHAPES_BYTES_MAX else clean)
 
     def _scanned(self, data: bytes) -> bytes:
-        """`data` without anything that has the shape of a secret; the same object when there is nothing."""
+        """Replace everything with the shape of a secret; return the same object when there is nothing."""
         text = data.decode("utf-8", "surrogateescape")
         safe = self._redact(text)
         return data if safe is text else safe.encode("utf-8", "surrogateescape")
 
     def read_blob(self, blob: str) -> bytes:
-        """See `store.Log`."""
+        """Implement `store.Log.read_blob`."""
         return self._log.read_blob(blob)
 
     def blob_path(self, blob: str) -> str:
-        """See `store.Log`."""
+        """Implement `store.Log.blob_path`."""
         return self._log.blob_path(blob)
 
     def new_blob(self) -> BlobWriter:
-        """A blob that grows; secrets are replaced on the way, also where they come in two pieces."""
-        return CleanWriter(self._log.new_blob(), self._known, self._scanned)
+        """Open a growing blob; secrets split over two writes are replaced too."""
+        return RedactingBlobWriter(self._log.new_blob(), self._known, self._scanned)
 
 
-def replaced(data: bytes, known: Sequence[tuple[bytes, bytes]]) -> bytes:
-    """`data` with each known secret replaced by its marker."""
+def replace_secrets(data: bytes, known: Sequence[tuple[bytes, bytes]]) -> bytes:
+    """Replace each known secret by its marker."""
     for secret, mark in known:
         if secret in data:
             data = data.replace(secret, mark)
     return data
 
 
-class CleanWriter:
-    """A growing blob; what could still become a secret with the next bytes is held back.
+class RedactingBlobWriter:
+    """Writer of a growing blob that holds back bytes which may begin a secret.
 
-    The first MB is scanned line by line like any text; of what follows only known secrets are replaced.
+    The first MB is scanned line by line; in the rest only known secrets are replaced.
     """
 
     def __init__(
@@ -175,7 +175,7 @@ class CleanWriter:
 
     @property
     def path(self) -> str:
-        """See `store.BlobWriter`."""
+        """Implement `store.BlobWriter.path`."""
         return self._writer.path
 
     @property
@@ -184,38 +184,39 @@ class CleanWriter:
         return self._writer.size_bytes + len(self._held)
 
     def write(self, data: bytes) -> None:
-        """Append; raises OSError (full disk)."""
+        """Append `data`. Raises OSError (full disk)."""
         data = self._held + data if self._held else data
         if self._unscanned > 0:
             cut = _scannable(data)
             self._unscanned -= cut
-            self._writer.write(self._clean(replaced(data[:cut], self._known)))
+            self._writer.write(self._clean(replace_secrets(data[:cut], self._known)))
         else:
-            data = replaced(data, self._known)
+            data = replace_secrets(data, self._known)
             cut = max(0, len(data) - self._held_bytes)
             self._writer.write(data[:cut])
         self._held = data[cut:]
 
     def pieces(self) -> Iterator[bytes]:
-        """See `store.BlobWriter`. What is held back comes last, as it is."""
+        """Implement `store.BlobWriter.pieces`; the held bytes come last, not redacted."""
         yield from self._writer.pieces()
         yield self._held
 
     def finish(self) -> str:
-        """Name it by its hash."""
+        """Finish the blob; return its hash."""
         if self._held:
-            self._writer.write(self._clean(replaced(self._held, self._known)))
+            self._writer.write(self._clean(replace_secrets(self._held, self._known)))
         return self._writer.finish()
 
     def discard(self) -> None:
-        """Forget it."""
+        """Discard the blob."""
         self._writer.discard()
 
 
 def _scannable(data: bytes) -> int:
-    """Where a part ends that cuts no secret in two: whole lines, and no key that has only begun.
+    """Return a length at which `data` can be cut without splitting a secret.
 
-    A very long line is cut at the end of a word, one that is all one word anywhere.
+    Cuts at the end of a line, before an unfinished key; a very long line is cut at the end of a word, or anywhere when
+    it is one word.
     """
     cut = data.rfind(b"\n") + 1
     key = data.rfind(_KEY, 0, cut)

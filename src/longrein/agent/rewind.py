@@ -1,4 +1,7 @@
-"""Going back: the conversation is again as it was; files go back only if asked, and only where they are still ours."""
+"""Rewind of the conversation and its files, and undoing a compaction.
+
+Files are restored only on request, and only where nobody else has changed them since.
+"""
 
 from collections.abc import Iterable
 
@@ -22,19 +25,19 @@ from longrein.events import (
 
 
 def rewind(session: Session, to: int, *, files: bool) -> None:
-    """Append `Rewound`. `to` is moved back to the end of the step it lies in, so that every call has its result."""
-    entries = list(session.crew.history(1, session.state.seq))
+    """Append `Rewound`. `to` moves back to the end of its step, so that every call has its result."""
+    entries = list(session.deps.history(1, session.state.seq))
     to = step_end(entries, to)
     session.append(*(_left(open_call) for open_call in session.state.calls.values()))
     put = _put_back(session, entries, to) if files else ()
     before = session.state.prefix
     session.append(Rewound(to, put))
     if before is not session.state.prefix:
-        session.append(session.crew.prefix(session.crew.model, "model"))
+        session.append(session.deps.prefix(session.deps.model, "model"))
 
 
 def uncompact(session: Session, seq: int) -> None:
-    """Append `Restored` for the compaction at `seq`, the last one when 0; one line for the user when it cannot be."""
+    """Append `Restored` for the compaction at `seq`, the last one for 0; tell the user when it is impossible."""
     state = session.state
     undone = seq or (state.compactions[-1] if state.compactions else 0)
     if undone not in state.compactions:
@@ -42,8 +45,8 @@ def uncompact(session: Session, seq: int) -> None:
         at = f" at r{undone}; those that can be undone: {known}" if undone else ""
         session.notice(f"there is no compaction to undo{at}")
         return
-    before = fold([entry for entry in session.crew.history(1, state.seq) if entry.seq != undone])
-    usable = window_of(session.state, session.crew.model.budget).usable_tokens
+    before = fold([entry for entry in session.deps.history(1, state.seq) if entry.seq != undone])
+    usable = window_of(session.state, session.deps.model.budget).usable_tokens
     if before.view_tokens > usable:
         session.notice(f"r{undone} stays: without it the context would have {before.view_tokens} of {usable} tokens")
         return
@@ -57,7 +60,7 @@ def _left(open_call: OpenCall) -> ToolEnded:
 
 
 def step_end(entries: list[Entry], to: int) -> int:
-    """The last entry up to `to` at which no call is open: the end of a turn, or right before the user spoke."""
+    """Return the last entry up to `to` at which no call is open: a turn's end, or the entry before a prompt."""
     last, waiting = 1, 0
     for entry in entries:
         event = entry.event
@@ -77,26 +80,26 @@ def step_end(entries: list[Entry], to: int) -> int:
 
 
 class _Files:
-    """Contents of files over time, as a log tells them: what was seen, what was changed, what a rewind put back.
+    """Contents of files over time, as a log records them.
 
     A content is named by its hash; '' stands for no file.
     """
 
     def __init__(self, entries: Iterable[Entry]) -> None:
         self.ours: dict[str, tuple[int, str]] = {}
-        """Path -> the last entry at which the agent or a rewind left something there, and its hash."""
+        """Path -> last entry at which the agent or a rewind wrote it, and the hash."""
         self.merged: dict[str, int] = {}
-        """Path -> the last entry at which somebody else's change was merged into ours."""
+        """Path -> last entry at which another's change was merged into the agent's."""
         self.kept: dict[str, str] = {}
-        """Hash -> blob, of each content whose very bytes were kept: not too large, and no secret was replaced."""
+        """Hash -> blob, for contents stored byte for byte: not too large and without secrets."""
         self._past: dict[str, list[tuple[int, str]]] = {}
         self._replaced: dict[str, list[tuple[int, str]]] = {}
-        """Path -> what each change of the agent replaced."""
+        """Path -> contents that the agent's changes replaced."""
         for entry in entries:
             self._take(entry.seq, entry.event)
 
     def at(self, path: str, to: int) -> str:
-        """The content of `path` at entry `to`; where it was not known yet, what our first change replaced."""
+        """Return the content of `path` at entry `to`; if not known then, what the agent's first change replaced."""
         known = (content for seq, content in reversed(self._past.get(path, ())) if seq <= to)
         replaced = (content for seq, content in self._replaced.get(path, ()) if seq > to)
         return next(known, next(replaced, ""))
@@ -122,7 +125,7 @@ class _Files:
 
 
 def _put_back(session: Session, entries: list[Entry], to: int) -> tuple[FilePut, ...]:
-    """Put every file that this session changed after `to` back to what it was then."""
+    """Restore every file that this session changed after `to`."""
     files = _Files(entries)
     put = []
     for path, (seq, ours) in sorted(files.ours.items()):
@@ -137,8 +140,8 @@ def _put_back(session: Session, entries: list[Entry], to: int) -> tuple[FilePut,
 
 
 def _put(session: Session, path: str, wanted: str, ours: str, blob: str) -> FilePut:
-    """Put content `wanted`, kept as `blob`, in the place of `ours`."""
-    workspace = session.crew.workspace
+    """Replace content `ours` by `wanted`, which is stored as `blob`."""
+    workspace = session.deps.workspace
     found = workspace.hash(path) or ("" if workspace.look(path, "/").kind == "" else "unreadable")
     if found == wanted:  # a crash came between the files and the log, or somebody has put it back already
         return FilePut(path, True, removed=not wanted)

@@ -1,7 +1,7 @@
-"""One open session: the only writer of its log.
+"""An open session: the only writer of its log.
 
-`append` folds an entry into the state and holds it; `commit` hands all that is held to the store in one transaction. An
-act on the world comes after a commit that flushes, so what an act relies on is on disk first (law 7).
+`append` folds an entry into the state and holds it; `commit` hands all held entries to the store in one transaction. A
+side effect comes after a commit with `flush`, so the entries it relies on are on disk first (law 7).
 """
 
 import asyncio
@@ -11,13 +11,21 @@ from typing import Any, Protocol
 
 import msgspec
 
-from longrein.agent.file_watcher import Watch
-from longrein.agent.inbox import Inbox, Wakes
-from longrein.agent.memory_pressure import Pressure
-from longrein.agent.messages import AgentView, Heard, Noticed, Pending, StopTask, Word, for_child
-from longrein.agent.ports import Company, Crew, Lasting, Limits, Outlook, TaskDesk, narrower
-from longrein.agent.redaction import CleanBlobs, changed_calls, redacted
-from longrein.agent.subscribers import Readers
+from longrein.agent.file_watcher import FileWatcher
+from longrein.agent.inbox import Inbox, WakeSchedule
+from longrein.agent.memory_pressure import MemoryPressure
+from longrein.agent.messages import (
+    InboxMessage,
+    PendingMessage,
+    SessionUpdate,
+    StopTask,
+    SubagentView,
+    UserNotice,
+    for_child,
+)
+from longrein.agent.ports import BackgroundTasks, Dependencies, ElapsedTimes, Limits, MoveContext, Subagents, narrower
+from longrein.agent.redaction import RedactingBlobs, changed_calls, redacted
+from longrein.agent.subscribers import Subscribers
 from longrein.context import State, advance, encode_state
 from longrein.events import (
     AnyEvent,
@@ -35,20 +43,20 @@ from longrein.permissions import Rules
 from longrein.store import Log, Snapshot, owner_of
 from longrein.tools import AgentPort, TaskView
 
-# ---------------------------------------------------------------------------------------------------------------------
+# --- Background summary request --------------------------------------------------------------------------------------
 #
-# One summary request beside the work. What comes of it waits here until the loop drains it into the log.
+# The outcome waits here until the loop appends it to the log.
 
 
 class _Host(Protocol):
-    """What it needs of the session."""
+    """The methods of the session that `BackgroundRequest` uses."""
 
     def append(self, *events: AnyEvent) -> int: ...
     def poke(self) -> None: ...
 
 
-class Beside:
-    """At most one request runs beside the conversation."""
+class BackgroundRequest:
+    """At most one summary request that runs while the conversation continues."""
 
     def __init__(self) -> None:
         self._task: asyncio.Task[Replied | AskFailed] | None = None
@@ -56,24 +64,24 @@ class Beside:
 
     @property
     def running(self) -> bool:
-        """Whether a request was made whose outcome is not in the log yet."""
+        """True while a request has no outcome in the log."""
         return self._task is not None
 
     def start(
         self, host: _Host, attempt: Coroutine[Any, Any, Replied | AskFailed], seq: int, reserved_usd: float
     ) -> None:
-        """Let `attempt`, the answer to `Asked` `seq`, go on by itself; the loop is woken when it has come."""
+        """Run `attempt`, the answer to `Asked` `seq`, in the background; wake the loop when it is done."""
         self._task, self._seq, self._reserved_usd = asyncio.ensure_future(attempt), seq, reserved_usd
         self._task.add_done_callback(lambda _task: host.poke())
 
     def collect(self, host: _Host) -> None:
-        """Append what has come."""
+        """Append the outcome, if there is one."""
         if self._task is not None and self._task.done():
             task, self._task = self._task, None
             host.append(task.result())
 
     async def stop(self, host: _Host) -> None:
-        """Give up the request that runs; what it may have cost is written down."""
+        """Cancel the request and record what it may have cost."""
         if self._task is None:
             return
         self._task.cancel()
@@ -83,75 +91,75 @@ class Beside:
         host.append(gone if task.cancelled() else task.result())
 
 
-# --- session ---------------------------------------------------------------------------------------------------------
+# --- Session ---------------------------------------------------------------------------------------------------------
 
 
 CLOSE_WAIT_S = 5.0
-"""How long `close` waits for the loop to come to rest; only a stuck disk takes longer than a moment."""
+"""Wait of `close` for the loop to end; only a stuck disk takes longer than a moment."""
 SNAPSHOT_FROM = 500
-"""Entries of a log that is worth a snapshot though the clearing policy remembers nothing."""
+"""Log length in entries from which a snapshot is worthwhile even without data of the clearing policy."""
 SNAPSHOT_EVERY = 1_000
-"""Entries within a turn after which one is kept."""
+"""Entries within a turn after which a snapshot is kept."""
 INTERRUPTED = "[interrupted by the user]"
-"""The line the model is told."""
+"""Text that the model is told."""
 
 
 def retrieve_error(done: "asyncio.Future[Any]") -> None:
-    """Count the error of a future as seen, so that asyncio prints no traceback of it.
+    """Mark the error of a future as seen, so that asyncio logs no traceback.
 
-    For work that fails when the log cannot be written: each later commit of the session raises the same.
+    For work that fails when the log cannot be written: each later commit raises the same error.
     """
     if not done.cancelled():
         done.exception()
 
 
 class Session:
-    """See `SessionPort` for what a frontend may do with it."""
+    """State and log of one session. See `SessionPort` for the frontend's methods."""
 
-    def __init__(self, log: Log, crew: Crew, state: State) -> None:
+    def __init__(self, log: Log, deps: Dependencies, state: State) -> None:
         self.log = log
-        self.crew = crew
+        self.deps = deps
         self.id = log.session
         self.state = state
-        self.blobs = CleanBlobs(log, crew.redact, crew.secrets)
-        self.inbox = Inbox(log, crew.redact)
-        self.readers = Readers(crew.history, self.state.seq, crew.above)
-        self.memory = Pressure(crew.memory, crew.ease, self.notice, crew.clock.mono_s)
-        self.beside = Beside()
+        self.blobs = RedactingBlobs(log, deps.redact, deps.secrets)
+        self.inbox = Inbox(log, deps.redact)
+        self.subscribers = Subscribers(deps.history, self.state.seq, deps.parent_policy)
+        self.memory = MemoryPressure(deps.memory, deps.ease, self.notice, deps.clock.mono_s)
+        self.summary_request = BackgroundRequest()
         self.paused = self.state.turn_open
-        """Whether a turn that a crash cut waits for the user to say go on."""
-        self.lasting = Lasting(crew.clock.mono_s, state)
-        self.watch = Watch(state.at)
-        """What is remembered of the files on disk; only spares reading them again."""
+        """True while a turn that a crash cut waits for the user to continue it."""
+        self.elapsed = ElapsedTimes(deps.clock.mono_s, state)
+        self.watch = FileWatcher(state.at)
+        """Cache of file stamps; saves reading unchanged files again."""
         self.rested = 0
-        """Failures in a row after which a pause was made."""
+        """Failures in a row for which a pause was made."""
         self.folders_seen: dict[tuple[str, int], None] = {}
-        """Folders whose instruction files were looked for; only spares looking again."""
-        self.company: Company | None = None
-        """Its subagents; None until one is started, or was before."""
-        self.commands: TaskDesk | None = None
-        """Its commands and background tasks; None until one is started, or was before."""
+        """Folders already searched for instruction files; a cache."""
+        self.subagents: Subagents | None = None
+        """None until a subagent is started, or one is found at open."""
+        self.own_background_tasks: BackgroundTasks | None = None
+        """None until a command is started, or a task is found at open."""
         self.walk: asyncio.Task[None] | None = None
-        """The task that runs the loop."""
+        """The asyncio task that runs the main loop."""
         self.running: dict[str, asyncio.Task[Any]] = {}
-        """The task that runs each call."""
+        """The asyncio task of each running call."""
         self.cancelled: dict[str, None] = {}
-        """Running calls that were cancelled, one by one."""
-        self._lent = None if crew.above is None else crew.model
-        """Model that others use too; one that it has changed to is its own."""
+        """Running calls that were cancelled one by one."""
+        self._lent = None if deps.parent_policy is None else deps.model
+        """Model that is shared with other sessions; a model opened later belongs to this session."""
         self.closed = False
         self.deaf = False
-        """Whether words are left where they are: it was told to end, and they would be a new turn."""
+        """True when messages stay in the inbox: the session was told to end, and a message would start a turn."""
         self._said: dict[str, ToolCall] = {}
         """Open calls whose arguments hold a secret, as the model made them."""
         self._held: list[Entry] = []
         self._flying: list[Entry] = []
-        """Handed to the store and not committed yet."""
+        """Entries handed to the store and not committed yet."""
         self._taken: list[int] = []
         self._act: asyncio.Task[None] | None = None
         self.interrupting = False
-        """Whether the user has interrupted and it is not written down yet."""
-        self.wakes = Wakes(self)
+        """True when the user has interrupted and the log does not say so yet."""
+        self.wake_schedule = WakeSchedule(self)
         self._loop = asyncio.get_running_loop()
         self._broken: BaseException | None = None
         self._in_flight = 0
@@ -160,41 +168,43 @@ class Session:
     # --- writing ---------------------------------------------------------------------------------------------
 
     def append(self, *events: AnyEvent) -> int:
-        """Fold `events` in and hold them for the next commit; gives the last seq."""
+        """Fold events into the state and hold them for the next commit; return the last seq."""
         for event in events:
-            clean = redacted(event, self.crew.redact)
+            clean = redacted(event, self.deps.redact)
             if isinstance(event, Replied) and isinstance(clean, Replied) and clean is not event:
                 self._said.update(changed_calls(event, clean))
             elif isinstance(event, ToolEnded):
                 self._said.pop(event.call, None)
-            entry = Entry(self.state.seq + 1, self.crew.clock.wall_us(), clean)
+            entry = Entry(self.state.seq + 1, self.deps.clock.wall_us(), clean)
             self.state = advance(self.state, entry, self._entries_to)
             self._held.append(entry)
-        self.lasting.note(self.state)
+        self.elapsed.note(self.state)
         return self.state.seq
 
     def as_said(self, call: ToolCall) -> ToolCall:
-        """An open call with the arguments that the model gave, also where the log holds a marker for a secret in them.
+        """Return an open call with the arguments that the model gave, secrets included.
 
-        After a crash they are those of the log, and what must not be done with a marker is refused.
+        After a crash the arguments are those of the log, with markers in place of secrets; tools refuse to act on a
+        marker.
         """
         return unwrapped(self._said[call.id]) if call.id in self._said else call
 
     def _entries_to(self, seq: int) -> list[Entry]:
         held = [entry for entry in self._held if entry.seq <= seq]
         last = self._held[0].seq - 1 if self._held else seq
-        return [*self.crew.history(1, min(seq, last)), *held]
+        return [*self.deps.history(1, min(seq, last)), *held]
 
     def entries_from(self, first: int) -> list[Entry]:
-        """All entries from `first` on, also those that are not committed yet."""
+        """Return all entries from `first` on, uncommitted ones included."""
         young = [*self._flying, *self._held]
         last = young[0].seq - 1 if young else self.state.seq
         return [*self.log.history(first, last), *(entry for entry in young if entry.seq >= first)]
 
     def commit(self, *, flush: bool, beside: "Sequence[Session]" = ()) -> "asyncio.Future[None]":
-        """Hand what is held to the store. The future is done when it is committed, with `flush` when it is on disk.
+        """Hand the held entries to the store.
 
-        `beside`: subagents whose entries are written in the same transaction.
+        The returned future is done when they are committed, with `flush` when they are on disk. `beside`: subagents
+        whose entries go into the same transaction.
         """
         done: asyncio.Future[None] = self._loop.create_future()
         if self._broken is not None:
@@ -212,8 +222,10 @@ class Session:
         return done
 
     def keep_snapshot(self, *, due: int = 1) -> None:
-        """Keep the folded state for the next open, in a quiet moment: when all is committed and at least `due` entries
-        are new. A short log is folded as fast as a snapshot is read."""
+        """Store a snapshot when everything is committed and at least `due` entries are new.
+
+        A short log gets none: it is folded as fast as a snapshot is read.
+        """
         state = self.state
         if not self.quiet or state.seq - self._snapshot_seq < due:
             return
@@ -242,7 +254,7 @@ class Session:
             del one._flying[: len(entries)]
             one._broken = one._broken or error  # the first one says what is wrong, later ones only follow from it
             if entries and error is None:
-                one.readers.commit(entries)
+                one.subscribers.commit(entries)
         if done.done():
             return
         if error is None:
@@ -253,7 +265,7 @@ class Session:
 
     @property
     def quiet(self) -> bool:
-        """Whether all that was appended is committed."""
+        """True when everything appended is committed."""
         return not self._held and not self._in_flight
 
     def take(self, number: int) -> None:
@@ -263,24 +275,29 @@ class Session:
     # --- frontends -------------------------------------------------------------------------------------------
 
     @property
-    def pending(self) -> Sequence[Pending]:
-        """The user's words not yet taken, also those for subagents."""
-        below = self.company.pending if self.company is not None else ()
+    def pending(self) -> Sequence[PendingMessage]:
+        """User messages still in an inbox, those for subagents included."""
+        below = self.subagents.pending if self.subagents is not None else ()
         return [*self.inbox.pending, *below]
 
     @property
     def busy(self) -> bool:
-        """Whether a turn is going on."""
+        """True while a turn is in progress."""
         return self._act is not None or (self.state.turn_open and not self.paused)
 
-    def tell(self, word: Word) -> Awaitable[None]:
-        """Put a word into the inbox at once, or into that of the subagent it is for; done when it is on disk."""
-        if isinstance(word, StopTask) and self.desk is not None:
-            self.desk.stop(word.task)  # at once, whatever runs; the inbox has it for a crash before it obeys
+    def tell(self, word: InboxMessage) -> Awaitable[None]:
+        """Put a message into the inbox of this session or of the subagent it is for.
+
+        The awaitable is done when the message is on disk.
+        """
+        if isinstance(word, StopTask) and self.background_tasks is not None:
+            self.background_tasks.stop(
+                word.task
+            )  # at once, whatever runs; the inbox has it for a crash before it obeys
         child = for_child(word)
         if not child or child == self.id:
             return self.inbox.put(word)
-        told = self.company.tell(word, child) if self.company is not None else None
+        told = self.subagents.tell(word, child) if self.subagents is not None else None
         if told is None:
             self.notice("that subagent does not work any more, so that it cannot be told anything")
             told = self._loop.create_future()
@@ -288,27 +305,26 @@ class Session:
         return told
 
     def unqueue(self, number: int = 0) -> str:
-        """Take waiting words (the newest when 0), also those for a subagent, back for editing; '' when there are
-        none."""
+        """Take a waiting user message (the newest for 0) back for editing; '' when there is none."""
         taken = self.inbox.take_back(number)
         if taken is None:
-            return self.company.unqueue(number) if self.company is not None else ""
+            return self.subagents.unqueue(number) if self.subagents is not None else ""
         self.take(taken[0])
         self.commit(flush=False)
         return text_of(taken[1].parts)
 
     def cancel(self, call: str) -> None:
-        """Stop one running call; the others go on. No effect on one that does not run."""
+        """Cancel one running call; the others continue. No effect on a call that is not running."""
         if call in self.running and call not in self.cancelled:
             self.cancelled[call] = None
             self.running[call].cancel()
 
     def stops(self, call: str) -> bool:
-        """Whether somebody wants this call to stop: all that runs, or just this one."""
+        """Return True if this call, or everything that runs, is to stop."""
         return self.interrupting or call in self.cancelled
 
     def interrupt(self) -> None:
-        """Stop what is running, now."""
+        """Stop what is running."""
         if not self.busy or self.interrupting:
             return
         self.interrupting = True
@@ -316,34 +332,33 @@ class Session:
             self._act.cancel()
         self.inbox.poke()
 
-    def agents(self) -> Sequence[AgentView]:
-        """See `SessionPort.agents`."""
-        return self.company.views() if self.company is not None else ()
+    def agents(self) -> Sequence[SubagentView]:
+        """Implement `SessionPort.agents`."""
+        return self.subagents.views() if self.subagents is not None else ()
 
     def tasks(self) -> Sequence[TaskView]:
-        """See `SessionPort.tasks`."""
-        return self.desk.views() if self.desk is not None else ()
+        """Implement `SessionPort.tasks`."""
+        return self.background_tasks.views() if self.background_tasks is not None else ()
 
     def background(self) -> bool:
-        """See `SessionPort.background`."""
-        return self.desk is not None and self.desk.background()
+        """Implement `SessionPort.background`."""
+        return self.background_tasks is not None and self.background_tasks.background()
 
     def stay(self, how: str, limit_s: float = 0.0) -> None:
-        """See `SessionPort.stay`."""
-        self.wakes.stay(how, limit_s)
+        """Implement `SessionPort.stay`."""
+        self.wake_schedule.stay(how, limit_s)
 
     async def leave(self, policy: str) -> Sequence[TaskView]:
-        """Before `close`, between two turns: `stop` ends every task, `keep` those that may not outlive longrein. Gives
-        those that go on."""
-        return await self.commands.leave(policy) if self.commands is not None else ()
+        """Implement `SessionPort.leave`."""
+        return await self.own_background_tasks.leave(policy) if self.own_background_tasks is not None else ()
 
-    def follow(self, seq: int = 0, *, streaming: bool = True) -> AsyncIterator[Heard]:
-        """Entries after `seq`, then live news; without `streaming` neither replies nor output while they grow."""
-        return self.readers.follow(seq, streaming=streaming)
+    def follow(self, seq: int = 0, *, streaming: bool = True) -> AsyncIterator[SessionUpdate]:
+        """Implement `SessionPort.follow`."""
+        return self.subscribers.follow(seq, streaming=streaming)
 
     def notice(self, text: str) -> None:
-        """One line for the user."""
-        self.readers.publish(Noticed(self.crew.redact(text)))
+        """Show the user one line."""
+        self.subscribers.publish(UserNotice(self.deps.redact(text)))
 
     # --- the loop's needs ------------------------------------------------------------------------------------
 
@@ -353,79 +368,79 @@ class Session:
         return None
 
     def expect(self, name: str) -> None:
-        """A call of tool `name` begins to stream in: what is slow to start for it is started meanwhile."""
-        tool = self.crew.tools.get(name)
-        if self.crew.pool is not None and tool is not None and tool.access == "command":
-            self.crew.pool.supervision.warm()
+        """Prepare for a call of tool `name`, which begins to stream in: start the supervisor for a command."""
+        tool = self.deps.tools.get(name)
+        if self.deps.pool is not None and tool is not None and tool.access == "command":
+            self.deps.pool.supervision.warm()
 
     @property
-    def desk(self) -> TaskDesk | None:
-        """Its commands and those of subagents below it; None while nobody in the tree has run one."""
-        pool = self.crew.pool
-        return self.open_commands() if pool is not None and pool.members else self.commands
+    def background_tasks(self) -> BackgroundTasks | None:
+        """Tasks of this session and its subagents; None while the tree has run no command."""
+        pool = self.deps.pool
+        return self.open_background_tasks() if pool is not None and pool.members else self.own_background_tasks
 
-    def open_commands(self) -> TaskDesk | None:
-        """Its commands; None where there is no supervisor."""
-        if self.commands is None and self.crew.pool is not None and self.crew.desk is not None:
-            self.commands = self.crew.desk(self, self.crew.pool)
-        return self.commands
+    def open_background_tasks(self) -> BackgroundTasks | None:
+        """Return this session's tasks, opened on first use; None where there is no supervisor."""
+        if self.own_background_tasks is None and self.deps.pool is not None and self.deps.background_tasks is not None:
+            self.own_background_tasks = self.deps.background_tasks(self, self.deps.pool)
+        return self.own_background_tasks
 
     @property
     def rules(self) -> Rules:
-        """What holds now: the settings, what the user allowed for this session, and the same of all above it."""
-        rules = self.crew.rules if self.crew.above is None else self.crew.above.rules
+        """Permission rules now: settings, the session's own, and those of its parents."""
+        rules = self.deps.rules if self.deps.parent_policy is None else self.deps.parent_policy.rules
         allowed = self.state.rules
         return msgspec.structs.replace(rules, allow=(*rules.allow, *allowed)) if allowed else rules
 
     @property
     def mode(self) -> str:
-        """The permission mode that holds now; below another session it is no wider than there.
+        """Permission mode now, never wider than the parent's.
 
-        A narrower one holds for those below as soon as the user has set it, while a call still runs here.
+        A narrower mode applies to subagents as soon as the user has set it, even while a call runs here.
         """
-        if self.crew.above is not None:
-            return self.crew.above.mode
+        if self.deps.parent_policy is not None:
+            return self.deps.parent_policy.mode
         wanted = self.inbox.mode_wanted
         return narrower(self.state.mode, wanted) if wanted else self.state.mode
 
     @property
     def process_session(self) -> str:
-        """Session that processes belong to: the root of the tree."""
-        return self.id if self.crew.above is None else self.crew.above.process_session
+        """Session that owns the processes: the root of the tree."""
+        return self.id if self.deps.parent_policy is None else self.deps.parent_policy.process_session
 
     @property
     def prefix_sources(self) -> tuple[SourceFile, ...]:
-        """Files that stand in the static context."""
+        """Files in the static context."""
         return self.state.prefix.sources if self.state.prefix else ()
 
     @property
     def _limits(self) -> Limits:
-        """What the next request may use, with what is left to the whole tree."""
-        limits = self.wakes.limits
-        return limits if self.company is None else self.company.within(limits)
+        """Limits of the next request, reduced to the budget left to the whole tree."""
+        limits = self.wake_schedule.limits
+        return limits if self.subagents is None else self.subagents.within(limits)
 
     @property
-    def outlook(self) -> Outlook:
-        """What `next_move` may know beside the log."""
-        crew = self.crew
-        return Outlook(
-            budget=crew.model.budget,
+    def move_context(self) -> MoveContext:
+        """Facts for `next_move` that are not in the log."""
+        deps = self.deps
+        return MoveContext(
+            budget=deps.model.budget,
             limits=self._limits,
-            jitter=crew.jitter(),
+            jitter=deps.jitter(),
             paused=self.paused,
-            fallback="" if crew.fallback == crew.model.name else crew.fallback,
+            fallback="" if deps.fallback == deps.model.name else deps.fallback,
             rested=self.rested,
             seed=self.state.profile.startswith("seed"),
-            now_us=crew.clock.wall_us(),
-            task_s=self.lasting.task_s,
-            summarising=self.beside.running,
+            now_us=deps.clock.wall_us(),
+            task_s=self.elapsed.task_s,
+            summarising=self.summary_request.running,
             pressed=self.memory.pressed,
         )
 
     async def perform(self, act: Coroutine[Any, Any, None]) -> None:
-        """Do one act so that an interrupt can cut it; the act itself records how it was cut.
+        """Run one move so that an interrupt can cancel it; the move records its own end.
 
-        It runs in the walk's own task: one of its own would cost a round of the event loop for each act.
+        It runs in the loop's task: a task of its own would cost a round of the event loop for each move.
         """
         walk = asyncio.current_task()
         assert walk is not None
@@ -448,23 +463,23 @@ class Session:
             raise asyncio.CancelledError  # the walk itself was cancelled, and the act made a result of it
 
     def settle_interrupt(self) -> None:
-        """Write down that the user interrupted, when they did."""
+        """Record an interrupt by the user, if there was one."""
         if self.interrupting:
             self.interrupting = False
             if self.state.turn_open or self.state.calls or self.state.compact_wanted is not None:
                 self.append(Interrupted(INTERRUPTED, tuple(self.state.calls)))
 
     def poke(self) -> None:
-        """Let the loop look again."""
+        """Wake the loop."""
         self.inbox.poke()
 
     async def wait_word(self) -> None:
-        """Until somebody says something, interrupts or closes; other processes' messages are looked for meanwhile."""
+        """Wait for a message, an interrupt or `close`."""
         if not self.interrupting and not self.closed:
-            await self.inbox.wait(self.crew.clock)
+            await self.inbox.wait(self.deps.clock)
 
     async def close(self) -> None:
-        """End what runs, flush the log, release the lock. Idempotent."""
+        """Stop what runs, flush the log, release the lock. Idempotent."""
         if self.closed:
             return
         self.closed = True
@@ -472,7 +487,7 @@ class Session:
             await self._end_all()
         finally:  # also when the disk is full: nobody is kept out, or waits for more
             await self.log.close()
-            self.readers.close()
+            self.subscribers.close()
 
     async def _end_all(self) -> None:
         self.inbox.poke()
@@ -480,18 +495,18 @@ class Session:
             self._act.cancel()
         if self.walk is not None and self.walk is not asyncio.current_task():
             await asyncio.wait([self.walk], timeout=CLOSE_WAIT_S)
-        if self.company is not None:
-            await self.company.close()
-        self.wakes.stop()
-        if self.commands is not None:
-            await self.commands.close()
-        await self.beside.stop(self)
-        if self.crew.goals is not None:
-            await self.crew.goals.by(owner_of(self.process_session, self.state.label)).leave()
+        if self.subagents is not None:
+            await self.subagents.close()
+        self.wake_schedule.stop()
+        if self.own_background_tasks is not None:
+            await self.own_background_tasks.close()
+        await self.summary_request.stop(self)
+        if self.deps.goals is not None:
+            await self.deps.goals.by(owner_of(self.process_session, self.state.label)).leave()
         if self._held:
             await self.commit(flush=True)
         self.keep_snapshot()
-        if self.crew.above is None:  # what all agents of a tree share goes with its root
-            await self.crew.workspace.spawner.drain()
-        if self.crew.model is not self._lent:
-            await self.crew.model.aclose()
+        if self.deps.parent_policy is None:  # what all agents of a tree share goes with its root
+            await self.deps.workspace.spawner.drain()
+        if self.deps.model is not self._lent:
+            await self.deps.model.aclose()

@@ -1,50 +1,50 @@
-"""The one channel out of a session: committed entries in order, and provisional news between them.
+"""Subscribers of a session: committed entries in order, and provisional updates between them.
 
-There is no bus beside the log: to publish is to append. A reader names the last seq it has and gets what follows, first
-from disk, then live.
+There is no bus beside the log. A subscriber names the last seq it has and gets what follows, first from disk, then
+live.
 """
 
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable
 
-from longrein.agent.messages import Heard, OfChild, Output, Streaming, TaskOver
-from longrein.agent.ports import Above
+from longrein.agent.messages import FromSubagent, Output, ReplyDelta, SessionUpdate, TaskOver
+from longrein.agent.ports import ParentPolicy
 from longrein.events import Entry
 
 History = Callable[[int, int], Iterable[Entry]]
 
 
-class Readers:
-    """All who follow one session."""
+class Subscribers:
+    """All subscribers of one session."""
 
-    def __init__(self, history: History, committed: int, above: Above | None = None) -> None:
+    def __init__(self, history: History, committed: int, above: ParentPolicy | None = None) -> None:
         self._history = history
         self._above = above
-        self._queues: list[tuple[deque[Heard], asyncio.Event, bool]] = []
+        self._queues: list[tuple[deque[SessionUpdate], asyncio.Event, bool]] = []
         self._closed = False
         self.committed = committed
-        """Last entry that readers may have seen."""
-        self.asking: Callable[[], Iterable[OfChild]] = tuple
-        """Questions of subagents that wait for the user, for those who begin to follow."""
+        """Last entry that subscribers may have seen."""
+        self.asking: Callable[[], Iterable[FromSubagent]] = tuple
+        """Returns the questions of subagents that wait for the user, for new subscribers."""
 
     @property
     def streaming(self) -> bool:
-        """Whether anybody wants to hear replies and output while they grow."""
+        """True if a subscriber wants replies and output while they grow."""
         if any(streaming for _, _, streaming in self._queues):
             return True
         return self._above is not None and self._above.streaming
 
-    def publish(self, heard: Heard) -> None:
-        """Hand `heard` to everybody; entries only when they are committed."""
+    def publish(self, heard: SessionUpdate) -> None:
+        """Send an update to all; entries only once they are committed."""
         for queue, wake, _ in self._queues:
             queue.append(heard)
             wake.set()
         if self._above is not None:
             self._above.hear(heard)
 
-    def stream(self, heard: Streaming | Output | TaskOver | OfChild) -> None:
-        """Hand `heard` to those who want to hear what goes on before it is an entry."""
+    def stream(self, heard: ReplyDelta | Output | TaskOver | FromSubagent) -> None:
+        """Send an update to subscribers with `streaming`."""
         for queue, wake, streaming in self._queues:
             if streaming:
                 queue.append(heard)
@@ -53,20 +53,20 @@ class Readers:
             self._above.hear(heard)
 
     def commit(self, entries: list[Entry]) -> None:
-        """Hand out entries that are on disk now."""
+        """Publish entries that were committed."""
         self.committed = entries[-1].seq
         for entry in entries:
             self.publish(entry)
 
     def close(self) -> None:
-        """Let every reader end after what it has been given."""
+        """Let every subscriber end after the updates it has been sent."""
         self._closed = True
         for _, wake, _ in self._queues:
             wake.set()
 
-    async def follow(self, seq: int, *, streaming: bool) -> AsyncIterator[Heard]:
-        """Entries after `seq`, then live news, until the session closes."""
-        queue: deque[Heard] = deque()
+    async def follow(self, seq: int, *, streaming: bool) -> AsyncIterator[SessionUpdate]:
+        """Yield entries after `seq`, then live updates, until the session closes."""
+        queue: deque[SessionUpdate] = deque()
         wake = asyncio.Event()
         mine = (queue, wake, streaming)
         self._queues.append(mine)

@@ -1,7 +1,7 @@
-"""One for a session and all subagents below it: the supervisor, places for tasks that run at once, news to whom they
-concern.
+"""Background task slots of a tree of agents, and their news from the supervisor.
 
-Places go round among the agents that wait, so that one with a hundred tasks does not starve another with one.
+Slots are given round-robin to the waiting agents, so that an agent with a hundred tasks does not starve one with a
+single task.
 """
 
 import asyncio
@@ -12,38 +12,38 @@ from longrein.workspace import Supervision
 
 
 class Member(Protocol):
-    """One agent's tasks."""
+    """The tasks of one agent."""
 
     def over(self, task: str) -> None:
-        """This task has ended; "" when the supervisor is gone."""
+        """Register the end of this task; '' when the supervisor is gone."""
         ...
 
 
 class TaskPool:
-    """Tasks of a tree of agents. Belongs to one event loop."""
+    """Task slots of a tree of agents. Belongs to one event loop."""
 
     def __init__(self, supervision: Supervision, running_max: int = 32) -> None:
         self.supervision = supervision
         self.running_max = max(1, running_max)
-        """Tasks that run at once; more wait."""
+        """Tasks that run in parallel; more wait."""
         self.running = 0
-        """Places taken; promoted commands may take more than there are, since they run already."""
+        """Slots in use; may exceed `running_max` through promoted commands, which run already."""
         self.session = ""
-        """Session of the user, whose commands all of these are."""
+        """Session of the user, which owns all these commands."""
         self.members: dict[str, Member] = {}
-        """By the label of their agent, `""` for the session of the user."""
+        """Members by agent label, '' for the session of the user."""
         self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
-        """By label; the first is served next."""
+        """Waiters by label; the first label is served next."""
         supervision.on_news(self._news)
 
     def join(self, label: str, member: Member, session: str) -> None:
-        """`member` hears of tasks whose ids begin with `label`."""
+        """Register `member` for tasks whose ids begin with `label`."""
         self.members[label] = member
         if not label:
             self.session = session
 
     def part(self, label: str) -> None:
-        """It hears of them no more."""
+        """Unregister a member."""
         self.members.pop(label, None)
 
     def _news(self, task: str) -> None:
@@ -58,14 +58,14 @@ class TaskPool:
     # --- places ----------------------------------------------------------------------------------------------
 
     def take(self, *, anyway: bool = False) -> bool:
-        """A place now: False when there is none or others wait for one; with `anyway` always one."""
+        """Take a slot; False when none is free or others wait. With `anyway` always take one."""
         if not anyway and (self.running >= self.running_max or self._waiting):
             return False
         self.running += 1
         return True
 
     async def wait(self, label: str) -> None:
-        """Until it is this agent's turn; the place is then taken."""
+        """Wait for a slot of this agent, and take it."""
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(label, deque()).append(turn)
         self._serve()
@@ -77,7 +77,7 @@ class TaskPool:
             raise
 
     def free(self) -> None:
-        """Give a place back; the next in turn gets it."""
+        """Give a slot back; the next waiter gets it."""
         self.running -= 1
         self._serve()
 
@@ -96,5 +96,5 @@ class TaskPool:
 
 
 def agent_of(task: str) -> str:
-    """Label of the agent whose task it is: `a398` of `a398.b3`, `""` of `b3`."""
+    """Return the label of a task's agent: `a398` of `a398.b3`, '' of `b3`."""
     return task.rpartition(".")[0]

@@ -1,7 +1,7 @@
-"""Running tools: `ToolStarted` on disk, then the act, then `ToolEnded` as each call ends.
+"""Running tools: `ToolStarted` on disk, then the call, then `ToolEnded` as each call ends.
 
-One that is cancelled is recorded with what it had; a tool that raises is our bug and the model is told so, the session
-goes on.
+A cancelled call is recorded with what it had. A tool that raises is a bug of longrein: the model is told so and the
+session continues.
 """
 
 import asyncio
@@ -13,30 +13,30 @@ import msgspec
 from longrein.agent.file_changes import (
     after_command,
     before_command,
+    describe_writer,
     may_change,
     note_written,
-    tell_nested,
+    tell_nested_instructions,
     writer_of,
-    writer_words,
 )
-from longrein.agent.memory_pressure import spilled
+from longrein.agent.memory_pressure import spill_long_texts
 from longrein.agent.messages import Output
 from longrein.agent.permission_check import hidden_files
 from longrein.agent.session import Session, retrieve_error
-from longrein.agent.shared_files import Taken
+from longrein.agent.shared_files import HeldPaths
 from longrein.context import Seen, standing, window_of
 from longrein.events import AnyEvent, CwdSet, FileChanged, Text, ToolCall, ToolEnded, ToolError, ToolStarted
 from longrein.store import owner_of
 from longrein.tools import FileVersion, GoalPort, Hands, Outcome, Tool, ToolOptions, clean, fit_arguments
 
 SEED_OUTPUT_BYTES = 50_000
-"""What the founding documents keep of the output of a command."""
+"""Output of a command that the `seed` profiles keep."""
 PAGE_BYTES_MIN, PAGE_BYTES_MAX = 1_000, 30_000
-"""Text of one page of a recall."""
+"""Text of one page of `Recall`."""
 
 
 class _Versions(Mapping[str, FileVersion]):
-    """Known files, as tools see them."""
+    """Known files as `Mapping` of path to `FileVersion`, for tools."""
 
     def __init__(self, files: Mapping[str, Seen], asks: int) -> None:
         self._files, self._asks = files, asks
@@ -53,23 +53,23 @@ class _Versions(Mapping[str, FileVersion]):
 
 
 async def run_tools(session: Session, calls: Sequence[ToolCall]) -> None:
-    """Run `calls` side by side, at most `limits.parallel_max` at once."""
+    """Run `calls` in parallel, at most `limits.parallel_max` at once."""
     calls = [session.as_said(call) for call in calls]
     fitted = {call.id: _fitted(session, call) for call in calls}
     fresh = [call for call in calls if not session.state.calls[call.id].started]
-    changing = [call.id for call in fresh if may_change(session.crew.tools[call.name], fitted[call.id])]
+    changing = [call.id for call in fresh if may_change(session.deps.tools[call.name], fitted[call.id])]
     if changing:
         session.append(*await before_command(session))
     session.append(*(_started(call, fitted[call.id]) for call in fresh))
     await session.commit(flush=True)
-    beside = _Beside(session.crew.limits.parallel_max, [call.id for call in calls])
+    beside = _ParallelCalls(session.deps.limits.parallel_max, [call.id for call in calls])
     if len(calls) == 1:
-        await _run(session, calls[0], fitted[calls[0].id], _Place(beside, changing=bool(changing)))
-        tell_nested(session, calls)
+        await _run(session, calls[0], fitted[calls[0].id], _CallSlot(beside, changing=bool(changing)))
+        tell_nested_instructions(session, calls)
         return
 
     async def run(call: ToolCall) -> None:
-        await _run(session, call, fitted[call.id], _Place(beside, changing=call.id in changing))
+        await _run(session, call, fitted[call.id], _CallSlot(beside, changing=call.id in changing))
         if session.state.calls:
             session.commit(flush=False)
 
@@ -81,61 +81,61 @@ async def run_tools(session: Session, calls: Sequence[ToolCall]) -> None:
     except asyncio.CancelledError:
         await asyncio.wait(tasks)  # gather has cancelled them; each records its own end
         raise
-    tell_nested(session, calls)
+    tell_nested_instructions(session, calls)
 
 
 def _fitted(session: Session, call: ToolCall) -> dict[str, Any]:
-    """The arguments as the tool gets them; a call that runs has been judged, so they fit."""
-    return fit_arguments(session.crew.tools[call.name], call.arguments or {})[0]
+    """Return the arguments as the tool gets them; the call has been judged, so they fit."""
+    return fit_arguments(session.deps.tools[call.name], call.arguments or {})[0]
 
 
 def _started(call: ToolCall, arguments: dict[str, Any]) -> ToolStarted:
     return ToolStarted(call.id, call.name, None if arguments == call.arguments else arguments)
 
 
-class _Beside:
-    """Calls that run side by side."""
+class _ParallelCalls:
+    """State shared by the calls that run in parallel."""
 
     def __init__(self, most: int, calls: Sequence[str]) -> None:
-        """At most `most` of `calls` at once."""
+        """Let at most `most` of `calls` run at once."""
         self.gate = asyncio.Semaphore(most)
         self.looking = asyncio.Lock()
-        """Held while one looks what its command changed, so that no change is told twice."""
+        """Held while one call looks for changed files, so that no change is reported twice."""
         self._order = {call: at for at, call in enumerate(calls)}
         self._moved = -1
 
     def in_order(self, call: str, facts: Sequence[AnyEvent]) -> list[AnyEvent]:
-        """`facts` of a call that has ended, without a folder that a later call of the reply has left again."""
+        """Drop a folder change that a later call of the reply has already replaced."""
         at, moves = self._order[call], any(isinstance(fact, CwdSet) for fact in facts)
         kept = [fact for fact in facts if at > self._moved or not isinstance(fact, CwdSet)]
         self._moved = max(self._moved, at) if moves else self._moved
         return kept
 
 
-class _Place:
-    """A call's place among all that run: one of those at once, and the files it touches."""
+class _CallSlot:
+    """A call's slot among the parallel calls, and its file locks."""
 
-    def __init__(self, beside: _Beside, *, changing: bool) -> None:
+    def __init__(self, beside: _ParallelCalls, *, changing: bool) -> None:
         self.changing = changing
-        """Whether it runs a command that may change any file."""
+        """True if it runs a command that may change any file."""
         self.beside = beside
         self._gate = beside.gate
         self._entered = False
-        self._files: Taken | None = None
+        self._files: HeldPaths | None = None
 
     async def take(self, session: Session, tool: Tool, arguments: dict[str, Any]) -> None:
-        """Wait for it."""
+        """Wait for the slot and the locks."""
         await self._gate.acquire()
         self._entered = True
-        self._files = await session.crew.locks.take(_touched(session, tool, arguments))
+        self._files = await session.deps.locks.take(_touched(session, tool, arguments))
 
     @property
     def whole(self) -> bool:
-        """Whether it has all that it needs to begin."""
+        """True once slot and locks are held."""
         return self._files is not None
 
     def leave(self) -> None:
-        """Give back what was taken."""
+        """Release slot and locks."""
         if self._files is not None:
             self._files.release()
         if self._entered:
@@ -143,38 +143,38 @@ class _Place:
 
 
 def _touched(session: Session, tool: Tool, arguments: dict[str, Any]) -> list[tuple[str, bool]]:
-    """(real path, writes) of the files that a call touches; a command's are not known."""
+    """Return (real path, writes) of the files that a call touches; unknown for a command."""
     if tool.access == "command":
         return []
-    look, cwd = session.crew.workspace.look, session.state.cwd
+    look, cwd = session.deps.workspace.look, session.state.cwd
     return [(look(path, cwd).real, writes) for path, writes in tool.paths(arguments)]
 
 
-async def _run(session: Session, call: ToolCall, arguments: dict[str, Any], place: _Place) -> None:
+async def _run(session: Session, call: ToolCall, arguments: dict[str, Any], place: _CallSlot) -> None:
     task = asyncio.current_task()
     assert task is not None
-    begun_s = session.crew.clock.mono_s()
+    begun_s = session.deps.clock.mono_s()
     session.running[call.id] = task
     try:
         outcome = await _outcome(session, call, arguments, place)
         del session.running[call.id]
-        elapsed = round((session.crew.clock.mono_s() - begun_s) * 1000)
+        elapsed = round((session.deps.clock.mono_s() - begun_s) * 1000)
         await _record(session, call, arguments, place, outcome, elapsed)
     finally:
         place.leave()
-        session.crew.writers.end(call.id, session.state.label)
+        session.deps.writers.end(call.id, session.state.label)
         session.running.pop(call.id, None)
         if call.id in session.cancelled:
             del session.cancelled[call.id]
             task.uncancel()  # the call has ended; who ran it goes on
 
 
-async def _outcome(session: Session, call: ToolCall, arguments: dict[str, Any], place: _Place) -> Outcome:
-    tool = session.crew.tools[call.name]
+async def _outcome(session: Session, call: ToolCall, arguments: dict[str, Any], place: _CallSlot) -> Outcome:
+    tool = session.deps.tools[call.name]
     try:
         await place.take(session, tool, arguments)
         if tool.access == "write" or place.changing:
-            session.crew.writers.begin(call.id, writer_of(session, arguments))
+            session.deps.writers.begin(call.id, writer_of(session, arguments))
         return await tool.run(_hands(session, call.id, tool), **arguments)
     except asyncio.CancelledError:
         if not session.stops(call.id):
@@ -187,9 +187,9 @@ async def _outcome(session: Session, call: ToolCall, arguments: dict[str, Any], 
 
 
 async def _record(
-    session: Session, call: ToolCall, arguments: dict[str, Any], place: _Place, outcome: Outcome, elapsed_ms: int
+    session: Session, call: ToolCall, arguments: dict[str, Any], place: _CallSlot, outcome: Outcome, elapsed_ms: int
 ) -> None:
-    """Append what came of a call."""
+    """Append the end of a call, with its facts."""
     if not place.whole and outcome.status == "interrupted":
         not_run = (Text("not run: the user interrupted"),)
         session.append(ToolEnded(call.id, call.name, "not_run", not_run, elapsed_ms))
@@ -199,10 +199,10 @@ async def _record(
         changes = await _changed(session, arguments, place.beside.looking)
     facts = place.beside.in_order(call.id, outcome.facts)
     note_written(session, facts)
-    parts = spilled(outcome.parts, call.name, session.blobs)
+    parts = spill_long_texts(outcome.parts, call.name, session.blobs)
     raw = _raw_blob(session, outcome.raw) if outcome.raw else ""
     ended = ToolEnded(call.id, call.name, outcome.status, parts, elapsed_ms, raw)
-    told = session.commands.told_by(call.id) if session.commands is not None else ()
+    told = session.own_background_tasks.told_by(call.id) if session.own_background_tasks is not None else ()
     if outcome.status == "ok":
         session.append(*changes, *told, *facts, ended)
     else:  # the ends of tasks that it was to tell are told by notices
@@ -210,15 +210,17 @@ async def _record(
 
 
 def _raw_blob(session: Session, raw: bytes) -> str:
-    """Blob of what a command printed, without secrets; '' where escapes inside a secret hide it in the raw bytes."""
-    redact = session.crew.redact
+    """Store a command's raw output without secrets; '' when escapes inside a secret hide it."""
+    redact = session.deps.redact
     kept = redact(raw.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
     return session.blobs.put_blob(kept) if clean(kept) == redact(clean(raw)) else ""
 
 
 async def _changed(session: Session, arguments: dict[str, Any], looking: asyncio.Lock) -> list[FileChanged]:
-    """What a command changed. It is over, so an interrupt takes nothing of its result; what was changed is then found
-    by the next look."""
+    """Return the changes a command made.
+
+    The command is over, so an interrupt leaves its result intact; the next look then finds the changes.
+    """
     try:
         async with looking:
             return await after_command(session, arguments)
@@ -229,44 +231,44 @@ async def _changed(session: Session, arguments: dict[str, Any], looking: asyncio
 
 
 def _hands(session: Session, call: str, tool: Tool) -> Hands:
-    state, crew = session.state, session.crew
-    desk = session.open_commands() if tool.access == "command" else session.commands
+    state, deps = session.state, session.deps
+    tasks = session.open_background_tasks() if tool.access == "command" else session.own_background_tasks
     return Hands(
         call=call,
         session=session.process_session,
         nonce=state.nonce,
         cwd=state.cwd,
-        workspace=crew.workspace,
+        workspace=deps.workspace,
         blobs=session.blobs,
         versions=_Versions(state.files, state.asks),
         todos=state.todos,
         options=_options(session),
-        entry=lambda seq: next(iter(crew.history(seq, seq)), None),
+        entry=lambda seq: next(iter(deps.history(seq, seq)), None),
         standing=lambda *asked: standing(session.state, *asked),
-        note=lambda data: session.readers.stream(Output(call, data)),
-        archive=crew.archive,
-        now_us=crew.clock.wall_us,
-        tasks=desk.of(call) if desk is not None else None,
+        note=lambda data: session.subscribers.stream(Output(call, data)),
+        archive=deps.archive,
+        now_us=deps.clock.wall_us,
+        tasks=tasks.of(call) if tasks is not None else None,
         agents=session.agent_port,
         goals=_goals(session),
-        wrote=lambda path, digest: writer_words(session, path, digest),
+        wrote=lambda path, digest: describe_writer(session, path, digest),
         hidden=hidden_files(session),
-        page_bytes=_page_bytes(window_of(state, crew.model.budget).usable_tokens),
+        page_bytes=_page_bytes(window_of(state, deps.model.budget).usable_tokens),
     )
 
 
 def _goals(session: Session) -> GoalPort | None:
-    """The project's goals in the name of this agent, whose claims hold on while it works."""
-    if session.crew.goals is None:
+    """Return the project's goals for this agent, renewing its claims."""
+    if session.deps.goals is None:
         return None
-    goals = session.crew.goals.by(owner_of(session.process_session, session.state.label))
+    goals = session.deps.goals.by(owner_of(session.process_session, session.state.label))
     goals.beat()
     return goals
 
 
 def _options(session: Session) -> ToolOptions:
-    """Limits of the tools; the `seed` profiles give the output of a command as the documents do: its beginning."""
-    options = session.crew.options
+    """Return the limits of the tools; the `seed` profiles keep only the beginning of a command's output."""
+    options = session.deps.options
     if not session.state.profile.startswith("seed"):
         return options
     most = SEED_OUTPUT_BYTES

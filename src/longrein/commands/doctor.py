@@ -9,11 +9,11 @@ from longrein.events import LongreinError
 from longrein.frontends.stdio import show
 from longrein.frontends.text_format import counted
 from longrein.models import look_up
-from longrein.run_context import Place, chosen_model
+from longrein.run_context import RunContext, chosen_model
 from longrein.store import list_sessions
 
 
-def doctor(place: Place) -> int:
+def doctor(place: RunContext) -> int:
     """Print the findings; 0 when longrein can work, 1 when it cannot."""
     findings = [*_machine(), *_state(place), *_model(place), *_settings(place)]
     show("".join(f"{_mark(well, what)}  {what:<14} {told}\n" for well, what, told in findings))
@@ -40,7 +40,7 @@ def _machine() -> list[Finding]:
     return found
 
 
-def _state(place: Place) -> list[Finding]:
+def _state(place: RunContext) -> list[Finding]:
     folder = place.state_dir
     while not os.path.exists(folder):
         folder = os.path.dirname(folder)
@@ -54,7 +54,7 @@ def _state(place: Place) -> list[Finding]:
     return [(writable, "state folder", told)]
 
 
-def _model(place: Place) -> list[Finding]:
+def _model(place: RunContext) -> list[Finding]:
     try:
         options = chosen_model(place)
     except LongreinError as error:
@@ -71,7 +71,7 @@ def _model(place: Place) -> list[Finding]:
     return findings
 
 
-def _settings(place: Place) -> list[Finding]:
+def _settings(place: RunContext) -> list[Finding]:
     origin = place.settings.origin
     return [(True, key, where) for key, where in sorted(origin.items()) if where != "built in"] + [
         (False, "settings", note) for note in place.settings.notes

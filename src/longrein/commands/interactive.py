@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from heapq import nsmallest
 
 from longrein import __version__
-from longrein.composition import Built, build
+from longrein.composition import Composition, build
 from longrein.config import project_root
 from longrein.context import analyse, analysis_lines, next_to_go, reasons, report
 from longrein.events import LongreinError
@@ -16,7 +16,7 @@ from longrein.frontends.reports.tasks import tail_of
 from longrein.frontends.stdio import say
 from longrein.frontends.terminal import FilesFound, Outcome, SessionRow, TerminalFacts, run_terminal
 from longrein.models import known_models, known_providers, look_up
-from longrein.run_context import CLOCK, Place, discard_unused, fork, survey
+from longrein.run_context import CLOCK, RunContext, discard_unused, fork, read_run_context
 from longrein.store import USER, Archive, Goals, SessionInfo, list_sessions, project_key
 from longrein.workspace import GIT_CUT, Workspace, run_git, spooled_tasks, stop_spooled
 
@@ -34,7 +34,7 @@ ROWS_MAX = 30
 
 async def talk(options: Options) -> int:
     """Open what the options ask for, then what the user asks for; gives the exit code."""
-    place = survey(options)
+    place = read_run_context(options)
     built = await build(place)
     prompt, choosing = options.prompt, options.resume == ""
     while True:
@@ -53,9 +53,9 @@ async def talk(options: Options) -> int:
             built, prompt = await build(place, built.session.id), ""
 
 
-async def _one(place: Place, built: Built, prompt: str, *, choosing: bool) -> Outcome:
+async def _one(place: RunContext, built: Composition, prompt: str, *, choosing: bool) -> Outcome:
     folder = os.path.join(place.state_dir, "history")
-    names = FileNames(built.crew.workspace, lambda: built.session.state.cwd, CLOCK.mono_s)
+    names = FileNames(built.deps.workspace, lambda: built.session.state.cwd, CLOCK.mono_s)
     os.makedirs(folder, mode=0o700, exist_ok=True)
     outcome = await run_terminal(
         built.session,
@@ -78,37 +78,37 @@ async def _end_tasks(folder: str) -> None:
         await asyncio.gather(*(stop_spooled(folder, task, "stopped by longrein on leaving") for task in running))
 
 
-def _facts(place: Place, built: Built, *, choosing: bool) -> TerminalFacts:
-    crew, session = built.crew, built.session
+def _facts(place: RunContext, built: Composition, *, choosing: bool) -> TerminalFacts:
+    deps, session = built.deps, built.session
     return TerminalFacts(
-        model=crew.model.name,
+        model=deps.model.name,
         cwd=session.state.cwd,
         version=__version__,
         notices=built.notes,
         colour=not place.environ.get("NO_COLOR"),
-        window_tokens=lambda: crew.model.budget.usable_tokens,
-        context_report=lambda: report(session.state, crew.model.budget, next_to_go(session.state, crew.model.budget)),
-        reasons=lambda handle: reasons(session.state, crew.model.budget, handle),
-        analysis=lambda: analysis_lines(analyse(session.state, crew.model.budget)),
+        window_tokens=lambda: deps.model.budget.usable_tokens,
+        context_report=lambda: report(session.state, deps.model.budget, next_to_go(session.state, deps.model.budget)),
+        reasons=lambda handle: reasons(session.state, deps.model.budget, handle),
+        analysis=lambda: analysis_lines(analyse(session.state, deps.model.budget)),
         sessions=lambda: _sessions(place),
-        models=lambda: _models(place, crew.model.name),
+        models=lambda: _models(place, deps.model.name),
         file_text=lambda path: _text(built, path),
         wall_us=CLOCK.wall_us,
         task_tail=lambda task, lines: _tail(place, built, task, lines),
         goals=Goals(
-            place.state_dir, project_key(project_root(crew.workspace.roots[0])), USER, CLOCK.wall_us, redact=crew.redact
+            place.state_dir, project_key(project_root(deps.workspace.roots[0])), USER, CLOCK.wall_us, redact=deps.redact
         ),
         leave_policy=place.settings.task_policy or "ask",
         choosing=choosing,
     )
 
 
-async def _tail(place: Place, built: Built, task: str, lines: int) -> str:
+async def _tail(place: RunContext, built: Composition, task: str, lines: int) -> str:
     archive = Archive(place.state_dir, built.session.id)
     return await archive.reading(lambda past: tail_of(past, built.log.folder, task, lines))
 
 
-async def _sessions(place: Place) -> Sequence[SessionRow]:
+async def _sessions(place: RunContext) -> Sequence[SessionRow]:
     """Those of this folder in which something was said."""
     infos = [info for info in list_sessions(place.state_dir) if info.cwd == place.cwd and info.title]
     return [SessionRow(info.session, info.title, _when(info)) for info in infos[:ROWS_MAX]]
@@ -118,15 +118,15 @@ def _when(info: SessionInfo) -> str:
     return datetime.fromtimestamp(info.updated_at / 1e6, UTC).astimezone().strftime("%Y-%m-%d %H:%M")
 
 
-def _models(place: Place, present: str) -> Sequence[str]:
+def _models(place: RunContext, present: str) -> Sequence[str]:
     """The present model, those of the settings, then those of providers whose key is here."""
     with_key = [known.name for known in known_providers() if any(place.environ.get(key) for key in known.keys)]
     offered = [f"{name}/{model}" for name in with_key for model in known_models() if look_up(name, model).price]
     return list(dict.fromkeys((present, *place.settings.models, *offered)))
 
 
-def _text(built: Built, path: str) -> str | None:
-    workspace = built.crew.workspace
+def _text(built: Composition, path: str) -> str | None:
+    workspace = built.deps.workspace
     try:
         found = workspace.look(path, built.session.state.cwd)
         return workspace.read(found.real, 1_000_000).decode("utf-8", "replace") if found.kind == "file" else None

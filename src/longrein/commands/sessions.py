@@ -8,18 +8,18 @@ from longrein.frontends.reports import context as context_page
 from longrein.frontends.reports import sessions as listing
 from longrein.frontends.reports import sessions as search_page
 from longrein.frontends.stdio import say, show, stdout_file
-from longrein.run_context import Place, budget_of
+from longrein.run_context import RunContext, budget_of
 from longrein.store import Reader, export_jsonl, find_session, list_sessions, session_info, write_transcript
 
 
-def sessions(place: Place, *, json: bool) -> int:
+def sessions(place: RunContext, *, json: bool) -> int:
     """The list of sessions, newest first."""
     infos = list_sessions(place.state_dir)
     show(listing.as_json(infos) if json else listing.as_table(infos))
     return 0
 
 
-def export(place: Place, session: str, format: str, out: str) -> int:  # noqa: A002 - the flag's name
+def export(place: RunContext, session: str, format: str, out: str) -> int:  # noqa: A002 - the flag's name
     """One session as JSON lines, or as the documents' transcript."""
     reader = Reader(place.state_dir, find_session(place.state_dir, session))
     try:
@@ -50,7 +50,7 @@ def _export(reader: Reader, out: str) -> None:
         raise LongreinError(f"{out or 'stdout'} cannot be written: {error.strerror}") from None
 
 
-def context(place: Place, session: str, *, json: bool) -> int:
+def context(place: RunContext, session: str, *, json: bool) -> int:
     """What fills the context of one session."""
     reader = Reader(place.state_dir, find_session(place.state_dir, session))
     try:
@@ -64,7 +64,7 @@ def context(place: Place, session: str, *, json: bool) -> int:
     return 0
 
 
-def search(place: Place, query: str, session: str, *, every: bool, json: bool, page: int = 1) -> int:
+def search(place: RunContext, query: str, session: str, *, every: bool, json: bool, page: int = 1) -> int:
     """Where words stand in stored sessions; 1 when nowhere."""
     if not query.strip('" '):
         raise UsageError("what is to be found? longrein search QUERY")

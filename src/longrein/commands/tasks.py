@@ -9,7 +9,7 @@ from longrein.frontends.reports import subagents as agents_page
 from longrein.frontends.reports import tasks as tasks_page
 from longrein.frontends.reports.tasks import TaskRow
 from longrein.frontends.stdio import say, show
-from longrein.run_context import CLOCK, Place, sweep_orphans
+from longrein.run_context import CLOCK, RunContext, sweep_orphans
 from longrein.store import Past, SessionInfo, find_session, list_sessions, session_info
 from longrein.workspace import SPOOL, Spooled, is_supervised, spooled_tasks, stop_spooled, unreadable_tasks
 
@@ -21,7 +21,7 @@ USAGE = "longrein tasks [SESSION | SESSION/TASK | stop SESSION/TASK]; see longre
 # --- tasks -------------------------------------------------------------------------------------------------------
 
 
-def tasks(place: Place, words: Sequence[str], tail: int, *, json: bool) -> int:
+def tasks(place: RunContext, words: Sequence[str], tail: int, *, json: bool) -> int:
     """`longrein tasks WORDS`; gives the exit code."""
     if len(words) == 2 and words[0] != "stop":
         raise UsageError(f"what is to be done with {words[1]!r}? {USAGE}")
@@ -49,7 +49,7 @@ def _is_session(word: str) -> bool:
     return not (task and last[:1] == "b" and last[1:].isdecimal() and (above or len(word) < 8))
 
 
-def _names(place: Place) -> list[str]:
+def _names(place: RunContext) -> list[str]:
     try:
         names = os.listdir(os.path.join(place.state_dir, "sessions"))
     except OSError:
@@ -57,13 +57,13 @@ def _names(place: Place) -> list[str]:
     return sorted(name for name in names if len(name) == ID_CHARS and name.count("-") == ID_DASHES)
 
 
-def _spooled(place: Place) -> list[TaskRow]:
+def _spooled(place: RunContext) -> list[TaskRow]:
     """All that the spools hold. Only sessions that have one are looked at."""
     folders = ((name, os.path.join(place.state_dir, "sessions", name)) for name in _names(place))
     return [row for name, folder in folders if os.path.isdir(os.path.join(folder, SPOOL)) for row in _rows(place, name)]
 
 
-def _rows(place: Place, session: str) -> Iterator[TaskRow]:
+def _rows(place: RunContext, session: str) -> Iterator[TaskRow]:
     folder = os.path.join(place.state_dir, "sessions", session)
     found = spooled_tasks(folder)
     for path in unreadable_tasks(folder):
@@ -75,7 +75,7 @@ def _rows(place: Place, session: str) -> Iterator[TaskRow]:
         yield from (_row(session, info, task, supervised=True) for task in _queued(place, session))
 
 
-def _queued(place: Place, session: str) -> list[Spooled]:
+def _queued(place: RunContext, session: str) -> list[Spooled]:
     """Tasks that wait for their turn: only the log knows of them."""
     past = Past(place.state_dir, session)
     try:
@@ -92,14 +92,14 @@ def _row(session: str, info: SessionInfo | None, task: Spooled, *, supervised: b
     return TaskRow(session, info.cwd if info else "", bool(info and info.open), supervised, task)
 
 
-def _info(place: Place, session: str) -> SessionInfo | None:
+def _info(place: RunContext, session: str) -> SessionInfo | None:
     try:
         return session_info(place.state_dir, session)
     except SessionError:
         return None  # its log cannot be read; its tasks can be listed and stopped all the same
 
 
-def _of_session(place: Place, session: str) -> list[TaskRow]:
+def _of_session(place: RunContext, session: str) -> list[TaskRow]:
     """All that a session ever started: those that run as the spool tells of them, then those that are over."""
     spooled = {row.task.task: row for row in _rows(place, session)}
     past = Past(place.state_dir, session)
@@ -116,7 +116,7 @@ def _of_session(place: Place, session: str) -> list[TaskRow]:
     return [*spooled.values(), *over]
 
 
-def _show(place: Place, wanted: str, tail: int, *, json: bool) -> None:
+def _show(place: RunContext, wanted: str, tail: int, *, json: bool) -> None:
     session, slash, name = wanted.rpartition("/")
     rows = _of_session(place, find_session(place.state_dir, session)) if slash else _spooled(place)
     row = tasks_page.the_one(rows, name if slash else wanted)
@@ -131,7 +131,7 @@ def _show(place: Place, wanted: str, tail: int, *, json: bool) -> None:
     show(tasks_page.as_page(row, shown))
 
 
-def _stop(place: Place, wanted: str) -> int:
+def _stop(place: RunContext, wanted: str) -> int:
     if not wanted:
         raise UsageError("which one? longrein tasks stop SESSION/TASK; `longrein tasks` lists them")
     row = tasks_page.the_one(_spooled(place), wanted)
@@ -148,7 +148,7 @@ def _stop(place: Place, wanted: str) -> int:
 # --- subagents ---------------------------------------------------------------------------------------------------
 
 
-def agents(place: Place, session: str, *, json: bool) -> int:
+def agents(place: RunContext, session: str, *, json: bool) -> int:
     """`longrein agents [SESSION]`; gives the exit code."""
     if session:
         info = session_info(place.state_dir, find_session(place.state_dir, session))
@@ -166,7 +166,7 @@ def agents(place: Place, session: str, *, json: bool) -> int:
     return 0
 
 
-def _agents(place: Place, info: SessionInfo) -> agents_page.OfSession:
+def _agents(place: RunContext, info: SessionInfo) -> agents_page.OfSession:
     past = Past(place.state_dir, info.session)
     try:
         return agents_page.OfSession(info, agents_page.tree(past, CLOCK.wall_us(), open=info.open))

@@ -9,7 +9,7 @@ import msgspec
 from longrein.events import UsageError
 from longrein.frontends.stdio import say, show
 from longrein.permissions import visible
-from longrein.run_context import Place
+from longrein.run_context import RunContext
 from longrein.workspace import (
     PlainSpawner,
     Workspace,
@@ -39,7 +39,7 @@ class Row(msgspec.Struct, frozen=True):
     """Files with changes beyond that."""
 
 
-def worktrees(place: Place, words: Sequence[str], *, unmerged: bool, json: bool) -> int:
+def worktrees(place: RunContext, words: Sequence[str], *, unmerged: bool, json: bool) -> int:
     """`longrein worktrees WORDS`; gives the exit code: 1 where a merge or a removal was refused."""
     every = list_worktrees(f"{place.state_dir}/worktrees")
     if not words:
@@ -52,7 +52,7 @@ def worktrees(place: Place, words: Sequence[str], *, unmerged: bool, json: bool)
     return _merge(place, tree) if words[0] == "merge" else _remove(place, tree, unmerged=unmerged)
 
 
-def _merge(place: Place, tree: Worktree) -> int:
+def _merge(place: RunContext, tree: Worktree) -> int:
     merged = _run(place, tree, lambda space: merge_worktree(space, tree))
     if not merged.done:
         say(visible(merged.text))
@@ -61,7 +61,7 @@ def _merge(place: Place, tree: Worktree) -> int:
     return 0
 
 
-def _remove(place: Place, tree: Worktree, *, unmerged: bool) -> int:
+def _remove(place: RunContext, tree: Worktree, *, unmerged: bool) -> int:
     why = _run(place, tree, lambda space: remove_worktree(space, tree, unmerged=unmerged))
     if why:
         say(visible(why) + "; --unmerged removes it all the same" * why.endswith("not merged"))
@@ -86,7 +86,7 @@ def _named(every: Sequence[Worktree], word: str) -> Worktree:
     raise UsageError(f"{visible(word)}: {which}; there are {there}")
 
 
-def _run(place: Place, tree: Worktree, work: Callable[[Workspace], Coroutine[Any, Any, T]]) -> T:
+def _run(place: RunContext, tree: Worktree, work: Callable[[Workspace], Coroutine[Any, Any, T]]) -> T:
     """`work` with a workspace around the tree's repository."""
 
     async def walk() -> T:

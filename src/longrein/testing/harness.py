@@ -14,9 +14,9 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 
-from longrein.agent import Answer, Clock, Crew, OpenSession, SessionPort, open_session
-from longrein.agent.background.control import Commands
-from longrein.agent.subagents.runner import Children
+from longrein.agent import Answer, Clock, Dependencies, OpenSession, SessionPort, open_session
+from longrein.agent.background.control import BackgroundControl
+from longrein.agent.subagents.runner import SubagentRunner
 from longrein.context import Request
 from longrein.events import (
     SCHEMA_VERSION,
@@ -41,7 +41,7 @@ NONCE = "n0nce"
 """Sign of the markers in a test session."""
 
 
-def memory_crew(
+def memory_dependencies(
     model: Model,
     disk: MemoryDisk,
     *,
@@ -50,7 +50,7 @@ def memory_crew(
     tools: Iterable[Tool] | None = None,
     models: Sequence[Model] = (),
     rules: Rules | None = None,
-) -> Crew:
+) -> Dependencies:
     """The parts of a session that works on `disk`; limits and options may be set on it.
 
     `models` are those it may change to, beside `model`. Without `tools` they are the built-in ones but `Grep` and
@@ -65,7 +65,7 @@ def memory_crew(
             raise ModelUnknown(f"there is no model {name} here; there are {', '.join(known)}")
         return known[name]
 
-    return Crew(
+    return Dependencies(
         clock=clock or VirtualClock(),
         jitter=lambda: 0.5,
         workspace=space,
@@ -75,8 +75,8 @@ def memory_crew(
         prefix=_prefix_of(every, space),
         history=disk.history,
         rules=Rules(base=space.roots[0]) if rules is None else rules,
-        desk=Commands,
-        company=Children,
+        background_tasks=BackgroundControl,
+        subagents=SubagentRunner,
     )
 
 
@@ -100,7 +100,7 @@ def open_test_session(
     model: Model,
     *,
     disk: MemoryDisk | None = None,
-    crew: Crew | None = None,
+    deps: Dependencies | None = None,
     workspace: Workspace | None = None,
     clock: Clock | None = None,
     mode: str = "",
@@ -112,11 +112,11 @@ def open_test_session(
     call, unless `mode` says otherwise.
     """
     disk = disk or MemoryDisk()
-    parts = crew or memory_crew(model, disk, workspace=workspace, clock=clock)
+    parts = deps or memory_dependencies(model, disk, workspace=workspace, clock=clock)
     log = disk.open()
     root = parts.workspace.roots[0]
     opened = Opened(SCHEMA_VERSION, disk.session, NONCE, parts.workspace.roots, root, profile)
-    default_mode = "bypassPermissions" if crew is None and not log.entries else ""
+    default_mode = "bypassPermissions" if deps is None and not log.entries else ""
     return open_session(log, parts, opened=opened, mode=mode or default_mode)
 
 

@@ -1,4 +1,4 @@
-"""Background tasks: from the command that goes on by itself to the notice of its end.
+"""Background tasks: start, output, stall detection and the notice of the end.
 
-Nothing is imported here: the parts above name the pool, and what runs a command names the parts.
+Nothing is imported here, so that `agent.ports` can name the task pool without a cycle.
 """

@@ -1,14 +1,12 @@
-"""What a session and its tools may ask of background tasks. The parts behind it: `tasks` (what there is), `running`
-(how commands begin), `adopting` (what an earlier longrein left), `slices` (what is shown of an output).
-"""
+"""Control of background tasks: the interface for the session and its tools, and adoption after a restart."""
 
 import asyncio
 from collections.abc import Callable, Sequence
 
 from longrein.agent.background import output as slices
 from longrein.agent.background import tasks as ending
-from longrein.agent.background.start import foreground, in_background, queue, uncut
-from longrein.agent.background.tasks import Tasks, is_put_away
+from longrein.agent.background.start import finish_despite_cancel, queue_task, run_in_background, run_in_foreground
+from longrein.agent.background.tasks import SessionTasks, is_output_stored
 from longrein.agent.ports import LEAVING
 from longrein.agent.session import Session
 from longrein.agent.task_pool import TaskPool, agent_of
@@ -17,23 +15,26 @@ from longrein.events import Opened, TaskEnded, ToolError
 from longrein.tools import Kept, OutputSlice, TaskView
 from longrein.workspace import Ended, Printout, Spooled
 
-# ---------------------------------------------------------------------------------------------------------------------
+# --- Adoption --------------------------------------------------------------------------------------------------------
 #
-# What an earlier longrein left, or what is left after the supervisor died: the log says what there was, the spool
-# what became of it.
+# Tasks that an earlier longrein left, or that remain after the supervisor died. The log says which tasks there were,
+# the spool what became of them.
 
 
-async def adopt(tasks: Tasks) -> None:
-    """What runs is watched, ends are written down with the next ones, queued tasks wait again, the rest was lost."""
+async def adopt(tasks: SessionTasks) -> None:
+    """Adopt the tasks of the log.
+
+    Running ones are watched, ends are recorded with the next ones, queued ones wait again, and the others are lost.
+    """
     found = {one.task: one for one in await tasks.pool.supervision.adopt()}
     tasks.adopted = True
     for task, now in tasks.host.state.tasks.items():
         _take_up(tasks, task, now, found.get(task))
 
 
-def _take_up(tasks: Tasks, task: str, now: TaskNow, there: Spooled | None) -> None:
+def _take_up(tasks: SessionTasks, task: str, now: TaskNow, there: Spooled | None) -> None:
     if now.ended is not None:
-        tasks.settling += [task] * (there is not None and there.state != "running" and is_put_away(now.ended))
+        tasks.settling += [task] * (there is not None and there.state != "running" and is_output_stored(now.ended))
     elif there is not None and there.state != "running":
         tasks.found_over[task] = None
         tasks.unseat(task)
@@ -45,11 +46,11 @@ def _take_up(tasks: Tasks, task: str, now: TaskNow, there: Spooled | None) -> No
         if not tasks.ended(task):
             tasks.end(TaskEnded(task, "lost", cause=_copied(tasks, now) or ending.UNKNOWN))
     elif task not in tasks.starting:
-        queue(tasks, now.started)
+        queue_task(tasks, now.started)
 
 
-def _copied(tasks: Tasks, now: TaskNow) -> str:
-    """Why a task of the first entries of a copied session is none of ours; '' for our own."""
+def _copied(tasks: SessionTasks, now: TaskNow) -> str:
+    """Return why a task in a copied session is not its own; '' for its own."""
     entries = tasks.host.log.entries
     first = entries[0].event if entries else None
     if isinstance(first, Opened) and first.parent is not None and not first.parent.call and now.seq <= first.parent.seq:
@@ -57,30 +58,31 @@ def _copied(tasks: Tasks, now: TaskNow) -> str:
     return ""
 
 
-# --- commands --------------------------------------------------------------------------------------------------------
+# --- Commands and tasks ----------------------------------------------------------------------------------------------
 
 
 STOP_WAIT_S = 8.0
-"""How long a stop is waited for: TERM, its grace, KILL, and what a busy machine takes."""
+"""Wait for a stop: TERM, its grace, KILL, and the delay of a busy machine."""
 SHOWN_BYTES = 24_000
-"""Of an output, in one answer."""
+"""Output shown in one answer."""
 
 
-class Commands:
-    """The commands of one open session."""
+class BackgroundControl:
+    """Commands and background tasks of one open session."""
 
     def __init__(self, host: Session, pool: TaskPool) -> None:
         self._host, self._pool = host, pool
-        self.tasks = Tasks(host, pool)
+        self.tasks = SessionTasks(host, pool)
         self._fresh = self.tasks.adopted
-        """Whether what is written down from now on has happened since the session was opened."""
+        """True if the next recorded ends happened after the session was opened."""
         self._beside: dict[asyncio.Task[TaskView], None] = {}
 
     # --- the loop's needs ------------------------------------------------------------------------------------
 
     async def collect(self) -> bool:
-        """Take what has become of tasks into the log, between two acts. True when it was found at the open: that is
-        no news that anybody is woken for.
+        """Record ended tasks between two moves.
+
+        Returns True when the ends were found at the open: those wake nobody.
         """
         tasks = self.tasks
         if not tasks.has_news:
@@ -92,40 +94,40 @@ class Commands:
         return old
 
     def unfinished(self, after: int = 0) -> bool:
-        """Whether a task that was started after entry `after` runs, waits, or has an end that is not written down."""
+        """Return True if a task started after entry `after` runs, waits, or has an unrecorded end."""
         return any(now.ended is None and now.seq > after for now in self._host.state.tasks.values())
 
     def of(self, call: str) -> "CallTasks":
-        """The port for one call."""
+        """Return the port for one call."""
         return CallTasks(self.tasks, call)
 
     def told_by(self, call: str) -> Sequence[TaskEnded]:
-        """Ends that the result of `call` tells, to be appended in one transaction with it."""
+        """Return the ends that the result of `call` reports, to append in the same transaction."""
         return self.tasks.owed(call)
 
     # --- the user's ------------------------------------------------------------------------------------------
 
     def background(self) -> bool:
-        """Send what runs in the foreground to the background; False when nothing can be."""
-        here = [member for member in self._pool.members.values() if isinstance(member, Tasks)]
+        """Send the foreground commands to the background; False when there are none."""
+        here = [member for member in self._pool.members.values() if isinstance(member, SessionTasks)]
         wishes = [wish for member in here for wish in member.front.values() if not wish.done()]
         for wish in wishes:
             wish.set_result(None)
         return bool(wishes)
 
     def views(self) -> Sequence[TaskView]:
-        """Tasks of this session and of the subagents below it that are at hand."""
+        """Return the tasks of this session and of its active subagents."""
         below = [m for label, m in self._pool.members.items() if label != self.tasks.label and self._is_below(label)]
-        every = [self.tasks, *(member for member in below if isinstance(member, Tasks))]
+        every = [self.tasks, *(member for member in below if isinstance(member, SessionTasks))]
         return [view for member in every for view in member.views()]
 
     def _is_below(self, label: str) -> bool:
         return not self.tasks.label or label.startswith(f"{self.tasks.label}.")
 
     def stop(self, task: str) -> None:
-        """End a task of this session or of a subagent at hand, beside whatever goes on. Unknown ones are let be."""
+        """Stop a task of this session or an active subagent, without waiting. Unknown tasks are ignored."""
         member = self._pool.members.get(agent_of(task))
-        if isinstance(member, Tasks) and task in member.host.state.tasks:
+        if isinstance(member, SessionTasks) and task in member.host.state.tasks:
             stopping = asyncio.ensure_future(stop(member, task, "the user"))
             self._beside[stopping] = None
             stopping.add_done_callback(lambda done: self._beside.pop(done, None))
@@ -133,20 +135,22 @@ class Commands:
     # --- leaving ---------------------------------------------------------------------------------------------
 
     async def leave(self, policy: str) -> Sequence[TaskView]:
-        """Before the session is closed, between two acts: with `stop` every task is ended, with `keep` those that may
-        not outlive longrein. Their ends are written down. Gives those that go on."""
+        """Stop tasks before the session is closed, and record their ends.
+
+        `stop` ends every task, `keep` only those that cannot outlive longrein. Returns those that continue.
+        """
         tasks, host = self.tasks, self._host
         going = [task for task in tasks.unfinished if not tasks.ended(task)]
         keeps = {task for task in going if policy == "keep" and host.state.tasks[task].started.policy == "keep"}
         ending = [task for task in going if task not in keeps]
-        wait_s = host.crew.task_options.leave_s
+        wait_s = host.deps.task_options.leave_s
         await asyncio.gather(*(stop(tasks, task, LEAVING, wait_s) for task in ending))
         await self.collect()
         await host.commit(flush=True)
         return [tasks.view(task) for task in going if task in keeps]
 
     async def close(self) -> None:
-        """Watch nothing any more. What runs is left to the supervisor and each task's policy."""
+        """Stop watching; the supervisor and each task's policy handle what still runs."""
         self.tasks.watchdog.stop()
         waiting = [*self.tasks.starting.values(), *self._beside]
         for one in waiting:
@@ -158,8 +162,8 @@ class Commands:
         self._pool.part(self.tasks.label)
 
 
-async def stop(tasks: Tasks, task: str, who: str, wait_s: float = STOP_WAIT_S) -> TaskView:
-    """End it and wait until that is known; one that is over stays as it is."""
+async def stop(tasks: SessionTasks, task: str, who: str, wait_s: float = STOP_WAIT_S) -> TaskView:
+    """Stop a task and wait until its end is known; a task that is over stays as it is."""
     view = tasks.view(task)
     if view.state == "queued":
         tasks.end(TaskEnded(task, "killed", cause=f"stopped by {who} before it began"))
@@ -178,29 +182,32 @@ async def stop(tasks: Tasks, task: str, who: str, wait_s: float = STOP_WAIT_S) -
 
 
 class CallTasks:
-    """`tools.TaskPort` for one call. An end that its result tells goes into the log with that result, so that it is
-    told once, also when longrein is killed in between."""
+    """Implement `tools.TaskPort` for one call.
 
-    def __init__(self, tasks: Tasks, call: str) -> None:
+    An end that the result reports goes into the log with that result, so it is told once even if longrein is killed in
+    between.
+    """
+
+    def __init__(self, tasks: SessionTasks, call: str) -> None:
         self._tasks, self._call = tasks, call
 
     async def run(
         self, command: str, *, call: str, sink: Printout, timeout_s: float, background: bool, promote: bool
     ) -> Ended | Kept:
-        """See `tools.TaskPort`. With `background`, `timeout_s` is its time from its start; 0 for none."""
+        """Implement `tools.TaskPort.run`. With `background`, `timeout_s` limits the task; 0 for no limit."""
         if background:
-            return await in_background(self._tasks, command, call, timeout_s)
-        return await foreground(self._tasks, command, call, sink, timeout_s, promote=promote)
+            return await run_in_background(self._tasks, command, call, timeout_s)
+        return await run_in_foreground(self._tasks, command, call, sink, timeout_s, promote=promote)
 
     def tasks(self) -> Sequence[TaskView]:
-        """See `tools.TaskPort`."""
+        """Implement `tools.TaskPort.tasks`."""
         return self._tasks.views()
 
     async def output(self, task: str, *, tail: int = 0, since: int = -1, grep: str = "") -> OutputSlice:
-        """See `tools.TaskPort`."""
+        """Implement `tools.TaskPort.output`."""
         view = self._tasks.view(task)
         if self._tasks.ended(task):
-            view = await uncut(self._told(task))
+            view = await finish_despite_cancel(self._told(task))
         shown = await self._shown(view, tail, since, grep) if view.size_bytes else slices.Slice("", 0, 0)
         note = shown.note
         if view.elided_bytes:
@@ -216,43 +223,43 @@ class CallTasks:
         return slices.last_lines(read, view.size_bytes, tail or 50, SHOWN_BYTES)
 
     async def _reader(self, view: TaskView) -> Callable[[int, int], tuple[int, bytes]]:
-        """Reads its output: of one that is written down from its blob, else from the spool."""
+        """Return a reader of a task's output: from its blob once the end is recorded, else from the spool."""
         host, supervision = self._tasks.host, self._tasks.pool.supervision
         now = host.state.tasks[view.id]
         if now.ended is None or supervision.spooled(view.id) is not None:
             return lambda start, size: supervision.read(view.id, start, size)
         data = await self._blob(now.ended.output) if now.ended.output else b""
         gap = now.ended.size_bytes - len(data)  # the middle that was not kept lies behind the first half
-        half = min(len(data), host.crew.task_options.quota_bytes // 2) if gap else len(data)
+        half = min(len(data), host.deps.task_options.quota_bytes // 2) if gap else len(data)
         return lambda start, size: _from_blob(data, half, gap, start, size)
 
     async def _blob(self, blob: str) -> bytes:
         host = self._tasks.host
-        archive = host.crew.archive
+        archive = host.deps.archive
         if archive is None:
             return host.blobs.read_blob(blob)
         return await archive.reading(lambda past: b"".join(past.pieces(blob)))
 
     async def _told(self, task: str) -> TaskView:
-        """The end of a task that is over, which this call's result tells."""
+        """Record with this call's result that the task is over."""
         await self._tasks.prepare(task)
         self._tasks.owe(self._call, task)
         return self._tasks.view(task)
 
     async def wait(self, task: str, timeout_s: float) -> TaskView:
-        """See `tools.TaskPort`."""
+        """Implement `tools.TaskPort.wait`."""
         self._tasks.view(task)
         if not self._tasks.ended(task):
             await self._tasks.wait_over(task, timeout_s)
-        return await uncut(self._told(task)) if self._tasks.ended(task) else self._tasks.view(task)
+        return await finish_despite_cancel(self._told(task)) if self._tasks.ended(task) else self._tasks.view(task)
 
     async def stop(self, task: str) -> TaskView:
-        """See `tools.TaskPort`."""
+        """Implement `tools.TaskPort.stop`."""
         view = await stop(self._tasks, task, "TaskStop")
-        return await uncut(self._told(task)) if self._tasks.ended(task) else view
+        return await finish_despite_cancel(self._told(task)) if self._tasks.ended(task) else view
 
     async def give(self, task: str, text: str, *, eof: bool = False) -> TaskView:
-        """See `tools.TaskPort`."""
+        """Implement `tools.TaskPort.give`."""
         view = self._tasks.view(task)
         if view.state != "running":
             raise ToolError(f"[not-running] {task} is {view.state.replace('_', ' ')}; nothing was written.")

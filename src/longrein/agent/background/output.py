@@ -1,4 +1,7 @@
-"""What is shown of a task's output: its end, what is new, or the lines that match. Memory does not grow with it."""
+"""Excerpts of a task's output: its end, the new part, or matching lines.
+
+Memory use does not grow with the output.
+"""
 
 import asyncio
 import re
@@ -11,20 +14,20 @@ from longrein.events import ToolError
 from longrein.tools import clean
 
 PIECE_BYTES = 256 * 1024
-"""Read at once."""
+"""Bytes read at once."""
 LINE_BYTES_MAX = 1_000
-"""Of one line that is searched or shown; the rest of it is left out."""
+"""Bytes of one line that are searched or shown."""
 PATTERN_CHARS_MAX = 500
 """A longer pattern is refused."""
 REPEATS_MAX = 4
-"""Open-ended repetitions of one pattern; with more of them a long line could keep it busy for minutes."""
+"""Open-ended repetitions in one pattern; more could take minutes on a long line."""
 
 Pieces = Iterator[tuple[int, bytes]]
-"""(offset in all that was printed, bytes), in order; a gap is what was not kept."""
+"""(offset in the whole output, bytes), in order; a gap was not kept."""
 
 
 class Slice(msgspec.Struct, frozen=True):
-    """Some of an output."""
+    """An excerpt of an output."""
 
     text: str
     first_byte: int
@@ -33,7 +36,7 @@ class Slice(msgspec.Struct, frozen=True):
 
 
 def pieces(read: Callable[[int, int], tuple[int, bytes]], start: int) -> Pieces:
-    """From byte `start` to the end of what `read(start, size)` gives."""
+    """Yield the output from byte `start`, as `read(start, size)` gives it."""
     while True:
         at, data = read(start, PIECE_BYTES)
         if not data:
@@ -43,7 +46,7 @@ def pieces(read: Callable[[int, int], tuple[int, bytes]], start: int) -> Pieces:
 
 
 def last_lines(read: Callable[[int, int], tuple[int, bytes]], size: int, lines: int, most_bytes: int) -> Slice:
-    """The last `lines` of `size` printed bytes, at most about `most_bytes` of them."""
+    """Return the last `lines` of `size` printed bytes, at most about `most_bytes`."""
     start = max(0, size - most_bytes)
     kept, first, end = b"", start, start
     for at, data in pieces(read, start):
@@ -58,7 +61,7 @@ def last_lines(read: Callable[[int, int], tuple[int, bytes]], size: int, lines: 
 
 
 def _tail(data: bytes, lines: int, *, whole: bool) -> tuple[bytes, bool]:
-    """The last `lines` of `data`, and whether something of it is left out. Without `whole` it begins inside a line."""
+    """Return the last `lines` of `data`, and True if some is left out. Without `whole` it begins inside a line."""
     end = len(data) - 1 if data.endswith(b"\n") else len(data)
     at = end
     for _ in range(lines):
@@ -72,7 +75,7 @@ def _tail(data: bytes, lines: int, *, whole: bool) -> tuple[bytes, bool]:
 
 
 def since(read: Callable[[int, int], tuple[int, bytes]], start: int, most_bytes: int) -> Slice:
-    """What was printed from byte `start` on, the oldest `most_bytes` of it; whole lines where there are any."""
+    """Return the output from byte `start`, at most `most_bytes`; whole lines where possible."""
     at, data = read(start, most_bytes)
     if not data:
         return Slice("", start, start, "nothing new")
@@ -83,13 +86,13 @@ def since(read: Callable[[int, int], tuple[int, bytes]], start: int, most_bytes:
 
 
 async def matching(found: Pieces, pattern: str, most_bytes: int) -> Slice:
-    """Lines in which `pattern` is found, with their numbers: the newest of them that fit, and how many there are.
+    """Return the newest lines that match `pattern`, with their numbers and count.
 
-    Others get their turn after each piece. Raises `ToolError` for what is no regular expression, or might never end.
+    Yields to the event loop after each piece. Raises `ToolError` for an invalid or possibly endless pattern.
     """
-    wanted = compiled(pattern)
+    wanted = compile_pattern(pattern)
     shown: deque[str] = deque()
-    reader = Lines()
+    reader = LineReader()
     size = count = 0
     for at, data in found:
         for number, line in reader.feed(at, data):
@@ -112,8 +115,8 @@ async def matching(found: Pieces, pattern: str, most_bytes: int) -> Slice:
     return Slice("\n".join(shown), 0, reader.end, "; ".join(words) if count else "no line matches")
 
 
-def compiled(pattern: str) -> re.Pattern[str]:
-    """Raises `ToolError`, saying what is wrong with it."""
+def compile_pattern(pattern: str) -> re.Pattern[str]:
+    """Compile a pattern. Raises `ToolError` when it is invalid or could take too long."""
     if len(pattern) > PATTERN_CHARS_MAX:
         raise ToolError(f"[bad-pattern] The pattern has {len(pattern)} characters, at most {PATTERN_CHARS_MAX} work.")
     plain = re.sub(r"\\.|\[[^\]]*\]", "x", pattern)
@@ -128,18 +131,18 @@ def compiled(pattern: str) -> re.Pattern[str]:
         raise ToolError(f"[bad-pattern] {pattern!r} is no regular expression: {error}.") from None
 
 
-class Lines:
-    """Lines of an output that comes in pieces. A very long line loses its rest."""
+class LineReader:
+    """Split an output that comes in pieces into lines. The rest of a very long line is dropped."""
 
     def __init__(self) -> None:
         self.end = 0
-        """Byte after the last one that was fed."""
+        """Offset after the last byte that was fed."""
         self.gap = False
-        """Whether something between two pieces was not kept."""
+        """True if bytes between two pieces were not kept."""
         self._held, self._number = b"", 1
 
     def feed(self, at: int, data: bytes) -> Iterator[tuple[int, bytes]]:
-        """(number, line) of the lines that are whole now."""
+        """Yield (number, line) of the lines that are complete now."""
         self.gap = self.gap or at > self.end
         self.end = at + len(data)
         first, *more = data.split(b"\n")
@@ -149,6 +152,6 @@ class Lines:
             self._number, self._held = self._number + 1, line[:LINE_BYTES_MAX]
 
     def rest(self) -> Iterator[tuple[int, bytes]]:
-        """The last line, when it has no end."""
+        """Yield the last line if it has no line end."""
         if self._held:
             yield self._number, self._held

@@ -1,7 +1,7 @@
-"""A task that says nothing any more and seems to ask: the model is told once for each silence, and may answer it.
+"""Detect stalled tasks: silent ones that seem to ask for input.
 
-A task is looked at when its silence could have become long enough, so one that keeps printing costs a look each time
-that span has passed, and nothing when no task runs.
+The model is told once for each silence and may answer. A task is checked when its silence could have become long
+enough, so a task that keeps printing costs one check in that span.
 """
 
 import asyncio
@@ -18,21 +18,21 @@ from longrein.tools import clean
 from longrein.workspace import Spooled
 
 TAIL_BYTES = 1_000
-"""Of the output that a question is looked for in, and that is told."""
+"""End of the output that is searched for a question and told."""
 LINES_TOLD = 8
-"""Of them."""
+"""Lines of it that are told."""
 JUMP_S = 2.0
-"""Wall and monotonic clock may differ by this much between two looks; more is a clock that was set, or a suspend."""
+"""Allowed drift of wall against monotonic clock between two checks; more means a clock change or suspend."""
 ASKING = (
     r"\(y/n\)|\[y/n\]|\(yes/no\)|\[yes/no|password|passphrase|press (?:any key|enter|return)|"
     r"continue\?|proceed\?|overwrite|are you sure"
 )
-"""Words of a question, wherever they stand in the last line."""
+"""Words of a question, anywhere in the last line."""
 QUESTION_CHARS_MAX = 300
 """A longer last line is no question."""
 
 
-class Roster(Protocol):
+class WatchedTasks(Protocol):
     """The tasks that are watched."""
 
     host: Session
@@ -41,70 +41,70 @@ class Roster(Protocol):
     def ended(self, task: str) -> bool: ...
 
 
-class Look(msgspec.Struct):
-    """When a task was last looked at."""
+class LastCheck(msgspec.Struct):
+    """Time and result of the last check of a task."""
 
     wall_us: int
     mono_s: float
     due_s: float
-    """When to look again, monotonic."""
+    """Monotonic time of the next check."""
     told_size: int = -1
-    """Output at the silence that was told of; -1 for none."""
+    """Output size at the silence that was told; -1 for none."""
 
 
-class Watchdog:
-    """Watches the running tasks of one session."""
+class StallDetector:
+    """Watch the running tasks of one session."""
 
-    def __init__(self, tasks: Roster) -> None:
+    def __init__(self, tasks: WatchedTasks) -> None:
         self._tasks = tasks
-        self._looks: dict[str, Look] = {}
+        self._looks: dict[str, LastCheck] = {}
         self._round: asyncio.Task[None] | None = None
         self.news: list[Reminded] = []
-        """What is to be written down."""
+        """Notices to append."""
 
     def watch(self, task: str) -> None:
-        """Look after it from now on."""
-        crew = self._tasks.host.crew
-        silence = crew.task_options.stall_s
+        """Start to watch a task."""
+        deps = self._tasks.host.deps
+        silence = deps.task_options.stall_s
         if silence <= 0:
             return
-        now = crew.clock.mono_s()
-        self._looks[task] = Look(crew.clock.wall_us(), now, now + silence)
+        now = deps.clock.mono_s()
+        self._looks[task] = LastCheck(deps.clock.wall_us(), now, now + silence)
         if self._round is None or self._round.done():
             self._round = asyncio.ensure_future(self._rounds())
 
     def heard(self, task: str) -> None:
-        """It was answered: the next silence is a new one."""
+        """Start a new silence: the task was answered."""
         look = self._looks.get(task)
         if look is not None:
             look.told_size = -1
-            look.due_s = self._tasks.host.crew.clock.mono_s() + self._tasks.host.crew.task_options.stall_s
+            look.due_s = self._tasks.host.deps.clock.mono_s() + self._tasks.host.deps.task_options.stall_s
 
     def take(self) -> list[Reminded]:
-        """What is to be written down now."""
+        """Return and clear the notices to append."""
         taken, self.news = self.news, []
         return taken
 
     def stop(self) -> None:
-        """Look no more."""
+        """Stop watching."""
         if self._round is not None:
             self._round.cancel()
 
     async def _rounds(self) -> None:
-        clock = self._tasks.host.crew.clock
+        clock = self._tasks.host.deps.clock
         while self._looks:
             await clock.sleep(max(0.0, min(look.due_s for look in self._looks.values()) - clock.mono_s()))
             now = clock.mono_s()
             for task in [task for task, look in self._looks.items() if look.due_s <= now]:
                 self._look(task, self._looks[task])
 
-    def _look(self, task: str, look: Look) -> None:
-        crew, supervision = self._tasks.host.crew, self._tasks.pool.supervision
+    def _look(self, task: str, look: LastCheck) -> None:
+        deps, supervision = self._tasks.host.deps, self._tasks.pool.supervision
         found = None if self._tasks.ended(task) else supervision.spooled(task)
         if found is None or found.state != "running":
             del self._looks[task]
             return
-        wall_us, mono_s, silence = crew.clock.wall_us(), crew.clock.mono_s(), crew.task_options.stall_s
+        wall_us, mono_s, silence = deps.clock.wall_us(), deps.clock.mono_s(), deps.task_options.stall_s
         jumped = abs((wall_us - look.wall_us) / 1e6 - (mono_s - look.mono_s)) > JUMP_S
         look.wall_us, look.mono_s = wall_us, mono_s
         silent_s = 0.0 if jumped else (wall_us - max(found.written_at, found.started_at)) / 1e6
@@ -124,11 +124,11 @@ class Watchdog:
         how = "it waits for input: answer with TaskInput" if found.reads_input else "if it asks, answer with TaskInput"
         text = "\n".join(self._last(found).rstrip("\n").split("\n")[-LINES_TOLD:])
         line = f"{found.task}: silent for {silent_s:.0f} s {after}; {how}"
-        self.news += happened("bg_stalled", line, host.crew.redact(text))
+        self.news += happened("bg_stalled", line, host.deps.redact(text))
         host.poke()
 
     def question(self, found: Spooled) -> str:
-        """What a running task seems to ask; '' when it does not."""
+        """Return the question that a running task seems to ask; '' for none."""
         last = self._last(found)
         line = last.rstrip("\n").rpartition("\n")[2].strip()
         if found.reads_input:

@@ -1,7 +1,7 @@
-"""Commands begin: in the foreground, in the background, and from the one to the other.
+"""Start of commands: in the foreground, in the background, and promotion from one to the other.
 
-A command that goes on in the background is the same process as before; what changes is a record. It holds one of the
-tree's places, or waits for one; who waits has not run, so it may be started again after a crash.
+A promoted command stays the same process; only its record changes. A background task holds a slot of the task pool or
+waits for one. A waiting task has not run, so it may be started again after a crash.
 """
 
 import asyncio
@@ -11,31 +11,30 @@ from typing import Any, TypeVar
 import msgspec
 
 from longrein.agent.background import tasks as ending
-from longrein.agent.background.tasks import Tasks
+from longrein.agent.background.tasks import SessionTasks
 from longrein.events import LongreinError, TaskEnded, TaskStarted
 from longrein.tools import Kept
 from longrein.workspace import Ended, Keeping, Printout, Spooled, Started
 
-# ---------------------------------------------------------------------------------------------------------------------
-#
-# One way of waiting: for what must not stay half done, such as a task that is in the log and not yet kept.
+# --- Critical sections -----------------------------------------------------------------------------------------------
 
 
 T = TypeVar("T")
-UNCUT_S = 5.0
-"""How long a cancellation waits for what must not stay half done."""
+CANCEL_WAIT_S = 5.0
+"""Wait of a cancellation for a critical section."""
 
 
-async def uncut(work: Coroutine[Any, Any, T]) -> T:
-    """Do `work` to its end, also when the wait is cancelled: what came of it takes the cancellation's place.
+async def finish_despite_cancel(work: Coroutine[Any, Any, T]) -> T:
+    """Shield a critical section from cancellation: finish `work` and return its result.
 
-    Only a stuck disk makes a cancellation wait long; after `UNCUT_S` it is obeyed.
+    For work that must not stay half done, such as a task that is in the log and not yet kept. The result replaces the
+    cancellation, which is obeyed only after `CANCEL_WAIT_S`.
     """
     doing = asyncio.ensure_future(work)
     try:
         return await asyncio.shield(doing)
     except asyncio.CancelledError:
-        await asyncio.wait((doing,), timeout=UNCUT_S)
+        await asyncio.wait((doing,), timeout=CANCEL_WAIT_S)
         if not doing.done():
             doing.cancel()
         if doing.cancelled() or not doing.done():
@@ -43,16 +42,17 @@ async def uncut(work: Coroutine[Any, Any, T]) -> T:
         return doing.result()
 
 
-# --- running ---------------------------------------------------------------------------------------------------------
+# --- Foreground ------------------------------------------------------------------------------------------------------
 
 
-# --- in the foreground -------------------------------------------------------------------------------------------
-
-
-async def foreground(
-    tasks: Tasks, command: str, call: str, sink: Printout, timeout_s: float, *, promote: bool
+async def run_in_foreground(
+    tasks: SessionTasks, command: str, call: str, sink: Printout, timeout_s: float, *, promote: bool
 ) -> Ended | Kept:
-    """Run it; with `promote` it becomes a task when its time has passed (as options want it) or the user says so."""
+    """Run a command.
+
+    With `promote` it becomes a background task when its time has passed (if the options allow) or when the user sends
+    it to the background.
+    """
     started = await _start(tasks, command, tasks.host.state.cwd, sink)
     if isinstance(started, Ended):
         return started
@@ -62,7 +62,7 @@ async def foreground(
     over = asyncio.ensure_future(started.ended())
     try:
         why = await _first(tasks, over, wish, timeout_s)
-        if why == "timeout" and not (call in tasks.front and tasks.host.crew.task_options.promote):
+        if why == "timeout" and not (call in tasks.front and tasks.host.deps.task_options.promote):
             started.end("timeout")
             why = ""
         if not why:
@@ -73,12 +73,14 @@ async def foreground(
     finally:
         tasks.front.pop(call, None)
         over.cancel()
-    return await uncut(_promoted(tasks, started, command, call, why))
+    return await finish_despite_cancel(_promoted(tasks, started, command, call, why))
 
 
-async def _first(tasks: Tasks, over: "asyncio.Future[Ended]", wish: "asyncio.Future[None]", timeout_s: float) -> str:
-    """What comes first: '' when it has ended, else `user` or `timeout`."""
-    timer = asyncio.ensure_future(tasks.host.crew.clock.sleep(timeout_s))
+async def _first(
+    tasks: SessionTasks, over: "asyncio.Future[Ended]", wish: "asyncio.Future[None]", timeout_s: float
+) -> str:
+    """Wait for the first of three: '' for the end of the command, else `user` or `timeout`."""
+    timer = asyncio.ensure_future(tasks.host.deps.clock.sleep(timeout_s))
     try:
         await asyncio.wait((over, wish, timer), return_when=asyncio.FIRST_COMPLETED)
     finally:
@@ -86,9 +88,9 @@ async def _first(tasks: Tasks, over: "asyncio.Future[Ended]", wish: "asyncio.Fut
     return "" if over.done() else "user" if wish.done() else "timeout"
 
 
-async def _promoted(tasks: Tasks, started: Started, command: str, call: str, why: str) -> Kept:
+async def _promoted(tasks: SessionTasks, started: Started, command: str, call: str, why: str) -> Kept:
     tasks.pool.take(anyway=True)  # it runs already, so it cannot wait for a place
-    options = tasks.host.crew.task_options
+    options = tasks.host.deps.task_options
     fact = TaskStarted(
         tasks.next_id(),
         command,
@@ -101,20 +103,20 @@ async def _promoted(tasks: Tasks, started: Started, command: str, call: str, why
         cpu_s=options.cpu_s,
     )
     found = await _keep(tasks, started, fact)
-    tail = ending.tail_of(tasks.pool.supervision, found, options.tail_bytes) if found is not None else ""
+    tail = ending.tail_text(tasks.pool.supervision, found, options.tail_bytes) if found is not None else ""
     return Kept(tasks.view(fact.task), why, tail)
 
 
-# --- in the background -------------------------------------------------------------------------------------------
+# --- Background ------------------------------------------------------------------------------------------------------
 
 
-async def in_background(tasks: Tasks, command: str, call: str, limit_s: float) -> Ended | Kept:
-    """Start it as a task, or let it wait for a place; `Ended` when it could not be started."""
-    return await uncut(_begun(tasks, command, call, limit_s))
+async def run_in_background(tasks: SessionTasks, command: str, call: str, limit_s: float) -> Ended | Kept:
+    """Start a command as a task, or queue it; `Ended` when it could not be started."""
+    return await finish_despite_cancel(_begun(tasks, command, call, limit_s))
 
 
-async def _begun(tasks: Tasks, command: str, call: str, limit_s: float) -> Ended | Kept:
-    options, state = tasks.host.crew.task_options, tasks.host.state
+async def _begun(tasks: SessionTasks, command: str, call: str, limit_s: float) -> Ended | Kept:
+    options, state = tasks.host.deps.task_options, tasks.host.state
     fact = TaskStarted(
         "",
         command,
@@ -128,7 +130,7 @@ async def _begun(tasks: Tasks, command: str, call: str, limit_s: float) -> Ended
         queued = msgspec.structs.replace(fact, task=tasks.next_id(), state="queued")
         tasks.host.append(queued)
         await tasks.host.commit(flush=True)
-        queue(tasks, queued)
+        queue_task(tasks, queued)
         return Kept(tasks.view(queued.task), "asked")
     started = await _start_seated(tasks, command, state.cwd)
     if isinstance(started, Ended):
@@ -138,25 +140,25 @@ async def _begun(tasks: Tasks, command: str, call: str, limit_s: float) -> Ended
     return Kept(tasks.view(fact.task), "asked")
 
 
-def queue(tasks: Tasks, queued: TaskStarted) -> None:
-    """Start it as soon as its turn has come, beside whatever goes on."""
+def queue_task(tasks: SessionTasks, queued: TaskStarted) -> None:
+    """Start a queued task as soon as it gets a slot."""
     waiting = asyncio.ensure_future(_when_seated(tasks, queued))
     tasks.starting[queued.task] = waiting
     waiting.add_done_callback(lambda _: tasks.starting.pop(queued.task, None))
 
 
-async def _when_seated(tasks: Tasks, queued: TaskStarted) -> None:
+async def _when_seated(tasks: SessionTasks, queued: TaskStarted) -> None:
     await tasks.pool.wait(tasks.label)
     if tasks.host.closed or tasks.ended(queued.task):
         tasks.pool.free()
         return
     try:
-        await uncut(_seated(tasks, queued))
+        await finish_despite_cancel(_seated(tasks, queued))
     except LongreinError:
         return  # the log cannot be written: the walk meets the same and says so
 
 
-async def _seated(tasks: Tasks, queued: TaskStarted) -> None:
+async def _seated(tasks: SessionTasks, queued: TaskStarted) -> None:
     started = await _start_seated(tasks, queued.command, queued.cwd)
     if isinstance(started, Ended):
         tasks.end(TaskEnded(queued.task, "failed", started.code, f"could not be started: {started.message}"))
@@ -168,11 +170,11 @@ async def _seated(tasks: Tasks, queued: TaskStarted) -> None:
     await _keep(tasks, started, msgspec.structs.replace(queued, state="running"))
 
 
-# --- both --------------------------------------------------------------------------------------------------------
+# --- Both ------------------------------------------------------------------------------------------------------------
 
 
-async def _start_seated(tasks: Tasks, command: str, cwd: str) -> Started | Ended:
-    """Start what a place was taken for; the place is free again when that fails."""
+async def _start_seated(tasks: SessionTasks, command: str, cwd: str) -> Started | Ended:
+    """Start a command for which a slot was taken; free the slot if that fails."""
     started: Started | Ended | None = None
     try:
         started = await _start(tasks, command, cwd, None, stdin=True)
@@ -183,27 +185,30 @@ async def _start_seated(tasks: Tasks, command: str, cwd: str) -> Started | Ended
 
 
 async def _start(
-    tasks: Tasks, command: str, cwd: str, sink: Printout | None, *, stdin: bool = False
+    tasks: SessionTasks, command: str, cwd: str, sink: Printout | None, *, stdin: bool = False
 ) -> Started | Ended:
     host = tasks.host
     return await tasks.pool.supervision.start(
         command,
         cwd=cwd,
-        env=host.crew.workspace.environment(host.process_session),
+        env=host.deps.workspace.environment(host.process_session),
         sink=sink,
-        output_bytes_max=host.crew.options.output_bytes_max,
+        output_bytes_max=host.deps.options.output_bytes_max,
         stdin=stdin,
     )
 
 
-async def _keep(tasks: Tasks, started: Started, fact: TaskStarted) -> Spooled | None:
-    """First the log, then the supervisor. A place was taken for it. None when the supervisor is gone: it is lost."""
+async def _keep(tasks: SessionTasks, started: Started, fact: TaskStarted) -> Spooled | None:
+    """Write the task to the log, then hand it to the supervisor.
+
+    A slot was taken for it. Returns None when the supervisor is gone and the task lost.
+    """
     keeping = Keeping(
         fact.task,
         fact.command,
         fact.policy,
         fact.limit_s,
-        tasks.host.crew.task_options.quota_bytes,
+        tasks.host.deps.task_options.quota_bytes,
         fact.memory_bytes,
         fact.cpu_s,
     )

@@ -1,8 +1,8 @@
-"""The commands and background tasks of one session: who runs, who waits, what has ended and is not written down yet.
+"""Commands and background tasks of one session: running, queued, and ended but not recorded.
 
-The order of facts is what makes a crash harmless. A task's `TaskStarted` is on disk before the supervisor keeps it, so
-the log knows every task there is; its end stays in the spool until `TaskEnded` is on disk, so it is written exactly
-once. Whatever the log calls running and the spool does not know was lost, and is told so.
+The order of writes makes a crash harmless. `TaskStarted` is on disk before the supervisor keeps the task, so the log
+knows every task. The end stays in the spool until `TaskEnded` is on disk, so it is written exactly once. A task that
+the log calls running and the spool does not know is recorded as lost.
 """
 
 import asyncio
@@ -10,7 +10,7 @@ import asyncio
 import msgspec
 
 from longrein.agent.background.output import last_lines
-from longrein.agent.background.stall_detector import Watchdog
+from longrein.agent.background.stall_detector import StallDetector
 from longrein.agent.messages import TaskOver
 from longrein.agent.ports import below
 from longrein.agent.session import Session
@@ -20,16 +20,16 @@ from longrein.events import TaskEnded, ToolError
 from longrein.tools import TaskView
 from longrein.workspace import Spooled, Supervision
 
-# --- From what the spool tells of a task to the fact of its end, and to what a person is shown of it -----------------
+# --- Spool to event and view -----------------------------------------------------------------------------------------
 
 
 TAIL_LINES = 100
-"""Of the tail that an end carries."""
+"""Lines of output that a `TaskEnded` carries."""
 UNKNOWN = "longrein ended before it was kept, or the folder of its output is gone"
 
 
 def ended(found: Spooled, output: str, tail: str, note: str = "") -> TaskEnded:
-    """The end of a task that the spool knows."""
+    """Build the `TaskEnded` of a task from the spool."""
     gone = not output and not note  # nothing to put away: what it printed is not there any more
     cause = "; ".join(filter(None, (found.cause, found.lost and f"output not kept whole: {found.lost}", note)))
     return TaskEnded(
@@ -45,8 +45,8 @@ def ended(found: Spooled, output: str, tail: str, note: str = "") -> TaskEnded:
     )
 
 
-def tail_of(supervision: Supervision, found: Spooled, tail_bytes: int) -> str:
-    """The end of its output as safe text."""
+def tail_text(supervision: Supervision, found: Spooled, tail_bytes: int) -> str:
+    """Return the end of a task's output as safe text."""
     if not found.size_bytes or tail_bytes <= 0:
         return ""
     shown = last_lines(
@@ -55,8 +55,8 @@ def tail_of(supervision: Supervision, found: Spooled, tail_bytes: int) -> str:
     return shown.text.rstrip("\n")
 
 
-def view(now: TaskNow, found: Spooled | None, now_us: int) -> TaskView:
-    """A task of this session: what the log says, and of a running one what the spool says now."""
+def task_view(now: TaskNow, found: Spooled | None, now_us: int) -> TaskView:
+    """Build the view of a task from the log, and of a running one from the spool."""
     started, end = now.started, now.ended
     task, command, policy = started.task, started.command, started.policy
     if end is not None:
@@ -93,52 +93,52 @@ def view(now: TaskNow, found: Spooled | None, now_us: int) -> TaskView:
 
 
 def _seconds(us: int) -> float:
-    """A length of time; a clock that was set back makes it nothing, not less."""
+    """Convert microseconds to seconds, at least 0 in case the clock was set back."""
     return max(0, us) / 1e6
 
 
-# --- tasks -----------------------------------------------------------------------------------------------------------
+# --- Tasks of a session ----------------------------------------------------------------------------------------------
 
 
 QUIET_S = 3.0
-"""Silence after which the last line of a task may be taken for a question, where somebody looks."""
+"""Silence after which the last line may be taken for a question when the task is shown."""
 
 
-def is_put_away(event: TaskEnded) -> bool:
-    """Whether nothing of its output is left that only the spool has."""
+def is_output_stored(event: TaskEnded) -> bool:
+    """Return True if the spool holds no output that is stored nowhere else."""
     return bool(event.output) or not event.size_bytes
 
 
-def asked_about(state: State) -> list[str]:
-    """What the calls that have no result yet ask about by name, of tasks."""
+def tasks_asked_about(state: State) -> list[str]:
+    """Return the tasks that open calls of `TaskOutput` and `TaskStop` name."""
     calls = [one.call for one in state.calls.values() if one.call.name in ("TaskOutput", "TaskStop")]
     return [str((call.arguments or {}).get("task_id", "")) for call in calls]
 
 
-class Tasks:
-    """See the module. Belongs to one event loop. `running` starts commands, `adopting` takes up old ones."""
+class SessionTasks:
+    """Tasks of one session; see the module. Belongs to one event loop."""
 
     def __init__(self, host: Session, pool: TaskPool) -> None:
         self.host, self.pool = host, pool
         self.label = host.state.label
-        self.watchdog = Watchdog(self)
+        self.watchdog = StallDetector(self)
         self.adopted = not host.state.tasks
-        """Whether what the log calls unfinished was compared with the spool; a new session has nothing."""
+        """True once the log's unfinished tasks were compared with the spool."""
         self.front: dict[str, asyncio.Future[None]] = {}
-        """Commands in the foreground, by call: done when the user sends one to the background."""
+        """Foreground commands by call; set when the user sends one to the background."""
         self.starting: dict[str, asyncio.Task[None]] = {}
-        """Queued tasks: what starts each when its turn has come."""
+        """Queued tasks, each with the asyncio task that starts it."""
         self.seated: dict[str, None] = {}
         self.found_over: dict[str, None] = {}
-        """Tasks whose end is in the spool and was not looked at."""
+        """Tasks whose end is in the spool and not read yet."""
         self._ends: dict[str, TaskEnded] = {}
         """Ends that are not in the log yet."""
         self._owed: dict[str, list[str]] = {}
-        """By call: ends that its result tells, so they go into the log with it."""
+        """Ends by the call whose result reports them, to be logged with it."""
         self.settling: list[str] = []
-        """Tasks whose end was appended and whose files are still there."""
+        """Tasks whose end was appended and whose spool files still exist."""
         self._shown: dict[str, None] = {}
-        """Tasks whose end was shown to who watches."""
+        """Tasks whose end was shown to subscribers."""
         self._waiting: dict[str, list[asyncio.Future[None]]] = {}
         self._preparing = asyncio.Lock()
         pool.join(self.label, self, host.id)
@@ -146,24 +146,24 @@ class Tasks:
     # --- what there is ---------------------------------------------------------------------------------------
 
     def next_id(self) -> str:
-        """Id of the next task. Valid until something is appended."""
+        """Return the id of the next task, valid until something is appended."""
         return below(self.label, f"b{len(self.host.state.tasks) + 1}")
 
     def view(self, task: str) -> TaskView:
-        """A task now. Raises `ToolError` for an unknown id, naming those there are."""
+        """Return the view of a task. Raises `ToolError` for an unknown id, naming the known ones."""
         now = self.host.state.tasks.get(task)
         if now is None:
             raise ToolError(self._unknown(task))
         if now.ended is None and task in self._ends:
             now = msgspec.structs.replace(now, ended=self._ends[task])
         found = None if now.ended else self.pool.supervision.spooled(task)
-        one = view(now, found, self.host.crew.clock.wall_us())
+        one = task_view(now, found, self.host.deps.clock.wall_us())
         silent = found is not None and found.state == "running" and (found.reads_input or one.silent_s >= QUIET_S)
         question = self.watchdog.question(found) if found is not None and silent else ""
         return msgspec.structs.replace(one, waits_for_input=question) if question else one
 
     def views(self) -> list[TaskView]:
-        """Running and queued ones, then those that are over, newest first."""
+        """Return running and queued tasks, then ended ones, newest first."""
         every = [self.view(task) for task in reversed(self.host.state.tasks)]
         return sorted(every, key=lambda one: one.state not in ("running", "queued"))
 
@@ -176,7 +176,7 @@ class Tasks:
 
     @property
     def running(self) -> list[str]:
-        """Tasks that are neither over nor waiting for their turn."""
+        """Started tasks that are not over."""
         tasks = self.host.state.tasks
         return [task for task, now in tasks.items() if now.ended is None and now.started.state != "queued"]
 
@@ -188,18 +188,18 @@ class Tasks:
     # --- places and news -------------------------------------------------------------------------------------
 
     def seat(self, task: str) -> None:
-        """It holds a place from now on, and is watched."""
+        """Mark a task as holding a slot, and watch it."""
         self.seated[task] = None
         self.watchdog.watch(task)
 
     def unseat(self, task: str) -> None:
-        """It holds none any more."""
+        """Free the slot of a task, if it holds one."""
         if task in self.seated:
             del self.seated[task]
             self.pool.free()
 
     def over(self, task: str) -> None:
-        """News of the supervisor: this task has ended; with "" the supervisor is gone, and with it all that ran."""
+        """Handle news of the supervisor: the task has ended; '' means the supervisor is gone with all tasks."""
         if not task:
             self.adopted = False
             for waiting in list(self._waiting):
@@ -208,15 +208,15 @@ class Tasks:
             self.found_over[task] = None
             self.unseat(task)
             self._wake(task)
-            if self.host.readers.streaming and (found := self.pool.supervision.spooled(task)) is not None:
+            if self.host.subscribers.streaming and (found := self.pool.supervision.spooled(task)) is not None:
                 self._show(ended(found, "", self._tail(found)))
         self.host.poke()
 
     def _show(self, ended: TaskEnded) -> None:
-        """Whoever watches sees it now, also in the middle of a long act; once."""
+        """Show the end to subscribers, once, also in the middle of a long move."""
         if ended.task not in self._shown:
             self._shown[ended.task] = None
-            self.host.readers.stream(TaskOver(ended))
+            self.host.subscribers.stream(TaskOver(ended))
 
     def _wake(self, task: str) -> None:
         for waiter in self._waiting.pop(task, []):
@@ -224,10 +224,10 @@ class Tasks:
                 waiter.set_result(None)
 
     async def wait_over(self, task: str, timeout_s: float) -> None:
-        """Until there is news of `task`, or time has passed."""
+        """Wait for news of `task`, or until `timeout_s` has passed."""
         news: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting[task] = [*(one for one in self._waiting.get(task, ()) if not one.done()), news]
-        nap = asyncio.ensure_future(self.host.crew.clock.sleep(timeout_s))
+        nap = asyncio.ensure_future(self.host.deps.clock.sleep(timeout_s))
         try:
             await asyncio.wait((news, nap), return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -235,14 +235,14 @@ class Tasks:
             news.cancel()
 
     def ended(self, task: str) -> bool:
-        """Whether it is over, as far as is known here."""
+        """Return True if the task is over, as far as known here."""
         now = self.host.state.tasks.get(task)
         return (now is not None and now.ended is not None) or task in self._ends or task in self.found_over
 
     # --- ends ------------------------------------------------------------------------------------------------
 
     def end(self, event: TaskEnded) -> None:
-        """This is how a task ended; it is appended with the next ones."""
+        """Note how a task ended; it is appended with the next ends."""
         now = self.host.state.tasks.get(event.task)
         if now is None or now.ended is None:  # else two have found that it is lost
             self._ends[event.task] = event
@@ -253,13 +253,16 @@ class Tasks:
 
     @property
     def has_news(self) -> bool:
-        """Whether anything may have to be written down."""
+        """True if something may have to be recorded."""
         return not self.adopted or bool(self.found_over or self._ends or self.settling or self.watchdog.news)
 
     async def collect(self) -> None:
-        """Write down what has ended, between two acts. An end that an open call asks about is left to its result; where
-        a crash or a denial closes that call without one, the end is written down after it."""
-        asked = asked_about(self.host.state)
+        """Record ended tasks between two moves.
+
+        An end that an open call asks about is left to its result; if a crash or denial closes that call without one,
+        the end is recorded afterwards.
+        """
+        asked = tasks_asked_about(self.host.state)
         for task in [task for task in self.found_over if task not in asked]:
             await self.prepare(task)
         self._owed.clear()
@@ -268,7 +271,7 @@ class Tasks:
         self.settle()
 
     async def prepare(self, task: str) -> None:
-        """Make the end of `task` ready to be appended: its output is a blob. Nothing when it is not over."""
+        """Prepare the end of `task` for the log: store its output as a blob. No effect when it is not over."""
         async with self._preparing:
             self.found_over.pop(task, None)
             now = self.host.state.tasks.get(task)
@@ -291,29 +294,29 @@ class Tasks:
         return ended(found, blob, tail, note)
 
     def _tail(self, found: Spooled) -> str:
-        crew = self.host.crew
-        return crew.redact(tail_of(self.pool.supervision, found, crew.task_options.tail_bytes))
+        deps = self.host.deps
+        return deps.redact(tail_text(self.pool.supervision, found, deps.task_options.tail_bytes))
 
     def owe(self, call: str, task: str) -> None:
-        """The result of `call` will tell the end of `task`: it goes into the log with it."""
+        """Log the end of `task` together with the result of `call`."""
         if task in self._ends and not any(task in owed for owed in self._owed.values()):
             self._owed.setdefault(call, []).append(task)
 
     def owed(self, call: str) -> list[TaskEnded]:
-        """The ends that the result of `call` tells; they count as appended from now on."""
+        """Return the ends that the result of `call` reports; the caller appends them."""
         return self._take(self._owed.pop(call, []))
 
     def ends(self) -> list[TaskEnded]:
-        """All ends that are known and not in the log; they count as appended from now on."""
+        """Return all known ends that are not in the log; the caller appends them."""
         return self._take(list(self._ends))
 
     def _take(self, tasks: list[str]) -> list[TaskEnded]:
         taken = [self._ends.pop(task) for task in tasks if task in self._ends]
-        self.settling += [event.task for event in taken if is_put_away(event)]
+        self.settling += [event.task for event in taken if is_output_stored(event)]
         return taken
 
     def settle(self) -> None:
-        """Let the spool forget what is written down, as soon as that is on disk."""
+        """Delete recorded tasks from the spool once the log is on disk."""
         settling, self.settling = self.settling, []
         if settling:
             self.host.commit(flush=True).add_done_callback(lambda done: self._settled(done, settling))

@@ -1,7 +1,8 @@
-"""The system texts: plain words in files, composed by pure functions. Nothing in them changes during a session.
+"""System prompts: text files in this package, composed by pure functions.
 
-`system.md` is the text of a session of the user. A subagent's is that of its type, then `subagent.md` (its place and
-how it reports), then the section of `system.md` on what the harness says, so that this is written once.
+`system.md` is the prompt of a session of the user. A subagent's prompt is the text of its type, then `subagent.md`
+(its place and how it reports), then the section of `system.md` on what the harness says. Nothing changes during a
+session.
 """
 
 import os.path
@@ -10,47 +11,47 @@ from functools import cache
 from longrein.tools import Kind
 
 BASE_PROMPT = "${base_prompt}"
-"""In the text of a type from a file: longrein's own text for subagents stands in its place."""
+"""Placeholder in the text of a custom type for longrein's own subagent text."""
 HARNESS = "# What the harness tells you"
-"""Heading of the section that every agent needs."""
+"""Heading of the section that every agent gets."""
 
 _HERE = os.path.dirname(__file__)
 
 
 @cache
 def prompt(name: str) -> str:
-    """A text as it stands in the package."""
+    """Read a text of the package."""
     with open(os.path.join(_HERE, f"{name}.md"), encoding="utf-8") as file:
         return file.read()
 
 
 def system_text() -> str:
-    """The system text of a session of the user."""
+    """Return the system text of a session of the user."""
     return prompt("system")
 
 
 def compose_system(*, replaced: str = "", appended: str = "") -> str:
-    """What a session's `PrefixSet.system` is: our text or the user's own, and what they add to it."""
+    """Return the system text of a session: longrein's or the user's own, and the user's addition."""
     text = replaced or system_text()
     return f"{text.rstrip()}\n\n{appended.strip()}\n" if appended.strip() else text
 
 
 def child_system(kind: Kind) -> str:
-    """The system text of a subagent of this type that begins with an empty conversation."""
+    """Return the system text of a subagent that begins with an empty conversation."""
     own = kind.system or prompt(kind.name if kind.name in BUILT_IN else "general")
     own = own.replace(BASE_PROMPT, prompt("general").strip()).strip()
     return f"{own}\n\n{prompt('subagent').strip()}\n\n{section(system_text(), HARNESS)}\n"
 
 
 def fork_task(kind: Kind, task: str) -> str:
-    """The last message to a subagent that begins with its parent's conversation: it has no system text of its own."""
+    """Return the last message to a forked subagent, which has no system text of its own."""
     own = kind.system.replace(BASE_PROMPT, prompt("general").strip()) if kind.system else ""
     own = own or (prompt(kind.name) if kind.name in BUILT_IN else "")
     return f"{prompt('fork').strip()}\n\n{own.strip()}\n\n{prompt('subagent').strip()}\n\n# Your task\n{task.strip()}\n"
 
 
 def section(text: str, heading: str) -> str:
-    """`heading` and what stands below it, up to the next heading of its level."""
+    """Return `heading` and the text below it, up to the next heading of its level."""
     _, _, after = text.partition(f"{heading}\n")
     return f"{heading}\n{after.partition(f'{chr(10)}# ')[0].strip()}"
 

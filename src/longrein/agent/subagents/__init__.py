@@ -1,4 +1,4 @@
-"""Subagents: who may be started, how they run beside their parent, what they may spend, and when one is stuck.
+"""Subagents: which may be started, how they run, what they may spend, and how they report.
 
-Nothing is imported here: the loop below uses `progress`, and what runs a subagent uses the loop.
+Nothing is imported here: the main loop names parts of this package, and the package uses the loop.
 """

@@ -1,8 +1,8 @@
-"""One budget tree: what is left of a session's limits, what a spawn costs, and what each subagent may spend of it.
+"""Budgets of a tree of subagents: what is left, what a subagent costs, and what each may spend.
 
-All of it is a function of the logs. What a running subagent may spend counts as spent by its parent, so a grant is
-never given twice; what it left unused comes back with its `ChildEnded`. Refusals come before the act. A parent keeps
-back the price of one request that carries all reports, so that it can always answer.
+All of it is a function of the logs. A running subagent's grant counts as spent by its parent, so it is never given
+twice; the unused rest comes back with `ChildEnded`. Refusals come before the start. A parent reserves the price of one
+request that carries all reports, so that it can always answer.
 """
 
 from collections import Counter
@@ -10,92 +10,93 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from longrein.agent.ports import UNBOUND, Limits, Room
+from longrein.agent.ports import UNBOUND, Limits, RemainingBudget
 from longrein.context import OUTPUT_TOKENS_MIN, Budget, State
 from longrein.events import Grant
 
 REPORT_TOKENS_MAX = 8_000
-"""What one report may be in its parent's view."""
+"""Tokens of one report in its parent's view."""
 REPORTS_TOKENS_MAX = 12_000
-"""And all reports of one call together, however many: a result shows no more than a page of them."""
+"""Tokens of all reports of one call: a result shows no more than a page of them."""
 TURNS_DEFAULT = 100
 """Requests of a subagent whose type names no limit."""
 TURNS_EXPECTED = 6
-"""Requests that a subagent is priced for."""
+"""Requests assumed for the price of a subagent."""
 STEP_TOKENS = 2_000
-"""What one step is expected to add to its view."""
+"""Tokens that one step is assumed to add to the view."""
 ANSWER_TOKENS = 500
-"""Output that one request is expected to give."""
+"""Output assumed for one request."""
 OUTPUT_KEPT_TOKENS = 2_000
-"""Output of the request that a parent keeps back for itself."""
+"""Output of the request that a parent reserves for itself."""
 SECONDS_KEPT = 30.0
-"""Time that a parent keeps back for its own answer, or a tenth of what is left where that is less."""
+"""Time that a parent reserves for its answer, or a tenth of what is left where that is less."""
 LEAST_USD = 1e-9
-"""A money limit of nothing: 0 would be none."""
+"""A money limit of almost nothing; 0 would mean no limit."""
 
 
 class Spent(msgspec.Struct, frozen=True):
-    """What a session and all below it have used or may use; requests under way count as what was held back for them."""
+    """Use of a session and its subagents; requests in flight count with their reserve."""
 
     usd: float = 0.0
     tokens: int = 0
     spawned: int = 0
-    """Subagents."""
+    """Subagents started."""
 
     def __sub__(self, other: "Spent") -> "Spent":
         return Spent(self.usd - other.usd, self.tokens - other.tokens, self.spawned - other.spawned)
 
 
-class Offer(msgspec.Struct, frozen=True):
-    """One way in which a job can be run."""
+class RunOption(msgspec.Struct, frozen=True):
+    """A way to run a job."""
 
     form: str
     """`empty` or `fork`."""
     model: str
     """`provider/model`."""
     budget: Budget
-    """What that model costs."""
+    """Prices and window of that model."""
     fresh_tokens: int
-    """Input of its first request that no cache holds: of an empty one all of it, of a fork its task."""
+    """Uncached input of the first request: all of it for `empty`, the task for `fork`."""
     cached_tokens: int = 0
-    """Input of its first request that the cache holds: of a fork its parent's request."""
+    """Cached input of the first request: of a fork, its parent's request."""
 
 
-class Wish(msgspec.Struct, frozen=True):
-    """A job that is to be run."""
+class SpawnRequest(msgspec.Struct, frozen=True):
+    """Request to run a job."""
 
-    offers: tuple[Offer, ...]
-    """As it was asked for, then what would do instead, the best first."""
+    offers: tuple[RunOption, ...]
+    """The requested way first, then alternatives, the best first."""
     turns: int = 0
-    """Requests it may make; 0 for the default."""
+    """Limit of requests; 0 for the default."""
     depth: int = 0
     """Levels of subagents below it that its type allows."""
     again: bool = False
-    """Whether a finished subagent is asked again: that is no further one."""
+    """True if a finished subagent is asked again, which counts as no further one."""
 
 
-class Given(msgspec.Struct, frozen=True):
-    """It may be run."""
+class Granted(msgspec.Struct, frozen=True):
+    """The job may run."""
 
     grant: Grant
-    offer: Offer
+    offer: RunOption
     note: str = ""
-    """What is otherwise than asked for, and why; the model is told."""
+    """Differences from the request and their reason, for the model."""
 
 
-class Refused(msgspec.Struct, frozen=True):
-    """It may not."""
+class GrantRefused(msgspec.Struct, frozen=True):
+    """The job may not run."""
 
     reason: str
-    """One sentence for the model, with what it can do instead."""
+    """Sentence for the model, with an alternative."""
 
 
-# --- what is used and what is left -------------------------------------------------------------------------------
+# --- Used and remaining ----------------------------------------------------------------------------------------------
 
 
 def spent(state: State, tree: Mapping[str, State]) -> Spent:
-    """All that this session has used, and what those below it have used or may still use: a running subagent counts as
-    what it was granted, or as what it used when that is more. `tree`: states by session, of those that are at hand.
+    """Return the use of a session and its subagents.
+
+    A running subagent counts with its grant, or with its use when that is more. `tree`: known states by session.
     """
     usd, tokens, spawned = state.spent_usd, state.spent_tokens, state.spawned
     if state.asked is not None:
@@ -112,21 +113,22 @@ def spent(state: State, tree: Mapping[str, State]) -> Spent:
 
 
 def spent_on_task(state: State, tree: Mapping[str, State]) -> Spent:
-    """The same since its present task began: what a `ChildEnded` tells the parent."""
+    """Return the use since the present task began, as `ChildEnded` reports it."""
     began = state.began
     return spent(state, tree) - Spent(began.usd, began.usage.context_tokens + began.usage.output_tokens, began.spawned)
 
 
-def left(state: State, limits: Limits, task_s: float, tree: Mapping[str, State], above: Room = UNBOUND) -> Room:
-    """What this session and those below it may still use together. Negative when a request cost more than was guessed.
+def remaining_budget(
+    state: State, limits: Limits, task_s: float, tree: Mapping[str, State], above: RemainingBudget = UNBOUND
+) -> RemainingBudget:
+    """Return the budget left to a session and its subagents; negative when a request cost more than estimated.
 
-    `limits` as `limits_under` gives them; `task_s` since its task began; `above`: what is left to those above it.
-    What this session was granted is not in that; but when it is negative, because a call up there or beside cost more
-    than was guessed, less is left here.
+    `limits` as `limits_under` gives them; `task_s`: seconds since its task began; `above`: budget left to its parents,
+    which counts here only when it is negative.
     """
     used = spent(state, tree)
     seconds = limits.seconds_max - task_s if limits.seconds_max else UNBOUND.seconds
-    return Room(
+    return RemainingBudget(
         _left(limits.usd_max, used.usd, above.usd),
         _left(limits.tokens_max, used.tokens, above.tokens),
         min(above.seconds, seconds),
@@ -139,16 +141,20 @@ def _left(most: float, used: float, above: float) -> float:
     return most - used + min(0, above) if most else above
 
 
-def less(room: Room, kept: Spent) -> Room:
-    """`room` without what is kept back."""
-    seconds = room.seconds - min(SECONDS_KEPT, room.seconds / 10) if kept.usd or kept.tokens else room.seconds
-    return msgspec.structs.replace(room, usd=room.usd - kept.usd, tokens=room.tokens - kept.tokens, seconds=seconds)
+def without_reserve(remaining: RemainingBudget, kept: Spent) -> RemainingBudget:
+    """Return `remaining` minus the reserve."""
+    seconds = (
+        remaining.seconds - min(SECONDS_KEPT, remaining.seconds / 10) if kept.usd or kept.tokens else remaining.seconds
+    )
+    return msgspec.structs.replace(
+        remaining, usd=remaining.usd - kept.usd, tokens=remaining.tokens - kept.tokens, seconds=seconds
+    )
 
 
-def kept_back(state: State, budget: Budget, more: int = 0, report_tokens: int = REPORT_TOKENS_MAX) -> Spent:
-    """What one request costs at most that carries the reports of all running subagents, and of `more`.
+def answer_reserve(state: State, budget: Budget, more: int = 0, report_tokens: int = REPORT_TOKENS_MAX) -> Spent:
+    """Return the highest price of one request that carries the reports of all running subagents and `more`.
 
-    Nothing when there are none. `budget`: of the session's own model.
+    Zero when there are none. `budget`: of the session's own model.
     """
     reports = Counter(child.started.call for child in state.children.values() if child.ended is None)
     told = [*reports.values(), *([more] if more else [])]
@@ -163,7 +169,7 @@ def kept_back(state: State, budget: Budget, more: int = 0, report_tokens: int = 
 
 
 def limits_under(limits: Limits, grant: Grant | None, state: State) -> Limits:
-    """`limits` of a session that works under `grant`: of its present task, counted from where that began."""
+    """Return the limits of a session that works under `grant`, counted from the start of its present task."""
     if grant is None:
         return limits
     began = state.began
@@ -179,23 +185,23 @@ def limits_under(limits: Limits, grant: Grant | None, state: State) -> Limits:
     )
 
 
-def limits_within(limits: Limits, state: State, room: Room) -> Limits:
-    """`limits` for the next request of this session alone, when no more than `room` is left."""
-    if room.usd == UNBOUND.usd and room.tokens == UNBOUND.tokens:
+def limits_within(limits: Limits, state: State, remaining: RemainingBudget) -> Limits:
+    """Return the limits of this session's next request, when no more than `remaining` is left."""
+    if remaining.usd == UNBOUND.usd and remaining.tokens == UNBOUND.tokens:
         return limits
     usd, tokens = limits.usd_max, limits.tokens_max
-    if room.usd != UNBOUND.usd:
-        usd = max(LEAST_USD, min(usd or UNBOUND.usd, state.spent_usd + room.usd))
-    if room.tokens != UNBOUND.tokens:
-        tokens = max(1, int(min(tokens or UNBOUND.tokens, state.spent_tokens + room.tokens)))
+    if remaining.usd != UNBOUND.usd:
+        usd = max(LEAST_USD, min(usd or UNBOUND.usd, state.spent_usd + remaining.usd))
+    if remaining.tokens != UNBOUND.tokens:
+        tokens = max(1, int(min(tokens or UNBOUND.tokens, state.spent_tokens + remaining.tokens)))
     return msgspec.structs.replace(limits, usd_max=usd, tokens_max=tokens)
 
 
-# --- what a spawn costs ------------------------------------------------------------------------------------------
+# --- Price of a subagent ---------------------------------------------------------------------------------------------
 
 
-def quote(offer: Offer, turns: int = TURNS_EXPECTED) -> Spent:
-    """What a subagent is expected to use in `turns` requests: its context, again in each, and what each adds."""
+def quote(offer: RunOption, turns: int = TURNS_EXPECTED) -> Spent:
+    """Estimate what a subagent uses in `turns` requests: its growing context, and each answer."""
     price = offer.budget.price
     usd, tokens, known, new = 0.0, 0, offer.cached_tokens, offer.fresh_tokens
     for _ in range(max(1, turns)):
@@ -207,96 +213,103 @@ def quote(offer: Offer, turns: int = TURNS_EXPECTED) -> Spent:
     return Spent(usd, tokens)
 
 
-# --- who gets what -----------------------------------------------------------------------------------------------
+# --- Sharing ---------------------------------------------------------------------------------------------------------
 
 
-def share_out(room: Room, wishes: Sequence[Wish], *, rivals: int = 0) -> tuple[Given | Refused, ...]:
-    """What each of `wishes` gets of `room`, which is `less` what is kept back; in their order.
+def share_budget(
+    remaining: RemainingBudget, requests: Sequence[SpawnRequest], *, rivals: int = 0
+) -> tuple[Granted | GrantRefused, ...]:
+    """Share `remaining`, reserve already deducted, among `requests`; one result for each, in order.
 
-    Fair shares: those still to be served, `rivals` (jobs of other calls of the same reply) and the parent itself count
-    alike. A job gets at least its price while there is so much. What is not limited stays so. The sum never passes
-    `room`.
+    Fair shares: unserved requests, `rivals` (jobs of other calls of the same reply) and the parent count alike. A job
+    gets at least its price while there is enough. Unlimited stays unlimited. The sum never exceeds `remaining`.
     """
-    given: list[Given | Refused] = []
-    for at, wish in enumerate(wishes):
-        sharers = len(wishes) - at + rivals + 1
-        one = _serve(room, wish, sharers)
+    given: list[Granted | GrantRefused] = []
+    for at, request in enumerate(requests):
+        sharers = len(requests) - at + rivals + 1
+        one = _serve(remaining, request, sharers)
         given.append(one)
-        if isinstance(one, Given):
-            room = _without(room, one.grant, again=wish.again)
+        if isinstance(one, Granted):
+            remaining = _without(remaining, one.grant, again=request.again)
     return tuple(given)
 
 
-def _serve(room: Room, wish: Wish, sharers: int) -> Given | Refused:
-    why = _closed(room, again=wish.again)
+def _serve(remaining: RemainingBudget, request: SpawnRequest, sharers: int) -> Granted | GrantRefused:
+    why = _closed(remaining, again=request.again)
     if why:
-        return Refused(why)
-    turns = wish.turns or TURNS_DEFAULT
-    prices = [quote(offer, min(turns, TURNS_EXPECTED)) for offer in wish.offers]
-    for at, (offer, price) in enumerate(zip(wish.offers, prices, strict=True)):
-        if price.usd <= room.usd and price.tokens <= room.tokens:
-            return Given(_grant(room, price, turns, wish, sharers), offer, _note(room, wish, prices, at))
-    return Refused(
-        f"it is expected to cost {_words(prices[-1], room)}, and no more than {_rest(room)} can be granted; do it "
-        "yourself or with fewer subagents, or answer with what you have"
+        return GrantRefused(why)
+    turns = request.turns or TURNS_DEFAULT
+    prices = [quote(offer, min(turns, TURNS_EXPECTED)) for offer in request.offers]
+    for at, (offer, price) in enumerate(zip(request.offers, prices, strict=True)):
+        if price.usd <= remaining.usd and price.tokens <= remaining.tokens:
+            return Granted(
+                _grant(remaining, price, turns, request, sharers), offer, _note(remaining, request, prices, at)
+            )
+    return GrantRefused(
+        f"it is expected to cost {_words(prices[-1], remaining)}, and no more than {_rest(remaining)} can be granted; "
+        "do it yourself or with fewer subagents, or answer with what you have"
     )
 
 
-def _closed(room: Room, *, again: bool) -> str:
-    """Why nobody may be started at all; '' when somebody may."""
-    if room.depth <= 0 and not again:
+def _closed(remaining: RemainingBudget, *, again: bool) -> str:
+    """Return why nothing may be started; '' when something may."""
+    if remaining.depth <= 0 and not again:
         return "no subagents may be started at this depth; do it yourself"
-    if room.spawns < 1 and not again:
+    if remaining.spawns < 1 and not again:
         return "no more subagents may be started in this session; do it yourself, or ask a finished one again"
-    if room.seconds <= 0:
+    if remaining.seconds <= 0:
         return "no time is left for a subagent; answer with what you have"
     return ""
 
 
-def _grant(room: Room, price: Spent, turns: int, wish: Wish, sharers: int) -> Grant:
-    below = min(wish.depth, room.depth - 1)
-    spawns = 0 if room.spawns == UNBOUND.spawns else int((room.spawns - (not wish.again)) // sharers)
-    if room.spawns != UNBOUND.spawns and not spawns:
+def _grant(remaining: RemainingBudget, price: Spent, turns: int, request: SpawnRequest, sharers: int) -> Grant:
+    below = min(request.depth, remaining.depth - 1)
+    spawns = 0 if remaining.spawns == UNBOUND.spawns else int((remaining.spawns - (not request.again)) // sharers)
+    if remaining.spawns != UNBOUND.spawns and not spawns:
         below = 0
     return Grant(
-        usd=0.0 if room.usd == UNBOUND.usd else max(price.usd, room.usd / sharers),
-        tokens=0 if room.tokens == UNBOUND.tokens else max(price.tokens, int(room.tokens // sharers)),
+        usd=0.0 if remaining.usd == UNBOUND.usd else max(price.usd, remaining.usd / sharers),
+        tokens=0 if remaining.tokens == UNBOUND.tokens else max(price.tokens, int(remaining.tokens // sharers)),
         turns=turns,
         spawns=spawns if below > 0 else 0,
         depth=max(0, below),
-        seconds=0.0 if room.seconds == UNBOUND.seconds else room.seconds,
+        seconds=0.0 if remaining.seconds == UNBOUND.seconds else remaining.seconds,
     )
 
 
-def _without(room: Room, grant: Grant, *, again: bool) -> Room:
-    spawns = room.spawns - grant.spawns - (not again)
-    return Room(room.usd - grant.usd, room.tokens - grant.tokens, room.seconds, spawns, room.depth)
+def _without(remaining: RemainingBudget, grant: Grant, *, again: bool) -> RemainingBudget:
+    spawns = remaining.spawns - grant.spawns - (not again)
+    return RemainingBudget(
+        remaining.usd - grant.usd, remaining.tokens - grant.tokens, remaining.seconds, spawns, remaining.depth
+    )
 
 
-# --- how it is said ----------------------------------------------------------------------------------------------
+# --- Texts -----------------------------------------------------------------------------------------------------------
 
 
-def _note(room: Room, wish: Wish, prices: Sequence[Spent], at: int) -> str:
-    """What the offer `at` lacks of the one that was asked for, and why."""
+def _note(remaining: RemainingBudget, request: SpawnRequest, prices: Sequence[Spent], at: int) -> str:
+    """Describe how option `at` differs from the requested one, and why."""
     if not at:
         return ""
-    changes = " and ".join(_changes(wish.offers[0], wish.offers[at]))
-    return f"{changes}: as asked for it would cost {_words(prices[0], room)}, {_rest(room)} can be granted"
+    changes = " and ".join(_changes(request.offers[0], request.offers[at]))
+    return f"{changes}: as asked for it would cost {_words(prices[0], remaining)}, {_rest(remaining)} can be granted"
 
 
-def _changes(before: Offer, after: Offer) -> Iterator[str]:
+def _changes(before: RunOption, after: RunOption) -> Iterator[str]:
     if before.form != after.form:
         yield f"{after.form} instead of {before.form}"
     if before.model != after.model:
         yield f"on {after.model} instead of {before.model}"
 
 
-def _words(price: Spent, room: Room) -> str:
-    """A price in the units that are limited."""
-    money = [f"about ${price.usd:.4f}"] if room.usd != UNBOUND.usd else []
-    return " and ".join([*money, *([f"about {price.tokens} tokens"] if room.tokens != UNBOUND.tokens else [])])
+def _words(price: Spent, remaining: RemainingBudget) -> str:
+    """Describe a price in the units that are limited."""
+    money = [f"about ${price.usd:.4f}"] if remaining.usd != UNBOUND.usd else []
+    return " and ".join([*money, *([f"about {price.tokens} tokens"] if remaining.tokens != UNBOUND.tokens else [])])
 
 
-def _rest(room: Room) -> str:
-    money = [f"${max(0.0, room.usd):.4f}"] if room.usd != UNBOUND.usd else []
-    return " and ".join([*money, *([f"{max(0, int(room.tokens))} tokens"] if room.tokens != UNBOUND.tokens else [])])
+def _rest(remaining: RemainingBudget) -> str:
+    money = [f"${max(0.0, remaining.usd):.4f}"] if remaining.usd != UNBOUND.usd else []
+    return " and ".join(
+        [*money, *([f"{max(0, int(remaining.tokens))} tokens"] if remaining.tokens != UNBOUND.tokens else [])]
+    )

@@ -1,11 +1,14 @@
-"""What came of a subagent, from its log alone: so it is the same whether its end was seen or found after a crash."""
+"""Reports of subagents: the end of a task, its evidence, and the job of a synthesis.
+
+All of it comes from the subagent's log, so it is the same whether the end was seen or found after a crash.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from longrein.agent.ports import LEAVING
 from longrein.agent.subagents.budget import spent_on_task
-from longrein.agent.subagents.tree import Working
+from longrein.agent.subagents.tree import ActiveSubagent
 from longrein.context import State, outside
 from longrein.events import (
     AnyEvent,
@@ -27,27 +30,25 @@ from longrein.events import (
 )
 from longrein.tools import Job, Report, report_text
 
-# ---------------------------------------------------------------------------------------------------------------------
+# --- Evidence --------------------------------------------------------------------------------------------------------
 #
-# What a report rests on, found by code: the readings and runs of a subagent's own log that its report speaks of.
-#
-# A model does not know the handles of its results, so it could only invent them. It names files and commands, and
-# those are looked up here. Pure.
+# Finds the calls in a subagent's log that its report speaks of. A model does not know the handles of its results, but
+# it names files and commands, which are looked up here.
 
 
 EVIDENCE_MAX = 12
-"""Places named for one report."""
+"""Handles named for one report."""
 SUBJECT_CHARS_MAX = 80
 SUBJECTS = ("file_path", "command", "pattern", "url", "query")
-"""Arguments that say what a call was about, the first that is there."""
+"""Arguments that name the subject of a call; the first present one counts."""
 NAME_CHARS_MIN = 4
-"""A shorter name stands in too many words."""
+"""A shorter name occurs in too many words."""
 
 
 def evidence(label: str, entries: Iterable[Entry], report: str) -> tuple[str, ...]:
-    """Such as `a398/r12 Read src/parse.py`: of each thing that `report` names the latest call, in the order named.
+    """Return lines such as `a398/r12 Read src/parse.py`: the latest call for each subject that `report` names.
 
-    `entries`: of the subagent `label`, for its present task.
+    `entries`: of the subagent `label`, for its present task. The lines follow the order in the report.
     """
     calls: dict[str, ToolCall] = {}
     found: dict[str, tuple[int, str]] = {}
@@ -65,12 +66,12 @@ def evidence(label: str, entries: Iterable[Entry], report: str) -> tuple[str, ..
 
 
 def subject_of(arguments: Mapping[str, Any]) -> str:
-    """What a call was about; '' when it does not say."""
+    """Return the subject of a call; '' for none."""
     return next((str(arguments[name]) for name in SUBJECTS if arguments.get(name)), "")
 
 
 def place(subject: str, report: str) -> int:
-    """Where `report` first speaks of `subject`: as it is, or a path by its end or its name; -1 when it does not."""
+    """Return the offset at which `report` first names `subject`, a path also by its end or name; -1 for none."""
     if len(subject) < NAME_CHARS_MIN:
         return -1
     at = report.find(subject)
@@ -81,20 +82,20 @@ def place(subject: str, report: str) -> int:
     return next((found for end in ends if len(end) >= NAME_CHARS_MIN and (found := report.find(end)) >= 0), -1)
 
 
-# --- ending ----------------------------------------------------------------------------------------------------------
+# --- End of a task ---------------------------------------------------------------------------------------------------
 
 
 REPORT_CHARS_MAX = 24_000
-"""Of a report in the parent's log; all of it stays in the subagent's own."""
+"""Characters of a report in the parent's log; the subagent's own log has all."""
 STATUS = {"done": "done", "blocked": "done", "limit": "limit", "budget": "limit", "interrupted": "interrupted"}
-"""Why its turn ended -> how it ended; anything else is `failed`."""
+"""Reason of the turn's end -> status; any other reason is `failed`."""
 LEFT_MAX, LEFT_CHARS = 5, 60
-"""Tasks that an end names, and of the command of each."""
+"""Tasks that an end names, and characters of each command."""
 BLOCKED = "a call that it wanted was denied"
 
 
-class Last:
-    """The end of its present task, read from its log."""
+class LastTask:
+    """The latest task of a subagent, read from its log."""
 
     def __init__(self, entries: Iterable[Entry]) -> None:
         self._begin()
@@ -103,13 +104,13 @@ class Last:
 
     def _begin(self) -> None:
         self.text, self.seq = "", 0
-        """The last words of the model, and the entry they stand in."""
+        """Last text of the model, and its entry."""
         self.calls: list[str] = []
-        """Names of the tools it has called, in order."""
+        """Names of the called tools, in order."""
         self.reason, self.message = "", ""
-        """Of the end of its turn; '' while that is open."""
+        """Reason and message of the turn's end; '' while it is open."""
         self.files: dict[str, None] = {}
-        """Files that it changed."""
+        """Changed files."""
 
     def _step(self, entry: Entry) -> None:
         match entry.event:
@@ -130,38 +131,38 @@ class Last:
                 pass
 
 
-def ended_of(one: Working, tree: Mapping[str, State]) -> tuple[ChildEnded, str]:
-    """The end of one that works no more, and the handle of its last words."""
+def child_ended(one: ActiveSubagent, tree: Mapping[str, State]) -> tuple[ChildEnded, str]:
+    """Build the `ChildEnded` of a finished subagent, and the handle of its last text."""
     session, started = one.session, one.started
     state = session.state
     entries = session.entries_from(one.first)
-    last = Last(entries)
+    last = LastTask(entries)
     problem = _problem(one)
     status = "failed" if problem else "limit" if one.cause else STATUS.get(last.reason, "failed")
     message = problem or one.cause or (BLOCKED if last.reason == "blocked" else last.message)
     message = "; ".join(filter(None, (message, _left(state, one.first))))
     used, began = spent_on_task(state, tree), state.began
-    said, whole = said_of(last, status), f"a{one.seq}/r{last.seq}" if last.seq else ""
+    said, whole = report_body(last, status), f"a{one.seq}/r{last.seq}" if last.seq else ""
     proofs = evidence(f"a{one.seq}", entries, said)
     below = f"\n\nIts evidence, for Recall: {'; '.join(proofs)}" if proofs else ""
     ended = ChildEnded(
         started.child,
         status,
-        outside(cut(said, whole) + below, state.nonce),
-        usage=less(state.usage, began.usage),
+        outside(shorten(said, whole) + below, state.nonce),
+        usage=usage_since(state.usage, began.usage),
         cost_usd=used.usd,
         steps=state.asks - began.asks,
         message=outside(message, state.nonce),
         files=_files(one, last),
         worktree=one.finished.text if one.finished is not None else "",
-        elapsed_ms=int(session.lasting.task_s * 1000),
+        elapsed_ms=int(session.elapsed.task_s * 1000),
         spawned=used.spawned,
     )
     return ended, whole
 
 
 def _left(state: State, first: int) -> str:
-    """Its background tasks that were ended with it, so that nobody builds on them."""
+    """Name the background tasks that were ended with the subagent, so that nobody relies on them."""
     left = [
         now.started
         for now in state.tasks.values()
@@ -172,13 +173,13 @@ def _left(state: State, first: int) -> str:
     return f"what it left running in the background was ended with it: {', '.join(named)}{more}" if left else ""
 
 
-def _files(one: Working, last: Last) -> tuple[str, ...]:
-    """What it changed; in a worktree by the place that its folder stands for."""
+def _files(one: ActiveSubagent, last: LastTask) -> tuple[str, ...]:
+    """Return the changed files; for a worktree, by their paths in the original folder."""
     return tuple(last.files) if one.finished is None else one.finished.files
 
 
-def _problem(one: Working) -> str:
-    """What went wrong beside the log: our own mistake, or a disk that is full."""
+def _problem(one: ActiveSubagent) -> str:
+    """Return an error outside the log: a bug of longrein, or a full disk."""
     if one.problem:
         return one.problem
     if one.walk is None or one.walk.cancelled():
@@ -187,8 +188,8 @@ def _problem(one: Working) -> str:
     return f"{type(error).__name__}: {error}" if error is not None else ""
 
 
-def said_of(last: Last, status: str) -> str:
-    """The report; of one that did not finish, its last words and what it had done."""
+def report_body(last: LastTask, status: str) -> str:
+    """Return the report; for an unfinished task, the last text and the calls made."""
     if status == "done" or not last.calls:
         return last.text
     made = "1 call, the last one" if len(last.calls) == 1 else f"{len(last.calls)} calls, the last ones"
@@ -196,21 +197,21 @@ def said_of(last: Last, status: str) -> str:
     return f"{last.text}\n\n{done}" if last.text else done
 
 
-def cut(text: str, whole: str) -> str:
-    """The two ends of a long report, and where the rest is."""
+def shorten(text: str, whole: str) -> str:
+    """Keep the two ends of a long report, and name the handle of the rest."""
     if len(text) <= REPORT_CHARS_MAX:
         return text
     first, rest = text[: REPORT_CHARS_MAX * 2 // 3], text[-REPORT_CHARS_MAX // 3 :]
     return f"{first}\n[… {len(text) - len(first) - len(rest)} characters are left out; all of it: {whole}]\n{rest}"
 
 
-def less(usage: Usage, began: Usage) -> Usage:
-    """What was used since."""
+def usage_since(usage: Usage, began: Usage) -> Usage:
+    """Return the usage since `began`."""
     return Usage(*(getattr(usage, name) - getattr(began, name) for name in Usage.__struct_fields__))
 
 
 def report_of(seq: int, job: Job, started: ChildStarted, ended: ChildEnded | None, whole: str = "") -> Report:
-    """As the parent's tool tells it; without an end it works in the background."""
+    """Build the report for the parent's tool; without an end the subagent works in the background."""
     label = f"a{seq}"
     if ended is None:
         return Report(label, job, "running", "", started.note)
@@ -230,8 +231,8 @@ def report_of(seq: int, job: Job, started: ChildStarted, ended: ChildEnded | Non
     )
 
 
-def closing(state: State, text: str, reason: str, message: str) -> tuple[AnyEvent, ...]:
-    """What brings the log of one that was cut by our own doing to rest, so that it can be asked again."""
+def closing_events(state: State, text: str, reason: str, message: str) -> tuple[AnyEvent, ...]:
+    """Return the events that bring the log of an interrupted subagent to rest, so that it can be asked again."""
     facts: list[AnyEvent] = []
     for asked, seq in ((state.asked, state.asked_seq), (state.summarising, state.summarising_seq)):
         if asked is not None:
@@ -241,26 +242,24 @@ def closing(state: State, text: str, reason: str, message: str) -> tuple[AnyEven
         facts.append(ToolEnded(call.call.id, call.call.name, status, (Text(text),)))
     if not state.turn_open:
         return tuple(facts)
-    cut = (Interrupted(text),) if reason == "interrupted" else ()
-    return (*facts, *cut, TurnEnded(reason, message))
+    interrupted = (Interrupted(text),) if reason == "interrupted" else ()
+    return (*facts, *interrupted, TurnEnded(reason, message))
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-#
-# What a synthesis is given: the goal, and every report with its label, its state and its handles. Pure.
+# --- Synthesis -------------------------------------------------------------------------------------------------------
 
 
 ROOM_CHARS = 200_000
-"""All reports together; of longer ones the ends, and the handle that brings the rest."""
+"""Characters of all reports together; longer ones keep their ends and a handle to the rest."""
 REPORT_CHARS_MIN = 2_000
 TASK_CHARS_MAX = 1_500
-"""Of a task; its goal is what counts here."""
+"""Characters shown of a task."""
 SYNTHESIS = "synthesis"
-"""The type that reads the reports of others; not to be asked for by name."""
+"""The subagent type that combines reports; not available by name."""
 
 
 def synthesis_job(goal: str, reports: Sequence[Report], nonce: str) -> Job:
-    """The job of the subagent that makes one answer of `reports`, in their order."""
+    """Build the job of the subagent that combines `reports` into one answer."""
     room = max(REPORT_CHARS_MIN, ROOM_CHARS // max(1, len(reports)))
     same = len({report.job.prompt for report in reports}) == 1
     below = []
@@ -281,14 +280,14 @@ def synthesis_job(goal: str, reports: Sequence[Report], nonce: str) -> Job:
 
 
 def task_text(prompt: str, nonce: str) -> str:
-    """What one was told to do, quoted."""
+    """Quote a subagent's task."""
     text = prompt.strip()
     shown = text if len(text) <= TASK_CHARS_MAX else text[:TASK_CHARS_MAX] + " …"
     return "\n".join(f"| {line}" for line in outside(shown, nonce).split("\n"))
 
 
 def handle_of(reports: Sequence[Report]) -> str:
-    """A handle as it looks here."""
+    """Return an example of a handle."""
     known = [report.handle for report in reports if report.handle]
     label = next((report.label for report in reports if report.label), "a398")
     return known[0] if known else f"{label}/r1"

@@ -1,7 +1,8 @@
-"""The subagents of one session: started in one transaction, walked by the same loop, ended as facts.
+"""Run the subagents of one session: start, wait, message, resume and close them.
 
-What a subagent is, does and says stands in its own log; here is only what runs just now. So a crash costs nothing: the
-same call joins those that it started, and they go on from their logs.
+Subagents are started in one transaction and run by the same main loop. Everything they do is in their own logs; only
+what runs now is kept here. After a crash the same call joins the subagents it started, and they continue from their
+logs.
 """
 
 import asyncio
@@ -9,43 +10,60 @@ from collections.abc import Awaitable, Mapping, Sequence
 
 import msgspec
 
-from longrein.agent.messages import AgentView, Answer, OfChild, Pending, Said, StopChild, Word
-from longrein.agent.moves import End, Tell, idle
+from longrein.agent.messages import (
+    Answer,
+    FromSubagent,
+    InboxMessage,
+    PendingMessage,
+    StopChild,
+    SubagentView,
+    UserMessage,
+)
+from longrein.agent.moves import GiveUp, Warn, check_idle
 from longrein.agent.ports import Limits
 from longrein.agent.session import Session, retrieve_error
-from longrein.agent.subagents.budget import limits_within, share_out
-from longrein.agent.subagents.report import closing, ended_of, report_of, synthesis_job
-from longrein.agent.subagents.spawn import AGENT, Bond, Plan, begin, plan, refusals, rejoin, room_of
-from longrein.agent.subagents.status import views
-from longrein.agent.subagents.tree import Gate, Tree, Working
-from longrein.agent.subagents.worktree import dropped, finished, made
+from longrein.agent.subagents.budget import limits_within, share_budget
+from longrein.agent.subagents.report import child_ended, closing_events, report_of, synthesis_job
+from longrein.agent.subagents.spawn import (
+    AGENT,
+    LiveParentPolicy,
+    Plan,
+    plan,
+    refusals,
+    rejoin_subagent,
+    remaining_for,
+    start_subagent,
+)
+from longrein.agent.subagents.status import subagent_views
+from longrein.agent.subagents.tree import ActiveSubagent, FairSemaphore, SubagentTree
+from longrein.agent.subagents.worktree import drop_worktrees, finish_task_worktree, make_worktrees
 from longrein.context import ChildNow
 from longrein.events import AnyEvent, ChildEnded, Entry, LongreinError
 from longrein.tools import Job, Kind, Report
 from longrein.workspace import Worktree, read_worktree
 
-# ---------------------------------------------------------------------------------------------------------------------
+# --- Progress watch --------------------------------------------------------------------------------------------------
 #
-# The watchdog of subagents: one that hangs is told, then ended; its parent gets a report with the cause.
+# A subagent that hangs is warned, then ended; its parent gets a report with the cause.
 
 
 LOOK_EVERY_S = 60.0
-"""How often each one that works is looked at."""
+"""Interval of checks of each working subagent."""
 GRACE_S = 60.0
-"""What a task may go on beyond its time, for a call that runs: before each request the limit is kept anyway."""
+"""Time that a running call may exceed the task's limit; requests obey the limit exactly."""
 
 
-async def watch(parent: Session, one: Working) -> None:
-    """Look at `one` while it works, until it is cancelled; ends what makes no progress or stays beyond its time."""
-    clock, session = parent.crew.clock, one.session
+async def watch_progress(parent: Session, one: ActiveSubagent) -> None:
+    """Check a subagent until cancelled; stop it when it makes no progress or exceeds its time."""
+    clock, session = parent.deps.clock, one.session
     while True:
         await clock.sleep(LOOK_EVERY_S)
-        verdict = idle(session.state, session.lasting.quiet_s) or _late(one)
+        verdict = check_idle(session.state, session.elapsed.quiet_s) or _late(one)
         match verdict:
-            case Tell(reminded):
+            case Warn(reminded):
                 session.append(reminded)
                 session.commit(flush=False)
-            case End(message):
+            case GiveUp(message):
                 one.cause = message
                 one.stop()
                 return
@@ -53,87 +71,85 @@ async def watch(parent: Session, one: Working) -> None:
                 pass
 
 
-def _late(one: Working) -> End | None:
-    """Whether a call keeps it beyond the time of its task. What waits for the user may take its time."""
-    state, limit_s = one.session.state, one.session.crew.limits.seconds_max
-    if not limit_s or state.asking or one.session.lasting.task_s < limit_s + GRACE_S:
+def _late(one: ActiveSubagent) -> GiveUp | None:
+    """Return a verdict when a call exceeds the time of the task. Waiting for the user does not count."""
+    state, limit_s = one.session.state, one.session.deps.limits.seconds_max
+    if not limit_s or state.asking or one.session.elapsed.task_s < limit_s + GRACE_S:
         return None
-    return End(f"the time limit of {limit_s:g} s has passed")
+    return GiveUp(f"the time limit of {limit_s:g} s has passed")
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-#
-# The walk of one subagent: the turns of its task by the main loop, and what is ended when they are over.
+# --- One subagent ----------------------------------------------------------------------------------------------------
 
 
-async def walk(parent: Session, one: Working, gate: Gate) -> None:
-    """The whole walk of `one`, when `gate` has a place for it. A watchdog looks at it meanwhile."""
+async def run_subagent(parent: Session, one: ActiveSubagent, gate: FairSemaphore) -> None:
+    """Run the task of a subagent when the semaphore has a slot, while its progress is watched."""
     if not await gate.enter_or(one.halt, parent.id):
         gate.force()  # it was told to end: it has only to write that down, and to end those below it
     one.begun = True
     _ask_again(one.session)
-    watching = asyncio.ensure_future(watch(parent, one))
+    watching = asyncio.ensure_future(watch_progress(parent, one))
     try:
         await _through(parent, one)
     finally:
-        one.session.lasting.stop()
+        one.session.elapsed.stop()
         watching.cancel()
         gate.leave()
 
 
-async def _through(parent: Session, one: Working) -> None:
-    """Its turns: the one of its task, and those for which its own subagents in the background wake it."""
+async def _through(parent: Session, one: ActiveSubagent) -> None:
+    """Run the turn of the task, and the turns for which its own background subagents wake it."""
     session = one.session
     if one.problem:
         return
     await session.run(once=True)
-    while (company := session.company) is not None and company.running and not session.closed:
+    while (subagents := session.subagents) is not None and subagents.running and not session.closed:
         if one.stopped:
-            company.stop()
-        await company.settled()
+            subagents.stop()
+        await subagents.settled()
         await session.run(once=True)
     if not session.closed:
-        await session.beside.stop(session)
+        await session.summary_request.stop(session)
         await session.leave("stop")  # nobody is left to whom its tasks could be of use
         if one.worktree is not None:
-            one.finished = await finished(parent, one.worktree)
+            one.finished = await finish_task_worktree(parent, one.worktree)
 
 
 def _ask_again(child: Session) -> None:
-    """Let its question be heard that waited when it was left. Not before it works: nobody else asks meanwhile."""
+    """Publish again the question that waited when the subagent was closed."""
     for call in child.state.calls.values():
         if call.asked is not None and call.answer is None:
-            child.readers.publish(Entry(child.state.seq, child.state.at, call.asked))
+            child.subscribers.publish(Entry(child.state.seq, child.state.at, call.asked))
 
 
-# --- running ---------------------------------------------------------------------------------------------------------
+# --- Subagents of a session ------------------------------------------------------------------------------------------
 
 
-class Children:
-    """See `tools.AgentPort` for what the tool may do, and `agent.company.Company` for the rest."""
+class SubagentRunner:
+    """Implement `tools.AgentPort` and `agent.ports.Subagents` for one session."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
-        bond = session.crew.above
-        self.tree: Tree = bond.tree if isinstance(bond, Bond) else Tree(session)
-        self._mine: dict[str, Working] = {}
-        """Those that this session has started and that are not over, by session."""
-        self._aside: dict[str, Working] = {}
-        """Those of them that nobody waits for."""
+        policy = session.deps.parent_policy
+        self.tree: SubagentTree = policy.tree if isinstance(policy, LiveParentPolicy) else SubagentTree(session)
+        self._mine: dict[str, ActiveSubagent] = {}
+        """Subagents of this session that are not over, by session."""
+        self._aside: dict[str, ActiveSubagent] = {}
+        """Those that run in the background."""
         self._leaving: dict[str, asyncio.Task[None]] = {}
-        """Sessions of those that are over, while they are closed."""
+        """Sessions of finished subagents that are being closed."""
         self._waiting = 0
 
     # --- the tool ------------------------------------------------------------------------------------------------
 
     def kinds(self) -> Sequence[Kind]:
-        """See `AgentPort.kinds`."""
-        return self.session.crew.kinds
+        """Implement `AgentPort.kinds`."""
+        return self.session.deps.kinds
 
     async def run(
         self, jobs: Sequence[Job], *, call: str, background: bool, synthesis: str = ""
     ) -> tuple[Sequence[Report], tuple[AnyEvent, ...]]:
-        """See `AgentPort.run`."""
+        """Implement `AgentPort.run`."""
         found = {now.started.index: now for now in self.session.state.children.values() if now.started.call == call}
         places = await self._go(list(enumerate(jobs)), call, background, found)
         reports, facts = self._reports(jobs, places)
@@ -146,7 +162,7 @@ class Children:
     async def _synthesis(
         self, goal: str, reports: Sequence[Report], call: str, found: dict[int, ChildNow]
     ) -> tuple[list[Report], tuple[AnyEvent, ...]]:
-        """One more subagent, which reads what the others say; nobody is needed for a single report."""
+        """Run a subagent that combines the reports; not for a single report."""
         if sum(bool(report.text) for report in reports) < 2:
             return [], ()
         job = synthesis_job(goal, reports, self.session.state.nonce)
@@ -154,7 +170,7 @@ class Children:
         return self._reports([job], places)
 
     def _reports(
-        self, jobs: Sequence[Job], places: Sequence[Working | ChildNow | str]
+        self, jobs: Sequence[Job], places: Sequence[ActiveSubagent | ChildNow | str]
     ) -> tuple[list[Report], tuple[AnyEvent, ...]]:
         reports, facts = [], []
         for job, one in zip(jobs, places, strict=True):
@@ -172,29 +188,31 @@ class Children:
 
     async def _go(
         self, jobs: Sequence[tuple[int, Job]], call: str, background: bool, found: dict[int, ChildNow]
-    ) -> "list[Working | ChildNow | str]":
-        """Start or join, let them go, and wait for those that are waited for."""
+    ) -> "list[ActiveSubagent | ChildNow | str]":
+        """Start or join the subagents, run them, and wait for those in the foreground."""
         found = {index: found[index] for index, _ in jobs if index in found}
         if self._leaving and any(job.again for _, job in jobs):  # a log has one writer
             await asyncio.wait(list(self._leaving.values()))
-        trees = await made(self.session, jobs, call, found)
+        trees = await make_worktrees(self.session, jobs, call, found)
         places = self._start(jobs, call, background, found, trees)
-        new = [one.session for one in places if isinstance(one, Working) and one.walk is None]
+        new = [one.session for one in places if isinstance(one, ActiveSubagent) and one.walk is None]
         unused = [tree for tree in trees.values() if not isinstance(tree, str) and not self._works_in(tree)]
         halted = False
         try:
             await self.session.commit(flush=True, beside=new)  # nothing has waited since they were begun
-            await dropped(self.session, unused)
+            await drop_worktrees(self.session, unused)
         except asyncio.CancelledError:
             if not self.session.stops(call):
                 raise
             halted = True  # they are in the log, so each must write down that it ended
         for one in places:
-            if isinstance(one, Working):
+            if isinstance(one, ActiveSubagent):
                 self._walk(one)
                 if halted:
                     one.stop()
-        await self._wait([one for one in places if isinstance(one, Working) and not one.started.background], call)
+        await self._wait(
+            [one for one in places if isinstance(one, ActiveSubagent) and not one.started.background], call
+        )
         return places
 
     def _works_in(self, tree: Worktree) -> bool:
@@ -209,28 +227,33 @@ class Children:
         background: bool,
         found: dict[int, ChildNow],
         trees: Mapping[int, Worktree | str],
-    ) -> list[Working | ChildNow | str]:
-        """Join those that were started for this call before a crash, start the others. Nothing waits in here."""
-        places: dict[int, Working | ChildNow | str] = {}
+    ) -> list[ActiveSubagent | ChildNow | str]:
+        """Join the subagents that this call started before a crash, and start the others.
+
+        Contains no await, so all starts go into one transaction.
+        """
+        places: dict[int, ActiveSubagent | ChildNow | str] = {}
         for index, now in found.items():
             places[index] = now if now.ended is not None else self._rejoin(now)
         fresh = [(index, job) for index, job in jobs if index not in places]
         plans = [self._plan(index, job, trees.get(index)) for index, job in fresh]
         wishes = [one.wish(self.session) for one in plans if isinstance(one, Plan)]
-        room = room_of(self.session, self.tree, len(wishes))
-        given = share_out(room, wishes, rivals=self._rivals(call))
+        room = remaining_for(self.session, self.tree, len(wishes))
+        given = share_budget(room, wishes, rivals=self._rivals(call))
         for (index, _), one in zip(fresh, refusals(plans, given), strict=True):
             places[index] = (
-                one if isinstance(one, str) else self._takes(begin(self.session, self.tree, *one, call, background))
+                one
+                if isinstance(one, str)
+                else self._takes(start_subagent(self.session, self.tree, *one, call, background))
             )
         return [places[index] for index, _ in jobs]
 
-    def _rejoin(self, now: ChildNow) -> Working:
-        """One that worked when the session was left, as its log has it."""
+    def _rejoin(self, now: ChildNow) -> ActiveSubagent:
+        """Resume a subagent that worked when the session was left."""
         known = self._mine.get(now.started.child)
-        return known if known is not None else self._takes(rejoin(self.session, self.tree, now))
+        return known if known is not None else self._takes(rejoin_subagent(self.session, self.tree, now))
 
-    def _takes(self, one: Working) -> Working:
+    def _takes(self, one: ActiveSubagent) -> ActiveSubagent:
         child = one.started.child
         self._mine[child] = self.tree.working[child] = one
         if one.started.background:
@@ -238,11 +261,11 @@ class Children:
         return one
 
     def within(self, limits: Limits) -> Limits:
-        """See `Company.within`."""
-        return limits_within(limits, self.session.state, room_of(self.session, self.tree))
+        """Implement `Subagents.within`."""
+        return limits_within(limits, self.session.state, remaining_for(self.session, self.tree))
 
     def _rivals(self, call: str) -> int:
-        """Other calls of the same reply that will start subagents and have not."""
+        """Count other calls of the same reply that will still start subagents."""
         served = {call, *(now.started.call for now in self.session.state.children.values())}
         calls = self.session.state.calls.values()
         return sum(one.call.name == AGENT and one.call.id not in served for one in calls)
@@ -266,15 +289,15 @@ class Children:
 
     # --- working -------------------------------------------------------------------------------------------------
 
-    def _walk(self, one: Working) -> None:
-        """Let it go."""
+    def _walk(self, one: ActiveSubagent) -> None:
+        """Start the asyncio task of a subagent."""
         if one.walk is None:
-            one.walk = asyncio.ensure_future(walk(self.session, one, self.tree.gate))
+            one.walk = asyncio.ensure_future(run_subagent(self.session, one, self.tree.gate))
             one.walk.add_done_callback(retrieve_error)
             one.walk.add_done_callback(lambda _walk: self.session.poke())
 
-    async def _wait(self, those: Sequence[Working], call: str) -> None:
-        """Until they are over. Interrupted, they end with what they have; closed, they are left for another day."""
+    async def _wait(self, those: Sequence[ActiveSubagent], call: str) -> None:
+        """Wait for subagents. Interrupted, they end with what they have; closed, they resume later."""
         walks = [one.walk for one in those if one.walk is not None]
         if not walks:
             return
@@ -288,8 +311,8 @@ class Children:
             await asyncio.wait(walks)
 
     async def _away(self, walks: "Sequence[asyncio.Task[None]]", until: str) -> None:
-        """Wait without holding a place, so that those below have it."""
-        if self.session.crew.above is None:
+        """Wait without holding a slot, so that the subagents below can use it."""
+        if self.session.deps.parent_policy is None:
             await asyncio.wait(walks, return_when=until)
             return
         gate = self.tree.gate
@@ -309,14 +332,14 @@ class Children:
             elif not back and not self._waiting:
                 gate.force()
 
-    def _ended(self, one: Working) -> tuple[ChildEnded, str]:
-        """Its end, for the parent's log, and the handle of its last words; it is forgotten here."""
+    def _ended(self, one: ActiveSubagent) -> tuple[ChildEnded, str]:
+        """Return a subagent's end and the handle of its last text, and forget the subagent."""
         state = one.session.state
         error = one.walk.exception() if one.walk is not None and not one.walk.cancelled() else None
         if error is not None and not isinstance(error, LongreinError):
             text = f"longrein failed inside: {type(error).__name__}: {error}"
-            one.session.append(*closing(state, text, "error", text))
-        ended, whole = ended_of(one, self.tree.states)
+            one.session.append(*closing_events(state, text, "error", text))
+        ended, whole = child_ended(one, self.tree.states)
         child = one.started.child
         for known in (self._mine, self._aside, self.tree.working):
             known.pop(child, None)
@@ -334,29 +357,29 @@ class Children:
 
     @property
     def running(self) -> bool:
-        """See `Company.running`."""
+        """Implement `Subagents.running`."""
         return bool(self._aside)
 
     @property
-    def questions(self) -> Sequence[OfChild]:
-        """See `Company.questions`."""
+    def questions(self) -> Sequence[FromSubagent]:
+        """Implement `Subagents.questions`."""
         return self.tree.questions.shown if self.session is self.tree.root else ()
 
     @property
-    def pending(self) -> Sequence[Pending]:
-        """See `Company.pending`."""
+    def pending(self) -> Sequence[PendingMessage]:
+        """Implement `Subagents.pending`."""
         below = self.tree.working.items() if self.session is self.tree.root else ()
         return [msgspec.structs.replace(word, to=child) for child, one in below for word in one.session.inbox.pending]
 
     def collect(self) -> None:
-        """See `Company.collect`."""
+        """Implement `Subagents.collect`."""
         self._stop_strays()
         for one in [one for one in self._aside.values() if one.done]:
             self.session.append(self._ended(one)[0])
         self.tree.questions.look()
 
     def _stop_strays(self) -> None:
-        """End those whose call was closed before they went on: the user went back after a crash."""
+        """Stop subagents whose call was closed before they resumed: the user rewound after a crash."""
         calls = self.session.state.calls
         for now in list(self.session.state.children.values()):
             if now.ended is None and now.started.child not in self._mine and now.started.call not in calls:
@@ -365,18 +388,18 @@ class Children:
                 one.stop()
 
     async def settled(self) -> None:
-        """See `Company.settled`."""
+        """Implement `Subagents.settled`."""
         walks = [one.walk for one in self._aside.values() if one.walk is not None]
         if walks:
             await self._away(walks, asyncio.FIRST_COMPLETED)
 
     def stop(self) -> None:
-        """See `Company.stop`."""
+        """Implement `Subagents.stop`."""
         for one in self._mine.values():
             one.stop()
 
     def resume(self) -> None:
-        """See `Company.resume`."""
+        """Implement `Subagents.resume`."""
         calls = self.session.state.calls
         for now in list(self.session.state.children.values()):
             if now.ended is None and (now.started.background or now.started.call not in calls):
@@ -384,14 +407,14 @@ class Children:
                 self._aside[now.started.child] = one
                 self._walk(one)
 
-    def tell(self, word: Word, child: str) -> Awaitable[None] | None:
-        """See `Company.tell`."""
+    def tell(self, word: InboxMessage, child: str) -> Awaitable[None] | None:
+        """Implement `Subagents.tell`."""
         one = self.tree.working.get(child)
         if one is None or one.done:
             return None
         match word:
-            case Said(parts, how):
-                return one.session.tell(Said(parts, "steer" if how == "prompt" else how))
+            case UserMessage(parts, how):
+                return one.session.tell(UserMessage(parts, "steer" if how == "prompt" else how))
             case Answer():
                 return one.session.tell(msgspec.structs.replace(word, session=""))
             case StopChild():
@@ -399,19 +422,19 @@ class Children:
         return _nothing_to_wait_for()
 
     def unqueue(self, number: int) -> str:
-        """See `Company.unqueue`."""
+        """Implement `Subagents.unqueue`."""
         number = number or max((word.id for word in self.pending), default=0)
         for one in self.tree.working.values():
             if any(word.id == number for word in one.session.inbox.pending):
                 return one.session.unqueue(number)
         return ""
 
-    def views(self) -> Sequence[AgentView]:
-        """See `Company.views`."""
-        return views(self.session, self.tree.working)
+    def views(self) -> Sequence[SubagentView]:
+        """Implement `Subagents.views`."""
+        return subagent_views(self.session, self.tree.working)
 
     async def close(self) -> None:
-        """See `Company.close`."""
+        """Implement `Subagents.close`."""
         working = list(self._mine.values())
         for one in working:
             if not one.begun and one.walk is not None:

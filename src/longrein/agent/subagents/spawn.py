@@ -1,19 +1,28 @@
-"""What is to become of a job: who does it, with which parts, or why nobody; nothing is written here yet."""
+"""Start of subagents: plan a job, narrow the parent's parts for it, and open its session."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from uuid import UUID, uuid5
 
 import msgspec
 
-from longrein.agent.messages import Heard, OfChild, Output, Streaming, TaskOver
+from longrein.agent.messages import FromSubagent, Output, ReplyDelta, SessionUpdate, TaskOver
 from longrein.agent.open_session import open_session
-from longrein.agent.ports import UNBOUND, Crew, Room, below, narrower
+from longrein.agent.ports import UNBOUND, Dependencies, RemainingBudget, below, narrower
 from longrein.agent.prompts import child_system, fork_task
 from longrein.agent.session import Session
-from longrein.agent.subagents.budget import Given, Offer, Refused, Wish, kept_back, left, less, limits_under
+from longrein.agent.subagents.budget import (
+    Granted,
+    GrantRefused,
+    RunOption,
+    SpawnRequest,
+    answer_reserve,
+    limits_under,
+    remaining_budget,
+    without_reserve,
+)
 from longrein.agent.subagents.report import SYNTHESIS
-from longrein.agent.subagents.tree import Tree, Working
-from longrein.agent.subagents.worktree import home, pictured
+from longrein.agent.subagents.tree import ActiveSubagent, SubagentTree
+from longrein.agent.subagents.worktree import mapped_call, original_path
 from longrein.context import ChildNow, State, estimate_text, fold, spec_tokens
 from longrein.events import (
     CALL_TOOL,
@@ -42,25 +51,25 @@ from longrein.store import Log
 from longrein.tools import Hands, Job, Kind, Outcome, Tool, by_name, offer
 from longrein.workspace import Worktree, read_worktree
 
-# ---------------------------------------------------------------------------------------------------------------------
+# --- Dependencies of a subagent --------------------------------------------------------------------------------------
 #
-# The parts a subagent works with: its parent's, narrowed. What is immutable is shared, so that one costs little.
+# The parent's parts, narrowed. Immutable parts are shared, so that a subagent costs little.
 
 
 AGENT = "Agent"
-"""The tool that starts subagents."""
+"""Name of the tool that starts subagents."""
 SEARCH = "ToolSearch"
-"""The tool that finds deferred ones; made anew for the tools there are."""
+"""Name of the tool that finds deferred tools; rebuilt for the tools of the subagent."""
 
 
 def tools_of(kind: Kind, above: Mapping[str, Tool], *, spawns: bool) -> dict[str, Tool]:
-    """The tools of `above` that a subagent of this type may use, in their order."""
+    """Return the tools of `above` that a subagent of this type may use, in their order."""
     given = [tool for name, tool in above.items() if name not in (SEARCH, CALL_TOOL) and may_use(kind, name, spawns)]
     return by_name(given)
 
 
 def may_use(kind: Kind, name: str, spawns: bool) -> bool:
-    """Whether the type may use the tool `name`."""
+    """Return True if the type may use the tool `name`."""
     if name == AGENT:
         return spawns
     listed = kind.tools is None or any(_named(name, pattern) for pattern in kind.tools)
@@ -71,8 +80,8 @@ def _named(name: str, pattern: str) -> bool:
     return name.startswith(pattern[:-1]) if pattern.endswith("*") else name == pattern
 
 
-def refusing(kind: Kind, above: Mapping[str, Tool], *, spawns: bool) -> dict[str, Tool]:
-    """The very tools of `above`, as a fork's request lists them; those it may not use refuse by their own words."""
+def refusing_tools(kind: Kind, above: Mapping[str, Tool], *, spawns: bool) -> dict[str, Tool]:
+    """Return the tools of `above` as a fork lists them; those it may not use refuse to run."""
     return {
         name: tool if name in (SEARCH, CALL_TOOL) or may_use(kind, name, spawns) else _refused(tool, kind.name)
         for name, tool in above.items()
@@ -91,7 +100,7 @@ def _refused(tool: Tool, kind: str) -> Tool:
 def prefix_of(
     tools: Mapping[str, Tool], system: str, context: Sequence[str], sources: PrefixSet | None
 ) -> Callable[[Model, str], PrefixSet]:
-    """What stands before the conversation of a subagent: its own text and tools, its parent's static context."""
+    """Build the prefix function of a subagent: its own text and tools, its parent's static context."""
     found = sources.sources if sources is not None else ()
     made: dict[str, tuple[tuple[ToolSpec, ...], tuple[ToolSpec, ...]]] = {}
 
@@ -106,11 +115,11 @@ def prefix_of(
     return prefix
 
 
-# --- planning --------------------------------------------------------------------------------------------------------
+# --- Planning --------------------------------------------------------------------------------------------------------
 
 
 class Plan(msgspec.Struct):
-    """A job that can be done."""
+    """A job that can be run."""
 
     index: int
     job: Job
@@ -118,26 +127,28 @@ class Plan(msgspec.Struct):
     model: Model
     form: str
     note: str = ""
-    """What is otherwise than asked for, and why."""
+    """Differences from the request, and their reason."""
     again: str = ""
-    """Session of the subagent that is asked again."""
+    """Session of a subagent that is asked again."""
     known_tokens: int = 0
-    """What it has in its view already."""
+    """Tokens already in its view."""
     background: bool = False
     tree: Worktree | None = None
-    """Folder of its own."""
+    """Worktree of the subagent."""
 
-    def wish(self, session: Session) -> Wish:
-        """What it wants of the budget: as a fork, else with an empty conversation."""
+    def wish(self, session: Session) -> SpawnRequest:
+        """Build the budget request: as a fork, else with an empty conversation."""
         task = estimate_text(self.job.prompt) + 500
-        empty = Offer("empty", self.model.name, self.model.budget, self._own_tokens(session) + task, self.known_tokens)
-        fork = Offer("fork", self.model.name, self.model.budget, task, session.state.view_tokens)
+        empty = RunOption(
+            "empty", self.model.name, self.model.budget, self._own_tokens(session) + task, self.known_tokens
+        )
+        fork = RunOption("fork", self.model.name, self.model.budget, task, session.state.view_tokens)
         offers = (fork, empty) if self.form == "fork" else (empty,)
-        below = session.crew.limits.depth_max - 1 if self.kind.spawns else 0
-        return Wish(offers, self.kind.turns_max, max(0, below), bool(self.again))
+        below = session.deps.limits.depth_max - 1 if self.kind.spawns else 0
+        return SpawnRequest(offers, self.kind.turns_max, max(0, below), bool(self.again))
 
     def _own_tokens(self, session: Session) -> int:
-        """Its system text, its tools and the static context, about."""
+        """Estimate the tokens of its system text, tools and static context."""
         if self.again or session.state.prefix is None:
             return 0
         prefix = session.state.prefix
@@ -145,17 +156,17 @@ class Plan(msgspec.Struct):
         return estimate_text(prefix.system) + sum(map(spec_tokens, tools)) + sum(map(estimate_text, prefix.context))
 
 
-def plan(session: Session, tree: Tree, index: int, job: Job, folder: Worktree | str | None) -> Plan | str:
-    """What would be done about `job`, or why it cannot be. `folder`: its worktree, when it wants one."""
+def plan(session: Session, tree: SubagentTree, index: int, job: Job, folder: Worktree | str | None) -> Plan | str:
+    """Plan a job, or return why it cannot run. `folder`: its worktree, when it wants one."""
     if isinstance(folder, str):
         return folder
-    kinds = {kind.name: kind for kind in session.crew.kinds}
+    kinds = {kind.name: kind for kind in session.deps.kinds}
     kind = kinds.get(job.kind)
     if kind is None:
         known = ", ".join(name for name in kinds if name != SYNTHESIS)
         return f"there is no subagent type {job.kind!r} here; types are {known or 'none'}"
     try:
-        name, note = session.crew.child_model(job.model or kind.model)
+        name, note = session.deps.child_model(job.model or kind.model)
         model = tree.model(name, session)
     except LongreinError as error:
         return str(error)
@@ -165,10 +176,10 @@ def plan(session: Session, tree: Tree, index: int, job: Job, folder: Worktree | 
 
 
 def form_of(session: Session, job: Job, model: Model, *, own_folder: bool) -> tuple[str, str]:
-    """How its conversation begins, and why otherwise than asked for."""
+    """Return how the conversation begins, and why it differs from the request."""
     if job.form != "fork":
         return "empty", ""
-    own, state = session.crew.model, session.state
+    own, state = session.deps.model, session.state
     if (model.provider, model.model, model.wire) != (own.provider, own.model, own.wire):
         return "empty", f"empty instead of fork: {model.name} is not the model of this conversation"
     if own_folder:
@@ -179,17 +190,17 @@ def form_of(session: Session, job: Job, model: Model, *, own_folder: bool) -> tu
 
 
 def fork_point(call: str) -> int:
-    """The `Asked` before the reply that holds `call`: its id is `c<asked>.<n>`."""
+    """Return the `Asked` before the reply that holds `call`, whose id is `c<asked>.<n>`."""
     return int(call[1:].partition(".")[0])
 
 
 def child_id(parent: str, seq: int) -> str:
-    """Session of the subagent that entry `seq` of `parent` starts: computed, so that nothing deals it out."""
+    """Compute the session id of the subagent that entry `seq` of `parent` starts."""
     return str(uuid5(UUID(parent), f"subagent {seq}"))
 
 
 def task_of(plan: Plan, form: str, grant: Grant, refused: Sequence[str]) -> str:
-    """The first words to it. To a fork they are the only ones of its own, so they say who it is and what holds."""
+    """Return the first message to a subagent; for a fork it also states its role and limits."""
     if form != "fork" or plan.again:
         return f"{plan.tree.words}\n\n{plan.job.prompt}" if plan.tree is not None else plan.job.prompt
     limits = ", ".join(limit_words(grant))
@@ -201,7 +212,7 @@ def task_of(plan: Plan, form: str, grant: Grant, refused: Sequence[str]) -> str:
 
 
 def limit_words(grant: Grant) -> Iterator[str]:
-    """What it may spend, in words."""
+    """Describe a grant in words."""
     yield f"at most {grant.turns} requests"
     if grant.usd:
         yield f"${grant.usd:.2f}"
@@ -210,91 +221,89 @@ def limit_words(grant: Grant) -> Iterator[str]:
     yield f"{grant.seconds / 60:.0f} minutes"
 
 
-def crew_of(session: Session, kind: Kind, model: Model, form: str, *, depth: int) -> Crew:
-    """The parts of a subagent, without what belongs to its own log."""
-    crew, spawns = session.crew, depth > 0 and bool(kind.spawns)
-    below = crew.kinds if "*" in kind.spawns else tuple(k for k in crew.kinds if k.name in kind.spawns)
+def subagent_dependencies(session: Session, kind: Kind, model: Model, form: str, *, depth: int) -> Dependencies:
+    """Build the dependencies of a subagent, without those of its own log."""
+    deps, spawns = session.deps, depth > 0 and bool(kind.spawns)
+    below = deps.kinds if "*" in kind.spawns else tuple(k for k in deps.kinds if k.name in kind.spawns)
     if form == "fork":
-        tools, prefix = refusing(kind, crew.tools, spawns=spawns), crew.prefix
+        tools, prefix = refusing_tools(kind, deps.tools, spawns=spawns), deps.prefix
     else:
-        tools = tools_of(kind, crew.tools, spawns=spawns)
+        tools = tools_of(kind, deps.tools, spawns=spawns)
         above = session.state.prefix
         prefix = prefix_of(tools, child_system(kind), above.context if above is not None else (), above)
-    woken = msgspec.structs.replace(crew.task_options, wake=True)  # it has no user who could ask for what came
+    woken = msgspec.structs.replace(deps.task_options, wake=True)  # it has no user who could ask for what came
     given = {"tools": tools, "prefix": prefix, "model": model, "kinds": below if spawns else ()}
-    return msgspec.structs.replace(crew, task_options=woken, **given)
+    return msgspec.structs.replace(deps, task_options=woken, **given)
 
 
-def refusals(plans: Sequence[Plan | str], given: Sequence[Given | Refused]) -> list[tuple[Plan, Given] | str]:
-    """Each plan with what it gets, or why not; in the order of the jobs."""
+def refusals(plans: Sequence[Plan | str], given: Sequence[Granted | GrantRefused]) -> list[tuple[Plan, Granted] | str]:
+    """Pair each plan with its grant, or with the reason of the refusal; in the order of the jobs."""
     served = iter(given)
-    found: list[tuple[Plan, Given] | str] = []
+    found: list[tuple[Plan, Granted] | str] = []
     for one in plans:
         if isinstance(one, str):
             found.append(one)
             continue
         gets = next(served)
-        found.append((one, gets) if isinstance(gets, Given) else gets.reason)
+        found.append((one, gets) if isinstance(gets, Granted) else gets.reason)
     return found
 
 
 def refused_tools(kind: Kind, above: Mapping[str, Tool], *, spawns: bool) -> list[str]:
-    """Names of tools that a fork is told of and may not use."""
+    """Return the names of tools that a fork sees and may not use."""
     return [name for name in above if name not in (SEARCH, CALL_TOOL) and not may_use(kind, name, spawns)]
 
 
-# ---------------------------------------------------------------------------------------------------------------------
+# --- Live policy of the parent ---------------------------------------------------------------------------------------
 #
-# What stands above a subagent: the rules and the mode of its parent, as they are now, and a way to be heard.
-#
-# Nothing here is copied down, so a rule that the user takes back for the parent is gone below it at once.
+# Rules and mode are read from the parent at each use, so a rule that the user takes back is gone below at once.
 
 
-class Bond:
-    """One subagent's: see `agent.ports.Above`."""
+class LiveParentPolicy:
+    """Implement `ParentPolicy` for one subagent."""
 
-    def __init__(self, parent: Session, tree: Tree, child: str, label: str, kind: str) -> None:
+    def __init__(self, parent: Session, tree: SubagentTree, child: str, label: str, kind: str) -> None:
         self.parent, self.tree = parent, tree
         self.root, self.questions = tree.root, tree.questions
         self.child, self.label, self.kind = child, label, kind
         self.cap = "bypassPermissions"
         """The widest mode that its type may have."""
         self.last: Entry | None = None
-        """What it did last that is worth telling, as far as it was heard."""
+        """Latest entry worth showing."""
         self.reason = ""
-        """How its last turn has ended; '' while one goes on."""
+        """Reason of its last turn's end; '' during a turn."""
         self.worktree: Worktree | None = None
-        """Folder of its own."""
+        """Worktree of the subagent."""
 
     @property
     def rules(self) -> Rules:
-        """See `Above`. Patterns that start at the first root start at that of its worktree."""
+        """Implement `ParentPolicy.rules`; patterns of the first root apply to that of the worktree."""
         rules, tree = self.parent.rules, self.worktree
         return rules if tree is None else msgspec.structs.replace(rules, base=tree.mapped(rules.base))
 
     def elsewhere(self, call: Call, cwd: str) -> Iterator[tuple[Call, Rules, str]]:
-        """See `Above`."""
-        tree, above = self.worktree, self.parent.crew.above
+        """Implement `ParentPolicy.elsewhere`."""
+        tree, above = self.worktree, self.parent.deps.parent_policy
         if tree is not None:
-            call, cwd = pictured(call, tree), home(cwd, tree)
+            call, cwd = mapped_call(call, tree), original_path(cwd, tree)
             yield call, self.parent.rules, cwd
         if above is not None:
             yield from above.elsewhere(call, cwd)
 
     @property
     def mode(self) -> str:
-        """See `Above`."""
+        """Implement `ParentPolicy.mode`."""
         return narrower(self.parent.mode, self.cap)
 
     @property
     def process_session(self) -> str:
-        """See `Above`."""
+        """Implement `ParentPolicy.process_session`."""
         return self.root.id
 
     @property
     def streaming(self) -> bool:
-        """See `Above`."""
-        return self.root.readers.streaming
+        """Implement `ParentPolicy.streaming`."""
+        return self.root.subscribers.streaming
 
     def _note(self, entry: Entry) -> None:
         match entry.event:
@@ -307,13 +316,13 @@ class Bond:
             case _:
                 pass
 
-    def hear(self, heard: Heard) -> None:
-        """See `Above`."""
-        if isinstance(heard, OfChild):
+    def hear(self, heard: SessionUpdate) -> None:
+        """Implement `ParentPolicy.hear`."""
+        if isinstance(heard, FromSubagent):
             return
-        told = OfChild(self.child, self.label, self.kind, heard)
-        if isinstance(heard, Streaming | Output | TaskOver):
-            self.root.readers.stream(told)
+        told = FromSubagent(self.child, self.label, self.kind, heard)
+        if isinstance(heard, ReplyDelta | Output | TaskOver):
+            self.root.subscribers.stream(told)
             return
         event = heard.event if isinstance(heard, Entry) else None
         if isinstance(heard, Entry):
@@ -321,22 +330,22 @@ class Bond:
         if isinstance(event, PermissionAsked):
             self.questions.ask(told)
             return
-        self.root.readers.publish(told)
+        self.root.subscribers.publish(told)
         if isinstance(event, PermissionAnswered | ToolEnded):
             self.questions.settled(self.child, event.call)
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-#
-# From a plan to a subagent that can walk: its start in the parent's log, its own log, its parts, its first words.
+# --- Starting --------------------------------------------------------------------------------------------------------
 
 
 SECONDS_MAX = 2 * 3600.0
-"""Wall time of one task where nothing else limits it."""
+"""Wall time of one task without another limit."""
 
 
-def begin(session: Session, tree: Tree, one: Plan, given: Given, call: str, background: bool) -> Working:
-    """Append its start and open its session; both are to be committed together, before anything else waits."""
+def start_subagent(
+    session: Session, tree: SubagentTree, one: Plan, given: Granted, call: str, background: bool
+) -> ActiveSubagent:
+    """Append the start and open the session; both must be committed together before anything awaits."""
     grant = msgspec.structs.replace(given.grant, seconds=given.grant.seconds or SECONDS_MAX)
     was = session.state.children[one.again] if one.again else None
     seq = was.seq if was is not None else session.state.seq + 1
@@ -361,72 +370,76 @@ def begin(session: Session, tree: Tree, one: Plan, given: Given, call: str, back
     child = working.session
     if child.mode != child.state.mode:
         child.append(ModeSet(child.mode))
-    refused = refused_tools(one.kind, session.crew.tools, spawns=bool(child.crew.kinds))
+    refused = refused_tools(one.kind, session.deps.tools, spawns=bool(child.deps.kinds))
     child.append(UserSpoke((Text(task_of(one, started.form, grant, refused)),)))
-    child.crew.limits = limits_under(session.crew.limits, grant, child.state)
+    child.deps.limits = limits_under(session.deps.limits, grant, child.state)
     return working
 
 
-def rejoin(session: Session, tree: Tree, now: ChildNow) -> Working:
-    """One that worked when the session was left, as its log has it."""
-    kind = next((kind for kind in session.crew.kinds if kind.name == now.started.kind), None)
+def rejoin_subagent(session: Session, tree: SubagentTree, now: ChildNow) -> ActiveSubagent:
+    """Open the session of a subagent that worked when its parent was left."""
+    kind = next((kind for kind in session.deps.kinds if kind.name == now.started.kind), None)
     working = _opened(session, tree, kind, (now.seq, now.started), _shares(session, now))
     child = working.session
-    child.crew.limits = limits_under(session.crew.limits, now.started.grant, child.state)
+    child.deps.limits = limits_under(session.deps.limits, now.started.grant, child.state)
     return working
 
 
 def _shares(session: Session, now: ChildNow) -> int:
-    """How much of this log one that was forked has as its own beginning: as its first start says."""
+    """Return how many entries of the parent's log a fork begins with."""
     if now.started.form != "fork":
         return 0
-    first = next(iter(session.crew.history(now.seq, now.seq)), None)
+    first = next(iter(session.deps.history(now.seq, now.seq)), None)
     begun = first.event if first is not None else None
     return fork_point(begun.call) if isinstance(begun, ChildStarted) else 0
 
 
-def _opened(session: Session, tree: Tree, kind: Kind | None, start: tuple[int, ChildStarted], shares: int) -> Working:
-    """Its session, opened by what any session is opened by. `start`: seq of its first start, and its last start."""
+def _opened(
+    session: Session, tree: SubagentTree, kind: Kind | None, start: tuple[int, ChildStarted], shares: int
+) -> ActiveSubagent:
+    """Open the session of a subagent. `start`: seq of its first start, and its last start."""
     seq, started = start
     log = session.log.child(started.child, shares)
     told = fold(log.entries)
     if kind is None:  # its type is gone: it keeps the tools it was told of, and no more
         kind = Kind(started.kind, "", tools=tuple(t.name for t in told.prefix.tools) if told.prefix else ())
     label = below(session.state.label, f"a{seq}")
-    bond = Bond(session, tree, started.child, label, started.kind)
-    bond.cap = kind.mode or bond.cap
-    bond.worktree = read_worktree(started.worktree) if started.worktree else None
-    opened = _first_entry(session, started, bond, shares) if told.session != started.child else None
-    child = open_session(log, _crew(session, tree, kind, started, bond, log), state=told, opened=opened)
+    policy = LiveParentPolicy(session, tree, started.child, label, started.kind)
+    policy.cap = kind.mode or policy.cap
+    policy.worktree = read_worktree(started.worktree) if started.worktree else None
+    opened = _first_entry(session, started, policy, shares) if told.session != started.child else None
+    child = open_session(log, _dependencies(session, tree, kind, started, policy, log), state=told, opened=opened)
     child.paused = False
-    working = Working(seq, started, child, shares + 1)
-    working.worktree = bond.worktree
-    if started.worktree and bond.worktree is None:
+    working = ActiveSubagent(seq, started, child, shares + 1)
+    working.worktree = policy.worktree
+    if started.worktree and policy.worktree is None:
         working.problem = f"its worktree {started.worktree} is gone"
     return working
 
 
-def _crew(session: Session, tree: Tree, kind: Kind, started: ChildStarted, bond: Bond, log: Log) -> Crew:
+def _dependencies(
+    session: Session, tree: SubagentTree, kind: Kind, started: ChildStarted, policy: LiveParentPolicy, log: Log
+) -> Dependencies:
     grant = started.grant or Grant()
-    crew = crew_of(session, kind, _model(session, tree, started.model), started.form, depth=grant.depth)
-    crew.history, crew.above = log.history, bond
-    crew.archive = crew.archive.child(log.session) if crew.archive is not None else None
-    if bond.worktree is not None and crew.workspace_in is not None:
-        crew.workspace = crew.workspace_in((bond.worktree.path,))
-    return crew
+    deps = subagent_dependencies(session, kind, _model(session, tree, started.model), started.form, depth=grant.depth)
+    deps.history, deps.parent_policy = log.history, policy
+    deps.archive = deps.archive.child(log.session) if deps.archive is not None else None
+    if policy.worktree is not None and deps.workspace_in is not None:
+        deps.workspace = deps.workspace_in((policy.worktree.path,))
+    return deps
 
 
-def _model(session: Session, tree: Tree, name: str) -> Model:
-    """Its model; the parent's where the settings know it no more."""
+def _model(session: Session, tree: SubagentTree, name: str) -> Model:
+    """Return its model; the parent's when the settings no longer know it."""
     try:
         return tree.model(name, session)
     except LongreinError:
-        return session.crew.model
+        return session.deps.model
 
 
-def _first_entry(session: Session, started: ChildStarted, bond: Bond, shares: int) -> Opened:
+def _first_entry(session: Session, started: ChildStarted, policy: LiveParentPolicy, shares: int) -> Opened:
     state: State = session.state
-    tree = bond.worktree
+    tree = policy.worktree
     return Opened(
         SCHEMA_VERSION,
         started.child,
@@ -438,19 +451,19 @@ def _first_entry(session: Session, started: ChildStarted, bond: Bond, shares: in
         started.grant,
         state.pins,
         started.kind,
-        bond.label,
+        policy.label,
     )
 
 
-# --- What is left to a session of a tree, counted from all logs that are at hand -------------------------------------
+# --- Remaining budget ------------------------------------------------------------------------------------------------
 
 
-def room_of(session: Session, tree: Tree, more: int = 0) -> Room:
-    """What is left to `session` and all below it, without what it keeps back for its own answer.
+def remaining_for(session: Session, tree: SubagentTree, more: int = 0) -> RemainingBudget:
+    """Return the budget left to `session` and its subagents, minus the reserve for its answer.
 
-    `more`: subagents that it is about to start, whose reports that answer will carry too.
+    `more`: subagents about to be started, whose reports that answer will carry too.
     """
-    crew, above = session.crew, session.crew.above
-    room = room_of(above.parent, tree) if isinstance(above, Bond) else UNBOUND
-    rest = left(session.state, crew.limits, session.lasting.task_s, tree.states, room)
-    return less(rest, kept_back(session.state, crew.model.budget, more))
+    deps, above = session.deps, session.deps.parent_policy
+    room = remaining_for(above.parent, tree) if isinstance(above, LiveParentPolicy) else UNBOUND
+    rest = remaining_budget(session.state, deps.limits, session.elapsed.task_s, tree.states, room)
+    return without_reserve(rest, answer_reserve(session.state, deps.model.budget, more))

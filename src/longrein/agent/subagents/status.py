@@ -1,13 +1,13 @@
-"""The live tree of agents: who works at what, how long, for how much, and what each did last."""
+"""Live status of subagents: task, time, cost and latest action of each."""
 
 from collections.abc import Mapping
 
-from longrein.agent.messages import AgentView
+from longrein.agent.messages import SubagentView
 from longrein.agent.ports import below
 from longrein.agent.session import Session
 from longrein.agent.subagents.report import STATUS
-from longrein.agent.subagents.spawn import Bond
-from longrein.agent.subagents.tree import Working
+from longrein.agent.subagents.spawn import LiveParentPolicy
+from longrein.agent.subagents.tree import ActiveSubagent
 from longrein.context import ChildNow, State
 from longrein.events import (
     Entry,
@@ -21,26 +21,26 @@ from longrein.events import (
 )
 
 LINE_CHARS_MAX = 120
-"""Of the line that says what it did last."""
+"""Characters of the latest action."""
 
 
-def views(session: Session, working: Mapping[str, Working], depth: int = 1) -> list[AgentView]:
-    """Subagents of `session` in the order in which they were started, each followed by its own."""
-    found: list[AgentView] = []
+def subagent_views(session: Session, working: Mapping[str, ActiveSubagent], depth: int = 1) -> list[SubagentView]:
+    """Return the subagents of `session` in order of their start, each followed by its own."""
+    found: list[SubagentView] = []
     for child, now in session.state.children.items():
         one = working.get(child)
         label = below(session.state.label, f"a{now.seq}")
         found.append(_over(label, now, depth) if one is None else _at_work(label, now, one, depth))
         if one is not None:
-            found += views(one.session, working, depth + 1)
+            found += subagent_views(one.session, working, depth + 1)
     return found
 
 
-def _over(label: str, now: ChildNow, depth: int) -> AgentView:
+def _over(label: str, now: ChildNow, depth: int) -> SubagentView:
     started, ended = now.started, now.ended
     if ended is None:
-        return AgentView(label, started.child, started.kind, started.description, "queued", depth=depth)
-    return AgentView(
+        return SubagentView(label, started.child, started.kind, started.description, "queued", depth=depth)
+    return SubagentView(
         label,
         started.child,
         started.kind,
@@ -56,17 +56,17 @@ def _over(label: str, now: ChildNow, depth: int) -> AgentView:
     )
 
 
-def _at_work(label: str, now: ChildNow, one: Working, depth: int) -> AgentView:
+def _at_work(label: str, now: ChildNow, one: ActiveSubagent, depth: int) -> SubagentView:
     state, began = one.session.state, one.session.state.began
     used = state.usage.context_tokens + state.usage.output_tokens
     before = began.usage.context_tokens + began.usage.output_tokens
-    return AgentView(
+    return SubagentView(
         label,
         now.started.child,
         now.started.kind,
         now.started.description,
         _state_of(one, state),
-        one.session.lasting.task_s,
+        one.session.elapsed.task_s,
         state.asks - began.asks,
         used - before,
         max(0.0, state.spent_usd - began.usd),
@@ -76,27 +76,27 @@ def _at_work(label: str, now: ChildNow, one: Working, depth: int) -> AgentView:
     )
 
 
-def _state_of(one: Working, state: State) -> str:
+def _state_of(one: ActiveSubagent, state: State) -> str:
     if not one.begun:
         return "queued"
-    above = one.session.crew.above
+    above = one.session.deps.parent_policy
     if one.done:
-        return STATUS.get(above.reason, "failed") if isinstance(above, Bond) else "done"
+        return STATUS.get(above.reason, "failed") if isinstance(above, LiveParentPolicy) else "done"
     return "asking" if state.asking else "running"
 
 
-def _last(one: Working, state: State) -> str:
-    """What it asks for while it asks, else what it did last."""
+def _last(one: ActiveSubagent, state: State) -> str:
+    """Return the question it asks, else its latest action."""
     asked = next((call.asked for call in state.calls.values() if call.asked is not None and call.answer is None), None)
     if asked is not None:
         return f"asks for {asked.name}"
-    above = one.session.crew.above
-    last = above.last if isinstance(above, Bond) else None
+    above = one.session.deps.parent_policy
+    last = above.last if isinstance(above, LiveParentPolicy) else None
     return _line(act_of(last)) if last is not None else ""
 
 
 def act_of(entry: Entry) -> str:
-    """What an entry tells of an agent's doing; '' for what nobody watches."""
+    """Describe an entry as an action; '' for entries that are not shown."""
     match entry.event:
         case Replied(parts=parts):
             calls = [unwrapped(part) for part in parts if isinstance(part, ToolCall)]
@@ -110,7 +110,7 @@ def act_of(entry: Entry) -> str:
 
 
 def call_line(call: ToolCall) -> str:
-    """A call in a line: its name and its first plain argument."""
+    """Describe a call in a line: its name and its first text argument."""
     first = next((value for value in (call.arguments or {}).values() if isinstance(value, str)), "")
     return f"{call.name} {first}"
 

@@ -1,10 +1,10 @@
-"""What all agents below one root share: places to work, models, the one question that is shown, who works now."""
+"""State shared by all agents of a tree: slots, models, the shown question, active subagents."""
 
 import asyncio
 from collections import deque
 from collections.abc import Mapping
 
-from longrein.agent.messages import OfChild
+from longrein.agent.messages import FromSubagent
 from longrein.agent.open_session import OpenSession
 from longrein.agent.session import Session
 from longrein.context import State
@@ -12,28 +12,29 @@ from longrein.events import ChildStarted, Entry, PermissionAsked
 from longrein.models import Model
 from longrein.workspace import Finished, Worktree
 
-# ---------------------------------------------------------------------------------------------------------------------
-#
-# A door for so many at once: who must wait is let in in turn, one of each owner at a time, so that none is starved.
+# --- Fair semaphore --------------------------------------------------------------------------------------------------
 
 
-class Gate:
-    """At most `most` inside. Who comes back from waiting for others goes first: what hangs on it can then end."""
+class FairSemaphore:
+    """Semaphore with round-robin fairness between owners.
+
+    At most `most` inside. An owner that returns from waiting for its subagents goes first, so that its work can end.
+    """
 
     def __init__(self, most: int) -> None:
         self.most = max(1, most)
         self.inside = 0
-        """How many are; above `most` only after `force`."""
+        """Holders; above `most` only after `force`."""
         self._back: deque[asyncio.Future[None]] = deque()
         self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
 
     @property
     def waiting(self) -> int:
-        """How many want in."""
+        """Number of waiters."""
         return len(self._back) + sum(map(len, self._waiting.values()))
 
     async def enter(self, owner: str, *, back: bool = False) -> None:
-        """Wait for a place. `back`: one that was inside before. Cancelled, nothing is held."""
+        """Wait for a slot. `back`: the owner held one before. A cancelled wait holds nothing."""
         if self.inside < self.most and not self.waiting:
             self.inside += 1
             return
@@ -47,7 +48,7 @@ class Gate:
             raise
 
     async def enter_or(self, halt: asyncio.Event, owner: str) -> bool:
-        """Wait for a place, or until `halt` is set: False, and nothing is held then."""
+        """Wait for a slot, or until `halt` is set: then return False and hold nothing."""
         if halt.is_set():
             return False
         entering, halting = asyncio.ensure_future(self.enter(owner)), asyncio.ensure_future(halt.wait())
@@ -64,11 +65,11 @@ class Gate:
         return entered
 
     def force(self) -> None:
-        """Go in without waiting: for one that has only to write down how it was cut."""
+        """Enter without waiting, to record an interruption."""
         self.inside += 1
 
     def leave(self) -> None:
-        """Make room for the next."""
+        """Release a slot."""
         self.inside -= 1
         while self.inside < self.most and (place := self._next()) is not None:
             self.inside += 1
@@ -90,31 +91,31 @@ class Gate:
         return None
 
 
-# ---------------------------------------------------------------------------------------------------------------------
+# --- Permission questions --------------------------------------------------------------------------------------------
 #
-# Approvals of a whole tree, shown one at a time: the next question is heard when the last one was answered.
+# Questions of the whole tree are shown one at a time: the next after the last was answered.
 
 
-class Questions:
-    """What subagents ask. A question is held back until its turn; nothing else of a subagent is."""
+class SubagentQuestions:
+    """Queue of permission questions of subagents."""
 
     def __init__(self, root: Session) -> None:
         self._root = root
-        self._waiting: deque[OfChild] = deque()
-        self._shown: OfChild | None = None
+        self._waiting: deque[FromSubagent] = deque()
+        self._shown: FromSubagent | None = None
 
     @property
-    def shown(self) -> tuple[OfChild, ...]:
-        """The question that waits for the user, for those who begin to listen now."""
+    def shown(self) -> tuple[FromSubagent, ...]:
+        """The question that waits for the user, for new subscribers."""
         return () if self._shown is None else (self._shown,)
 
-    def ask(self, question: OfChild) -> None:
-        """Let it be heard when its turn has come."""
+    def ask(self, question: FromSubagent) -> None:
+        """Queue a question, and show it when its turn has come."""
         self._waiting.append(question)
         self.look()
 
     def settled(self, child: str, call: str = "") -> None:
-        """`call` of `child` waits no more (without `call`: nothing of it does)."""
+        """Remove the question of `call` of `child`, or all questions of `child`."""
         kept = [one for one in self._waiting if not _is(one, child, call)]
         self._waiting = deque(kept)
         if self._shown is not None and _is(self._shown, child, call):
@@ -122,97 +123,97 @@ class Questions:
         self.look()
 
     def look(self) -> None:
-        """Show the next one, unless one is shown or the root itself asks."""
+        """Show the next question, unless one is shown or the root itself asks."""
         if self._shown is not None or not self._waiting or self._root.state.asking:
             return
         self._shown = self._waiting.popleft()
-        self._root.readers.publish(self._shown)
+        self._root.subscribers.publish(self._shown)
 
 
-def _is(question: OfChild, child: str, call: str) -> bool:
+def _is(question: FromSubagent, child: str, call: str) -> bool:
     asked = question.heard.event if isinstance(question.heard, Entry) else None
     return question.child == child and (not call or (isinstance(asked, PermissionAsked) and asked.call == call))
 
 
-# --- tree ------------------------------------------------------------------------------------------------------------
+# --- Tree of agents --------------------------------------------------------------------------------------------------
 
 
 UNLIMITED = 1_000_000
-"""Agents at once where no limit is set."""
+"""Slots when no limit is set."""
 
 
-class Working:
-    """One subagent that works, or waits for its turn."""
+class ActiveSubagent:
+    """A subagent that works or waits for a slot."""
 
     def __init__(self, seq: int, started: ChildStarted, session: OpenSession, first: int) -> None:
         self.seq = seq
-        """Of its first `ChildStarted`: it is called `a<seq>`."""
+        """Seq of its first `ChildStarted`; its label is `a<seq>`."""
         self.first = first
         """First entry of its log that it does not share with its parent's."""
         self.started, self.session = started, session
         self.walk: asyncio.Task[None] | None = None
         self.worktree: Worktree | None = None
         self.finished: Finished | None = None
-        """What became of its worktree."""
+        """Outcome of its worktree."""
         self.problem = ""
-        """Why it cannot work at all."""
+        """Reason why it cannot work at all."""
         self.cause = ""
-        """Why the watchdog ended it."""
+        """Reason why the progress watch ended it."""
         self.begun = False
-        """Whether it had a place to work already."""
+        """True once it has held a slot."""
         self.halt = asyncio.Event()
         """Set when it was told to end."""
 
     @property
     def done(self) -> bool:
-        """Whether it works no more."""
+        """True when it no longer works."""
         return self.walk is not None and self.walk.done()
 
     @property
     def stopped(self) -> bool:
-        """Whether it was told to end."""
+        """True when it was told to end."""
         return self.halt.is_set()
 
     def stop(self) -> None:
-        """Let it end now, with what it has."""
+        """End it now, with what it has."""
         if self.stopped or self.done:
             return
         self.halt.set()
-        self.session.deaf, self.session.wakes.wanted = True, False
+        self.session.deaf, self.session.wake_schedule.wanted = True, False
         self.session.interrupt()
-        if self.session.company is not None:
-            self.session.company.stop()
+        if self.session.subagents is not None:
+            self.session.subagents.stop()
 
 
-class Tree:
-    """One for each root."""
+class SubagentTree:
+    """Shared state of a root session and its subagents."""
 
     def __init__(self, root: Session) -> None:
         self.root = root
-        self.gate = Gate(root.crew.limits.agents_max or UNLIMITED)
-        self.questions = Questions(root)
-        self.working: dict[str, Working] = {}
-        """By session."""
+        self.gate = FairSemaphore(root.deps.limits.agents_max or UNLIMITED)
+        self.questions = SubagentQuestions(root)
+        self.working: dict[str, ActiveSubagent] = {}
+        """Active subagents by session."""
         self._models: dict[str, Model] = {}
 
     @property
     def states(self) -> Mapping[str, State]:
-        """Of those that work."""
+        """States of the active subagents."""
         return {session: one.session.state for session, one in self.working.items()}
 
     def model(self, name: str, parent: Session) -> Model:
-        """The model of that name ('' for the parent's), opened once for all. Raises `LongreinError`."""
-        own = parent.crew.model
+        """Return the model of that name ('' for the parent's), opened once for all. Raises `LongreinError`."""
+        own = parent.deps.model
         if name in ("", own.name):
             return own
-        if name == self.root.crew.model.name:
-            return self.root.crew.model
+        if name == self.root.deps.model.name:
+            return self.root.deps.model
         if name not in self._models:
-            self._models[name] = self.root.crew.open_model(name)
+            self._models[name] = self.root.deps.open_model(name)
         return self._models[name]
 
     async def close(self) -> None:
-        """Let go of the models."""
+        """Close the models."""
         models, self._models = self._models, {}
         for model in models.values():
             await model.aclose()

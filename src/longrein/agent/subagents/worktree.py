@@ -1,7 +1,7 @@
-"""A folder of one's own for a subagent: a git worktree, made before it starts and looked through when it is over.
+"""Git worktrees of subagents: made before the start, inspected after the end.
 
-What the user forbids for a place holds for its picture in a worktree too: each call is judged once more as if it were
-made in the folder that the worktree stands for.
+A rule about a path also holds for its copy in a worktree: each call is judged a second time with the paths of the
+original folder.
 """
 
 import asyncio
@@ -19,11 +19,11 @@ from longrein.workspace import Finished, Worktree, finish_worktree, make_worktre
 NONE_HERE = "worktrees cannot be made here; do without isolation"
 
 
-async def made(
+async def make_worktrees(
     session: Session, jobs: Sequence[tuple[int, Job]], call: str, found: Mapping[int, ChildNow]
 ) -> dict[int, Worktree | str]:
-    """For each job that wants one and was not started yet: its worktree, or why there is none. Made side by side."""
-    kinds = {kind.name: kind for kind in session.crew.kinds}
+    """Make a worktree for each new job that wants one; return it or the reason of the failure. In parallel."""
+    kinds = {kind.name: kind for kind in session.deps.kinds}
     wanting = [index for index, job in jobs if index not in found and _wants(job, kinds.get(job.kind))]
     trees = await asyncio.gather(*(_make(session, f"{session.id[:13]}-{call}-{index}") for index in wanting))
     return dict(zip(wanting, trees, strict=True))
@@ -34,27 +34,32 @@ def _wants(job: Job, kind: Kind | None) -> bool:
 
 
 async def _make(session: Session, name: str) -> Worktree | str:
-    crew = session.crew
-    if not crew.worktrees or crew.workspace_in is None:
+    deps = session.deps
+    if not deps.worktrees or deps.workspace_in is None:
         return NONE_HERE
-    return await make_worktree(crew.workspace, session.state.cwd, crew.worktrees, name, session.process_session)
+    return await make_worktree(deps.workspace, session.state.cwd, deps.worktrees, name, session.process_session)
 
 
-async def dropped(session: Session, trees: Sequence[Worktree]) -> None:
-    """Remove those that nobody will work in."""
+async def drop_worktrees(session: Session, trees: Sequence[Worktree]) -> None:
+    """Remove unused worktrees."""
     for tree in trees:
-        await remove_worktree(session.crew.workspace, tree, session.process_session)
+        await remove_worktree(session.deps.workspace, tree, session.process_session)
 
 
-async def finished(session: Session, tree: Worktree) -> Finished:
-    """The work in it is over: gone when nothing changed, else kept with a word on how to take it over."""
-    return await finish_worktree(session.crew.workspace, tree, session.process_session)
+async def finish_task_worktree(session: Session, tree: Worktree) -> Finished:
+    """Finish a worktree: remove it when unchanged, else keep it with a note on how to merge it."""
+    return await finish_worktree(session.deps.workspace, tree, session.process_session)
 
 
-def pictured(call: Call, tree: Worktree) -> Call:
-    """`call` as if it were made in the folder that `tree` stands for."""
+def mapped_call(call: Call, tree: Worktree) -> Call:
+    """Return `call` with the paths of the folder that `tree` stands for."""
     touched = tuple(
-        msgspec.structs.replace(one, path=home(one.path, tree), real=home(one.real, tree), given=home(one.given, tree))
+        msgspec.structs.replace(
+            one,
+            path=original_path(one.path, tree),
+            real=original_path(one.real, tree),
+            given=original_path(one.given, tree),
+        )
         for one in call.touched
     )
     arguments = {name: _home_in(value, tree) for name, value in call.arguments.items()}
@@ -65,6 +70,6 @@ def _home_in(value: Any, tree: Worktree) -> Any:
     return value.replace(tree.path, tree.root) if isinstance(value, str) else value
 
 
-def home(path: str, tree: Worktree) -> str:
-    """The place that a path in the worktree stands for; any other path as it is."""
+def original_path(path: str, tree: Worktree) -> str:
+    """Map a path in the worktree to the original folder; other paths stay."""
     return tree.root + path[len(tree.path) :] if path == tree.path or path.startswith(tree.path + "/") else path

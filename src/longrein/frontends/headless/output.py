@@ -6,7 +6,7 @@ import select
 import stat
 from collections.abc import Callable, Iterable
 
-from longrein.agent import Heard, Noticed, OfChild, Pausing, Streaming
+from longrein.agent import FromSubagent, ReplyDelta, RetryPause, SessionUpdate, UserNotice
 from longrein.events import (
     Asked,
     AskFailed,
@@ -140,14 +140,14 @@ class Voice:
         """Whether replies are drawn while they grow."""
         return self._style.partial
 
-    def heard(self, heard: Heard, tally: Tally) -> None:
+    def heard(self, heard: SessionUpdate, tally: Tally) -> None:
         """Draw one thing; `tally` holds what was before it."""
         for line in self._notes(heard):
             self._note(line)
         if self._style.output == "stream-json":
             self._put(self._lines(heard, tally))
 
-    def of_child(self, of: OfChild, company: Company) -> None:
+    def of_child(self, of: FromSubagent, company: Company) -> None:
         """Draw what a subagent made heard, before its tally has it."""
         heard, tally = of.heard, company.tally(of)
         for line in self._notes(heard):
@@ -156,12 +156,12 @@ class Voice:
             match heard:
                 case Entry():
                     self._put(self._growing(heard, tally, company.partial(of)) + draw(heard, tally))
-                case Streaming() if self._style.partial:
+                case ReplyDelta() if self._style.partial:
                     self._put(company.partial(of).draw(heard, tally))
-                case Noticed(text=text):
-                    self._put(self._lines(Noticed(f"{of.label}: {text}"), tally))
+                case UserNotice(text=text):
+                    self._put(self._lines(UserNotice(f"{of.label}: {text}"), tally))
                 case _:
-                    self._put(self._lines(heard, tally) if isinstance(heard, Pausing) else [])
+                    self._put(self._lines(heard, tally) if isinstance(heard, RetryPause) else [])
 
     def answer(self, request: str) -> None:
         """Say that a control request is not served."""
@@ -183,21 +183,21 @@ class Voice:
         tally.said = len(tally.text)
         self._out.put(text if text.endswith(b"\n") or not text else text + b"\n")
 
-    def _notes(self, heard: Heard) -> list[str]:
+    def _notes(self, heard: SessionUpdate) -> list[str]:
         """Lines for stderr: all that goes on when that is wished, else what explains a wait or a difference."""
         if self._style.verbose:
             return progress(heard)
         return trouble(heard) if self._style.output != "stream-json" else []
 
-    def _lines(self, heard: Heard, tally: Tally) -> list[Line]:
+    def _lines(self, heard: SessionUpdate, tally: Tally) -> list[Line]:
         match heard:
             case Entry():
                 return self._growing(heard, tally, self._partial) + draw(heard, tally)
-            case Streaming():
+            case ReplyDelta():
                 return self._partial.draw(heard, tally) if self._style.partial else []
-            case Pausing():
+            case RetryPause():
                 return [self._system("api_retry", _retry(heard))]
-            case Noticed(text=text):
+            case UserNotice(text=text):
                 return [self._system("informational", {"content": text, "level": "warning"})]
             case _:
                 return []
@@ -225,7 +225,7 @@ class Voice:
             self._out.put(data)
 
 
-def progress(heard: Heard) -> list[str]:
+def progress(heard: SessionUpdate) -> list[str]:
     """Lines for stderr that say what goes on."""
     match heard:
         case Entry(event=Replied() as reply):
@@ -237,22 +237,22 @@ def progress(heard: Heard) -> list[str]:
             return [f"{end.name} {end.status} after {end.elapsed_ms / 1000:.1f} s"]
         case Entry():
             return _beside(heard)
-        case Pausing(attempt=0):
+        case RetryPause(attempt=0):
             return [f"{heard.message}: the next request waits {heard.delay_s:.1f} s"]
-        case Pausing():
+        case RetryPause():
             return [f"{heard.message}: attempt {heard.attempt} of {heard.attempts_max} in {heard.delay_s:.1f} s"]
-        case Noticed(text=text):
+        case UserNotice(text=text):
             return [text]
         case _:
             return []
 
 
-def trouble(heard: Heard) -> list[str]:
+def trouble(heard: SessionUpdate) -> list[str]:
     """Those of them that nobody has to wish for."""
     match heard:
-        case Pausing() if heard.delay_s > PAUSE_SAID_S:
+        case RetryPause() if heard.delay_s > PAUSE_SAID_S:
             return progress(heard)
-        case Noticed():
+        case UserNotice():
             return progress(heard)
         case _:
             return []
@@ -282,7 +282,7 @@ def _first(text: str) -> str:
     return first if len(first) <= 80 else first[:79] + "…"
 
 
-def _retry(pausing: Pausing) -> Line:
+def _retry(pausing: RetryPause) -> Line:
     return {
         "attempt": pausing.attempt,
         "max_retries": pausing.attempts_max,

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from longrein.agent import OfChild, Streaming
+from longrein.agent import FromSubagent, ReplyDelta
 from longrein.context import State
 from longrein.events import ChildStarted, Replied, Text, Thinking, ToolCall, Usage, call_id
 from longrein.frontends.headless.run_state import Child, Tally
@@ -35,7 +35,7 @@ class Partial:
         self._early: list[Delta] = []
         """Deltas that came before their `Asked` was committed: what they are for is not known yet."""
 
-    def draw(self, heard: Streaming, tally: Tally) -> list[Line]:
+    def draw(self, heard: ReplyDelta, tally: Tally) -> list[Line]:
         """Lines for a batch of deltas; none for those of a summary."""
         if heard.asked not in tally.asks:
             self._early += heard.deltas
@@ -205,7 +205,7 @@ class Company:
         for child, now in state.children.items():
             root.children[child] = Child(f"a{now.seq}", now.started.call, now.started)
 
-    def tally(self, heard: OfChild) -> Tally:
+    def tally(self, heard: FromSubagent) -> Tally:
         """That of the subagent which was heard."""
         found = self._tallies.get(heard.child)
         if found is None:
@@ -213,11 +213,11 @@ class Company:
             found = self._tallies[heard.child] = Tally(heard.child, child.started.model, self._root, child)
         return found
 
-    def partial(self, heard: OfChild) -> Partial:
+    def partial(self, heard: FromSubagent) -> Partial:
         """Its reply while it grows."""
         return self._partials.setdefault(heard.child, Partial())
 
-    def _known(self, heard: OfChild) -> Child:
+    def _known(self, heard: FromSubagent) -> Child:
         """What its parent told of it; of one whose parent's word was not heard, the call that is known above it."""
         for tally in (self._root, *self._tallies.values()):
             if heard.child in tally.children:

@@ -5,7 +5,7 @@ import signal
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 
-from longrein.agent import Answer, GoOn, Noticed, OfChild, Said, SessionPort
+from longrein.agent import Answer, Continue, FromSubagent, SessionPort, UserMessage, UserNotice
 from longrein.events import (
     AnyPart,
     Asked,
@@ -93,7 +93,7 @@ class _Run:
         self.session.stay(self.style.background, self.style.background_s)
         self.voice.begin()
         for note in self.facts.notes:
-            self.voice.heard(Noticed(note), self.tally)
+            self.voice.heard(UserNotice(note), self.tally)
         listening = asyncio.create_task(self._listen())
         self.driving = asyncio.create_task(self._drive(prompt, lines, keep_image))
         await asyncio.wait({self.driving, listening}, return_when=asyncio.FIRST_COMPLETED)
@@ -150,10 +150,10 @@ class _Run:
                     self.tally.questions[call] = opened.asked
                     await self._deny(call)
             if prompt:
-                await self.session.tell(Said(prompt))
+                await self.session.tell(UserMessage(prompt))
                 self.fresh.set()
             elif self.session.state.turn_open or self.session.state.unanswered:
-                await self.session.tell(GoOn())
+                await self.session.tell(Continue())
                 self.fresh.set()
             elif lines is None and not self.session.pending:
                 raise UsageError("nothing to go on with: the last turn has ended; give a prompt")
@@ -200,21 +200,21 @@ class _Run:
         self.mistyped = self.mistyped or error
         self.err(str(error))
         if self.style.output == "stream-json":
-            self.voice.heard(Noticed(str(error)), self.tally)
+            self.voice.heard(UserNotice(str(error)), self.tally)
 
     async def _said(self, word: Typed) -> None:
         if word.how == "now":
             self.session.interrupt()
         if not self.session.busy:
-            await self.session.tell(Said(word.parts))
+            await self.session.tell(UserMessage(word.parts))
         else:
-            await self.session.tell(Said(word.parts, "steer" if word.how == "steer" else "queued"))
+            await self.session.tell(UserMessage(word.parts, "steer" if word.how == "steer" else "queued"))
         self.fresh.set()
 
     async def _listen(self) -> None:
         try:
             async for heard in self.session.follow(self.start, streaming=self.voice.partial):
-                if isinstance(heard, OfChild):
+                if isinstance(heard, FromSubagent):
                     await self._of_child(heard)
                 else:
                     self.voice.heard(heard, self.tally)
@@ -243,7 +243,7 @@ class _Run:
             case _:
                 pass
 
-    async def _of_child(self, of: OfChild) -> None:
+    async def _of_child(self, of: FromSubagent) -> None:
         """Something of a subagent: what it asks is denied like what the session itself asks."""
         self.voice.of_child(of, self.company)
         if isinstance(of.heard, Entry):

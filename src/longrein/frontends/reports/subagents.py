@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from longrein.agent import AgentView
+from longrein.agent import SubagentView
 from longrein.events import (
     Asked,
     AskFailed,
@@ -33,10 +33,10 @@ class OfSession(msgspec.Struct, frozen=True):
     """The subagents of one session."""
 
     info: SessionInfo
-    agents: list[AgentView]
+    agents: list[SubagentView]
 
 
-def tree(past: Past, now_us: int, *, open: bool, above: str = "", depth: int = 1) -> list[AgentView]:  # noqa: A002
+def tree(past: Past, now_us: int, *, open: bool, above: str = "", depth: int = 1) -> list[SubagentView]:  # noqa: A002
     """Subagents in the order in which they were started, each followed by its own. `open`: whether they may work."""
     first: dict[str, int] = {}
     last: dict[str, Entry] = {}
@@ -51,7 +51,7 @@ def tree(past: Past, now_us: int, *, open: bool, above: str = "", depth: int = 1
                 ends[child] = entry.event
             case _:
                 pass
-    views: list[AgentView] = []
+    views: list[SubagentView] = []
     for child, entry in last.items():
         label = f"{above}.a{first[child]}" if above else f"a{first[child]}"
         its = past.child(child)
@@ -62,18 +62,18 @@ def tree(past: Past, now_us: int, *, open: bool, above: str = "", depth: int = 1
     return views
 
 
-def at_work(views: Sequence[AgentView]) -> list[AgentView]:
+def at_work(views: Sequence[SubagentView]) -> list[SubagentView]:
     """Those that are not over."""
     return [view for view in views if view.state not in OVER]
 
 
-def _view(entry: Entry, state: str) -> AgentView:
+def _view(entry: Entry, state: str) -> SubagentView:
     started = entry.event
     assert isinstance(started, ChildStarted)
-    return AgentView("", started.child, started.kind, started.description, state, model=started.model)
+    return SubagentView("", started.child, started.kind, started.description, state, model=started.model)
 
 
-def _over(entry: Entry, end: ChildEnded) -> AgentView:
+def _over(entry: Entry, end: ChildEnded) -> SubagentView:
     first = (end.message or end.report).strip().partition("\n")[0]
     return msgspec.structs.replace(
         _view(entry, end.status),
@@ -85,7 +85,7 @@ def _over(entry: Entry, end: ChildEnded) -> AgentView:
     )
 
 
-def _working(entry: Entry, past: Past | None, now_us: int, *, open: bool) -> AgentView:  # noqa: A002
+def _working(entry: Entry, past: Past | None, now_us: int, *, open: bool) -> SubagentView:  # noqa: A002
     """One that is not over, from its own log; of one that was asked again what came since."""
     entries = _of_task(own_entries(past, *_KINDS)) if past else []
     steps = tokens = 0
@@ -143,7 +143,7 @@ def _session(one: OfSession) -> str:
     return "\n".join([head.rstrip(), *map(_line, one.agents)]) + "\n"
 
 
-def _line(view: AgentView) -> str:
+def _line(view: SubagentView) -> str:
     facts = [
         amounts.elapsed(view.elapsed_s),
         amounts.counted(view.steps, "step") if view.steps else "",

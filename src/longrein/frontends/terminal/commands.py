@@ -5,20 +5,20 @@ from collections.abc import Awaitable, Callable, Sequence
 import msgspec
 
 from longrein.agent import (
-    AgentView,
     Compact,
-    Pending,
+    InboxMessage,
+    PendingMessage,
     Pin,
     Rewind,
-    Said,
     SessionPort,
     SetMode,
     SetModel,
     StopChild,
     StopTask,
+    SubagentView,
     Uncompact,
     Unpin,
-    Word,
+    UserMessage,
 )
 from longrein.context import Report, State
 from longrein.events import Text
@@ -70,7 +70,7 @@ class Told(msgspec.Struct, frozen=True):
     """One line, in place of the rows."""
     edit: str = ""
     """Text for the input."""
-    word: Word | None = None
+    word: InboxMessage | None = None
     """A word for the session. What comes of it is heard, or stands in `notice`."""
     choices: Choices | None = None
     outcome: Outcome | None = None
@@ -108,7 +108,7 @@ class Company:
         worker = self.scene.beside.workers.get(child)
         return worker.label if worker else next((v.label for v in self.session.agents() if v.child == child), "")
 
-    def edited(self, taken: Pending) -> str:
+    def edited(self, taken: PendingMessage) -> str:
         """A message that was taken back, as it is typed again."""
         return f"/agents tell {self.label(taken.to)} {taken.text}" if taken.to else taken.text
 
@@ -158,7 +158,7 @@ class Company:
             return await self._to_agent(view, word, text.strip())
         return self._agent(view)
 
-    async def _to_agent(self, view: AgentView, word: str, text: str) -> Told:
+    async def _to_agent(self, view: SubagentView, word: str, text: str) -> Told:
         again = f"/agents tell {view.label} {text}" if text else ""
         if view.state not in OPEN:
             return Told(notice=f"{view.label} is over ({view.state}); ask the model to ask it again", edit=again)
@@ -167,12 +167,12 @@ class Company:
             return Told(notice=f"{view.label} is being stopped; it reports what it has")
         if not text:
             return Told(notice=f"say what: /agents tell {view.label} TEXT")
-        stored = self.session.tell(Said((Text(text),), "steer", view.child))
+        stored = self.session.tell(UserMessage((Text(text),), "steer", view.child))
         waits = any(one.to == view.child and one.text == text for one in self.session.pending)
         await stored
         return Told() if waits else Told(edit=again)  # it has just ended
 
-    def _agent(self, view: AgentView) -> Told:
+    def _agent(self, view: SubagentView) -> Told:
         worker, now = self.scene.beside.workers.get(view.child), self.session.state.children.get(view.child)
         task = worker.started.task if worker else now.started.task if now else ""
         report = now.ended.report if now and now.ended else ""

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from msgspec import structs
 from prompt_toolkit.buffer import Buffer
 
-from longrein.agent import AgentView, Answer, Said, SessionPort, Word
+from longrein.agent import Answer, InboxMessage, SessionPort, SubagentView, UserMessage
 from longrein.events import LongreinError, Text
 from longrein.frontends.terminal import event_lines as drawing
 from longrein.frontends.terminal import live_area as live
@@ -263,7 +263,7 @@ class Talk:
 
     # --- saying ----------------------------------------------------------------------------------------------
 
-    def tell(self, word: Word) -> None:
+    def tell(self, word: InboxMessage) -> None:
         """Put a word into the session's inbox, now; an error of ours becomes a line."""
         try:
             stored = self.session.tell(word)
@@ -293,7 +293,7 @@ class Talk:
         self.hurry()
         busy = self.session.busy or any(not one.to for one in self.session.pending)
         how: How = ("steer" if steer else "queued") if busy else "prompt"
-        self.tell(Said((Text(sent),), how))
+        self.tell(UserMessage((Text(sent),), how))
 
     def spawn(self, act: Coroutine[Any, Any, None]) -> None:
         """Run `act` beside the keys; it is kept until done."""
@@ -357,7 +357,7 @@ class Talk:
         now = live.Now(self.mono_s(), self.facts.wall_us(), size.columns - 1, size.rows)
         return live.live_rows(self.scene, self._agents(), now)
 
-    def _agents(self) -> Sequence[AgentView]:
+    def _agents(self) -> Sequence[SubagentView]:
         """Subagents, where there ever were any, with what they did last as it was heard."""
         beside = self.scene.beside
         views = self.session.agents() if beside.workers else ()

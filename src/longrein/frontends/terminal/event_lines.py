@@ -6,7 +6,7 @@ from math import ceil
 from typing import Any
 from unicodedata import category, east_asian_width
 
-from longrein.agent import Pausing
+from longrein.agent import RetryPause
 from longrein.context import State
 from longrein.events import (
     AskFailed,
@@ -353,7 +353,7 @@ def ended_turn(ended: TurnEnded) -> list[Line]:
             return [line(("bad", f"stopped: {reason}"), told)]
 
 
-def retry_text(pausing: Pausing, left_s: float) -> str:
+def retry_text(pausing: RetryPause, left_s: float) -> str:
     """Why no request is made for `left_s` seconds, or is made again now, and which attempt it will be."""
     why, left = escape_line(pausing.message or pausing.kind), f"{ceil(left_s)} s" if left_s > 0 else ""
     if not pausing.attempt:

@@ -15,7 +15,7 @@ from prompt_toolkit.filters import Condition
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
 
-from longrein.agent import GoOn, SetMode
+from longrein.agent import Continue, SetMode
 from longrein.frontends.terminal.approvals import answer as answer_for
 from longrein.frontends.terminal.command_actions import background, go, obey, take_back
 from longrein.frontends.terminal.commands import next_mode, parse
@@ -239,7 +239,7 @@ def enter(talk: Talk, *, into_turn: bool = False) -> None:
         buffer.reset()
         _send(talk, text.strip("\n").rstrip(), into_turn=into_turn)
     elif talk.session.state.turn_open and not talk.session.busy:
-        talk.tell(GoOn())
+        talk.tell(Continue())
 
 
 def _send(talk: Talk, text: str, *, into_turn: bool) -> None:

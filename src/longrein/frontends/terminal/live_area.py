@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from longrein.agent import AgentView, Pending
+from longrein.agent import PendingMessage, SubagentView
 from longrein.context import State
 from longrein.frontends import text_format as amounts
 from longrein.frontends.terminal import event_lines as drawing
@@ -136,7 +136,7 @@ class Now(msgspec.Struct, frozen=True):
     """Of the terminal."""
 
 
-def live_rows(scene: Scene, agents: Sequence[AgentView], now: Now) -> list[Line]:
+def live_rows(scene: Scene, agents: Sequence[SubagentView], now: Now) -> list[Line]:
     """What is being written, what runs, what works beside, and what goes on at all."""
     calls, state = _calls(scene, now.mono_s) if scene.busy else [], state_line(scene, now.mono_s)
     most = max(min(AGENTS_SHOWN_MAX, now.rows // 4), 1)
@@ -149,7 +149,7 @@ def live_rows(scene: Scene, agents: Sequence[AgentView], now: Now) -> list[Line]
     return [EMPTY, *rows] if scene.tail_gap or not rows else rows
 
 
-def tick_s(scene: Scene, agents: Sequence[AgentView], wall_us: int, mono_s: float = 0.0) -> float:
+def tick_s(scene: Scene, agents: Sequence[SubagentView], wall_us: int, mono_s: float = 0.0) -> float:
     """How soon what works beside an idle conversation is drawn again; 0 for not before there is news."""
     if any(view.state in beside_rows.OPEN for view in agents):
         return 1.0
@@ -157,7 +157,7 @@ def tick_s(scene: Scene, agents: Sequence[AgentView], wall_us: int, mono_s: floa
     return 0.0 if not ages else 1.0 if min(ages) < 60 else 15.0
 
 
-def waiting_rows(waiting: Sequence[Pending], labels: dict[str, str], width: int) -> list[Line]:
+def waiting_rows(waiting: Sequence[PendingMessage], labels: dict[str, str], width: int) -> list[Line]:
     """Messages that were said and not delivered yet, and when they go."""
     shown = [one for one in waiting if one.to or one.how in ("queued", "steer")]
     words = [(beside_rows.waiting_word(one, labels.get(one.to, "")), one.text) for one in shown]

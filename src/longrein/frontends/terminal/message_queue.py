@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from longrein.agent import Pending, SessionPort
+from longrein.agent import PendingMessage, SessionPort
 
 
 class Waiting:
@@ -13,7 +13,7 @@ class Waiting:
         self._numbers: dict[int, int] = {}
         self._last = 0
 
-    def numbered(self) -> Sequence[tuple[int, Pending]]:
+    def numbered(self) -> Sequence[tuple[int, PendingMessage]]:
         """Each with its number, in the order in which they go. Asked often, so that numbers rise as words are said.
 
         A prompt has 0: it waits for a moment only.
@@ -25,11 +25,11 @@ class Waiting:
                 self._numbers[one.id] = self._last if one.how != "prompt" or one.to else 0
         return [(self._numbers[one.id], one) for one in pending]
 
-    def take(self, number: int = 0) -> Pending | None:
+    def take(self, number: int = 0) -> PendingMessage | None:
         """Take one back, the newest when 0; it is not delivered then. None when it is not there any more."""
         found = [(its, one) for its, one in self.numbered() if number in (0, its)]
         if not found:
             return None
         one = max(found, key=lambda pair: pair[0])[1]
         text = self._session.unqueue(one.id)
-        return Pending(one.id, one.how, text, one.to) if text else None
+        return PendingMessage(one.id, one.how, text, one.to) if text else None

@@ -6,7 +6,7 @@ import signal
 import sys
 from collections.abc import Callable, Sequence
 
-from longrein.agent import Answer, Noticed, OfChild, Pausing, Said, SessionPort
+from longrein.agent import Answer, FromSubagent, RetryPause, SessionPort, UserMessage, UserNotice
 from longrein.events import Entry, LongreinError, Text
 from longrein.frontends.stdio import read_lines
 from longrein.frontends.terminal import command_actions as leaving
@@ -127,12 +127,16 @@ class _PlainTalk:
             pieces = self.scene.hear(heard, self.mono_s())
             if self.scene.live:
                 self.show(pieces)
-                if isinstance(heard, OfChild) and isinstance(heard.heard, Entry) and (act := act_of(heard.heard.event)):
+                if (
+                    isinstance(heard, FromSubagent)
+                    and isinstance(heard.heard, Entry)
+                    and (act := act_of(heard.heard.event))
+                ):
                     self.show([line(f"  {escape_line(heard.label)} {act}")])
-                if isinstance(heard, Pausing):
+                if isinstance(heard, RetryPause):
                     self.show([line(drawing.retry_text(heard, heard.delay_s))])
                 await self._ask()
-                if isinstance(heard, Entry | Noticed):
+                if isinstance(heard, Entry | UserNotice):
                     self._invite_when_idle()
             elif isinstance(heard, Entry) and heard.seq >= start:
                 self.scene.catch_up(busy=self.session.busy, now_s=self.mono_s())
@@ -246,7 +250,7 @@ class _PlainTalk:
         self.leave(await leaving.settle(self.session, outcome, choice))
 
     async def _say(self, text: str) -> None:
-        await self.session.tell(Said((Text(text),), "queued" if self.session.busy else "prompt"))
+        await self.session.tell(UserMessage((Text(text),), "queued" if self.session.busy else "prompt"))
 
     async def _obey(self, command: Command, result: Result) -> None:
         told = result if isinstance(result, Told) else await result

@@ -1,6 +1,6 @@
 """What works beside the conversation, as it is heard: background tasks, and what subagents below it do.
 
-Folded from entries like everything on the screen. What a subagent does is heard as `OfChild`. Its replies are not
+Folded from entries like everything on the screen. What a subagent does is heard as `FromSubagent`. Its replies are not
 painted, its own log has them; its questions are, and what it was told, and its last acts are remembered.
 """
 
@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from longrein.agent import AgentView, Noticed, OfChild, Pausing, Pending, TaskOver
+from longrein.agent import FromSubagent, PendingMessage, RetryPause, SubagentView, TaskOver, UserNotice
 from longrein.events import (
     ChildEnded,
     ChildStarted,
@@ -140,7 +140,7 @@ def ended_child(event: ChildEnded, worker: Worker | None) -> list[Line]:
 # --- while they work ---------------------------------------------------------------------------------------------
 
 
-def live_agents(agents: Sequence[AgentView], most: int) -> list[Line]:
+def live_agents(agents: Sequence[SubagentView], most: int) -> list[Line]:
     """At most `most` lines of subagents that are not over; those that ask first, the rest counted."""
     here = [view for view in agents if view.state in OPEN]
     if len(here) <= most:
@@ -153,7 +153,7 @@ def live_agents(agents: Sequence[AgentView], most: int) -> list[Line]:
     return [*(agent_line(view) for view in here if view in shown), more]
 
 
-def agent_line(view: AgentView, mark: str = "○") -> Line:
+def agent_line(view: SubagentView, mark: str = "○") -> Line:
     """One subagent: state and time before what it does, so that a narrow terminal hides the least of it."""
     word, style = status_word(view.state)
     time = amounts.since(view.elapsed_s) if view.elapsed_s >= 1 else ""
@@ -167,7 +167,7 @@ def agent_line(view: AgentView, mark: str = "○") -> Line:
     )
 
 
-def _used(view: AgentView) -> str:
+def _used(view: SubagentView) -> str:
     facts = [
         amounts.counted(view.steps, "step") if view.steps else "",
         f"{amounts.tokens(view.tokens)} tokens" if view.tokens else "",
@@ -224,13 +224,13 @@ def task_line(view: TaskView) -> Line:
     return line(ONE, ("name", name), (style, f" {word}"), ("dim", f"  {told}"), command)
 
 
-def agent_list(views: Sequence[AgentView]) -> list[Line]:
+def agent_list(views: Sequence[SubagentView]) -> list[Line]:
     """A line a subagent, each followed by its own."""
     rows = [agent_line(view, "○" if view.state in OPEN else "●") for view in views]
     return indented(rows) or [line(("dim", "  no subagents; the model starts them with its tool Agent"))]
 
 
-def agent_page(view: AgentView, task: str, report: str, acts: Sequence[str]) -> list[Line]:
+def agent_page(view: SubagentView, task: str, report: str, acts: Sequence[str]) -> list[Line]:
     """One subagent: its task, what it did last, its report."""
     rows = [agent_line(view, "○" if view.state in OPEN else "●")]
     rows += [line(("dim", f"model {escape_line(view.model)}"))] if view.model else []
@@ -244,14 +244,14 @@ def agent_page(view: AgentView, task: str, report: str, acts: Sequence[str]) -> 
 # --- words that wait ---------------------------------------------------------------------------------------------
 
 
-def waiting_word(pending: Pending, label: str) -> str:
+def waiting_word(pending: PendingMessage, label: str) -> str:
     """When a waiting message goes, and to whom."""
     if pending.to:
         return f"to {escape_line(label or 'a subagent')}, with its next request"
     return {"queued": "after this turn", "steer": "with the next request"}.get(pending.how, "at once")
 
 
-def queue_list(numbered: Sequence[tuple[int, Pending]], labels: Mapping[str, str]) -> list[Line]:
+def queue_list(numbered: Sequence[tuple[int, PendingMessage]], labels: Mapping[str, str]) -> list[Line]:
     """Waiting messages with their numbers."""
     rows = [
         line(("name", f"  {number} "), ("warn", f"{waiting_word(one, labels.get(one.to, ''))}: "), _first(one.text))
@@ -360,11 +360,11 @@ class Beside:
 
     # --- of subagents ----------------------------------------------------------------------------------------
 
-    def of_child(self, of: OfChild) -> list[Line]:
+    def of_child(self, of: FromSubagent) -> list[Line]:
         """Lines for what a subagent made heard; none for most of it."""
-        if isinstance(of.heard, Pausing):
+        if isinstance(of.heard, RetryPause):
             self._did(of.child, drawing.retry_text(of.heard, 0))
-        if isinstance(of.heard, Noticed):
+        if isinstance(of.heard, UserNotice):
             return [drawing.notice_line(f"{of.label}: {of.heard.text}")]
         if isinstance(of.heard, TaskOver):
             self.tasks.pop(of.heard.ended.task, None)
@@ -373,7 +373,7 @@ class Beside:
         self._fold(of, of.heard)
         return self._told(of, of.heard, f"{escape_line(of.label)} {escape_line(of.kind)}".rstrip())
 
-    def _fold(self, of: OfChild, entry: Entry) -> None:
+    def _fold(self, of: FromSubagent, entry: Entry) -> None:
         match entry.event:
             case Replied(parts=parts):
                 calls = (unwrapped(part) for part in parts if isinstance(part, ToolCall))
@@ -399,7 +399,7 @@ class Beside:
         if act and (not acts or acts[-1] != act):
             acts.append(act)
 
-    def _told(self, of: OfChild, entry: Entry, who: str) -> list[Line]:
+    def _told(self, of: FromSubagent, entry: Entry, who: str) -> list[Line]:
         match entry.event:
             case PermissionAsked() as asked:
                 question = Question(asked, self._calls.get((of.child, asked.call)), of.child, who)

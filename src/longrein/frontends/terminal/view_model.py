@@ -8,7 +8,7 @@ from typing import Literal
 
 import msgspec
 
-from longrein.agent import Heard, Noticed, OfChild, Output, Pausing, Streaming, TaskOver
+from longrein.agent import FromSubagent, Output, ReplyDelta, RetryPause, SessionUpdate, TaskOver, UserNotice
 from longrein.context import State
 from longrein.events import (
     Asked,
@@ -88,7 +88,7 @@ class Scene:
         self._streamed: list[str] = []
         self._purposes: dict[int, str] = {}
         """Of requests that are not answered yet."""
-        self._early: list[Streaming] = []
+        self._early: list[ReplyDelta] = []
         """Deltas of a request whose `Asked` has not been heard yet."""
         self._group: Group = ""
         self._thought: list[str] = []
@@ -106,7 +106,7 @@ class Scene:
         """What works beside the conversation."""
         self.steps = 0
         """Requests of this turn so far."""
-        self.pausing: Pausing | None = None
+        self.pausing: RetryPause | None = None
         """Why the request is made again; kept until the model answers."""
         self.pause_until_s = 0.0
         self.prompts: list[Prompt] = []
@@ -165,27 +165,27 @@ class Scene:
                 self.beside.heard(Entry(task.seq, task.at, task.started))
         return skipped
 
-    def hear(self, heard: Heard, now_s: float) -> list[Piece]:
+    def hear(self, heard: SessionUpdate, now_s: float) -> list[Piece]:
         """What is finished by it, to be shown once."""
         self.beside.now_s = now_s if self.live else None
         match heard:
             case Entry():
                 return self._entry(heard, now_s)
-            case Streaming():
+            case ReplyDelta():
                 return self._stream(heard, now_s)
             case Output(call=call, data=data):
                 if row := self.calls.get(call):
                     row.output = (row.output + data)[-OUTPUT_BYTES_MAX:]
                 return []
-            case Pausing():
+            case RetryPause():
                 self.pausing, self.pause_until_s = heard, now_s + heard.delay_s
                 self._enter("retrying", now_s)
                 return []
-            case Noticed(text=text):
+            case UserNotice(text=text):
                 return self._put("note", [drawing.notice_line(text)])
             case TaskOver(ended=ended):
                 return self._put("call", self.beside.over(ended))
-            case OfChild():
+            case FromSubagent():
                 entry = heard.heard
                 told = isinstance(entry, Entry) and isinstance(entry.event, UserSpoke)
                 return self._put("user" if told else "note", self.beside.of_child(heard))
@@ -361,7 +361,7 @@ class Scene:
 
     # --- the reply as it comes -------------------------------------------------------------------------------
 
-    def _stream(self, streaming: Streaming, now_s: float) -> list[Piece]:
+    def _stream(self, streaming: ReplyDelta, now_s: float) -> list[Piece]:
         purpose = self._purposes.get(streaming.asked)
         if purpose is None:
             self._early.append(streaming)
