@@ -2,9 +2,9 @@
 
 import pytest
 
-from longrein.context import Budget, Request, State, chunk_requests, fits_whole, merge_request, summary_chunks
+from longrein.context import Budget, Request, State, chunk_requests, fits_in_window, merge_request, summary_chunks
 from longrein.context.summary.chunked_summary import CHUNKS_MAX
-from longrein.context.summary.digest import cost_of
+from longrein.context.summary.digest import cost_function
 from longrein.events import PinsSet, PrefixSet, Text
 from tests.context.logbook import Logbook
 from tests.context.walk import Walk
@@ -31,8 +31,8 @@ def long_story() -> State:
 
 def test_what_fits_is_not_cut() -> None:
     state = long_story()
-    assert fits_whole(state, Budget(100_000, 8_000))
-    assert not fits_whole(state, Budget(8_000, 2_000))
+    assert fits_in_window(state, Budget(100_000, 8_000))
+    assert not fits_in_window(state, Budget(8_000, 2_000))
     assert len(summary_chunks(state, 100_000)) == 1
 
 
@@ -82,7 +82,7 @@ def test_the_requests_are_plain_ones_for_the_chosen_model() -> None:
 def test_A_f14_every_request_fits_its_window(seed: int, window: int) -> None:
     walk = Walk(seed, window=60_000).run(60)
     budget = Budget(window, window // 5)
-    cost = cost_of(walk.state.gauge)
+    cost = cost_function(walk.state.gauge)
     requests = chunk_requests(walk.state, budget, BARE)
     assert 1 <= len(requests) <= CHUNKS_MAX
     answers = ["a long answer " * 2_000] * len(requests)

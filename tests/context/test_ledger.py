@@ -12,8 +12,8 @@ from longrein.context.state.ledger import (
     SLACK,
     TESTS_MAX,
     WORDS_CHARS_MAX,
-    note,
-    note_result,
+    record_event,
+    record_result,
 )
 from longrein.context.summary import digest as ledger_lines
 from longrein.events import (
@@ -255,9 +255,9 @@ def test_decisions_of_the_user_but_not_of_rules_and_hooks() -> None:
         ),
         3,
     ):
-        note(state.ledger, seq, event)
+        record_event(state.ledger, seq, event)
     answered = ToolEnded("c8.0", "AskUserQuestion", "ok", (Text("Use PostgreSQL"),))
-    note_result(state.ledger, 11, ToolCall("c8.0", "AskUserQuestion", {"question": "Which database?"}), answered)
+    record_result(state.ledger, 11, ToolCall("c8.0", "AskUserQuestion", {"question": "Which database?"}), answered)
     check(
         ledger_lines.decision_lines(state),
         "- asked by AskUserQuestion, the user answered: Use PostgreSQL (r11)",
@@ -290,7 +290,7 @@ def test_E13_what_runs_what_is_open_and_where_it_stands() -> None:
         "- subagent `explore` (r6) ended r8: done: three uses of parse",
         "- task `make watch` (r4) ended r7: failed, exit code 2, exit",
     )
-    assert "- told earlier, read it again where it matters: /w/src/AGENTS.md r9" in ledger_lines.standing_lines(state)
+    assert "- told earlier, read it again where it matters: /w/src/AGENTS.md r9" in ledger_lines.status_lines(state)
 
 
 def test_a_rewind_takes_claims_back_but_not_the_tasks_of_the_world() -> None:

@@ -2,9 +2,9 @@
 
 import pytest
 
-from longrein.context.state.ledger import note
+from longrein.context.state.ledger import record_event
 from longrein.context.summary.audit import UNVERIFIED, audit
-from longrein.context.summary.outcomes import proofs
+from longrein.context.summary.outcomes import outcome_prover
 from longrein.events import FileChanged, PermissionAnswered, PermissionAsked, TaskStarted, call_id
 from tests.context.logbook import Logbook
 
@@ -12,7 +12,7 @@ from tests.context.logbook import Logbook
 def left(sentence: str, log: Logbook) -> str:
     """What the audit leaves: the sentence, the sentence with `[unverified]`, or ''."""
     state = log.state
-    return audit(sentence, lambda _: True, proofs(state.ledger, state.seq)).prose
+    return audit(sentence, lambda _: True, outcome_prover(state.ledger, state.seq)).prose
 
 
 def verdict(sentence: str, log: Logbook) -> str:
@@ -329,8 +329,10 @@ def test_a_consent_is_borne_by_an_answer_of_the_user_to_a_question() -> None:
         call = call_id(log.seq - 3, 0)
         state = log.state
         for event in (PermissionAsked(call, "Bash", "./deploy.sh", "asks"), PermissionAnswered(call, answer, "user")):
-            note(state.ledger, state.seq, event)
-        shown = audit("The user approved the deployment.", lambda _: True, proofs(state.ledger, state.seq)).prose
+            record_event(state.ledger, state.seq, event)
+        shown = audit(
+            "The user approved the deployment.", lambda _: True, outcome_prover(state.ledger, state.seq)
+        ).prose
         assert shown == ("The user approved the deployment." if expected == "stands" else "")
 
 

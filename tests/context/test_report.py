@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from longrein.context import Budget, Price, State, next_to_go, reasons, report
+from longrein.context import Budget, Price, State, line_reasons, next_compacted, report
 from longrein.context.report import MODULES, Report
 from longrein.frontends.reports.context import as_json, as_text, reason_rows
 from tests.context.walk import Walk
@@ -20,7 +20,7 @@ def walked(seed: int, moves: int = 120) -> tuple[State, Budget]:
 
 def told(seed: int) -> tuple[State, Report]:
     state, budget = walked(seed)
-    return state, report(state, budget, next_to_go(state, budget))
+    return state, report(state, budget, next_compacted(state, budget))
 
 
 @settings(max_examples=15, deadline=None)
@@ -89,8 +89,8 @@ def test_what_is_assumed_of_cache_prices_is_said() -> None:
 def test_why_a_line_stays_is_said_line_by_line() -> None:
     state, budget = walked(5)
     handle = next(item.handle for item in state.items if item.kind == "result" and item.form == "full")
-    found = reasons(state, budget, handle)
+    found = line_reasons(state, budget, handle)
     assert found
     rows = reason_rows(found)
     assert all(("keep" in row) or ("clear" in row) for row in rows[1:])
-    assert "nothing with that handle" in reason_rows(reasons(state, budget, "r99999"))[0]
+    assert "nothing with that handle" in reason_rows(line_reasons(state, budget, "r99999"))[0]

@@ -18,16 +18,16 @@ from longrein.context import (
     Swap,
     advance,
     births,
+    build_seed_summary,
+    build_summary,
     fold,
     prose_problem,
     render,
     render_seed_summary,
     render_summary,
-    seed_summarized,
-    summarized,
     window_of,
 )
-from longrein.context.state.ledger import Word
+from longrein.context.state.ledger import UserMessage
 from longrein.events import (
     SCHEMA_VERSION,
     AnyEvent,
@@ -73,7 +73,7 @@ class Sent:
     at: int
     breaks: int
     tokens: int
-    words: tuple[Word, ...] = ()
+    words: tuple[UserMessage, ...] = ()
     """What the user had said by then."""
 
 
@@ -284,10 +284,10 @@ class Walk:
 
     def swap(self, ready: Swap) -> None:
         if self.profile.startswith("seed"):
-            self.add(seed_summarized(self.state, self.budget, ready))
+            self.add(build_seed_summary(self.state, self.budget, ready))
         else:
             span = (ready.first, ready.last)
-            self.add(summarized(self.state, self.budget, span, ready.reason, ready.prose, (ready.asked,)))
+            self.add(build_summary(self.state, self.budget, span, ready.reason, ready.prose, (ready.asked,)))
 
 
 def content(request: Request) -> list[bytes]:

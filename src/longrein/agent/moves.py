@@ -23,12 +23,12 @@ from longrein.context import (
     Swap,
     decide,
     decide_seed,
-    due,
+    decide_without_money,
+    due_reminders,
     named_window,
     output_limit,
     reserve_usd,
-    seed_due,
-    unpaid,
+    seed_reminders,
     window_of,
 )
 from longrein.events import (
@@ -92,15 +92,15 @@ DEFAULT = Patience()
 
 def circling(state: State, patience: Patience = DEFAULT) -> Verdict:
     """Whether the last steps go round in a circle. To be asked before each request."""
-    trail = state.trail
+    step_history = state.step_history
     for period in PERIODS:
         most = patience.same_max if period == 1 else patience.circles_max
-        most *= patience.waits_factor if trail.patient else 1
-        times = trail.times(period)
-        if times < most or (trail.told and times < most + patience.grace):
+        most *= patience.waits_factor if step_history.patient else 1
+        times = step_history.times(period)
+        if times < most or (step_history.told and times < most + patience.grace):
             continue
         what = _circle(period, times)
-        if trail.told:
+        if step_history.told:
             return End(f"no progress: {what}")
         return _tell(state, f"{what}: nothing moves. {_advice(state)}", what)
     return None
@@ -114,7 +114,7 @@ def idle(state: State, silent_s: float, patience: Patience = DEFAULT) -> Verdict
     if not state.turn_open or _waits(state):
         return None
     acts = state.asked is not None or any(call.started for call in state.calls.values())
-    told = state.trail.told_seq == state.seq
+    told = state.step_history.told_seq == state.seq
     most = patience.act_s if acts and not told else patience.idle_s
     if silent_s < most:
         return None
@@ -136,7 +136,7 @@ def _circle(period: int, times: int) -> str:
 
 
 def _advice(state: State) -> str:
-    if state.trail.patient and any(task.ended is None for task in state.tasks.values()):
+    if state.step_history.patient and any(task.ended is None for task in state.tasks.values()):
         return "You are told when a task ends: end your turn, or do something else meanwhile"
     return "Do something else, or say plainly what is in the way; if it goes on like this your turn is ended"
 
@@ -373,7 +373,11 @@ def _before_request(state: State, outlook: Outlook) -> Move:
     stuck = None if outlook.seed else circling(state)
     if stuck is not None:
         return Record((stuck.reminded,)) if isinstance(stuck, Tell) else Stop("limit", stuck.message)
-    told = seed_due(state) if outlook.seed else due(state, window_of(state, outlook.budget), state.at, limits.usd_max)
+    told = (
+        seed_reminders(state)
+        if outlook.seed
+        else due_reminders(state, window_of(state, outlook.budget), state.at, limits.usd_max)
+    )
     if told:
         return Record(told)
     if not outlook.seed and state.items and state.items[-1].mine:
@@ -402,7 +406,9 @@ def _compact(state: State, outlook: Outlook) -> Move | None:
         decision = decide(state, outlook.budget, outlook.now_us, pressed=outlook.pressed)
     if isinstance(decision, Summarise) and not _pays_summary(state, outlook):
         decision = (
-            Nothing("no money is left for a summary") if outlook.seed else unpaid(state, outlook.budget, decision)
+            Nothing("no money is left for a summary")
+            if outlook.seed
+            else decide_without_money(state, outlook.budget, decision)
         )
     match decision:
         case Clear(event):

@@ -10,8 +10,8 @@ from itertools import pairwise
 import msgspec
 
 from longrein.context.clearing.features import POINTER
-from longrein.context.decide import next_to_go
-from longrein.context.report import MODULES, OF_KIND
+from longrein.context.decide import next_compacted
+from longrein.context.report import MODULE_OF_KIND, MODULES
 from longrein.context.state.ledger import key_argument
 from longrein.context.state.request import Budget, Item
 from longrein.context.state.state import State
@@ -112,7 +112,7 @@ def analyse(state: State, budget: Budget) -> Analysis:
     talk = [block for block in blocks if block.item is not None and block.item.kind != "context"]
     calls = _calls(talk)
     rungs = _rungs(state, talk, calls)
-    going = dict.fromkeys(next_to_go(state, budget))
+    going = dict.fromkeys(next_compacted(state, budget))
     taken = [b for b in talk if b.item is not None and b.item.handle in going]
     total = sum(block.tokens for block in blocks)
     return Analysis(
@@ -143,7 +143,7 @@ def _blocks(state: State) -> list[_Block]:
         for tool in state.prefix.tools:
             size = estimate_text(tool.name + tool.description + str(tool.schema)) + ITEM_TOKENS
             raw.append(("tool schemas", "system", size, None))
-    raw += [(item.kind, OF_KIND[item.kind], item.tokens, item) for item in state.items]
+    raw += [(item.kind, MODULE_OF_KIND[item.kind], item.tokens, item) for item in state.items]
     factor = state.view_tokens / max(1, sum(size for _, _, size, _ in raw))
     blocks, sum_raw, sum_scaled = [], 0, 0
     for kind, module, size, item in raw:

@@ -45,7 +45,7 @@ def use_tables(tables: Mapping[str, Any]) -> None:
     _values[:] = [Values(tables)]
 
 
-class Memo(msgspec.Struct):
+class ClearingMemory(msgspec.Struct):
     """What hangs on the state between two decisions."""
 
     worth: Worth
@@ -58,44 +58,44 @@ class Memo(msgspec.Struct):
 
     def __eq__(self, other: object) -> bool:
         """A memo says nothing about the log, so it makes no difference between two states."""
-        return isinstance(other, Memo | None)
+        return isinstance(other, ClearingMemory | None)
 
     __hash__ = None  # type: ignore[assignment]
 
 
 def clear(state: State, budget: Budget, *, cold: bool) -> Cleared | None:
     """What is probably dead and has paid for being cleared; for nothing while the cache is cold."""
-    memo, rental = caught_up(state), rental_for(state, budget)
+    memo, rental = update_memory(state), rental_for(state, budget)
     memo.worth.kept = state.held
-    return _proposed(state, memo, rent(memo.worth, rental, cold=cold), "cold" if cold else "rent")
+    return _cleared_event(state, memo, rent(memo.worth, rental, cold=cold), "cold" if cold else "rent")
 
 
 def squeeze(state: State, budget: Budget, goal_tokens: int, reason: str, least: float = 0.0) -> Cleared | None:
     """Clear until the view has `goal_tokens`, the least valuable first, or all that can be. `least`: see `rental`."""
-    memo, rental = caught_up(state), rental_for(state, budget)
+    memo, rental = update_memory(state), rental_for(state, budget)
     memo.worth.kept = frozenset()
     excess = float(state.view_tokens - goal_tokens)
     found = None
     for more in SQUEEZES:
-        found = _proposed(state, memo, press(memo.worth, rental, excess * more, least), reason)
+        found = _cleared_event(state, memo, press(memo.worth, rental, excess * more, least), reason)
         if found is None or found.gain_tokens >= excess:
             break
     return found
 
 
-def _proposed(state: State, memo: Memo, plan: Plan | None, reason: str) -> Cleared | None:
+def _cleared_event(state: State, memo: ClearingMemory, plan: Plan | None, reason: str) -> Cleared | None:
     if plan is None:
         return None
     memo.plans = (*memo.plans[-3:], plan)
     forms = tuple(
-        Form(change.handle, change.form, change.text) for change in plan.changes if not _as_it_is(state, change)
+        Form(change.handle, change.form, change.text) for change in plan.changes if not _is_unchanged(state, change)
     )
     if not forms:
         return None
     return Cleared(forms, reason, state.gauge.scale(sum(_saved(state, form) for form in forms)))
 
 
-def _as_it_is(state: State, change: Change) -> bool:
+def _is_unchanged(state: State, change: Change) -> bool:
     """Whether a call would only be spelt anew: its arguments hold nothing that is long. Also an item without a handle
     (a result that never came) stays: nothing could name it."""
     if change.handle not in state.index:
@@ -120,9 +120,9 @@ def _saved(state: State, form: Form) -> int:
     return item.tokens - estimate_part(part) - ITEM_TOKENS
 
 
-def reasons(state: State, budget: Budget, handle: str) -> list[Reason]:
+def line_reasons(state: State, budget: Budget, handle: str) -> list[Reason]:
     """Why each line of an item is shown, or would no longer be; nothing for what is not in the view."""
-    memo, rental = caught_up(state), rental_for(state, budget)
+    memo, rental = update_memory(state), rental_for(state, budget)
     place = memo.worth.by_handle.get(handle)
     if place is None or memo.worth.items[place].form in ("folded", "gone"):
         return []
@@ -162,12 +162,12 @@ def rates_of(budget: Budget) -> Rates:
 # --- catching up ---------------------------------------------------------------------------------------------------
 
 
-def caught_up(state: State) -> Memo:
+def update_memory(state: State) -> ClearingMemory:
     """The memory of the view as it stands now."""
-    memo = state.worth if isinstance(state.worth, Memo) else None
-    items = _closed(state)
-    if memo is None or _overgrown(memo) or not (_same(memo, items, state) or _taken(memo, items)):
-        memo = Memo(Worth(), [], recalls=0 if memo is None else memo.recalls)
+    memo = state.worth if isinstance(state.worth, ClearingMemory) else None
+    items = _items_before_open_call(state)
+    if memo is None or _overgrown(memo) or not (_same(memo, items, state) or _apply_matching_plan(memo, items)):
+        memo = ClearingMemory(Worth(), [], recalls=0 if memo is None else memo.recalls)
         state.worth = memo
     for item in items[len(memo.known) :]:
         memo.worth.arrive(piece_of(item, state))
@@ -180,18 +180,18 @@ def caught_up(state: State) -> Memo:
     return memo
 
 
-def _overgrown(memo: Memo) -> bool:
+def _overgrown(memo: ClearingMemory) -> bool:
     """Whether most of what is remembered has left the view: then it is cheaper, and small, made anew."""
     return len(memo.worth.items) > 2 * len(memo.known) + REMEMBERED_MIN
 
 
-def _closed(state: State) -> list[Item]:
+def _items_before_open_call(state: State) -> list[Item]:
     """The items up to the first open result, without the static context."""
     stop = min((call.slot for call in state.calls.values()), default=len(state.items))
     return state.items[state.context_items : stop]
 
 
-def _same(memo: Memo, items: list[Item], state: State) -> bool:
+def _same(memo: ClearingMemory, items: list[Item], state: State) -> bool:
     """Whether the view begins as it was known, but for the birth forms of what had not been sent then."""
     known = memo.known
     if len(known) > len(items):
@@ -210,7 +210,7 @@ def _handle(item: Item) -> str:
     return item.handle or f"?{item.key[0]}.{item.key[1]}"
 
 
-def _taken(memo: Memo, items: list[Item]) -> bool:
+def _apply_matching_plan(memo: ClearingMemory, items: list[Item]) -> bool:
     """Whether the view is what it was before, but for one of the plans; then that is remembered as done."""
     for plan in memo.plans:
         changed = {change.handle: change for change in plan.changes}
@@ -291,8 +291,8 @@ class KeptWorth(msgspec.Struct, array_like=True):
     _fresh: list[int]
 
 
-class _Kept(msgspec.Struct, array_like=True):
-    """A `Memo` as it is stored."""
+class _StoredMemory(msgspec.Struct, array_like=True):
+    """A `ClearingMemory` as it is stored."""
 
     worth: KeptWorth
     known: list[int | Item]
@@ -302,26 +302,26 @@ class _Kept(msgspec.Struct, array_like=True):
 
 
 _encoder = msgspec.msgpack.Encoder(enc_hook=list)  # the rows of an item may be a range
-_decoder = msgspec.msgpack.Decoder(_Kept)
+_decoder = msgspec.msgpack.Decoder(_StoredMemory)
 
 
 def encode_memory(state: State, data: bytearray) -> None:
     """Append the memory that hangs on the state to `data`; nothing where there is none."""
     memo = state.worth
-    if not isinstance(memo, Memo):
+    if not isinstance(memo, ClearingMemory):
         return
     places = {id(item): at for at, item in enumerate(state.items)}
     values = {name: getattr(memo.worth, name) for name in KeptWorth.__struct_fields__}
     values["_same"] = list(memo.worth._same.items())
     known = [places.get(id(item), item) for item in memo.known]
-    _encoder.encode_into(_Kept(KeptWorth(**values), known, memo.plans, memo.recalls), data, -1)
+    _encoder.encode_into(_StoredMemory(KeptWorth(**values), known, memo.plans, memo.recalls), data, -1)
 
 
-def decode_memory(state: State, data: bytes | memoryview) -> Memo:
+def decode_memory(state: State, data: bytes | memoryview) -> ClearingMemory:
     """The same again. Raises `msgspec.DecodeError`, `IndexError`."""
     kept, worth = _decoder.decode(data), Worth()
     for name in KeptWorth.__struct_fields__:
         setattr(worth, name, getattr(kept.worth, name))
     worth._same = dict(kept.worth._same)
     known = [state.items[item] if isinstance(item, int) else item for item in kept.known]
-    return Memo(worth, known, kept.plans, kept.recalls)
+    return ClearingMemory(worth, known, kept.plans, kept.recalls)

@@ -13,35 +13,35 @@ from longrein.context.clear_items import clear, squeeze
 from longrein.context.report import schema_diagnosis
 from longrein.context.state.request import Budget
 from longrein.context.state.state import State
-from longrein.context.summary.digest import digest
-from longrein.context.truncation import births, born_gain
+from longrein.context.summary.digest import build_digest
+from longrein.context.truncation import births, births_gain
 from longrein.events import Cleared, Summarized, text_of
 
-PREPARE = 0.80
+PREPARE_SHARE = 0.80
 """Share of the usable window at which a summary is prepared."""
-WATERMARK = 0.92
+WATERMARK_SHARE = 0.92
 """Share at which the view must shrink."""
-GOAL = 0.50
+GOAL_SHARE = 0.50
 """Share it is brought down to (law 6)."""
-TAIL = 0.25
+TAIL_SHARE_MAX = 0.25
 """Share that may stay verbatim after the span of a summary."""
-RENT_FROM_TOKENS = 16_000
+CLEAR_FROM_TOKENS = 16_000
 """A smaller view is left alone: there is next to nothing to save."""
-RENT_FROM = 0.20
+CLEAR_FROM_SHARE = 0.20
 """The same as a share of the usable window, for small ones."""
-ANSWER_MIN = 0.10
+ANSWER_SHARE_MIN = 0.10
 """Share of the window that an answer must be left at the very least."""
-FLOOR_GAIN = 0.90
+LAST_RESORT_SHARE_MAX = 0.90
 """What is left of the view, at most, for the last resort to be worth it."""
-MILD = 0.03
+MILD_SHARE = 0.03
 """Clearing grants what may be needed at least this share of its value before a summary is the better loss."""
 PRESSED_TOKENS_MIN = 16_000
 """A smaller view holds no memory worth the loss; a larger one is halved when the process is short of it."""
-REARM = 0.10
+REARM_SHARE = 0.10
 """Share that must be new before the next crossing counts (law 6)."""
-AGAIN_MIN = 0.02
+NEW_SHARE_MIN = 0.02
 """Share that must be new before the model's wish for room is another summary."""
-THE_MODEL = "Compact"
+MODEL_SOURCE = "Compact"
 """Source of that wish: the tool."""
 SUMMARY_ATTEMPTS_MAX = 2
 """Requests for one summary, a retry included (law 6)."""
@@ -103,15 +103,15 @@ Decision = Nothing | Clear | Summarise | Swap | Digest | Full
 
 def window_of(state: State, budget: Budget) -> Budget:
     """`budget` with the window that overflow errors, or a count that stopped growing, have taught us, when smaller."""
-    return _narrowed(named_window(state, budget), state.gauge.scale(state.refused_raw))
+    return _with_window(named_window(state, budget), state.gauge.scale(state.refused_raw))
 
 
 def named_window(state: State, budget: Budget) -> Budget:
     """The same by numbers that the provider gave, without what follows from a refused request's size."""
-    return _narrowed(_narrowed(budget, state.window_learned), state.gauge.ceiling)
+    return _with_window(_with_window(budget, state.window_learned), state.gauge.ceiling)
 
 
-def _narrowed(budget: Budget, tokens: int) -> Budget:
+def _with_window(budget: Budget, tokens: int) -> Budget:
     return msgspec.structs.replace(budget, window_tokens=tokens) if 0 < tokens < budget.window_tokens else budget
 
 
@@ -124,39 +124,39 @@ def decide(state: State, budget: Budget, now_us: int = 0, *, pressed: bool = Fal
     named, budget = named_window(state, budget), window_of(state, budget)
     if state.compact_wanted is not None:
         return _on_request(state, budget, state.compact_wanted)
-    overflow, view = overflowed(state), _tokens_when_sent(state, budget)
+    overflow, view = has_overflowed(state), _tokens_when_sent(state, budget)
     known = budget
     if overflow and view < budget.window_tokens:  # nobody said how large the window is, only that it is smaller
         budget = msgspec.structs.replace(budget, window_tokens=view)
     usable = budget.usable_tokens
     must = overflow or view > usable
-    if pressed and not must and view > PRESSED_TOKENS_MIN and _armed(state, view):
+    if pressed and not must and view > PRESSED_TOKENS_MIN and _is_rearmed(state, view):
         tight = msgspec.structs.replace(budget, window_tokens=view, max_output_tokens=0)  # half of what there is
         harder = _shrink(state, tight, view, must=True, reason="memory")
         if not isinstance(harder, Full):
             return harder
     cold = is_cold(state, budget, now_us)
-    if state.rewritten_seq > state.asked_seq and view > GOAL * usable:
-        rest = squeeze(state, budget, round(GOAL * usable), "watermark")
+    if state.rewritten_seq > state.asked_seq and view > GOAL_SHARE * usable:
+        rest = squeeze(state, budget, round(GOAL_SHARE * usable), "watermark")
         if rest is not None:  # what came after the summary's span; no request lies between, so it is one break
             return Clear(rest)
-    if not must and view >= min(RENT_FROM_TOKENS, RENT_FROM * usable):
+    if not must and view >= min(CLEAR_FROM_TOKENS, CLEAR_FROM_SHARE * usable):
         paid = clear(state, budget, cold=cold)
         if paid is not None:
             return Clear(paid)
-    if not must and view < PREPARE * usable:
+    if not must and view < PREPARE_SHARE * usable:
         return Nothing(f"{view} of {usable} usable tokens")
-    if not must and not _armed(state, usable):
+    if not must and not _is_rearmed(state, usable):
         return Nothing("too little is new since the last compaction")
-    if not (must or cold) and view < WATERMARK * usable:
+    if not (must or cold) and view < WATERMARK_SHARE * usable:
         return _prepare(state, budget, view)
     decision = _shrink(state, budget, view, must=must, reason="overflow" if overflow else "watermark")
-    return _full(state, named, known, view) if isinstance(decision, Full) else decision
+    return _window_full(state, named, known, view) if isinstance(decision, Full) else decision
 
 
-def _full(state: State, named: Budget, known: Budget, view: int) -> Decision:
+def _window_full(state: State, named: Budget, known: Budget, view: int) -> Decision:
     """Nothing can be taken away. Where only a refusal of an earlier turn speaks against the size, it is tried again."""
-    if not overflowed(state) and view <= named.usable_tokens:
+    if not has_overflowed(state) and view <= named.usable_tokens:
         return Nothing("a request of this size was refused before, but nothing more can be taken away")
     return Full(floor_diagnosis(state, known))
 
@@ -174,45 +174,45 @@ def is_cold(state: State, budget: Budget, now_us: int) -> bool:
 
 def _shrink(state: State, budget: Budget, view: int, *, must: bool, reason: str) -> Decision:
     """At the watermark: clear, else swap in, else, when nothing else fits, the digest. Nobody waits for a model."""
-    goal = round(GOAL * budget.usable_tokens)
-    mild = squeeze(state, budget, goal, reason, MILD)
+    goal = round(GOAL_SHARE * budget.usable_tokens)
+    mild = squeeze(state, budget, goal, reason, MILD_SHARE)
     if mild is not None and view - mild.gain_tokens <= goal:
         return Clear(mild)
-    swap = ready(state, reason)
+    swap = ready_swap(state, reason)
     if swap is not None:
-        return _widened(state, budget, swap)
-    if not must and view < WATERMARK * budget.usable_tokens:
+        return _widen_swap(state, budget, swap)
+    if not must and view < WATERMARK_SHARE * budget.usable_tokens:
         return Nothing("there is room yet")
     if not must:
         return _prepare(state, budget, view)
     cleared = squeeze(state, budget, goal, reason)
     if cleared is not None and view - cleared.gain_tokens <= goal:
         return Clear(cleared)
-    first, last = span(state)
+    first, last = summary_span(state)
     if last < first:
-        return Clear(cleared) if cleared is not None else _floor(state, budget, view, reason)
-    return Digest(digest(state, budget, first, last, reason))
+        return Clear(cleared) if cleared is not None else _last_resort(state, budget, view, reason)
+    return Digest(build_digest(state, budget, first, last, reason))
 
 
-def unpaid(state: State, budget: Budget, wish: Summarise) -> Digest | Nothing:
+def decide_without_money(state: State, budget: Budget, wish: Summarise) -> Digest | Nothing:
     """What is done where the money left does not pay for the summary: at need the digest, which costs nothing."""
     if wish.beside:
         return Nothing("no money is left for a summary")
-    return Digest(digest(state, window_of(state, budget), wish.first, wish.last, wish.reason))
+    return Digest(build_digest(state, window_of(state, budget), wish.first, wish.last, wish.reason))
 
 
-def _floor(state: State, budget: Budget, view: int, reason: str) -> Decision:
+def _last_resort(state: State, budget: Budget, view: int, reason: str) -> Decision:
     """All that was answered to is gone: a view that leaves room for some answer is sent as it is, else what the model
     has not answered to goes too, as far as that helps."""
-    most = budget.window_tokens * (1 - ANSWER_MIN)
-    if reason != "overflow" and state.view_tokens - born_gain(state, births(state, budget)) <= most:
+    most = budget.window_tokens * (1 - ANSWER_SHARE_MIN)
+    if reason != "overflow" and state.view_tokens - births_gain(state, births(state, budget)) <= most:
         return Nothing("this is as small as it gets")
     first, last = _unseen_span(state)
     if last >= first and reason != "memory":  # being short of memory is no reason to hide what nobody has answered to
-        made = digest(state, budget, first, last, reason)
+        made = build_digest(state, budget, first, last, reason)
         gone = sum(item.tokens for item in state.items[state.context_items :] if first <= item.seqs[0] <= last)
         left = view - state.gauge.scale(gone) + state.gauge.tokens_of_text(made.text)
-        if left <= min(most, view * FLOOR_GAIN):
+        if left <= min(most, view * LAST_RESORT_SHARE_MAX):
             return Digest(made)
     return Full(floor_diagnosis(state, budget))
 
@@ -225,82 +225,84 @@ def _prepare(state: State, budget: Budget, view: int) -> Decision:
     first, last = sent_span(state)
     if last < first or not state.sent_items or state.summary_attempts >= SUMMARY_ATTEMPTS_MAX:
         return Nothing("there is no summary to be had now")
-    mild = squeeze(state, budget, round(GOAL * budget.usable_tokens), "watermark", MILD)
-    if mild is not None and view - mild.gain_tokens <= GOAL * budget.usable_tokens:
+    mild = squeeze(state, budget, round(GOAL_SHARE * budget.usable_tokens), "watermark", MILD_SHARE)
+    if mild is not None and view - mild.gain_tokens <= GOAL_SHARE * budget.usable_tokens:
         return Nothing("clearing will do")
     return Summarise(first, last, "ahead", beside=True)
 
 
-def next_to_go(state: State, budget: Budget) -> tuple[str, ...]:
+def next_compacted(state: State, budget: Budget) -> tuple[str, ...]:
     """Handles that the next compaction would take, were it now."""
     budget = window_of(state, budget)
-    cleared = squeeze(state, budget, round(GOAL * budget.usable_tokens), "watermark", MILD)
-    if cleared is not None and state.view_tokens - cleared.gain_tokens <= GOAL * budget.usable_tokens:
+    cleared = squeeze(state, budget, round(GOAL_SHARE * budget.usable_tokens), "watermark", MILD_SHARE)
+    if cleared is not None and state.view_tokens - cleared.gain_tokens <= GOAL_SHARE * budget.usable_tokens:
         return tuple(form.handle for form in cleared.forms)
-    first, last = span(state)
+    first, last = summary_span(state)
     return tuple(item.handle for item in state.items[state.context_items :] if first <= item.seqs[0] <= last)
 
 
-def ready(state: State, reason: str) -> Swap | None:
+def ready_swap(state: State, reason: str) -> Swap | None:
     """The summary that has come and still stands."""
     reply, request = state.summary, state.summary_of
     if reply is None or request is None:
         return None
-    first, last = (request.first, request.last) if request.last else span(state)
+    first, last = (request.first, request.last) if request.last else summary_span(state)
     return Swap(first, last, reason, text_of(reply.parts), reply.asked)
 
 
-def _widened(state: State, budget: Budget, swap: Swap) -> Swap:
+def _widen_swap(state: State, budget: Budget, swap: Swap) -> Swap:
     """`swap`, standing for all that was answered to when what came after its span would fill the window by itself."""
     after = sum(item.tokens for item in state.items[state.context_items :] if item.seqs[0] > swap.last)
-    if state.gauge.scale(after) <= TAIL * budget.usable_tokens:
+    if state.gauge.scale(after) <= TAIL_SHARE_MAX * budget.usable_tokens:
         return swap
-    return msgspec.structs.replace(swap, last=max(swap.last, span(state)[1]))
+    return msgspec.structs.replace(swap, last=max(swap.last, summary_span(state)[1]))
 
 
 def _on_request(state: State, budget: Budget, focus: str) -> Decision:
-    swap = ready(state, "request")
+    swap = ready_swap(state, "request")
     if swap is not None and (not focus or state.summary_of is None or state.summary_of.focus == focus):
         return swap
-    first, last = span(state)
+    first, last = summary_span(state)
     if last < first:
         return Nothing("there is nothing yet that could be compacted")
-    if state.compact_by == THE_MODEL and _again(state, budget, first, last):
+    if state.compact_by == MODEL_SOURCE and _is_mostly_summary(state, budget, first, last):
         return Nothing("too little is new since the last compaction")
     fits = _tokens_when_sent(state, budget) <= budget.window_tokens - budget.max_output_tokens // 2
     if state.summary_attempts < SUMMARY_ATTEMPTS_MAX and fits and state.seen_reach > 0:
         return Summarise(first, last, "request", focus)
-    return Digest(digest(state, budget, first, last, "request"))
+    return Digest(build_digest(state, budget, first, last, "request"))
 
 
-def _again(state: State, budget: Budget, first: int, last: int) -> bool:
+def _is_mostly_summary(state: State, budget: Budget, first: int, last: int) -> bool:
     """Whether entries `first` to `last` are a summary and next to nothing else: who asks at each step gets it once."""
     items = [item for item in state.items[state.context_items :] if first <= item.seqs[0] <= last]
     new = [item for item in items if item.kind not in ("summary", "ack")]
-    return len(new) < len(items) and state.gauge.scale(sum(i.tokens for i in new)) < AGAIN_MIN * budget.usable_tokens
+    return (
+        len(new) < len(items) and state.gauge.scale(sum(i.tokens for i in new)) < NEW_SHARE_MIN * budget.usable_tokens
+    )
 
 
 def _tokens_when_sent(state: State, budget: Budget) -> int:
     """Tokens of the view once new results have got their birth forms; those are looked at only when it matters."""
     view = state.view_tokens
-    if view < PREPARE * budget.usable_tokens:
+    if view < PREPARE_SHARE * budget.usable_tokens:
         return view
-    return view - born_gain(state, births(state, budget, roomy=True))
+    return view - births_gain(state, births(state, budget, roomy=True))
 
 
-def overflowed(state: State) -> bool:
+def has_overflowed(state: State) -> bool:
     """Whether the last request did not fit and nothing was taken away since."""
     return state.failure is not None and state.failure.kind == "overflow" and state.settled_seq < state.asked_seq
 
 
-def _armed(state: State, usable: int) -> bool:
+def _is_rearmed(state: State, usable: int) -> bool:
     if not state.settled:
         return True
     new = state.gauge.scale(state.gauge.raw - state.settled[-1].raw)
-    missed = [s for s in state.settled if state.gauge.scale(s.raw) > GOAL * usable]
+    missed = [s for s in state.settled if state.gauge.scale(s.raw) > GOAL_SHARE * usable]
     if len(missed) >= FAILED_CROSSINGS_MAX and state.asks - state.settled[-1].asks < PAUSE_STEPS:
         return False
-    return new >= REARM * usable
+    return new >= REARM_SHARE * usable
 
 
 def floor_diagnosis(state: State, budget: Budget) -> str:
@@ -321,13 +323,13 @@ def floor_diagnosis(state: State, budget: Budget) -> str:
     )
 
 
-def span(state: State) -> tuple[int, int]:
+def summary_span(state: State) -> tuple[int, int]:
     """Entries that a summary may stand for: all but what the model has not answered to. Empty when last < first.
 
     Cuts only before a reply or a message of the user, so that no call is parted from its result (law 3).
     """
     items = state.items[state.context_items :]
-    cut = next((n for n, item in enumerate(items) if _unseen(state, item.kind, item.seqs[0])), len(items))
+    cut = next((n for n, item in enumerate(items) if _is_unseen(state, item.kind, item.seqs[0])), len(items))
     if cut < len(items) and items[cut].kind == "result":
         replied = max((item.seqs[0] for item in items[:cut] if item.mine), default=0)
         cut = next((n for n, item in enumerate(items) if item.seqs[0] == replied), cut)
@@ -350,7 +352,7 @@ def _unseen_span(state: State) -> tuple[int, int]:
     return items[0].seqs[0], max(item.seqs[1] for item in items[: going[-1] + 1])
 
 
-def _unseen(state: State, kind: str, seq: int) -> bool:
+def _is_unseen(state: State, kind: str, seq: int) -> bool:
     return kind in ("user", "reminder", "result") and (seq == 0 or seq > state.seen_reach)
 
 

@@ -9,26 +9,26 @@ from typing import assert_never
 
 import msgspec
 
-from longrein.context.breaks import cleared, prefix_set, reform, summarized_into
-from longrein.context.reminder_events import file_seen_anew, went_back, witness
-from longrein.context.seed_policy import record
-from longrein.context.state.ledger import note, note_result
-from longrein.context.state.repetition import Trail, trodden
+from longrein.context.breaks import change_form, fold_cleared, fold_prefix_set, fold_summarized
+from longrein.context.reminder_events import add_rewind_notices, fold_file_changed, record_notices
+from longrein.context.seed_policy import record_text_turn
+from longrein.context.state.ledger import record_event, record_result
+from longrein.context.state.repetition import StepHistory, add_result
 from longrein.context.state.request import ItemKind
 from longrein.context.state.state import (
-    FRAMEWORK,
-    UNSEEN,
-    Began,
-    ChildNow,
+    FRAMEWORK_PROFILE,
+    UNKNOWN_FILE,
+    CompactionMark,
+    KnownFile,
     OpenCall,
     Reading,
-    Seen,
-    Settled,
     State,
-    TaskNow,
-    rejoin,
+    SubagentState,
+    TaskState,
+    UsageBaseline,
+    merge_rewound,
 )
-from longrein.context.state.view import add, item_of, put, weigh_prefix
+from longrein.context.state.view import append_item, count_prefix, make_item, replace_item
 from longrein.events import (
     Asked,
     AskFailed,
@@ -76,7 +76,7 @@ from longrein.events import (
 # so the sum of what is spent and held back never passes what the session itself was granted.
 
 
-def opened(state: State, seq: int, event: Opened) -> None:
+def _opened(state: State, seq: int, event: Opened) -> None:
     """A session begins. Of entries before it, a parent's, the conversation stays; spend, tasks and children do not."""
     state.session, state.nonce = event.session, event.nonce
     state.roots, state.cwd, state.profile = event.roots, event.cwd, event.profile
@@ -90,34 +90,34 @@ def opened(state: State, seq: int, event: Opened) -> None:
     state.turn_open = state.owes_reply = state.interrupted = False
     state.compact_wanted = None
     state.spawned = state.granted_tokens = 0
-    state.trail = Trail()
+    state.step_history = StepHistory()
 
 
-def task_started(state: State, seq: int, event: TaskStarted) -> None:
+def _task_started(state: State, seq: int, event: TaskStarted) -> None:
     """It runs, or waits for its turn."""
     was = state.tasks.get(event.task)
     first = was.seq if was is not None else seq
-    state.tasks[event.task] = TaskNow(first, state.at, event)
+    state.tasks[event.task] = TaskState(first, state.at, event)
 
 
-def task_ended(state: State, seq: int, event: TaskEnded) -> None:
+def _task_ended(state: State, seq: int, event: TaskEnded) -> None:
     """It is over; of one that this log does not know, nothing."""
     was = state.tasks.get(event.task)
     if was is not None and was.ended is None:
-        state.tasks[event.task] = TaskNow(was.seq, was.at, was.started, event, seq)
+        state.tasks[event.task] = TaskState(was.seq, was.at, was.started, event, seq)
 
 
-def child_started(state: State, seq: int, event: ChildStarted) -> None:
+def _child_started(state: State, seq: int, event: ChildStarted) -> None:
     """It began, or was asked again."""
     if event.grant is not None:
         state.spent_usd += event.grant.usd
         state.granted_tokens += event.grant.tokens
         state.spawned += event.grant.spawns
-    state.children[event.child] = ChildNow(event.again or seq, state.at, event)
+    state.children[event.child] = SubagentState(event.again or seq, state.at, event)
     state.spawned += not event.again
 
 
-def child_ended(state: State, event: ChildEnded) -> None:
+def _child_ended(state: State, event: ChildEnded) -> None:
     """It is over: what it did not use comes back."""
     was = state.children.get(event.child)
     if was is None or was.ended is not None:
@@ -129,7 +129,7 @@ def child_ended(state: State, event: ChildEnded) -> None:
     state.spent_usd += event.cost_usd
     state.usage += event.usage
     state.spawned += event.spawned
-    state.children[event.child] = ChildNow(was.seq, was.at, was.started, event)
+    state.children[event.child] = SubagentState(was.seq, was.at, was.started, event)
 
 
 # --- fold ------------------------------------------------------------------------------------------------------------
@@ -156,28 +156,28 @@ def advance(state: State, entry: Entry, history: History) -> State:
     """`step` for every event, also for the two that need the log again: `Rewound` and `Restored`."""
     match entry.event:
         case Rewound(to=to):
-            return _back(fold(list(history(to))), state, entry)
+            return _take_back(fold(list(history(to))), state, entry)
         case Restored(undone=undone):
             log = list(history(entry.seq - 1))
-            joined = _back(fold([e for e in log if e.seq != undone]), state, entry)
+            joined = _take_back(fold([e for e in log if e.seq != undone]), state, entry)
             gone = next((e.event for e in log if e.seq == undone), None)
             if isinstance(gone, Cleared):
                 joined.held |= {form.handle for form in gone.forms}
-            joined.settled = (Settled(joined.gauge.raw, joined.asks),)
+            joined.settled = (CompactionMark(joined.gauge.raw, joined.asks),)
             joined.turn_open, joined.owes_reply = state.turn_open, state.owes_reply
             return joined
         case _:
             return step(state, entry)
 
 
-def _back(then: State, now: State, entry: Entry) -> State:
+def _take_back(then: State, now: State, entry: Entry) -> State:
     known = then.files
-    weigh_prefix(then, -1)  # what stands before the conversation is as it is now, also where it was not there then
-    joined = rejoin(then, now)
-    weigh_prefix(joined, 1)
+    count_prefix(then, -1)  # what stands before the conversation is as it is now, also where it was not there then
+    joined = merge_rewound(then, now)
+    count_prefix(joined, 1)
     joined.seq, joined.at = entry.seq, entry.at
     if isinstance(entry.event, Rewound):
-        went_back(joined, known, entry.event.files, entry.seq)
+        add_rewind_notices(joined, known, entry.event.files, entry.seq)
     joined.breaks += 1
     joined.sent_items = 0
     joined.rewritten_seq = entry.seq
@@ -187,14 +187,14 @@ def _back(then: State, now: State, entry: Entry) -> State:
 
 def step(state: State, entry: Entry) -> State:  # noqa: C901, PLR0912, PLR0915 - a line or two for each event
     """`state` with one more fact; changes and returns the same object."""
-    witness(state, entry)
+    record_notices(state, entry)
     state.seq = seq = entry.seq
-    note(state.ledger, seq, entry.event)
+    record_event(state.ledger, seq, entry.event)
     match entry.event:
         case Opened() as event:
-            opened(state, seq, event)
+            _opened(state, seq, event)
         case PrefixSet() as event:
-            prefix_set(state, seq, event)
+            fold_prefix_set(state, seq, event)
         case UserSpoke() as event:
             _user_spoke(state, seq, event)
         case Reminded() as event:
@@ -218,7 +218,7 @@ def step(state: State, entry: Entry) -> State:  # noqa: C901, PLR0912, PLR0915 -
         case FileSeen() as event:
             _file_seen(state, seq, event)
         case FileChanged() as event:
-            file_seen_anew(state, seq, event)
+            fold_file_changed(state, seq, event)
         case TodoSet(todos):
             state.todos = todos
         case ModeSet(mode):
@@ -228,13 +228,13 @@ def step(state: State, entry: Entry) -> State:  # noqa: C901, PLR0912, PLR0915 -
         case PinsSet(pins):
             state.pins = pins
         case Cleared() as event:
-            cleared(state, seq, event)
+            fold_cleared(state, seq, event)
         case Summarized() as event:
-            summarized_into(state, seq, event)
+            fold_summarized(state, seq, event)
         case Interrupted(text=text):
             state.interrupted = True
             state.compact_wanted = None
-            add(state, item_of(seq, 0, "reminder", Text(text), handle=f"r{seq}"))
+            append_item(state, make_item(seq, 0, "reminder", Text(text), handle=f"r{seq}"))
         case TurnEnded():
             state.unanswered = state.owes_reply
             state.turn_open = state.owes_reply = state.interrupted = False
@@ -242,21 +242,21 @@ def step(state: State, entry: Entry) -> State:  # noqa: C901, PLR0912, PLR0915 -
             if handle:
                 state.recalled = [*state.recalled[1 - RECALLED_MAX :], (handle, state.asks)]
         case TaskStarted() as event:
-            task_started(state, seq, event)
+            _task_started(state, seq, event)
         case TaskEnded() as event:
-            task_ended(state, seq, event)
+            _task_ended(state, seq, event)
         case ChildStarted() as event:
-            child_started(state, seq, event)
+            _child_started(state, seq, event)
         case ChildEnded() as event:
-            child_ended(state, event)
+            _child_ended(state, event)
         case HookAnswered() | GoalChanged():
             pass
         case Rewound() | Restored():
             raise AssertionError("Rewound and Restored are folded by advance()")
         case never:
             assert_never(never)
-    if state.profile == FRAMEWORK:
-        record(state, entry.event)
+    if state.profile == FRAMEWORK_PROFILE:
+        record_text_turn(state, entry.event)
     return state
 
 
@@ -266,9 +266,9 @@ def step(state: State, entry: Entry) -> State:  # noqa: C901, PLR0912, PLR0915 -
 def _user_spoke(state: State, seq: int, event: UserSpoke) -> None:
     for n, part in enumerate(event.parts):
         handle = f"r{seq}" if len(event.parts) == 1 else f"r{seq}.{n + 1}"
-        add(state, item_of(seq, n, "user", part, handle=handle))
+        append_item(state, make_item(seq, n, "user", part, handle=handle))
     _turn(state, task=event.origin == "prompt")
-    state.trail = Trail()
+    state.step_history = StepHistory()
 
 
 def _turn(state: State, *, task: bool) -> None:
@@ -276,10 +276,10 @@ def _turn(state: State, *, task: bool) -> None:
     if not state.turn_open:
         state.steps = state.continuations = state.barren_steps = 0
         state.denied_last = False
-        state.trail = Trail()
+        state.step_history = StepHistory()
     if task if state.label else not state.turn_open:  # a subagent that is woken, or spoken to, goes on with its task
         state.began_at = state.at
-        state.began = Began(state.spent_usd, state.usage, state.asks, state.spawned)
+        state.began = UsageBaseline(state.spent_usd, state.usage, state.asks, state.spawned)
     state.failures, state.failure = 0, None
     state.turn_open = state.owes_reply = True
     state.interrupted = state.unanswered = False
@@ -293,14 +293,14 @@ def _reminded(state: State, seq: int, event: Reminded) -> None:
     if event.kind == "wake":
         _turn(state, task=False)
     if event.kind == "stuck":
-        state.trail = msgspec.structs.replace(state.trail, told=state.trail.told + 1, told_seq=seq)
+        state.step_history = msgspec.structs.replace(state.step_history, told=state.step_history.told + 1, told_seq=seq)
     if event.kind == "nested_memory":
         state.told = (*state.told, event.state)
     if event.kind == "continue":
         state.continuations += 1
         state.owes_reply = True
     if event.text:
-        add(state, item_of(seq, 0, "reminder", Text(event.text), handle=f"r{seq}"))
+        append_item(state, make_item(seq, 0, "reminder", Text(event.text), handle=f"r{seq}"))
 
 
 # --- asking and being answered -----------------------------------------------------------------------------------
@@ -308,7 +308,7 @@ def _reminded(state: State, seq: int, event: Reminded) -> None:
 
 def _asked(state: State, at: int, seq: int, event: Asked) -> None:
     for form in event.births:
-        reform(state, seq, form)
+        change_form(state, seq, form)
     state.spent_usd += event.reserved_usd
     if event.purpose == "summary":
         state.summarising, state.summarising_seq = event, seq
@@ -366,7 +366,9 @@ def _add_parts(state: State, seq: int, event: Replied, keep: tuple[type, ...]) -
     for n, part in enumerate(event.parts):
         if isinstance(part, keep):
             kind: ItemKind = "call" if isinstance(part, ToolCall) else "text" if isinstance(part, Text) else "thinking"
-            add(state, item_of(seq, n, kind, part, block=blocks.get(n), owner=owner, handle=f"r{seq}.{n + 1}"))
+            append_item(
+                state, make_item(seq, n, kind, part, block=blocks.get(n), owner=owner, handle=f"r{seq}.{n + 1}")
+            )
 
 
 def _open_slots(state: State, event: Replied) -> None:
@@ -375,7 +377,7 @@ def _open_slots(state: State, event: Replied) -> None:
     for n, call in enumerate(calls):
         cut = event.stop == "length" and event.parts[-1] is call
         state.calls[call.id] = OpenCall(unwrapped(call), len(state.items), cut)
-        add(state, item_of(0, n, "result", ToolResult(call.id, call.name, "not_run", ())))
+        append_item(state, make_item(0, n, "result", ToolResult(call.id, call.name, "not_run", ())))
 
 
 def _ask_failed(state: State, event: AskFailed) -> None:
@@ -405,13 +407,13 @@ def _answered(state: State, event: PermissionAnswered) -> None:
 def _tool_ended(state: State, seq: int, event: ToolEnded) -> None:
     open_call = state.calls.pop(event.call, None)
     if open_call is None:  # its call stands in an entry that is damaged, or it has ended before
-        state.seen_now = ()
+        state.files_just_seen = ()
         return
     slot = state.items[open_call.slot].part  # it has the name that the model called, which some wires compare
     name = slot.name if isinstance(slot, ToolResult) else event.name
     result = ToolResult(event.call, name, event.status, event.parts)
-    item = item_of(seq, 0, "result", result, handle=f"r{seq}")
-    put(state, open_call.slot, item)
+    item = make_item(seq, 0, "result", result, handle=f"r{seq}")
+    replace_item(state, open_call.slot, item)
     state.index[item.handle] = open_call.slot
     state.owes_reply = True
     if event.status == "denied":
@@ -419,11 +421,13 @@ def _tool_ended(state: State, seq: int, event: ToolEnded) -> None:
     elif event.status == "ok":
         state.denied_last = False
         state.barren_steps = 0
-    note_result(state.ledger, seq, open_call.call, event)
-    state.trail = trodden(state.trail, open_call.call, event, state.seen_now, over=not state.calls)
-    for seen in state.seen_now:
+    record_result(state.ledger, seq, open_call.call, event)
+    state.step_history = add_result(
+        state.step_history, open_call.call, event, state.files_just_seen, over=not state.calls
+    )
+    for seen in state.files_just_seen:
         _read(state, item.handle, seen)
-    state.seen_now = ()
+    state.files_just_seen = ()
 
 
 def _read(state: State, handle: str, seen: FileSeen) -> None:
@@ -438,11 +442,11 @@ def _read(state: State, handle: str, seen: FileSeen) -> None:
 
 
 def _file_seen(state: State, seq: int, event: FileSeen) -> None:
-    state.seen_now = (*state.seen_now, event)
+    state.files_just_seen = (*state.files_just_seen, event)
     if event.again:
         return
     known = state.files.get(event.path)
     changed = known is not None and known.changed and known.hash == event.hash
     whole = event.whole or (known is not None and known.whole and known.hash == event.hash)
-    told = (known or UNSEEN).told_by(state.asks)
-    state.files[event.path] = Seen(event.hash, whole, event.blob, changed, seq, told=told, asks=state.asks)
+    told = (known or UNKNOWN_FILE).told_by(state.asks)
+    state.files[event.path] = KnownFile(event.hash, whole, event.blob, changed, seq, told=told, asks=state.asks)

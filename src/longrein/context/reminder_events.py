@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from longrein.context.state.command_results import clip
-from longrein.context.state.reminder_kinds import KINDS, Notice, Told
-from longrein.context.state.state import UNSEEN, Seen, State
+from longrein.context.state.reminder_kinds import KINDS, LastReminder, Notice
+from longrein.context.state.state import UNKNOWN_FILE, KnownFile, State
 from longrein.events import (
     ChildEnded,
     CwdSet,
@@ -37,7 +37,7 @@ DAY_US = 86_400_000_000
 """Microseconds of a day."""
 
 
-def witness(state: State, entry: Entry) -> None:
+def record_notices(state: State, entry: Entry) -> None:
     """Take note of `entry`, which is about to be folded into `state`."""
     state.at = entry.at
     look = _LOOKS.get(type(entry.event))
@@ -45,12 +45,12 @@ def witness(state: State, entry: Entry) -> None:
         look(state, entry.seq, entry.event)
 
 
-def happened(kind: str, source: str, text: str) -> tuple[Reminded, ...]:
+def external_event(kind: str, source: str, text: str) -> tuple[Reminded, ...]:
     """The fact that something happened outside, to be told before the next request; nothing for an unknown kind."""
-    return (Reminded(kind, "", source, text),) if kind in KINDS and KINDS[kind].fed else ()
+    return (Reminded(kind, "", source, text),) if kind in KINDS and KINDS[kind].external else ()
 
 
-def notice(state: State, seq: int, kind: str, line: str, **more: Any) -> None:
+def add_notice(state: State, seq: int, kind: str, line: str, **more: Any) -> None:
     """Something happened. `more`: the other fields of `Notice`."""
     state.notices.append(Notice(seq, kind, line, **more))
     if len(state.notices) > NOTICES_MAX and len(state.notices) % CUT_EVERY == 0:
@@ -74,7 +74,7 @@ def _cut(state: State) -> None:
 
 def _opened(state: State, seq: int, _event: Opened) -> None:
     """The static context names the day."""
-    state.reminded["clock"] = Told(str(state.at // DAY_US), seq)
+    state.reminded["clock"] = LastReminder(str(state.at // DAY_US), seq)
 
 
 def _prefix_set(state: State, seq: int, event: PrefixSet) -> None:
@@ -82,12 +82,12 @@ def _prefix_set(state: State, seq: int, event: PrefixSet) -> None:
     if old is None or not state.asks:
         return
     if (old.provider, old.model) != (event.provider, event.model):
-        notice(state, seq, "model_changed", f"{event.provider}/{event.model}", was=f"{old.provider}/{old.model}")
+        add_notice(state, seq, "model_changed", f"{event.provider}/{event.model}", was=f"{old.provider}/{old.model}")
     was, now = [tool.name for tool in old.tools], [tool.name for tool in event.tools]
     new, gone = [name for name in now if name not in was], [name for name in was if name not in now]
     words = [f"new: {', '.join(new)}"] * bool(new) + [f"gone: {', '.join(gone)}"] * bool(gone)
     if words:
-        notice(state, seq, "tools_changed", "; ".join(words))
+        add_notice(state, seq, "tools_changed", "; ".join(words))
 
 
 def _mode_set(state: State, seq: int, event: ModeSet) -> None:
@@ -95,18 +95,18 @@ def _mode_set(state: State, seq: int, event: ModeSet) -> None:
     if not state.asks:
         state.notices = [one for one in state.notices if one.kind != "mode"]
     if state.asks or event.mode == "plan":
-        notice(state, seq, "mode", event.mode, was=state.mode)
+        add_notice(state, seq, "mode", event.mode, was=state.mode)
 
 
 def _cwd_set(state: State, seq: int, event: CwdSet) -> None:
     if not state.calls:
-        notice(state, seq, "cwd_changed", event.cwd, was=state.cwd)
+        add_notice(state, seq, "cwd_changed", event.cwd, was=state.cwd)
 
 
 def _todo_set(state: State, seq: int, event: TodoSet) -> None:
     state.todo_asks = state.asks
     if state.calls:
-        state.reminded["todo"] = Told(todo_state(event.todos), seq)
+        state.reminded["todo"] = LastReminder(todo_state(event.todos), seq)
 
 
 def todo_state(todos: tuple[Todo, ...]) -> str:
@@ -126,7 +126,7 @@ def _file_changed(state: State, seq: int, event: FileChanged) -> None:
         kind = "memory_changed"
     words = ", ".join(filter(None, ("" if event.hash else "it is gone", _whose(state, event), event.note)))
     whole = bool(event.diff) or not event.hash
-    notice(state, seq, kind, f"{event.path}: {words}", body=event.diff, key=event.path, whole=whole)
+    add_notice(state, seq, kind, f"{event.path}: {words}", body=event.diff, key=event.path, whole=whole)
 
 
 def _whose(state: State, event: FileChanged) -> str:
@@ -145,17 +145,17 @@ def _whose(state: State, event: FileChanged) -> str:
             return "by somebody else"
 
 
-def file_seen_anew(state: State, seq: int, event: FileChanged) -> None:
+def fold_file_changed(state: State, seq: int, event: FileChanged) -> None:
     """Fold a `FileChanged`. What somebody else did is on disk, but the model does not know it before it is told."""
-    known = state.files.get(event.path, UNSEEN)
+    known = state.files.get(event.path, UNKNOWN_FILE)
     if event.by == "agent":
         told = known.told_by(state.asks)
         mixed = event.over or event.before not in ("", told[0])  # it holds what the model had not seen
-        state.files[event.path] = Seen(
+        state.files[event.path] = KnownFile(
             event.hash, True, event.blob, True, seq, told=told if mixed else None, asks=state.asks
         )
         return
-    state.files[event.path] = Seen(
+    state.files[event.path] = KnownFile(
         known.hash,
         known.whole,
         known.blob,
@@ -174,12 +174,12 @@ def _now_known(state: State, seqs: list[int]) -> None:
     for one in state.notices:
         seen = state.files.get(one.key) if one.seq in seqs and one.whole else None
         if seen is not None and seen.seq == one.seq and seen.disk is not None:
-            state.files[one.key] = Seen(
+            state.files[one.key] = KnownFile(
                 seen.disk, seen.whole, seen.disk_blob, seen.changed, seen.seq, changes=seen.changes
             )
 
 
-def went_back(state: State, then: Mapping[str, Seen], put: tuple[FilePut, ...], seq: int) -> None:
+def add_rewind_notices(state: State, then: Mapping[str, KnownFile], put: tuple[FilePut, ...], seq: int) -> None:
     """After a rewind the model knows files as it did `then`; what was done since and stands on disk is a notice."""
     back = {one.path for one in put if one.done}
     for path, now in list(state.files.items()):
@@ -191,11 +191,13 @@ def went_back(state: State, then: Mapping[str, Seen], put: tuple[FilePut, ...], 
         elif was.hash != now.hash:
             disk = now.hash if now.disk is None else now.disk
             blob = now.blob if now.disk is None else now.disk_blob
-            state.files[path] = Seen(was.hash, was.whole, was.blob, now.changed, now.seq, disk=disk, disk_blob=blob)
+            state.files[path] = KnownFile(
+                was.hash, was.whole, was.blob, now.changed, now.seq, disk=disk, disk_blob=blob
+            )
         else:
             continue
         if now.changed and path not in back:
-            notice(state, seq, "went_back", f"{path}: as you left it in what was taken back", key=path)
+            add_notice(state, seq, "went_back", f"{path}: as you left it in what was taken back", key=path)
 
 
 # --- work beside the conversation --------------------------------------------------------------------------------
@@ -215,7 +217,7 @@ def _task_ended(state: State, seq: int, event: TaskEnded) -> None:
     kind = "bg_lost" if event.state == "lost" else "bg_done"
     line = f"{event.task}{_what(state, event.task)}: {event.state.replace('_', ' ')}{how}{cause}{took}{output}"
     brief = f"{event.state.replace('_', ' ')}{how}"
-    notice(state, seq, kind, line, body=event.tail, key=event.task, brief=brief)
+    add_notice(state, seq, kind, line, body=event.tail, key=event.task, brief=brief)
 
 
 def _what(state: State, name: str) -> str:
@@ -241,13 +243,13 @@ def _child_ended(state: State, seq: int, event: ChildEnded) -> None:
     kept = f"; {event.worktree}" if event.worktree else ""
     name = f"a{child.seq}" if child is not None else event.child
     line = f"{name}{_what(state, event.child)}: {event.status}{why}{kept}"
-    notice(state, seq, kind, line, body=event.report, key=event.child, brief=event.status)
+    add_notice(state, seq, kind, line, body=event.report, key=event.child, brief=event.status)
 
 
 def _hook_answered(state: State, seq: int, event: HookAnswered) -> None:
     """What a hook says of a call that it stops is in the result of that call."""
     if event.text and event.decision not in ("deny", "ask") and event.event != "PreToolUse":
-        notice(state, seq, "hook_feedback", f"{event.event} hook", body=event.text)
+        add_notice(state, seq, "hook_feedback", f"{event.event} hook", body=event.text)
 
 
 # --- what was told -----------------------------------------------------------------------------------------------
@@ -259,13 +261,13 @@ def _reminded(state: State, seq: int, event: Reminded) -> None:
         state.resumed_seq, state.resumed_gap_s = seq, int(event.state or 0)
     if event.kind not in KINDS or not KINDS[event.kind].share:
         return
-    if not event.text and KINDS[event.kind].fed:
-        notice(
+    if not event.text and KINDS[event.kind].external:
+        add_notice(
             state, seq, event.kind, event.source, body=event.state, key="" if KINDS[event.kind].single else event.source
         )
     if not event.text:
         return
-    state.reminded[event.kind] = Told(event.state, seq)
+    state.reminded[event.kind] = LastReminder(event.state, seq)
     if event.kind in ("file_changed", "memory_changed", "session_resumed"):
         _now_known(state, [int(word) for word in event.state.split() if word.isdigit()])
 
@@ -276,7 +278,7 @@ def _summarized(state: State, seq: int, event: Summarized) -> None:
     told = state.reminded.get("mode")
     if told is not None and told.seq <= event.last and state.mode == "plan":
         state.notices = [one for one in state.notices if one.kind != "mode"]
-        notice(state, seq, "mode", "plan")
+        add_notice(state, seq, "mode", "plan")
 
 
 _LOOKS: dict[type, Callable[[State, int, Any], None]] = {

@@ -5,9 +5,9 @@ import msgspec
 from longrein.context.decide import Summarise, window_of
 from longrein.context.seed_policy import OPENING
 from longrein.context.state.request import Budget, Item, Request
-from longrein.context.state.state import FRAMEWORK, State
+from longrein.context.state.state import FRAMEWORK_PROFILE, State
 from longrein.context.state.token_estimate import ITEM_TOKENS, estimate_part, estimate_text
-from longrein.context.summary.digest import instruction
+from longrein.context.summary.digest import summary_instruction
 from longrein.events import PrefixSet, Text, text_of
 
 OUTPUT_TOKENS_MIN = 1_000
@@ -25,7 +25,7 @@ def render(state: State, budget: Budget, usd_left: float | None = None, tokens_l
         max_output_tokens=output_limit(state, budget, usd_left, tokens_left),
         route=state.route,
     )
-    return _framed(request, state.context_items) if state.profile == FRAMEWORK else request
+    return _framed(request, state.context_items) if state.profile == FRAMEWORK_PROFILE else request
 
 
 def _framed(request: Request, at: int) -> Request:
@@ -93,7 +93,7 @@ def render_summary(state: State, budget: Budget, wish: Summarise) -> Request:
     """The live request, or beside the work the last one again, plus one instruction: the summariser reads the cache."""
     live = render(state, budget)
     carried = live.items[: state.sent_items] if wish.beside else live.items
-    text = instruction(wish.focus, window_of(state, budget))
+    text = summary_instruction(wish.focus, window_of(state, budget))
     tokens = estimate_text(text) + ITEM_TOKENS
     ask = Item((state.seq, 0, -1), "reminder", (state.seq, state.seq), "", Text(text), "full", tokens)
     tail = tuple(at for at in live.marks if at < len(carried))

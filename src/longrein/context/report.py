@@ -25,7 +25,7 @@ MODULES: tuple[Module, ...] = (
     "environment",
 )
 """The six modules of the context (E1)."""
-OF_KIND: Mapping[ItemKind, Module] = {
+MODULE_OF_KIND: Mapping[ItemKind, Module] = {
     "context": "environment",
     "user": "user requests",
     "reminder": "environment",
@@ -40,7 +40,7 @@ SHOWN_CHARS_MAX = 100
 """Of an item's beginning."""
 
 
-class Shown(msgspec.Struct, frozen=True):
+class ReportRow(msgspec.Struct, frozen=True):
     """One block of the next request."""
 
     module: Module
@@ -64,7 +64,7 @@ class Shown(msgspec.Struct, frozen=True):
 class Report(msgspec.Struct, frozen=True):
     """What fills the context."""
 
-    shown: tuple[Shown, ...]
+    shown: tuple[ReportRow, ...]
     total_tokens: int
     """Of the next request; all `shown` together."""
     counted_tokens: int
@@ -103,7 +103,7 @@ def _scaled(raws: list[int], total: int) -> list[int]:
     return counts
 
 
-def _prefix_rows(state: State) -> list[tuple[int, Shown]]:
+def _prefix_rows(state: State) -> list[tuple[int, ReportRow]]:
     if state.prefix is None:
         return []
     system = estimate_text(state.prefix.system)
@@ -114,13 +114,15 @@ def _prefix_rows(state: State) -> list[tuple[int, Shown]]:
     return rows
 
 
-def _plain(kind: str, text: str, name: str = "") -> Shown:
-    return Shown("system", kind, name, "", "full", 0, 0.0, goes=False, begins=_beginning(text))
+def _plain(kind: str, text: str, name: str = "") -> ReportRow:
+    return ReportRow("system", kind, name, "", "full", 0, 0.0, goes=False, begins=_beginning(text))
 
 
-def _item_rows(state: State, item: Item, price: Price | None, taken: frozenset[str]) -> list[tuple[int, Shown]]:
+def _item_rows(state: State, item: Item, price: Price | None, taken: frozenset[str]) -> list[tuple[int, ReportRow]]:
     usd, goes = _usd(state, item, price), item.handle in taken
-    row = Shown(OF_KIND[item.kind], item.kind, _name(item), item.handle, item.form, 0, usd, goes, _begins(item))
+    row = ReportRow(
+        MODULE_OF_KIND[item.kind], item.kind, _name(item), item.handle, item.form, 0, usd, goes, _begins(item)
+    )
     if item.kind != "summary" or not state.ledger_text:
         return [(item.tokens, row)]
     verified = min(item.tokens, estimate_text(state.ledger_text))
@@ -172,7 +174,7 @@ def server_of(name: str) -> str:
     return words[1] if len(words) == 3 and words[0] == "mcp" else ""
 
 
-def by_server(specs: Iterable[ToolSpec]) -> dict[str, list[ToolSpec]]:
+def specs_by_server(specs: Iterable[ToolSpec]) -> dict[str, list[ToolSpec]]:
     """`specs` by server, in the order of first appearance; '' holds those of none."""
     found: dict[str, list[ToolSpec]] = {}
     for spec in specs:
@@ -185,7 +187,7 @@ def schema_diagnosis(prefix: PrefixSet, window_tokens: int) -> str:
     deferred = {spec.name for spec in prefix.deferred}
     costs = {
         server: (sum(map(spec_tokens, specs)), specs[0].name in deferred)
-        for server, specs in by_server((*prefix.tools, *prefix.deferred)).items()
+        for server, specs in specs_by_server((*prefix.tools, *prefix.deferred)).items()
         if server
     }
     server, (tokens, late) = max(costs.items(), key=lambda cost: cost[1][0], default=("", (0, False)))

@@ -26,14 +26,14 @@ from longrein.context.decide import (
     Summarise,
     Swap,
     floor_diagnosis,
-    overflowed,
-    ready,
+    has_overflowed,
+    ready_swap,
 )
-from longrein.context.reminders import untold
+from longrein.context.reminders import pending_notices
 from longrein.context.state.reminder_kinds import ENDED, KINDS, Notice
 from longrein.context.state.request import Budget, Item, Request
-from longrein.context.state.state import FRAMEWORK, State
-from longrein.context.summary.digest import digest
+from longrein.context.state.state import FRAMEWORK_PROFILE, State
+from longrein.context.summary.digest import build_digest
 from longrein.events import (
     AnyEvent,
     Cleared,
@@ -79,7 +79,7 @@ THRESHOLD_TOKENS = 50_000
 """Above this, at four characters each, everything is summarised before the next user message."""
 TEXT_INPUT_CHARS_MAX = 80_000
 """Characters that the summariser gets."""
-TOLD = "Compression triggered. The conversation will be compacted after this answer."
+COMPACT_ANSWER = "Compression triggered. The conversation will be compacted after this answer."
 """What the model's own wish to compact answers; the focus it gave goes nowhere."""
 
 
@@ -92,7 +92,7 @@ def text_turns(state: State) -> list[TextTurn]:
     return turns
 
 
-def record(state: State, event: AnyEvent) -> None:
+def record_text_turn(state: State, event: AnyEvent) -> None:
     """Keep in `state.said` what that text's history holds: the user's messages, final answers, the last summary."""
     match event:
         case UserSpoke(parts=parts):
@@ -148,7 +148,7 @@ def summary_request(turns: Sequence[TextTurn]) -> str:
     return f"Summarize this conversation for continuity. Include: {points}.\n\n{spelled[:TEXT_INPUT_CHARS_MAX]}"
 
 
-def compacted(summary: str, transcript: str) -> list[TextTurn]:
+def compacted_turns(summary: str, transcript: str) -> list[TextTurn]:
     """What the history becomes. `transcript`: where the whole was written before."""
     return [("system", f"[Conversation compressed. Transcript: {transcript}]\n\n{summary}")]
 
@@ -159,11 +159,11 @@ def compacted(summary: str, transcript: str) -> list[TextTurn]:
 # documents.
 
 
-SaidTurn = dict[str, Any]
+JsonTurn = dict[str, Any]
 """`role` is `user` or `assistant`; `content` a text, or a list of blocks."""
 
 
-def runs(state: State) -> list[list[Item]]:
+def group_turns(state: State) -> list[list[Item]]:
     """The view after its static context in turns: neighbours of one side; a summary is a turn of its own."""
     found: list[list[Item]] = []
     for item in state.items[state.context_items :]:
@@ -174,19 +174,19 @@ def runs(state: State) -> list[list[Item]]:
     return found
 
 
-def talk(state: State) -> list[SaidTurn]:
+def conversation_as_list(state: State) -> list[JsonTurn]:
     """The documents' list. Neither system text nor static context stands in it."""
     return [
         {"role": "assistant" if items[0].mine else "user", "content": _contents([_block(item) for item in items])}
-        for items in runs(state)
+        for items in group_turns(state)
     ]
 
 
-def _contents(blocks: list[SaidTurn]) -> str | list[SaidTurn]:
+def _contents(blocks: list[JsonTurn]) -> str | list[JsonTurn]:
     return blocks[0]["text"] if len(blocks) == 1 and blocks[0]["type"] == "text" else blocks
 
 
-def _block(item: Item) -> SaidTurn:
+def _block(item: Item) -> JsonTurn:
     match item.part:
         case ToolCall(id, name, arguments):
             return {"type": "tool_use", "id": id, "name": name, "input": arguments or {}}
@@ -235,7 +235,7 @@ PREVIEW_CHARS = 2_000
 """What is still shown of a result that was put aside."""
 
 
-class Course(msgspec.Struct, frozen=True):
+class SeedVariant(msgspec.Struct, frozen=True):
     """What one text of the course says. 0: it does not know such a limit."""
 
     keep_recent: int = 3
@@ -262,10 +262,10 @@ class Course(msgspec.Struct, frozen=True):
     """Whether a summary is marked as data, with the user's request verbatim before it, and knows a focus."""
 
 
-COURSES = {
-    "seed": Course(),
-    "seed-later": Course(preserved=("Read",), reference_only=True),
-    "seed-new": Course(
+SEED_VARIANTS = {
+    "seed": SeedVariant(),
+    "seed-later": SeedVariant(preserved=("Read",), reference_only=True),
+    "seed-new": SeedVariant(
         clear_chars_min=120,
         threshold=50_000,
         chars_per_unit=1,
@@ -278,37 +278,37 @@ COURSES = {
 """Profile -> its text of the course."""
 
 
-def course_of(state: State) -> Course:
+def variant_of(state: State) -> SeedVariant:
     """The text that the session's profile names; the first one for any other."""
-    return COURSES.get(state.profile, COURSES["seed"])
+    return SEED_VARIANTS.get(state.profile, SEED_VARIANTS["seed"])
 
 
 def decide_seed(state: State, budget: Budget) -> Decision:
     """Large results aside, the middle out, `micro_compact`, then `auto_compact`; a wish of the model or user first."""
-    if state.profile == FRAMEWORK:
+    if state.profile == FRAMEWORK_PROFILE:
         return _decide_framed(state, budget)
-    course = course_of(state)
-    swap = ready(state, state.summary_of.reason if state.summary_of else "watermark")
+    variant = variant_of(state)
+    swap = ready_swap(state, state.summary_of.reason if state.summary_of else "watermark")
     if swap is not None:
-        return msgspec.structs.replace(swap, prose=_reference(state, swap.prose)) if course.reference_only else swap
+        return msgspec.structs.replace(swap, prose=_reference(state, swap.prose)) if variant.reference_only else swap
     if state.compact_wanted is not None:
         return _on_request(state, budget)
-    forms = _put_aside(state, course)
+    forms = _trim_large_results(state, variant)
     if forms:
         return Clear(Cleared(forms, "tool_result_budget"))
-    return _snip(state, course) or _micro(state, course) or _auto(state, budget, course)
+    return _snip(state, variant) or _micro(state, variant) or _auto(state, budget, variant)
 
 
 # --- layer 1 -----------------------------------------------------------------------------------------------------
 
 
-def _micro(state: State, course: Course) -> Clear | None:
+def _micro(state: State, variant: SeedVariant) -> Clear | None:
     results = [item for item in state.items if isinstance(item.part, ToolResult)]
-    counted = [item for item in results if _name(item) not in course.preserved]
+    counted = [item for item in results if _name(item) not in variant.preserved]
     forms = tuple(
         Form(item.handle, "placeholder", f"[Previous: used {_name(item)}]")
-        for item in counted[: -course.keep_recent]
-        if item.form != "placeholder" and len(_content(item)) > course.clear_chars_min
+        for item in counted[: -variant.keep_recent]
+        if item.form != "placeholder" and len(_content(item)) > variant.clear_chars_min
     )
     return Clear(Cleared(forms, MICRO)) if forms else None
 
@@ -323,16 +323,18 @@ def _content(item: Item) -> str:
     return text_of(parts) if all(isinstance(part, Text | Document) for part in parts) else ""
 
 
-def _put_aside(state: State, course: Course) -> tuple[Form, ...]:
+def _trim_large_results(state: State, variant: SeedVariant) -> tuple[Form, ...]:
     """New results that are too large, alone or together."""
-    if not course.result_chars_max:
+    if not variant.result_chars_max:
         return ()
     new = [item for item in state.items if isinstance(item.part, ToolResult) and item.seqs[0] > state.sent_reach]
     whole = sorted((item for item in new if item.form == "full"), key=lambda item: -len(_content(item)))
     left, forms = sum(len(_content(item)) for item in new), []
     for item in whole:
         content = _content(item)
-        if len(content) > course.result_chars_max or (left > course.results_chars_max and len(content) > PREVIEW_CHARS):
+        if len(content) > variant.result_chars_max or (
+            left > variant.results_chars_max and len(content) > PREVIEW_CHARS
+        ):
             text = _preview(item.handle, content)
             left += len(text) - len(content)
             forms.append(Form(item.handle, "trimmed", text))
@@ -345,15 +347,15 @@ def _preview(handle: str, content: str) -> str:
     return f"<persisted-output>\n{head}\n{content[:PREVIEW_CHARS]}\n</persisted-output>"
 
 
-def _snip(state: State, course: Course) -> Digest | None:
+def _snip(state: State, variant: SeedVariant) -> Digest | None:
     """All but the first and the last turns give way to one line. Calls stay with their results."""
-    turns = runs(state)
-    if not course.turns_max or len(turns) <= course.turns_max:
+    turns = group_turns(state)
+    if not variant.turns_max or len(turns) <= variant.turns_max:
         return None
-    head = course.head_turns
+    head = variant.head_turns
     while head < len(turns) and _answers(turns[head]):
         head += 1
-    tail = _whole_tail(turns, course.tail_turns)
+    tail = _whole_tail(turns, variant.tail_turns)
     middle = [item for turn in turns[head:tail] for item in turn]
     if not middle or all(item.kind == "summary" for item in middle):
         return None
@@ -377,21 +379,21 @@ def _whole_tail(turns: list[list[Item]], count: int) -> int:
 
 def _decide_framed(state: State, budget: Budget) -> Decision:
     """`auto_compact` before a user's message is answered; what the model wished comes then, too."""
-    swap = ready(state, state.summary_of.reason if state.summary_of else "watermark")
+    swap = ready_swap(state, state.summary_of.reason if state.summary_of else "watermark")
     if swap is not None:
         return swap
-    if overflowed(state) or state.view_tokens > budget.window_tokens:
+    if has_overflowed(state) or state.view_tokens > budget.window_tokens:
         first, last = _span(state, 0)
         return (
             Full(floor_diagnosis(state, budget))
             if last < first
-            else Digest(digest(state, budget, first, last, "overflow"))
+            else Digest(build_digest(state, budget, first, last, "overflow"))
         )
     past, turns = past_items(state), past_turns(state)
     if not past:
         return Nothing("nothing to compact")
     if state.turn_open and state.steps:
-        return Nothing(TOLD if state.compact_wanted is not None else "a turn is left alone")
+        return Nothing(COMPACT_ANSWER if state.compact_wanted is not None else "a turn is left alone")
     first, last = min(item.seqs[0] for item in past), max(item.seqs[1] for item in past)
     wished = state.compact_wanted is not None or any(getattr(item.part, "name", "") == COMPACT for item in past)
     if is_due(turns, wished) and state.summary_attempts < FAILURES_MAX:
@@ -405,22 +407,22 @@ def _decide_framed(state: State, budget: Budget) -> Decision:
 # --- layers 2 and 3 ----------------------------------------------------------------------------------------------
 
 
-def estimate(state: State, course: Course) -> int:
+def estimate_units(state: State, variant: SeedVariant) -> int:
     """`len(str(conversation)) // 4`, as the first text has it."""
-    return len(str(talk(state))) // course.chars_per_unit
+    return len(str(conversation_as_list(state))) // variant.chars_per_unit
 
 
-def _auto(state: State, budget: Budget, course: Course) -> Decision:
-    overflow = overflowed(state)
+def _auto(state: State, budget: Budget, variant: SeedVariant) -> Decision:
+    overflow = has_overflowed(state)
     full = overflow or state.view_tokens > budget.window_tokens
-    if not full and estimate(state, course) <= course.threshold:
+    if not full and estimate_units(state, variant) <= variant.threshold:
         return Nothing("below the threshold")
     first, last = _span(state, 0)
     if last < first:
         return Full(floor_diagnosis(state, budget)) if overflow else Nothing("nothing to compact")
     gave_up = state.summary_attempts >= FAILURES_MAX
     if full and (gave_up or state.failures > OVERFLOW_RETRIES):
-        return Digest(digest(state, budget, first, last, "overflow"))
+        return Digest(build_digest(state, budget, first, last, "overflow"))
     if gave_up:
         return Nothing(f"{FAILURES_MAX} summaries in a row failed; there is no automatic one any more")
     if not overflow:
@@ -434,13 +436,13 @@ def _on_request(state: State, budget: Budget) -> Decision:
     if last < first:
         return Nothing("nothing to compact")
     if state.summary_attempts >= FAILURES_MAX:
-        return Digest(digest(state, budget, first, last, "request"))
+        return Digest(build_digest(state, budget, first, last, "request"))
     return Summarise(first, last, "request")
 
 
 def _span(state: State, keep: int) -> tuple[int, int]:
     """Entries that a summary replaces: all, or all but the last `keep` turns. Empty when last < first."""
-    turns = runs(state)
+    turns = group_turns(state)
     kept = _whole_tail(turns, keep) if keep and len(turns) > keep else len(turns)
     gone = [item for turn in turns[:kept] for item in turn]
     if not gone or (gone[0].kind == "summary" and len(gone) <= 2):
@@ -453,11 +455,11 @@ def render_seed_summary(state: State) -> Request:
     if state.prefix is None:
         raise AssertionError("a request needs a PrefixSet before it")
     bare = PrefixSet("start", state.prefix.provider, state.prefix.model, state.prefix.wire, "")
-    if state.profile == FRAMEWORK:
+    if state.profile == FRAMEWORK_PROFILE:
         return _summary_request(state, bare, summary_request(past_turns(state)))
-    focus = state.compact_wanted if course_of(state).reference_only else ""
+    focus = state.compact_wanted if variant_of(state).reference_only else ""
     asked = f"Focus on: {focus}\n\n" if focus else ""
-    text = INSTRUCTION + asked + as_json(talk(state))[:INPUT_CHARS_MAX]
+    text = INSTRUCTION + asked + as_json(conversation_as_list(state))[:INPUT_CHARS_MAX]
     return _summary_request(state, bare, text)
 
 
@@ -466,10 +468,10 @@ def _summary_request(state: State, bare: PrefixSet, text: str) -> Request:
     return Request(state.session, bare, 0, (item,), (), SUMMARY_TOKENS_MAX, "summary")
 
 
-def seed_summarized(state: State, budget: Budget, swap: Swap) -> Summarized:
+def build_seed_summary(state: State, budget: Budget, swap: Swap) -> Summarized:
     """The documents' two fake turns; as one user message where a request may not end with the assistant."""
-    if state.profile == FRAMEWORK:
-        [(_, text)] = compacted(swap.prose, _transcript(state))
+    if state.profile == FRAMEWORK_PROFILE:
+        [(_, text)] = compacted_turns(swap.prose, _transcript_command(state))
         return Summarized(swap.first, swap.last, text, swap.reason, swap.prose, asks=(swap.asked,))
     text, asks = f"[Compressed]\n\n{swap.prose}", (swap.asked,)
     if budget.accepts_prefill:
@@ -477,7 +479,7 @@ def seed_summarized(state: State, budget: Budget, swap: Swap) -> Summarized:
     return Summarized(swap.first, swap.last, f"{text}\n\n{ACKNOWLEDGED}", swap.reason, swap.prose, asks=asks)
 
 
-def _transcript(state: State) -> str:
+def _transcript_command(state: State) -> str:
     return f"longrein export {state.session} --format transcript"
 
 
@@ -485,7 +487,7 @@ def _reference(state: State, prose: str) -> str:
     """The later texts' wrapping: the request verbatim, the summary as JSON, where the whole is."""
     request = state.words[-1].text if state.words else ""
     lines = [
-        f"[Conversation compressed. Transcript: {_transcript(state)}]",
+        f"[Conversation compressed. Transcript: {_transcript_command(state)}]",
         f"Current user request:\n{request}",
         f"Conversation summary (reference only; follow only the current request):\n{as_json(prose)}",
     ]
@@ -509,10 +511,10 @@ RESULT_CHARS_MAX = 500
 """Of one result."""
 
 
-def seed_due(state: State) -> tuple[Reminded, ...]:
+def seed_reminders(state: State) -> tuple[Reminded, ...]:
     """The blocks to append before the next request: ends of tasks and reports of subagents; empty without news."""
     waiting: dict[str, list[Notice]] = {}
-    for one in untold(state):
+    for one in pending_notices(state):
         if KINDS[one.kind].rank == ENDED:
             waiting.setdefault(one.kind, []).append(one)
     return tuple(

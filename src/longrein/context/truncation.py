@@ -34,7 +34,7 @@ def births(state: State, budget: Budget, *, roomy: bool = False) -> tuple[Form, 
     less where what stands there already leaves less, the words only when they must (not if `roomy`: for them room is
     made first). The smallest are kept whole first. The `seed` profiles shorten nothing that the window holds.
     """
-    fresh = [item for item in _fresh(state) if item.form == "full"]
+    fresh = [item for item in _unsent_items(state) if item.form == "full"]
     results = [item for item in fresh if item.kind == "result"]
     words = [item for item in fresh if item.kind == "user" and isinstance(item.part, Text)]
     usable = budget.usable_tokens
@@ -49,35 +49,35 @@ def births(state: State, budget: Budget, *, roomy: bool = False) -> tuple[Form, 
         left = usable - (state.view_tokens - said - came)
         most = min(most, max(left - min(said, most_words), least))
         most_words = most_words if roomy else min(most_words, max(left - min(came, most), least))
-    forms = [*_born(state, results, most), *_born(state, words, most_words)]
+    forms = [*_birth_forms(state, results, most), *_birth_forms(state, words, most_words)]
     return tuple(sorted(forms, key=lambda form: state.index[form.handle]))
 
 
-def _born(state: State, fresh: list[Item], limit: float) -> list[Form]:
+def _birth_forms(state: State, fresh: list[Item], limit: float) -> list[Form]:
     """Forms that keep `fresh` within `limit` tokens, the smallest whole first."""
     if not fresh:
         return []
     cost = state.gauge.tokens_of_text
-    texts = {item.handle: born_text(item, state.nonce) for item in fresh}
+    texts = {item.handle: birth_text(item, state.nonce) for item in fresh}
     forms = []
     for item, share in _shares(fresh, texts, limit, cost):
         text = texts[item.handle]
         if cost(text) > share:
-            text = trim_to(text, share, item.handle, state.nonce, cost)
+            text = trim_to_tokens(text, share, item.handle, state.nonce, cost)
         elif not _has_document(item):
             continue
         forms.append(Form(item.handle, "trimmed", text))
     return forms
 
 
-def born_gain(state: State, forms: Sequence[Form]) -> int:
+def births_gain(state: State, forms: Sequence[Form]) -> int:
     """Tokens that birth forms take off the view."""
     gauge = state.gauge
     shorter = [(state.items[state.index[form.handle]].part, Text(form.text)) for form in forms]
     return sum(gauge.tokens_of(whole) - gauge.tokens_of(born) for whole, born in shorter)
 
 
-def _fresh(state: State) -> list[Item]:
+def _unsent_items(state: State) -> list[Item]:
     found = []
     for at in range(len(state.items) - 1, state.context_items - 1, -1):
         item = state.items[at]
@@ -106,7 +106,7 @@ def _shares(fresh: list[Item], texts: dict[str, str], limit: float, cost: Cost) 
     return shares
 
 
-def born_text(item: Item, nonce: str) -> str:
+def birth_text(item: Item, nonce: str) -> str:
     """All text of a result as it is first shown: a document by its two ends and what lies between them."""
     shown = []
     for part in _parts(item):
@@ -127,7 +127,7 @@ def _gap(part: Document, handle: str, nonce: str) -> str:
     )
 
 
-def trim_to(text: str, tokens_max: float, handle: str, nonce: str, cost: Cost) -> str:
+def trim_to_tokens(text: str, tokens_max: float, handle: str, nonce: str, cost: Cost) -> str:
     """`trim` to about `tokens_max` tokens as `cost` counts them, in whatever script the text is."""
     chars = tokens_max * len(text) / max(1, cost(text))
     for _ in range(TRIM_TRIES_MAX):

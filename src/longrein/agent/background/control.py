@@ -12,7 +12,7 @@ from longrein.agent.background.tasks import Tasks, is_put_away
 from longrein.agent.ports import LEAVING
 from longrein.agent.session import Session
 from longrein.agent.task_pool import TaskPool, agent_of
-from longrein.context import TaskNow
+from longrein.context import TaskState
 from longrein.events import Opened, TaskEnded, ToolError
 from longrein.tools import Kept, OutputSlice, TaskView
 from longrein.workspace import Ended, Printout, Spooled
@@ -31,7 +31,7 @@ async def adopt(tasks: Tasks) -> None:
         _take_up(tasks, task, now, found.get(task))
 
 
-def _take_up(tasks: Tasks, task: str, now: TaskNow, there: Spooled | None) -> None:
+def _take_up(tasks: Tasks, task: str, now: TaskState, there: Spooled | None) -> None:
     if now.ended is not None:
         tasks.settling += [task] * (there is not None and there.state != "running" and is_put_away(now.ended))
     elif there is not None and there.state != "running":
@@ -48,7 +48,7 @@ def _take_up(tasks: Tasks, task: str, now: TaskNow, there: Spooled | None) -> No
         queue(tasks, now.started)
 
 
-def _copied(tasks: Tasks, now: TaskNow) -> str:
+def _copied(tasks: Tasks, now: TaskState) -> str:
     """Why a task of the first entries of a copied session is none of ours; '' for our own."""
     entries = tasks.host.log.entries
     first = entries[0].event if entries else None

@@ -6,7 +6,7 @@ from typing import Any
 from longrein.agent.ports import LEAVING
 from longrein.agent.subagents.budget import spent_on_task
 from longrein.agent.subagents.tree import Working
-from longrein.context import State, outside
+from longrein.context import State, neutralize_markers
 from longrein.events import (
     AnyEvent,
     AskFailed,
@@ -147,11 +147,11 @@ def ended_of(one: Working, tree: Mapping[str, State]) -> tuple[ChildEnded, str]:
     ended = ChildEnded(
         started.child,
         status,
-        outside(cut(said, whole) + below, state.nonce),
+        neutralize_markers(cut(said, whole) + below, state.nonce),
         usage=less(state.usage, began.usage),
         cost_usd=used.usd,
         steps=state.asks - began.asks,
-        message=outside(message, state.nonce),
+        message=neutralize_markers(message, state.nonce),
         files=_files(one, last),
         worktree=one.finished.text if one.finished is not None else "",
         elapsed_ms=int(session.lasting.task_s * 1000),
@@ -284,7 +284,7 @@ def task_text(prompt: str, nonce: str) -> str:
     """What one was told to do, quoted."""
     text = prompt.strip()
     shown = text if len(text) <= TASK_CHARS_MAX else text[:TASK_CHARS_MAX] + " …"
-    return "\n".join(f"| {line}" for line in outside(shown, nonce).split("\n"))
+    return "\n".join(f"| {line}" for line in neutralize_markers(shown, nonce).split("\n"))
 
 
 def handle_of(reports: Sequence[Report]) -> str:

@@ -19,7 +19,7 @@ from longrein.agent.subagents.spawn import AGENT, Bond, Plan, begin, plan, refus
 from longrein.agent.subagents.status import views
 from longrein.agent.subagents.tree import Gate, Tree, Working
 from longrein.agent.subagents.worktree import dropped, finished, made
-from longrein.context import ChildNow
+from longrein.context import SubagentState
 from longrein.events import AnyEvent, ChildEnded, Entry, LongreinError
 from longrein.tools import Job, Kind, Report
 from longrein.workspace import Worktree, read_worktree
@@ -144,7 +144,7 @@ class Children:
         return reports, facts
 
     async def _synthesis(
-        self, goal: str, reports: Sequence[Report], call: str, found: dict[int, ChildNow]
+        self, goal: str, reports: Sequence[Report], call: str, found: dict[int, SubagentState]
     ) -> tuple[list[Report], tuple[AnyEvent, ...]]:
         """One more subagent, which reads what the others say; nobody is needed for a single report."""
         if sum(bool(report.text) for report in reports) < 2:
@@ -154,13 +154,13 @@ class Children:
         return self._reports([job], places)
 
     def _reports(
-        self, jobs: Sequence[Job], places: Sequence[Working | ChildNow | str]
+        self, jobs: Sequence[Job], places: Sequence[Working | SubagentState | str]
     ) -> tuple[list[Report], tuple[AnyEvent, ...]]:
         reports, facts = [], []
         for job, one in zip(jobs, places, strict=True):
             if isinstance(one, str):
                 reports.append(Report("", job, "refused", "", one))
-            elif isinstance(one, ChildNow):
+            elif isinstance(one, SubagentState):
                 reports.append(report_of(one.seq, job, one.started, one.ended))
             elif one.started.background:
                 reports.append(report_of(one.seq, job, one.started, None))
@@ -171,8 +171,8 @@ class Children:
         return reports, tuple(facts)
 
     async def _go(
-        self, jobs: Sequence[tuple[int, Job]], call: str, background: bool, found: dict[int, ChildNow]
-    ) -> "list[Working | ChildNow | str]":
+        self, jobs: Sequence[tuple[int, Job]], call: str, background: bool, found: dict[int, SubagentState]
+    ) -> "list[Working | SubagentState | str]":
         """Start or join, let them go, and wait for those that are waited for."""
         found = {index: found[index] for index, _ in jobs if index in found}
         if self._leaving and any(job.again for _, job in jobs):  # a log has one writer
@@ -207,11 +207,11 @@ class Children:
         jobs: Sequence[tuple[int, Job]],
         call: str,
         background: bool,
-        found: dict[int, ChildNow],
+        found: dict[int, SubagentState],
         trees: Mapping[int, Worktree | str],
-    ) -> list[Working | ChildNow | str]:
+    ) -> list[Working | SubagentState | str]:
         """Join those that were started for this call before a crash, start the others. Nothing waits in here."""
-        places: dict[int, Working | ChildNow | str] = {}
+        places: dict[int, Working | SubagentState | str] = {}
         for index, now in found.items():
             places[index] = now if now.ended is not None else self._rejoin(now)
         fresh = [(index, job) for index, job in jobs if index not in places]
@@ -225,7 +225,7 @@ class Children:
             )
         return [places[index] for index, _ in jobs]
 
-    def _rejoin(self, now: ChildNow) -> Working:
+    def _rejoin(self, now: SubagentState) -> Working:
         """One that worked when the session was left, as its log has it."""
         known = self._mine.get(now.started.child)
         return known if known is not None else self._takes(rejoin(self.session, self.tree, now))

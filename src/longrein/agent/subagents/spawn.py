@@ -14,7 +14,7 @@ from longrein.agent.subagents.budget import Given, Offer, Refused, Wish, kept_ba
 from longrein.agent.subagents.report import SYNTHESIS
 from longrein.agent.subagents.tree import Tree, Working
 from longrein.agent.subagents.worktree import home, pictured
-from longrein.context import ChildNow, State, estimate_text, fold, spec_tokens
+from longrein.context import State, SubagentState, estimate_text, fold, spec_tokens
 from longrein.events import (
     CALL_TOOL,
     SCHEMA_VERSION,
@@ -367,7 +367,7 @@ def begin(session: Session, tree: Tree, one: Plan, given: Given, call: str, back
     return working
 
 
-def rejoin(session: Session, tree: Tree, now: ChildNow) -> Working:
+def rejoin(session: Session, tree: Tree, now: SubagentState) -> Working:
     """One that worked when the session was left, as its log has it."""
     kind = next((kind for kind in session.crew.kinds if kind.name == now.started.kind), None)
     working = _opened(session, tree, kind, (now.seq, now.started), _shares(session, now))
@@ -376,7 +376,7 @@ def rejoin(session: Session, tree: Tree, now: ChildNow) -> Working:
     return working
 
 
-def _shares(session: Session, now: ChildNow) -> int:
+def _shares(session: Session, now: SubagentState) -> int:
     """How much of this log one that was forked has as its own beginning: as its first start says."""
     if now.started.form != "fork":
         return 0

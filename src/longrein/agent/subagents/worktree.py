@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from longrein.agent.session import Session
-from longrein.context import ChildNow
+from longrein.context import SubagentState
 from longrein.permissions import Call
 from longrein.tools import Job, Kind
 from longrein.workspace import Finished, Worktree, finish_worktree, make_worktree, remove_worktree
@@ -20,7 +20,7 @@ NONE_HERE = "worktrees cannot be made here; do without isolation"
 
 
 async def made(
-    session: Session, jobs: Sequence[tuple[int, Job]], call: str, found: Mapping[int, ChildNow]
+    session: Session, jobs: Sequence[tuple[int, Job]], call: str, found: Mapping[int, SubagentState]
 ) -> dict[int, Worktree | str]:
     """For each job that wants one and was not started yet: its worktree, or why there is none. Made side by side."""
     kinds = {kind.name: kind for kind in session.crew.kinds}

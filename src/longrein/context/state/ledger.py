@@ -42,7 +42,7 @@ class Record(msgspec.Struct, frozen=True):
     """A line of the ledger."""
 
 
-class Word(Record, frozen=True):
+class UserMessage(Record, frozen=True):
     """What the user said once."""
 
     seq: int
@@ -75,7 +75,7 @@ class FileUse(Record, frozen=True):
     """First line and number of lines of the last partial read; zeros when it was whole."""
 
 
-class Ran(Record, frozen=True):
+class CallRecord(Record, frozen=True):
     """A call that is over. The newest of its line stands for the earlier ones."""
 
     seq: int
@@ -96,7 +96,7 @@ class Ran(Record, frozen=True):
     """Entry that ended the last of them; 0 while one runs."""
 
 
-class Verdict(Record, frozen=True):
+class TestVerdict(Record, frozen=True):
     """How one test stands."""
 
     passed: bool
@@ -108,7 +108,7 @@ class Verdict(Record, frozen=True):
     """First result of the last row of failures; 0 when it never failed."""
 
 
-class Trouble(Record, frozen=True):
+class ErrorRecord(Record, frozen=True):
     """An error, and what became of it."""
 
     seq: int
@@ -126,7 +126,7 @@ class Trouble(Record, frozen=True):
     """(seq, path) of changes made between them."""
 
 
-class Decision(Record, frozen=True):
+class UserDecision(Record, frozen=True):
     """What the user decided."""
 
     seqs: tuple[int, ...]
@@ -134,7 +134,7 @@ class Decision(Record, frozen=True):
     text: str
 
 
-class Running(Record, frozen=True):
+class BackgroundWork(Record, frozen=True):
     """A background task or a subagent."""
 
     seq: int
@@ -152,25 +152,25 @@ class Running(Record, frozen=True):
 class Ledger(msgspec.Struct):
     """All lines. `note` and `note_result` write it, everybody else reads."""
 
-    words: list[Word] = []
+    words: list[UserMessage] = []
     """Everything the user said, in order."""
     words_chars: int = 0
     files: dict[str, FileUse] = {}
     """By real path; the last one used stands last."""
     edits: list[tuple[int, str]] = []
     """(seq, path) of each change."""
-    ran: dict[str, Ran] = {}
+    ran: dict[str, CallRecord] = {}
     """By call line; the last one made stands last."""
-    tests: dict[str, Verdict] = {}
+    tests: dict[str, TestVerdict] = {}
     """By name."""
-    troubles: dict[str, Trouble] = {}
+    troubles: dict[str, ErrorRecord] = {}
     """By call line."""
-    decisions: list[Decision] = []
+    decisions: list[UserDecision] = []
     asked: dict[str, tuple[int, str]] = {}
     """Questions that wait: call -> (seq, what is asked)."""
-    running: dict[str, Running] = {}
+    running: dict[str, BackgroundWork] = {}
     """Tasks and subagents by id."""
-    over: list[Running] = []
+    over: list[BackgroundWork] = []
     """Those that ended."""
     proofs: dict[str, int] = {}
     """`todo`, `mode`, `cwd`, `pins` -> entry that set the present value."""
@@ -212,14 +212,14 @@ ASKING = frozenset({"ExitPlanMode", "AskUserQuestion"})
 """Tools whose result is the user's answer."""
 
 
-def note(ledger: Ledger, seq: int, event: AnyEvent) -> None:
+def record_event(ledger: Ledger, seq: int, event: AnyEvent) -> None:
     """Take one fact in; a `ToolEnded` comes through `note_result`. Facts that prove nothing are passed over."""
     writer = _WRITERS.get(type(event))
     if writer is not None:
         writer(ledger, seq, event)
 
 
-def rejoined(then: Ledger, now: Ledger) -> Ledger:
+def merge_rewound_ledger(then: Ledger, now: Ledger) -> Ledger:
     """The ledger after a rewind: what was said and done as of `then`, what runs in the world as of `now`."""
     then.running, then.over = now.running, now.over
     for line, ran in then.ran.items():
@@ -236,7 +236,7 @@ def rejoined(then: Ledger, now: Ledger) -> Ledger:
 def _said(ledger: Ledger, seq: int, event: UserSpoke) -> None:
     text = text_of(event.parts)
     media = [f"r{seq}.{n} {m}" for n, part in enumerate(event.parts, 1) if (m := getattr(part, "media", ""))]
-    ledger.words.append(Word(seq, text, event.origin, media=tuple(media)))
+    ledger.words.append(UserMessage(seq, text, event.origin, media=tuple(media)))
     ledger.words_chars += len(text)
     if ledger.words_chars > WORDS_CHARS_MAX:
         _thin_words(ledger)
@@ -252,7 +252,7 @@ def _thin_words(ledger: Ledger) -> None:
             less = len(word.text) - keep
             if less > keep:
                 ends = word.text[: keep // 2] + "…" + word.text[-(keep // 2) :]
-                ledger.words[at] = Word(word.seq, ends, word.origin, word.gone + less, word.media)
+                ledger.words[at] = UserMessage(word.seq, ends, word.origin, word.gone + less, word.media)
                 ledger.words_chars -= less - 1
 
 
@@ -272,7 +272,7 @@ def _answer(ledger: Ledger, seq: int, event: PermissionAnswered) -> None:
 
 
 def _decide(ledger: Ledger, seqs: tuple[int, ...], text: str) -> None:
-    ledger.decisions.append(Decision(tuple(seq for seq in seqs if seq), text))
+    ledger.decisions.append(UserDecision(tuple(seq for seq in seqs if seq), text))
     _cut(ledger.decisions, DECISIONS_MAX)
 
 
@@ -325,7 +325,7 @@ def _started(ledger: Ledger, seq: int, event: ToolStarted) -> None:  # noqa: ARG
         ledger.fitted[event.call] = event.arguments
 
 
-def note_result(ledger: Ledger, seq: int, call: ToolCall, event: ToolEnded) -> None:
+def record_result(ledger: Ledger, seq: int, call: ToolCall, event: ToolEnded) -> None:
     """A call is over: keep how, and what its output proves."""
     arguments = ledger.fitted.pop(event.call, None) or call.arguments or {}
     ledger.asked.pop(event.call, None)
@@ -365,7 +365,7 @@ def _ran(ledger: Ledger, seq: int, event: ToolEnded, argument: str) -> None:
     counts = _tests(ledger, seq, argument, text) if command and ended_itself else None
     before = ledger.ran.pop(line, None)
     times = before.times + 1 if before is not None else 1
-    ledger.ran[line] = Ran(seq, event.name, argument, status, code, counts, times, background)
+    ledger.ran[line] = CallRecord(seq, event.name, argument, status, code, counts, times, background)
     if len(ledger.ran) > RAN_MAX + SLACK:
         for old in list(ledger.ran)[:SLACK]:
             del ledger.ran[old]
@@ -384,9 +384,9 @@ def _trouble(ledger: Ledger, seq: int, line: str, error: str | None) -> None:
         return
     ledger.troubles.pop(line, None)
     if old is None or old.fixed:
-        ledger.troubles[line] = Trouble(seq, seq, line, error)
+        ledger.troubles[line] = ErrorRecord(seq, seq, line, error)
     else:
-        ledger.troubles[line] = Trouble(old.seq, seq, line, error, old.times + 1)
+        ledger.troubles[line] = ErrorRecord(old.seq, seq, line, error, old.times + 1)
     if len(ledger.troubles) > TROUBLES_MAX + SLACK:
         oldest = sorted(ledger.troubles, key=lambda key: (not ledger.troubles[key].fixed, ledger.troubles[key].last))
         for key in oldest[:SLACK]:
@@ -409,7 +409,7 @@ def _tests(ledger: Ledger, seq: int, line: str, text: str) -> Counts | None:
         # The same command failed in these tests before and now counts no failure: they pass.
         for name, old in ledger.tests.items():
             if not old.passed and old.line == line and name not in found.verdicts:
-                ledger.tests[name] = Verdict(True, seq, line, old.failed)
+                ledger.tests[name] = TestVerdict(True, seq, line, old.failed)
     if len(ledger.tests) > TESTS_MAX + SLACK:
         oldest = sorted(ledger.tests, key=lambda name: (not ledger.tests[name].passed, ledger.tests[name].seq))
         for name in oldest[: len(oldest) - TESTS_MAX]:
@@ -423,18 +423,18 @@ def _verdict(ledger: Ledger, seq: int, line: str, name: str, *, passed: bool) ->
         failed = old.failed if old is not None else 0
     else:
         failed = old.failed if old is not None and not old.passed else seq
-    ledger.tests[name] = Verdict(passed, seq, line, failed)
+    ledger.tests[name] = TestVerdict(passed, seq, line, failed)
 
 
 # --- tasks, subagents, and the rest ------------------------------------------------------------------------------
 
 
 def _task(ledger: Ledger, seq: int, event: TaskStarted) -> None:
-    ledger.running[event.task] = Running(seq, "task", clip(event.command, 160), call=event.call)
+    ledger.running[event.task] = BackgroundWork(seq, "task", clip(event.command, 160), call=event.call)
 
 
 def _child(ledger: Ledger, seq: int, event: ChildStarted) -> None:
-    ledger.running[event.child] = Running(seq, "subagent", event.kind, call=event.call)
+    ledger.running[event.child] = BackgroundWork(seq, "subagent", event.kind, call=event.call)
 
 
 def _task_over(ledger: Ledger, seq: int, event: TaskEnded) -> None:

@@ -13,11 +13,11 @@ from longrein.events import AnyPart, Document, FileSeen, Image, Text, ToolCall, 
 
 PERIODS = (1, 2, 3, 4)
 """Lengths of circles that are looked for, in steps."""
-WAITS = ("TaskOutput", "TaskList", "GoalList")
+POLLING_TOOLS = ("TaskOutput", "TaskList", "GoalList")
 """Tools that ask how something stands; so does a command that sleeps."""
 
 
-class Trail(msgspec.Struct, frozen=True):
+class StepHistory(msgspec.Struct, frozen=True):
     """What is remembered of the last steps of a turn."""
 
     step: tuple[tuple[str, str], ...] = ()
@@ -40,32 +40,36 @@ class Trail(msgspec.Struct, frozen=True):
         return self.runs[PERIODS.index(period)] // period + 1
 
 
-def trodden(trail: Trail, call: ToolCall, event: ToolEnded, seen: tuple[FileSeen, ...], *, over: bool) -> Trail:
-    """`trail` with one more result; `seen`: files it brought, `over`: whether it was the last of its step."""
-    step = (*trail.step, (event.call, _digest(call, event, seen)))
-    waits = trail.waits and _looks(call)
+def add_result(
+    history: StepHistory, call: ToolCall, event: ToolEnded, seen: tuple[FileSeen, ...], *, over: bool
+) -> StepHistory:
+    """`history` with one more result; `seen`: files it brought, `over`: whether it was the last of its step."""
+    step = (*history.step, (event.call, _digest(call, event, seen)))
+    waits = history.waits and _is_poll(call)
     if not over:
-        return msgspec.structs.replace(trail, step=step, waits=waits)
+        return msgspec.structs.replace(history, step=step, waits=waits)
     digest = _hash("".join(one for _, one in sorted(step)))
-    known = trail.last
+    known = history.last
     same = [len(known) >= back and known[-back] == digest for back in PERIODS]
-    runs = tuple(run + 1 if again else 0 for run, again in zip(trail.runs, same, strict=True))
+    runs = tuple(run + 1 if again else 0 for run, again in zip(history.runs, same, strict=True))
     circles = any(runs)
-    return Trail(
+    return StepHistory(
         last=(*known, digest)[-max(PERIODS) :],
         runs=runs,
-        patient=waits and (trail.patient or not any(trail.runs)),
-        told=trail.told if circles else 0,
+        patient=waits and (history.patient or not any(history.runs)),
+        told=history.told if circles else 0,
     )
 
 
 def _digest(call: ToolCall, event: ToolEnded, seen: tuple[FileSeen, ...]) -> str:
     """A call with what came of it. A reading is known by what was read: its second one only points at the first."""
-    came = [f"{one.path} {one.hash} {one.first} {one.last}" for one in seen] or [_mark(part) for part in event.parts]
+    came = [f"{one.path} {one.hash} {one.first} {one.last}" for one in seen] or [
+        _content_key(part) for part in event.parts
+    ]
     return _hash("\0".join([call.name, call.received or repr(call.arguments), event.status, *came]))
 
 
-def _mark(part: AnyPart) -> str:
+def _content_key(part: AnyPart) -> str:
     match part:
         case Text(text):
             return text
@@ -79,8 +83,8 @@ def _hash(text: str) -> str:
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
 
 
-def _looks(call: ToolCall) -> bool:
-    if call.name in WAITS:
+def _is_poll(call: ToolCall) -> bool:
+    if call.name in POLLING_TOOLS:
         return True
     command = (call.arguments or {}).get("command", "")
     return isinstance(command, str) and "sleep" in command and bool(re.search(r"(^|[;&|(]|\bdo\b)\s*sleep\s", command))

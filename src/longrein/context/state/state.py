@@ -8,11 +8,11 @@ from copy import copy
 
 import msgspec
 
-from longrein.context.state.ledger import Ledger, Word, rejoined
-from longrein.context.state.reminder_kinds import Notice, Told
-from longrein.context.state.repetition import Trail
+from longrein.context.state.ledger import Ledger, UserMessage, merge_rewound_ledger
+from longrein.context.state.reminder_kinds import LastReminder, Notice
+from longrein.context.state.repetition import StepHistory
 from longrein.context.state.request import Item
-from longrein.context.state.token_estimate import Gauge
+from longrein.context.state.token_estimate import TokenGauge
 from longrein.events import (
     Asked,
     AskFailed,
@@ -46,7 +46,7 @@ class OpenCall(msgspec.Struct):
     answer: PermissionAnswered | None = None
 
 
-class Seen(msgspec.Struct, frozen=True):
+class KnownFile(msgspec.Struct, frozen=True):
     """What the session knows of a file."""
 
     hash: str
@@ -72,11 +72,11 @@ class Seen(msgspec.Struct, frozen=True):
         return self.told if self.told is not None and self.asks == asks else (self.hash, self.blob)
 
 
-UNSEEN = Seen("", False, "", False, 0)
+UNKNOWN_FILE = KnownFile("", False, "", False, 0)
 """A file of which nothing is known."""
 
 
-class TaskNow(msgspec.Struct, frozen=True):
+class TaskState(msgspec.Struct, frozen=True):
     """A background task."""
 
     seq: int
@@ -90,7 +90,7 @@ class TaskNow(msgspec.Struct, frozen=True):
     """Its `TaskEnded`, whose handle brings its output; 0 while it is not over."""
 
 
-class ChildNow(msgspec.Struct, frozen=True):
+class SubagentState(msgspec.Struct, frozen=True):
     """A subagent."""
 
     seq: int
@@ -103,7 +103,7 @@ class ChildNow(msgspec.Struct, frozen=True):
     """None while it works."""
 
 
-class Began(msgspec.Struct, frozen=True):
+class UsageBaseline(msgspec.Struct, frozen=True):
     """What had been used when a task began."""
 
     usd: float = 0.0
@@ -125,7 +125,7 @@ class Reading(msgspec.Struct, frozen=True):
     """Whether a later reading was answered by pointing at it; the next one is answered in full."""
 
 
-class Settled(msgspec.Struct, frozen=True):
+class CompactionMark(msgspec.Struct, frozen=True):
     """How a compaction left the view."""
 
     raw: int
@@ -134,11 +134,11 @@ class Settled(msgspec.Struct, frozen=True):
     """Requests so far."""
 
 
-FRAMEWORK = "seed-framework"
-"""The profile that keeps `Talk.said`."""
+FRAMEWORK_PROFILE = "seed-framework"
+"""The profile that keeps `ConversationState.said`."""
 
 
-class Talk(msgspec.Struct):
+class ConversationState(msgspec.Struct):
     """The conversation: goes back with a rewind."""
 
     items: list[Item] = []
@@ -149,11 +149,11 @@ class Talk(msgspec.Struct):
     """Calls without a result, in call order."""
     context_items: int = 0
     """How many items at the front are static context."""
-    gauge: Gauge = msgspec.field(default_factory=Gauge)
+    gauge: TokenGauge = msgspec.field(default_factory=TokenGauge)
     todos: tuple[Todo, ...] = ()
     told: tuple[str, ...] = ()
     """Nested instruction files that stand in the conversation."""
-    reminded: dict[str, Told] = {}
+    reminded: dict[str, LastReminder] = {}
     """Kind of the event catalogue -> what the model was last told of it."""
     todo_asks: int = 0
     """Requests so far when the todo list was last set."""
@@ -172,7 +172,7 @@ class Talk(msgspec.Struct):
     """Requests of purpose turn since the user last spoke."""
     barren_steps: int = 0
     """Steps in a row without one successful call."""
-    trail: Trail = Trail()
+    step_history: StepHistory = StepHistory()
     """What the last steps did, to see when they go round in a circle."""
     continuations: int = 0
     """Times the model was told to go on after a cut answer, in this turn."""
@@ -190,7 +190,7 @@ class Talk(msgspec.Struct):
     """Focus of a compaction that was asked for; None when none was."""
     compact_by: str = ""
     """Who asked for the last one: the source of its `Reminded`."""
-    settled: tuple[Settled, ...] = ()
+    settled: tuple[CompactionMark, ...] = ()
     """The last three compactions."""
     settled_seq: int = 0
     """Entry of the last one."""
@@ -202,7 +202,7 @@ class Talk(msgspec.Struct):
     """What code wrote of the summary that stands in the view."""
     readings: dict[str, tuple[Reading, ...]] = {}
     """By real path: what `Read` showed of it, newest last."""
-    seen_now: tuple[FileSeen, ...] = ()
+    files_just_seen: tuple[FileSeen, ...] = ()
     """Files seen by the call that is about to end."""
     compactions: tuple[int, ...] = ()
     """Seqs of the newest clearings and summaries that can be undone."""
@@ -218,12 +218,12 @@ class Talk(msgspec.Struct):
     """What the clearing policy remembers of the items; made anew from the view where it is missing."""
 
     @property
-    def words(self) -> list[Word]:
+    def words(self) -> list[UserMessage]:
         """Everything the user said that the view stands for."""
         return self.ledger.words
 
 
-class State(Talk):
+class State(ConversationState):
     """The fold of a log. `step` owns it and may change it in place; everybody else reads.
 
     Its own fields are the world: what happened once and for all, which a rewind leaves as it is.
@@ -237,13 +237,13 @@ class State(Talk):
     pins: tuple[str, ...] = ()
     prefix: PrefixSet | None = None
     prefix_seq: int = 0
-    files: dict[str, Seen] = {}
+    files: dict[str, KnownFile] = {}
     """Known files by real path."""
     notices: list[Notice] = []
     """What happened that the model may have to be told of, oldest first; the newest `NOTICES_MAX`."""
-    children: dict[str, ChildNow] = {}
+    children: dict[str, SubagentState] = {}
     """Subagents by their session, in the order in which they were started; also those that are over."""
-    tasks: dict[str, TaskNow] = {}
+    tasks: dict[str, TaskState] = {}
     """Background tasks by id, in the order in which they were started; also those that are over."""
     route: str = ""
     """Session that providers know the prefix by: of a forked subagent its parent's, whose cache it reads."""
@@ -255,7 +255,7 @@ class State(Talk):
     """What it may spend."""
     began_at: int = 0
     """When the present turn began, microseconds UTC; of a subagent its present task."""
-    began: Began = Began()
+    began: UsageBaseline = UsageBaseline()
     """What had been used then."""
     spawned: int = 0
     """Subagents started so far on all levels below, and those that running ones may still start."""
@@ -322,20 +322,20 @@ class State(Talk):
         return self.gauge.tokens
 
 
-def rejoin(then: State, now: State) -> State:
+def merge_rewound(then: State, now: State) -> State:
     """The conversation of `then` in the world of `now`. Both are used up.
 
     Static context stands as `now` sees it; no call of `then` is open, because a rewind goes to the end of a step.
     """
     joined = copy(then)
-    for name in State.__struct_fields__[len(Talk.__struct_fields__) :]:
+    for name in State.__struct_fields__[len(ConversationState.__struct_fields__) :]:
         setattr(joined, name, getattr(now, name))
     joined.items[: joined.context_items] = now.items[: now.context_items]
     joined.context_items = now.context_items
     joined.index = {item.handle: at for at, item in enumerate(joined.items) if item.handle}
     joined.gauge.ratio, joined.gauge.learned = now.gauge.ratio, now.gauge.learned
     joined.gauge.ceiling, joined.gauge.flat = now.gauge.ceiling, (0, 0, 0)
-    joined.ledger = rejoined(then.ledger, now.ledger)
+    joined.ledger = merge_rewound_ledger(then.ledger, now.ledger)
     joined.turn_open = joined.owes_reply = joined.interrupted = joined.unanswered = False
     joined.compact_wanted = None
     return joined

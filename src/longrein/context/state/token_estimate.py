@@ -37,11 +37,11 @@ CLASSES = (
 )
 """What tokenizers charge differently; calibration learns one factor for each."""
 MEDIA, BLOCKS = 3, 4
-RECENT_MAX = 32
+MIX_CACHE_SIZE = 32
 """Texts whose mix is kept at hand: those of a step or two."""
 Mix = tuple[float, ...]
 """Guessed tokens for each of `CLASSES`."""
-NO_MIX: Mix = (0.0,) * len(CLASSES)
+EMPTY_MIX: Mix = (0.0,) * len(CLASSES)
 NO_WIDE: Mix = (0.0,) * 7
 
 TOKENS_PER_WORD = 0.85
@@ -88,18 +88,18 @@ _LETTERS = bytes(ord("a") if chr(kind) in "aAlx" else ord(".") for kind in range
 """From classes on: whether a byte goes on with a word."""
 
 
-@lru_cache(maxsize=RECENT_MAX)
+@lru_cache(maxsize=MIX_CACHE_SIZE)
 def mix_of(text: str) -> Mix:
     """Guessed tokens of `text` by class, brackets not counted. A new text is weighed several times in one step."""
     if len(text) <= PIECE_CHARS:
         return _mix_of_piece(text)
     count = -(-len(text) // PIECE_CHARS)
     if count <= PIECES_MAX:
-        return added([_mix_of_piece(text[at : at + PIECE_CHARS]) for at in range(0, len(text), PIECE_CHARS)])
+        return sum_mixes([_mix_of_piece(text[at : at + PIECE_CHARS]) for at in range(0, len(text), PIECE_CHARS)])
     stride = (len(text) - PIECE_CHARS) / (PIECES_MAX - 1)
     starts = [round(n * stride) for n in range(PIECES_MAX)]
-    looked_at = added([_mix_of_piece(text[at : at + PIECE_CHARS]) for at in starts])
-    return scaled(looked_at, len(text) / (PIECES_MAX * PIECE_CHARS))
+    looked_at = sum_mixes([_mix_of_piece(text[at : at + PIECE_CHARS]) for at in starts])
+    return scale_mix(looked_at, len(text) / (PIECES_MAX * PIECE_CHARS))
 
 
 def _mix_of_piece(text: str) -> Mix:
@@ -111,12 +111,12 @@ def _mix_of_piece(text: str) -> Mix:
     if not runs or len(runs) == len(lines):
         return _mix_of_lines(text)
     rest = [line for line in lines if len(line) < DENSE_CHARS_MIN or " " in line]
-    return plus(_mix_of_lines("\n".join(runs)), _mix_of_lines("\n".join(rest)))
+    return add_mixes(_mix_of_lines("\n".join(runs)), _mix_of_lines("\n".join(rest)))
 
 
 def _mix_of_lines(text: str) -> Mix:
     if not text:
-        return NO_MIX
+        return EMPTY_MIX
     shape = text.encode("utf-8", "replace").translate(_CLASS)
     rest = shape.translate(None, b"aAx")  # few are left, and counting costs by the match
     letters = len(shape) - len(rest)
@@ -141,22 +141,22 @@ def _mix_of_lines(text: str) -> Mix:
     )
 
 
-def added(mixes: Sequence[Mix]) -> Mix:
+def sum_mixes(mixes: Sequence[Mix]) -> Mix:
     """The sum."""
-    return tuple(map(sum, zip(*mixes, strict=True))) if mixes else NO_MIX
+    return tuple(map(sum, zip(*mixes, strict=True))) if mixes else EMPTY_MIX
 
 
-def plus(one: Mix, other: Mix) -> Mix:
+def add_mixes(one: Mix, other: Mix) -> Mix:
     """The sum of two."""
     return tuple(map(add, one, other))
 
 
-def scaled(mix: Mix, factor: float) -> Mix:
+def scale_mix(mix: Mix, factor: float) -> Mix:
     """`factor` times `mix`."""
     return tuple([factor * part for part in mix])
 
 
-def only(kind: int, tokens: float) -> Mix:
+def class_mix(kind: int, tokens: float) -> Mix:
     """`tokens` of one class."""
     return tuple([tokens if at == kind else 0.0 for at in range(len(CLASSES))])
 
@@ -193,12 +193,12 @@ def _prior() -> tuple[Row, ...]:
     )
 
 
-class Learned(msgspec.Struct, frozen=True):
+class ClassFactors(msgspec.Struct, frozen=True):
     """The factors and how sure they are. A new one for each count, so that it can be shared."""
 
     factors: Row = (1.0,) * _N
     """Tokens that the provider counts for each guessed one, by class of `mix.CLASSES`."""
-    doubt: tuple[Row, ...] = _prior()
+    covariance: tuple[Row, ...] = _prior()
     """Their covariance."""
     counts: int = 0
     """Counts they were learned from."""
@@ -208,10 +208,10 @@ class Learned(msgspec.Struct, frozen=True):
         return sum([factor * tokens for factor, tokens in zip(self.factors, mix, strict=True)])
 
 
-def learn(known: Learned, mix: Mix, counted: float) -> Learned:
+def update_factors(known: ClassFactors, mix: Mix, counted: float) -> ClassFactors:
     """`known` after the provider counted `counted` tokens for `mix`; both may be differences of two requests."""
     held = [(at, tokens) for at, tokens in enumerate(mix) if tokens]
-    drifted = [list(cells) for cells in known.doubt]
+    drifted = [list(cells) for cells in known.covariance]
     for row, cells in enumerate(drifted):
         cells[row] += DRIFT
     toward = [sum([cells[at] * tokens for at, tokens in held]) for cells in drifted]
@@ -222,11 +222,11 @@ def learn(known: Learned, mix: Mix, counted: float) -> Learned:
         min(FACTOR_MAX, max(FACTOR_MIN, factor + pull * missed / spread))
         for factor, pull in zip(known.factors, toward, strict=True)
     )
-    doubt = tuple(
+    covariance = tuple(
         tuple([cell - pull * other / spread for cell, other in zip(cells, toward, strict=True)])
         for pull, cells in zip(toward, drifted, strict=True)
     )
-    return Learned(factors, doubt, known.counts + 1)
+    return ClassFactors(factors, covariance, known.counts + 1)
 
 
 # --- tokens ----------------------------------------------------------------------------------------------------------
@@ -266,13 +266,13 @@ def mix_of_part(part: AnyPart) -> Mix:
         case Text(text) | Thinking(text):
             return mix_of(text)
         case Image():
-            return only(MEDIA, part.width * part.height * IMAGE_TOKENS_PER_PIXEL or IMAGE_TOKENS_DEFAULT)
+            return class_mix(MEDIA, part.width * part.height * IMAGE_TOKENS_PER_PIXEL or IMAGE_TOKENS_DEFAULT)
         case Document():
-            return added([mix_of(part.head), mix_of(part.tail), only(BLOCKS, ITEM_TOKENS)])
+            return sum_mixes([mix_of(part.head), mix_of(part.tail), class_mix(BLOCKS, ITEM_TOKENS)])
         case ToolCall():
-            return added([mix_of(part.name), mix_of(arguments_text(part))])
+            return sum_mixes([mix_of(part.name), mix_of(arguments_text(part))])
         case ToolResult():
-            return added([mix_of_part(inner) for inner in part.parts])
+            return sum_mixes([mix_of_part(inner) for inner in part.parts])
 
 
 def arguments_text(call: ToolCall) -> str:
@@ -280,11 +280,11 @@ def arguments_text(call: ToolCall) -> str:
     return call.received or msgspec.json.encode(call.arguments).decode()
 
 
-class Gauge(msgspec.Struct):
+class TokenGauge(msgspec.Struct):
     """Guessed and counted tokens of the view, kept up to date by `step`.
 
-    `raw` is the guess before calibration and may be set by anybody who changes the view; `grow` sets it together with
-    its classes, which makes `tokens` exact where the session is of many scripts.
+    `raw` is the estimate before calibration. `add_part` changes it together with its classes, which keeps `tokens`
+    accurate in a session of many scripts.
     """
 
     raw: int = 0
@@ -295,11 +295,11 @@ class Gauge(msgspec.Struct):
     """The guess for that same request."""
     ratio: float = 1.0
     """Counted over guessed for the whole view, as the session goes."""
-    fresh: Mix = NO_MIX
+    fresh: Mix = EMPTY_MIX
     """What came into the view since the last count, by class."""
-    whole: Mix = NO_MIX
+    whole: Mix = EMPTY_MIX
     """The whole view by class."""
-    learned: Learned = Learned()
+    learned: ClassFactors = ClassFactors()
     """The factor of each class."""
     told: tuple[tuple[int, int], ...] = ()
     """The last counts that were not believed, with the guess for each: (counted, raw)."""
@@ -325,18 +325,18 @@ class Gauge(msgspec.Struct):
 
     def tokens_of(self, part: AnyPart) -> int:
         """Calibrated tokens of one part and its brackets."""
-        return round(self.learned.tokens(plus(mix_of_part(part), only(BLOCKS, ITEM_TOKENS))))
+        return round(self.learned.tokens(add_mixes(mix_of_part(part), class_mix(BLOCKS, ITEM_TOKENS))))
 
     def tokens_of_text(self, text: str) -> int:
         """Calibrated tokens of a text without brackets."""
         return round(self.learned.tokens(mix_of(text)))
 
-    def grow(self, part: AnyPart, tokens: int, sign: int = 1) -> None:
+    def add_part(self, part: AnyPart, tokens: int, sign: int = 1) -> None:
         """`part`, whose guess is `tokens` with its brackets, came into the view or, with `sign` -1, left it."""
         self.raw += sign * tokens
         mix = mix_of_part(part)
-        change = plus(mix if sign == 1 else scaled(mix, sign), only(BLOCKS, sign * (tokens - sum(mix))))
-        self.fresh, self.whole = plus(self.fresh, change), plus(self.whole, change)
+        change = add_mixes(mix if sign == 1 else scale_mix(mix, sign), class_mix(BLOCKS, sign * (tokens - sum(mix))))
+        self.fresh, self.whole = add_mixes(self.fresh, change), add_mixes(self.whole, change)
 
     def calibrate(self, counted: int, raw: int) -> None:
         """The provider counted `counted` tokens where the guess was `raw`: the view as it is now, reply not in it."""
@@ -347,17 +347,17 @@ class Gauge(msgspec.Struct):
             self.told = (*self.told[-DOUBTS_MAX + 1 :], (counted, raw))
             if not self._insists():
                 return
-            self.learned = Learned()
+            self.learned = ClassFactors()
         else:
             self._learn(counted, raw)
         self.counted, self.counted_raw, self.told = counted, raw, ()
         self.ratio = min(FACTOR_MAX, max(FACTOR_MIN, counted / raw))
-        self.fresh = NO_MIX
+        self.fresh = EMPTY_MIX
 
     def _learn(self, counted: int, raw: int) -> None:
         grown = raw - self.counted_raw
         if abs(grown - sum(self.fresh)) <= 1:  # else something came or went without its classes
-            self.learned = learn(self.learned, self.fresh, counted - self.counted)
+            self.learned = update_factors(self.learned, self.fresh, counted - self.counted)
 
     def _believable(self, counted: int, raw: int) -> bool:
         if not FACTOR_MIN <= counted / raw <= FACTOR_MAX:

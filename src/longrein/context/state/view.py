@@ -6,7 +6,7 @@ from longrein.context.state.token_estimate import ITEM_TOKENS, estimate_part, es
 from longrein.events import AnyPart, ProviderBlock, Text, ToolResult
 
 
-def item_of(
+def make_item(
     seq: int,
     n: int,
     kind: ItemKind,
@@ -23,19 +23,19 @@ def item_of(
     return Item((seq, n, 0), kind, span or (seq, seq), handle, part, form, tokens, block, owner)
 
 
-def add(state: State, item: Item) -> None:
+def append_item(state: State, item: Item) -> None:
     """Put `item` at the end of the view."""
     if item.handle:
         state.index[item.handle] = len(state.items)
     state.items.append(item)
-    state.gauge.grow(item.part, item.tokens)
+    state.gauge.add_part(item.part, item.tokens)
 
 
-def put(state: State, at: int, item: Item) -> None:
+def replace_item(state: State, at: int, item: Item) -> None:
     """Put `item` in the place of the one at position `at`."""
     old = state.items[at]
-    state.gauge.grow(old.part, old.tokens, -1)
-    state.gauge.grow(item.part, item.tokens)
+    state.gauge.add_part(old.part, old.tokens, -1)
+    state.gauge.add_part(item.part, item.tokens)
     state.items[at] = item
 
 
@@ -51,16 +51,16 @@ def reindex(state: State) -> None:
                 del state.calls[call]
 
 
-def weigh_prefix(state: State, sign: int) -> None:
+def count_prefix(state: State, sign: int) -> None:
     """Take all that stands before the conversation into the guess (`sign` 1) or out of it (-1)."""
     if state.prefix is not None:
         system = state.prefix.system
-        state.gauge.grow(Text(system), estimate_text(system), sign)
+        state.gauge.add_part(Text(system), estimate_text(system), sign)
         for tool in state.prefix.tools:
             told = tool.name + tool.description + str(tool.schema)
-            state.gauge.grow(Text(told), estimate_text(told) + ITEM_TOKENS, sign)
+            state.gauge.add_part(Text(told), estimate_text(told) + ITEM_TOKENS, sign)
     for item in state.items[: state.context_items]:
-        state.gauge.grow(item.part, item.tokens, sign)
+        state.gauge.add_part(item.part, item.tokens, sign)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -68,7 +68,7 @@ def weigh_prefix(state: State, sign: int) -> None:
 # Whether an earlier reading of a file still stands in the view, so that it need not be given once more.
 
 
-def standing(state: State, path: str, digest: str, first: int, last: int) -> str:
+def find_visible_reading(state: State, path: str, digest: str, first: int, last: int) -> str:
     """Handle of a reading of `path` with this content that stands whole in the view and covers the lines; else ''.
 
     One that a re-reading was already pointed at does not count: who asks twice gets the lines.

@@ -14,7 +14,7 @@ from typing import Literal
 
 import msgspec
 
-from longrein.context.summary.outcomes import Outcome, Proof, outcomes
+from longrein.context.summary.outcomes import Outcome, Proof, find_outcomes
 
 QUOTE_WORDS_MIN = 3
 """A shorter quotation is a word in quotation marks, not a claim about what was said."""
@@ -36,7 +36,7 @@ class Claim(msgspec.Struct, frozen=True):
     text: str
 
 
-class Audited(msgspec.Struct, frozen=True):
+class AuditResult(msgspec.Struct, frozen=True):
     """Prose without what nothing proves."""
 
     prose: str
@@ -46,7 +46,7 @@ class Audited(msgspec.Struct, frozen=True):
     """Sentences that got `UNVERIFIED`."""
 
 
-class Covered:
+class ClaimLookup:
     """Whether a claim occurs in some texts. Built once; a look is a search (about 0.5 ms a MB).
 
     After some claims that occur nowhere all words are listed once (80 ms a MB), so that more of them cost nothing.
@@ -189,7 +189,7 @@ _CODE = r"`+([^`\n]+)`+"
 _QUOTE = r"\"([^\"\n]{8,})\"|“([^”\n]{8,})”|「([^」\n]{4,})」"
 
 
-def claims(sentence: str) -> list[Claim]:
+def find_claims(sentence: str) -> list[Claim]:
     """What `sentence` names, in no particular order."""
     found: list[Claim] = []
 
@@ -253,12 +253,12 @@ _BULLET = r"\s*(?:[-*•>]|\d{1,2}[.)])\s+(?:\[[ x>]\]\s+)?"
 
 def audit(
     prose: str, covered: Callable[[Claim], bool], proven: Callable[[Outcome], Proof] = lambda _: "proven"
-) -> Audited:
+) -> AuditResult:
     """`prose` without the sentences that name what is not `covered`, claim what a record refutes, or give orders.
 
     What claims an outcome and is not `proven` is marked; other text is unchanged.
     """
-    judge = _Judge(covered, proven)
+    judge = _Auditor(covered, proven)
     kept: list[str] = []
     fenced = False
     for line in prose.split("\n"):
@@ -269,10 +269,10 @@ def audit(
         left = judge.fenced(line) if fenced else judge.line(line)
         if left is not None:
             kept.append(left)
-    return Audited("\n".join(kept), tuple(judge.struck), judge.marked)
+    return AuditResult("\n".join(kept), tuple(judge.struck), judge.marked)
 
 
-class _Judge:
+class _Auditor:
     """What was found on the way through one text."""
 
     def __init__(self, covered: Callable[[Claim], bool], proven: Callable[[Outcome], Proof]) -> None:
@@ -305,10 +305,10 @@ class _Judge:
 
     def _sentence(self, sentence: str, *, done: bool) -> str:
         """`sentence`, marked where it must be; '' when it is struck. `done`: false for an open item."""
-        wrong = [claim.text for claim in claims(sentence) if not self._covered(claim)]
+        wrong = [claim.text for claim in find_claims(sentence) if not self._covered(claim)]
         if _order().search(sentence):
             wrong.append(sentence.strip())
-        found = {self._proven(outcome) for outcome in outcomes(sentence)} if done and not wrong else set()
+        found = {self._proven(outcome) for outcome in find_outcomes(sentence)} if done and not wrong else set()
         if "refuted" in found:
             wrong.append(sentence.strip())
         self.struck.extend(wrong)

@@ -6,12 +6,12 @@ begins with what the work is about and ends with what is asked for now.
 
 from collections.abc import Sequence
 
-from longrein.context.state.ledger import Word
+from longrein.context.state.ledger import UserMessage
 from longrein.context.state.request import Budget, Item, Request
 from longrein.context.state.state import State
 from longrein.context.state.token_estimate import ITEM_TOKENS, arguments_text, estimate_text
-from longrein.context.summary.digest import Cost, cost_of, message, shortened
-from longrein.context.summary.prompt import instruction
+from longrein.context.summary.digest import Cost, cost_function, message_text, shorten
+from longrein.context.summary.prompt import summary_instruction
 from longrein.events import PrefixSet, Text, ToolCall, ToolResult, marker, text_of
 
 CHUNKS_MAX = 8
@@ -31,14 +31,14 @@ MERGE = """\
 Make one summary of them. Where they differ the later one holds; add nothing that stands in none of them."""
 
 
-def fits_whole(state: State, budget: Budget) -> bool:
+def fits_in_window(state: State, budget: Budget) -> bool:
     """Whether a summariser with `budget` can be given the live view as it is."""
-    return state.view_tokens + estimate_text(instruction("")) <= budget.usable_tokens * FILL
+    return state.view_tokens + estimate_text(summary_instruction("")) <= budget.usable_tokens * FILL
 
 
 def summary_chunks(state: State, window_tokens: int) -> list[str]:
     """The conversation as at most eight texts, each of at most about `window_tokens` calibrated tokens."""
-    cost = cost_of(state.gauge)
+    cost = cost_function(state.gauge)
     head, tail = _frame(state, round(window_tokens * FRAME_SHARE), cost)
     room = max(ITEM_TOKENS_MIN * 4, window_tokens - cost(head) - cost(tail))
     steps = _steps(state.items[state.context_items :])
@@ -55,7 +55,7 @@ def summary_chunks(state: State, window_tokens: int) -> list[str]:
 
 def chunk_requests(state: State, budget: Budget, prefix: PrefixSet, focus: str = "") -> list[Request]:
     """One request for each part. `budget`, `prefix`: of the summariser; its prefix needs neither tools nor system."""
-    ask = instruction(focus, budget)
+    ask = summary_instruction(focus, budget)
     room = round(budget.usable_tokens * FILL) - state.gauge.scale(estimate_text(PART + ask))
     texts = summary_chunks(state, room)
     return [
@@ -66,8 +66,8 @@ def chunk_requests(state: State, budget: Budget, prefix: PrefixSet, focus: str =
 
 def merge_request(state: State, budget: Budget, prefix: PrefixSet, parts: Sequence[str], focus: str = "") -> Request:
     """The request that makes one summary of the answers to `chunk_requests`, in their order."""
-    ask = instruction(focus, budget)
-    cost = cost_of(state.gauge)
+    ask = summary_instruction(focus, budget)
+    cost = cost_function(state.gauge)
     room = (round(budget.usable_tokens * FILL) - cost(MERGE + ask)) // max(1, len(parts))
     shown = [
         f"{marker(state.nonce, 'part', f'{n} of {len(parts)}')}\n{_within(part, room - 12, cost)}"
@@ -98,10 +98,10 @@ def _request(state: State, budget: Budget, prefix: PrefixSet, text: str) -> Requ
 def _frame(state: State, tokens: int, cost: Cost) -> tuple[str, str]:
     """(what the work is about, what is asked for now), each in about `tokens`."""
     words = state.ledger.words
-    first = message(words[0], tokens, state.nonce, cost) if words else ""
+    first = message_text(words[0], tokens, state.nonce, cost) if words else ""
     pins = [f"Pinned: {pin}" for pin in state.pins]
-    asked: list[Word] = [word for word in words[1:] if word.origin != "steer"][-1:]
-    last = f"The request in hand: {message(asked[0], tokens, state.nonce, cost)}" if asked else ""
+    asked: list[UserMessage] = [word for word in words[1:] if word.origin != "steer"][-1:]
+    last = f"The request in hand: {message_text(asked[0], tokens, state.nonce, cost)}" if asked else ""
     return "\n".join([*pins, *([f"The first request: {first}"] if first else [])]), last
 
 
@@ -122,7 +122,7 @@ def _steps(items: Sequence[Item]) -> list[list[Item]]:
 def _block(state: State, item: Item, tokens: int, cost: Cost) -> str:
     label, text = _labelled(item)
     head = marker(state.nonce, item.handle or "note", label)
-    return f"{head}\n{shortened(text, max(1, tokens - cost(head)), item.handle, state.nonce, cost, 'this block')}"
+    return f"{head}\n{shorten(text, max(1, tokens - cost(head)), item.handle, state.nonce, cost, 'this block')}"
 
 
 def _labelled(item: Item) -> tuple[str, str]:

@@ -13,7 +13,7 @@ from typing import Literal
 import msgspec
 
 from longrein.context.state.command_results import may_test
-from longrein.context.state.ledger import Ledger, Ran
+from longrein.context.state.ledger import CallRecord, Ledger
 
 Kind = Literal["check", "act", "change", "consent"]
 Proof = Literal["proven", "unproven", "refuted"]
@@ -332,7 +332,7 @@ def _has(pattern: str, text: str) -> bool:
     return bool(pattern) and _pattern(pattern).search(text) is not None
 
 
-def outcomes(sentence: str) -> list[Outcome]:
+def find_outcomes(sentence: str) -> list[Outcome]:
     """What `sentence` claims to have happened; quotations and code in it are not read."""
     bare = _pattern(_ASIDES).sub(" ", sentence).strip()
     if bare.endswith(("?", "？", "?**")):
@@ -435,7 +435,7 @@ def _cjk(word: str) -> bool:
 _NO_END = ("running", "denied", "not_run")
 
 
-def proofs(ledger: Ledger, last: int) -> Callable[[Outcome], Proof]:
+def outcome_prover(ledger: Ledger, last: int) -> Callable[[Outcome], Proof]:
     """Whether the records up to entry `last` prove a claim, know nothing of it, or say otherwise."""
 
     def prove(claim: Outcome) -> Proof:
@@ -449,13 +449,13 @@ def proofs(ledger: Ledger, last: int) -> Callable[[Outcome], Proof]:
     return prove
 
 
-def _cited(claim: Outcome, runs: list[Ran]) -> list[Ran]:
+def _cited(claim: Outcome, runs: list[CallRecord]) -> list[CallRecord]:
     """Those that the sentence names, where it names some."""
     named = [ran for ran in runs if ran.seq in claim.cited or (ran.ended and ran.ended in claim.cited)]
     return named or runs
 
 
-def _checking(claim: Outcome, runs: list[Ran]) -> list[Ran]:
+def _checking(claim: Outcome, runs: list[CallRecord]) -> list[CallRecord]:
     """Calls that can prove the claim, oldest first: those that name what it is about, else whatever may have run it."""
     if claim.commands == _TESTS:
         counted = [ran for ran in runs if ran.tests is not None]
@@ -465,11 +465,11 @@ def _checking(claim: Outcome, runs: list[Ran]) -> list[Ran]:
     return named or [ran for ran in runs if every and _has(_RUNNERS, ran.argument)]
 
 
-def _went_well(ran: Ran) -> bool:
+def _went_well(ran: CallRecord) -> bool:
     return ran.status in ("ok", "done") and ran.code in (0, None) and (ran.tests is None or ran.tests.failed == 0)
 
 
-def _shown(ledger: Ledger, claim: Outcome, runs: list[Ran]) -> Proof:
+def _shown(ledger: Ledger, claim: Outcome, runs: list[CallRecord]) -> Proof:
     well = [ran for ran in runs if _went_well(ran)]
     if not claim.good:
         failed = len(well) < len(runs) or bool(ledger.troubles) or any(test.failed for test in ledger.tests.values())

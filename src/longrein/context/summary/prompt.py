@@ -53,7 +53,7 @@ the conversation is struck out. Call something done or passing only where a resu
 first inside <analysis></analysis>; that part is thrown away. Leave out what no longer matters."""
 
 
-def instruction(focus: str, budget: Budget | None = None) -> str:
+def summary_instruction(focus: str, budget: Budget | None = None) -> str:
     """The block that is appended to the live request. `focus`: what the user wants kept; may be empty."""
     text = INSTRUCTION
     if budget is not None:
@@ -106,7 +106,7 @@ def prose_problem(state: State, budget: Budget, text: str, stop: str, calls: int
         return "it is too long"
     if tokens > max(PROSE_TOKENS_FREE, _conversation(state)):
         return "it is longer than what it stands for"
-    if len(prose) > HEADLESS_CHARS_MAX and not any(parsed(prose).values()):
+    if len(prose) > HEADLESS_CHARS_MAX and not any(parse_sections(prose).values()):
         return "it has none of the headings"
     return ""
 
@@ -135,7 +135,7 @@ _TITLE = (
 _NUMBER = r"^[#*_ \t]*(?P<n>[1-9])[.):][*_ \t]+(?P<rest>.*)$"
 
 
-def parsed(prose: str) -> dict[int, str]:
+def parse_sections(prose: str) -> dict[int, str]:
     """Section number -> text, for the headings that are found, in rising order.
 
     Tolerant: hashes, bold, no number or no title. Lines that only begin with a number count as headings when no line
@@ -170,7 +170,7 @@ def _heading(line: str, last: int, *, titled: bool) -> tuple[int, str]:
     return (number, match["rest"] or "") if number > last else (0, "")
 
 
-def proseless(prose: str) -> dict[int, str]:
+def prose_sections(prose: str) -> dict[int, str]:
     """`parsed`, or all of it as current work when it has no heading."""
-    sections = parsed(prose)
+    sections = parse_sections(prose)
     return sections if any(sections.values()) or not prose else {8: prose}

@@ -14,7 +14,7 @@ LINE_CHARS_MAX = 300
 """A longer line is cut."""
 
 
-def reexpanded(state: State, span: tuple[int, int], summary: str, tokens_max: int) -> str:
+def reexpand_lines(state: State, span: tuple[int, int], summary: str, tokens_max: int) -> str:
     """The newest line of the span for each name used after it and missing from `summary`; '' when there is none.
 
     Each line says where it stands (`r412: …`). At most `tokens_max` tokens, the names used last first.
