@@ -1,4 +1,4 @@
-"""The audit: what prose names must occur in what it stands for; nothing that does occur is ever struck."""
+"""Audit of summary prose: names must occur in the summarised span; a name that occurs is never struck."""
 
 import re
 import string

@@ -1,4 +1,4 @@
-"""Clearing over a live state: what is proposed, that it counts only once the log says so, and what it never touches."""
+"""Clearing of a live state: the proposed events, their effect once they are in the log, and the items left alone."""
 
 import json
 

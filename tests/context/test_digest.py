@@ -1,4 +1,4 @@
-"""What stands in place of a span: nine sections, the user's words, pins and records, in any window."""
+"""Text of a summary in any window: nine sections, the user's messages, pins and records."""
 
 import re
 
@@ -10,8 +10,8 @@ from longrein.context import Budget, FileBlock, State, build_summary, estimate_t
 from longrein.context.summary.digest import NO_PROSE, SHARE_MAX, build_digest
 from longrein.context.summary.prompt import HEADINGS
 from longrein.events import FileChanged, PinsSet, Summarized, TaskStarted, Todo, TodoSet
-from tests.context.logbook import Logbook
-from tests.context.walk import Walk
+from tests.context.log_builder import LogBuilder
+from tests.context.random_session import RandomSession
 
 BIG = Budget(200_000, 8_000)
 SMALL = Budget(4_000, 1_000)
@@ -28,8 +28,8 @@ src/app.py is half done.
 Run the tests: "make the tests pass"."""
 
 
-def story() -> Logbook:
-    log = Logbook("Never push to main.", "日本語で答えて")
+def story() -> LogBuilder:
+    log = LogBuilder("Never push to main.", "日本語で答えて")
     log.user("Make the tests pass. Mend the parser. A header is one line.")
     log.read("/w/src/app.py", "1\tdef parse_header(line):")
     log.bash("pytest -q", "FAILED tests/t.py::test_a\n1 failed, 40 passed in 0.1s", 1)
@@ -38,7 +38,7 @@ def story() -> Logbook:
     return log
 
 
-def check(log: Logbook, budget: Budget = BIG, prose: str = PROSE, **more: object) -> Summarized:
+def check(log: LogBuilder, budget: Budget = BIG, prose: str = PROSE, **more: object) -> Summarized:
     state = log.state
     return build_summary(state, budget, (3, state.seq), "watermark", prose, (9,), **more)  # type: ignore[arg-type]
 
@@ -196,7 +196,7 @@ def test_a_file_that_others_changed_after_the_summary_was_made_is_told_with_its_
 
 
 def test_long_words_lose_their_middle_and_name_their_handle() -> None:
-    log = Logbook()
+    log = LogBuilder()
     first = log.user("BEGIN " + "blah " * 20_000 + " END")
     log.says("ok")
     log.user("and now this")
@@ -235,7 +235,7 @@ def holds(state: State, budget: Budget, event: Summarized) -> None:
 
 @pytest.mark.parametrize("seed", range(10))
 def test_any_random_session_composes_and_fits_any_window(seed: int) -> None:
-    walk = Walk(seed, window=WINDOWS[seed % len(WINDOWS)]).run(60)
+    walk = RandomSession(seed, window=WINDOWS[seed % len(WINDOWS)]).run(60)
     walk.add(PinsSet((f"pin {seed} 中文", "second\nline")))
     for window in WINDOWS:
         budget = Budget(window, window // 5)
@@ -262,7 +262,7 @@ TEXTS = st.one_of(
 def test_any_words_pins_and_files_fit_any_window(
     said: list[str], window: int, pins: list[str], files: list[tuple[str, str]]
 ) -> None:
-    log = Logbook()
+    log = LogBuilder()
     log.write(PinsSet(tuple(pins)))
     for text in said:
         log.user(text)

@@ -1,4 +1,4 @@
-"""The model's part: what it is told, what is no summary, how its headings are found."""
+"""Prose of a summary: the instruction, unusable replies, and how headings are found."""
 
 import pytest
 
@@ -10,7 +10,7 @@ from longrein.context.summary.prompt import (
     prose_sections,
     summary_instruction,
 )
-from tests.context.logbook import Logbook
+from tests.context.log_builder import LogBuilder
 
 BUDGET = Budget(20_000, 4_000)
 
@@ -46,7 +46,7 @@ def test_E8_E11_the_instruction_names_the_headings_the_rules_and_the_focus() -> 
     ],
 )
 def test_A_f12_what_is_no_summary(text: str, stop: str, calls: int, problem: str) -> None:
-    log = Logbook()
+    log = LogBuilder()
     log.user("hi")
     assert prose_problem(log.state, BUDGET, text, stop, calls) == problem
 

@@ -1,4 +1,4 @@
-"""Estimates: what a text is made of, what is learned from counts, and what nonsense does not do."""
+"""Token estimates: classes of text, calibration by the provider's counts, and counts that cannot be true."""
 
 import pytest
 from benchmarks.context.counting import DENSE, DIALECTS, WIDE
@@ -8,7 +8,7 @@ from benchmarks.context.material import KINDS, text
 from longrein.context import estimate_text
 from longrein.context.state.token_estimate import TokenGauge
 from longrein.events import Document, Image, Text, ToolCall, ToolResult
-from tests.context.walk import Walk
+from tests.context.random_session import RandomSession
 
 
 def test_A5_an_empty_text_costs_nothing_and_a_letter_something() -> None:
@@ -88,7 +88,7 @@ def test_every_part_has_its_price(part: object) -> None:
 
 def test_what_comes_and_goes_leaves_the_gauge_as_it_was() -> None:
     for seed in range(6):
-        walk = Walk(seed, "default", 12_000).run(60)
+        walk = RandomSession(seed, "default", 12_000).run(60)
         gauge, prefix = walk.state.gauge, walk.state.prefix
         assert prefix is not None
         fixed = estimate_text(prefix.system)

@@ -1,4 +1,4 @@
-"""Claims of an outcome in prose: without a record they are marked or struck; what claims nothing stands."""
+"""Outcome claims in prose: without a record they are marked or struck; other sentences stay."""
 
 import pytest
 
@@ -6,23 +6,23 @@ from longrein.context.state.ledger import record_event
 from longrein.context.summary.audit import UNVERIFIED, audit
 from longrein.context.summary.outcomes import outcome_prover
 from longrein.events import FileChanged, PermissionAnswered, PermissionAsked, TaskStarted, call_id
-from tests.context.logbook import Logbook
+from tests.context.log_builder import LogBuilder
 
 
-def left(sentence: str, log: Logbook) -> str:
+def left(sentence: str, log: LogBuilder) -> str:
     """What the audit leaves: the sentence, the sentence with `[unverified]`, or ''."""
     state = log.state
     return audit(sentence, lambda _: True, outcome_prover(state.ledger, state.seq)).prose
 
 
-def verdict(sentence: str, log: Logbook) -> str:
+def verdict(sentence: str, log: LogBuilder) -> str:
     shown = left(sentence, log)
     return {sentence: "stands", "": "struck"}.get(shown) or ("marked" if UNVERIFIED in shown else shown)
 
 
-def asked() -> Logbook:
+def asked() -> LogBuilder:
     """The user has asked for something; nothing was done."""
-    log = Logbook()
+    log = LogBuilder()
     log.user("Please mend the header parser; it loses the last line.")
     return log
 
@@ -247,7 +247,7 @@ def test_what_claims_no_outcome_stands(sentence: str) -> None:
 # --- with records --------------------------------------------------------------------------------------------------
 
 
-def worked() -> Logbook:
+def worked() -> LogBuilder:
     """A test failed, the parser was changed, tests and build passed; lint fails."""
     log = asked()
     log.bash("pytest -q", "FAILED tests/t.py::test_a\n1 failed, 40 passed in 0.1s", 1)

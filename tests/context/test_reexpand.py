@@ -1,4 +1,4 @@
-"""A summary prepared beside the work knows nothing of the steps made meanwhile: what they name is put back."""
+"""Summary made in the background: names used by the steps made meanwhile are put back."""
 
 import pytest
 

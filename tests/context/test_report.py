@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from longrein.context import Budget, Price, State, line_reasons, next_compacted, report
 from longrein.context.report import MODULES, Report
 from longrein.frontends.reports.context import as_json, as_text, reason_rows
-from tests.context.walk import Walk
+from tests.context.random_session import RandomSession
 
 
 def walked(seed: int, moves: int = 120) -> tuple[State, Budget]:
-    walk = Walk(seed, window=20_000).run(moves)
+    walk = RandomSession(seed, window=20_000).run(moves)
     return walk.state, walk.budget
 
 
@@ -33,7 +33,7 @@ def test_E1_the_rows_add_up_to_the_view_and_the_modules_to_the_rows(seed: int) -
 
 
 def test_E1_each_module_stands_there_iff_it_has_content() -> None:
-    walk = Walk(3, window=20_000)
+    walk = RandomSession(3, window=20_000)
     assert [name for name, _ in report(walk.state, walk.budget).modules()] == ["system", "environment"]
     _, page = next(pair for pair in map(told, range(3, 60)) if pair[0].ledger_text)
     assert [name for name, _ in page.modules()] == list(MODULES)
@@ -48,7 +48,7 @@ def test_E1_a_cleared_item_is_shown_in_its_form_and_what_goes_next_is_marked() -
 
 
 def test_the_price_so_far_is_one_write_and_a_read_for_each_later_request() -> None:
-    walk = Walk(5, window=200_000).run(60)
+    walk = RandomSession(5, window=200_000).run(60)
     price = Price(3, 15, 0.3, 3.75)
     page = report(walk.state, Budget(200_000, 8_000, price))
     first = next(item for item in walk.state.items if item.kind == "user")

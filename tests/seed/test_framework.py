@@ -26,7 +26,7 @@ from longrein.events import Summarized, ToolCall, ToolEnded, TurnEnded
 from longrein.testing.scripted_model import Step
 from longrein.testing.store import MemoryDisk
 from longrein.tools import builtin_tools
-from tests.seed.house import ROOMY, Played, call, play, prints, results, said, says
+from tests.seed.harness import ROOMY, SessionResult, call, play, prints, results, said, says
 
 pytestmark = pytest.mark.anyio
 
@@ -128,7 +128,7 @@ def test_C6_the_text_has_the_same_five_tools() -> None:
 # --- the same as a profile ---------------------------------------------------------------------------------------
 
 
-async def framed(*steps: Step, words: Sequence[str | Word] = ("one",), budget: Budget = ROOMY) -> Played:
+async def framed(*steps: Step, words: Sequence[str | Word] = ("one",), budget: Budget = ROOMY) -> SessionResult:
     return await play(*steps, words=words, profile=FRAMEWORK_PROFILE, budget=budget)
 
 

@@ -34,7 +34,20 @@ from longrein.run_context import survey
 from longrein.store import write_transcript
 from longrein.testing.scripted_model import ScriptedModel
 from longrein.testing.workspace import Ran
-from tests.seed.house import ROOMY, Answers, Played, call, gone, play, prints, results, said, says, shown, sizes
+from tests.seed.harness import (
+    ROOMY,
+    AnsweringModel,
+    SessionResult,
+    call,
+    gone,
+    play,
+    prints,
+    results,
+    said,
+    says,
+    shown,
+    sizes,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -207,7 +220,7 @@ async def test_A11_micro_then_threshold_then_model_then_tools_then_manual() -> N
     assert _acts(played) == "ask tools micro auto summary ask"
 
 
-def _acts(played: Played) -> str:
+def _acts(played: SessionResult) -> str:
     """What happened, in order, in the text's words."""
     acts = []
     for entry in played.disk.entries():
@@ -378,7 +391,9 @@ async def test_A19_use_compact() -> None:
 
 async def test_D8_the_conversation_does_not_grow_without_bound() -> None:
     steps = [says("a thought. " * 800, call("Print", chars=8_000)) for _ in range(50)]
-    played = await play(model=Answers(lambda n, _: steps[n] if n < 50 else says("done"), ROOMY, says("A SUMMARY")))
+    played = await play(
+        model=AnsweringModel(lambda n, _: steps[n] if n < 50 else says("done"), ROOMY, says("A SUMMARY"))
+    )
     peaks = [event.estimate_tokens for event in played.events(Asked) if isinstance(event, Asked)]
     assert max(peaks[:25]) < 110_000
     assert max(peaks[25:]) <= 1.05 * max(peaks[:25]), "as high as before and no higher"
