@@ -1,4 +1,7 @@
-"""The engine: the log goes in, requests and decisions come out. Pure: no clock, no disk, no loop."""
+"""Context engine: pure functions from the session log to requests and compaction decisions.
+
+No module of this package uses a clock, the disk or an event loop.
+"""
 
 from longrein.context.analysis import Analysis, analyse, analysis_lines
 from longrein.context.clear_items import line_reasons, use_tables

@@ -1,7 +1,7 @@
-"""The event catalogue: everything a model may have to be told of between requests, and how each is told.
+"""Event catalogue: the events a model may have to be told of between requests, and how each is told.
 
-A *state* is told when it is not what the model last saw; an *occurrence* once, in order. What already stands in the
-conversation by itself (the user's words, results of calls) has a row that says where.
+A *state* is told if it differs from what the model last saw. An *occurrence* is told once, in order. Events that are in
+the conversation anyway (the user's messages, results of calls) have a row that says where.
 """
 
 from typing import Literal
@@ -9,58 +9,58 @@ from typing import Literal
 import msgspec
 
 USER, MODE, ENDED, FILES, PROBLEMS, TODO, IDE, HINT = range(1, 9)
-"""Priorities: what is told first when there is little room."""
+"""Priorities of reminders, most important first."""
 
 
 class ReminderKind(msgspec.Struct, frozen=True):
-    """One row of the catalogue."""
+    """Row of the catalogue."""
 
     name: str
-    """Name of the kind, as in `Reminded.kind` and in its marker."""
+    """Name, as in `Reminded.kind` and in the marker."""
     rank: int
     """Priority, 1 first."""
     nature: Literal["state", "occurrence"]
-    """A state coalesces: only the latest is told, and only when it is not what the model last saw."""
+    """Of a state only the latest value is told, and only if it differs from what the model last saw."""
     share: float = 0.0
-    """Part of a request's room for reminders that it may take; 0: it is told elsewhere, see `told_by`."""
+    """Largest share of a request's reminder budget; 0 if the event is told elsewhere (`told_by`)."""
     head: str = ""
-    """What the harness says of it. What comes from outside stands below, quoted."""
+    """The harness's own words. Content from outside follows, quoted."""
     told_by: str = ""
-    """Where the model learns of it, when not by a reminder of this room."""
+    """Where the model learns of the event if not by a reminder."""
     external: bool = False
-    """Whether it comes from outside, as a `Reminded` without text: see `noticed.happened`."""
+    """Whether the event comes from outside, as a `Reminded` without text (`reminder_events.external_event`)."""
     single: bool = False
-    """Of a state that is external: whether there is one at a time, whatever it is about."""
+    """Whether an external state has one value in all, not one per source."""
 
 
 class Notice(msgspec.Struct, frozen=True):
-    """Something that happened and may have to be told. Kept by the fold; whether it was told is another fact."""
+    """Event that may have to be told; kept by the fold."""
 
     seq: int
-    """Its entry."""
+    """Entry of the event."""
     kind: str
-    """A name of the catalogue."""
+    """Name in the catalogue."""
     line: str
-    """One line of the harness's own words; foreign names in it are made safe when it is told."""
+    """One line in the harness's own words; foreign names in it are neutralised when it is told."""
     body: str = ""
-    """What comes from outside: a diff, a report, a message."""
+    """Content from outside: a diff, a report, a message."""
     key: str = ""
-    """What it is about (a path, a folder, a task): of a state only the latest for each key is told."""
+    """Subject (a path, a folder, a task). Of a state only the latest notice per key is told."""
     was: str = ""
-    """Of a state: `line` before it changed, where that is known."""
+    """Previous `line` of a state, where known."""
     brief: str = ""
-    """How it ended, in two words: many that ended alike are told together, by `key` alone."""
+    """Outcome in two words. Notices with the same outcome may be told together by `key` alone."""
     whole: bool = False
-    """Whether the model knows all of it when it has seen `line` and `body`."""
+    """Whether `line` and `body` tell all there is."""
 
 
 class LastReminder(msgspec.Struct, frozen=True):
-    """What the model was last told of a kind."""
+    """Last reminder of a kind."""
 
     state: str
-    """As in `Reminded`: a state's value; of changed files the entries after which the model knows them."""
+    """As in `Reminded`: the value of a state, or for changed files the entries after which the model knows them."""
     seq: int
-    """The `Reminded`: all that waited before it was told by it."""
+    """Entry of the `Reminded`. It told all notices before it."""
 
 
 def _state(
@@ -169,4 +169,4 @@ _ROWS = (
 )
 
 KINDS = {row.name: row for row in _ROWS}
-"""Kind by name, in the order in which reminders are told."""
+"""Kinds by name, in the order in which reminders are told."""

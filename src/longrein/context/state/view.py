@@ -1,4 +1,4 @@
-"""Putting items into the view, and keeping the index and the guess of its size true."""
+"""Changes of the view that keep the index and the token estimate consistent."""
 
 from longrein.context.state.request import Item, ItemForm, ItemKind
 from longrein.context.state.state import State
@@ -17,14 +17,17 @@ def make_item(
     owner: str = "",
     span: tuple[int, int] | None = None,
 ) -> Item:
-    """Part `n` of entry `seq` as an item. `span`: the entries it stands for, when not `seq` alone."""
+    """Return part `n` of entry `seq` as an item.
+
+    `span`: entries that the item stands for, if not `seq` alone.
+    """
     form: ItemForm = "summary" if kind == "summary" else "full"
     tokens = estimate_part(part) + ITEM_TOKENS
     return Item((seq, n, 0), kind, span or (seq, seq), handle, part, form, tokens, block, owner)
 
 
 def append_item(state: State, item: Item) -> None:
-    """Put `item` at the end of the view."""
+    """Append `item` to the view."""
     if item.handle:
         state.index[item.handle] = len(state.items)
     state.items.append(item)
@@ -32,7 +35,7 @@ def append_item(state: State, item: Item) -> None:
 
 
 def replace_item(state: State, at: int, item: Item) -> None:
-    """Put `item` in the place of the one at position `at`."""
+    """Replace the item at position `at`."""
     old = state.items[at]
     state.gauge.add_part(old.part, old.tokens, -1)
     state.gauge.add_part(item.part, item.tokens)
@@ -40,7 +43,7 @@ def replace_item(state: State, at: int, item: Item) -> None:
 
 
 def reindex(state: State) -> None:
-    """Find every item and every open slot again after positions have changed."""
+    """Rebuild the index and the slots of open calls after positions have changed."""
     state.index = {item.handle: at for at, item in enumerate(state.items) if item.handle}
     if state.calls:
         slots = {item.part.call: at for at, item in enumerate(state.items) if isinstance(item.part, ToolResult)}
@@ -52,7 +55,7 @@ def reindex(state: State) -> None:
 
 
 def count_prefix(state: State, sign: int) -> None:
-    """Take all that stands before the conversation into the guess (`sign` 1) or out of it (-1)."""
+    """Add everything before the conversation to the token estimate (`sign` 1) or remove it (-1)."""
     if state.prefix is not None:
         system = state.prefix.system
         state.gauge.add_part(Text(system), estimate_text(system), sign)
@@ -63,15 +66,13 @@ def count_prefix(state: State, sign: int) -> None:
         state.gauge.add_part(item.part, item.tokens, sign)
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-#
-# Whether an earlier reading of a file still stands in the view, so that it need not be given once more.
+# --- Readings that are still visible ---------------------------------------------------------------------------------
 
 
 def find_visible_reading(state: State, path: str, digest: str, first: int, last: int) -> str:
-    """Handle of a reading of `path` with this content that stands whole in the view and covers the lines; else ''.
+    """Return the handle of a reading of `path` that is whole in the view and covers the lines; '' if there is none.
 
-    One that a re-reading was already pointed at does not count: who asks twice gets the lines.
+    A reading that a later `Read` was already pointed at does not count: the next one gets the lines.
     """
     for reading in reversed(state.readings.get(path, ())):
         at = state.index.get(reading.handle, -1)
