@@ -1,4 +1,4 @@
-"""The breaks: facts that change what has been sent. Each keeps every item's handle, so nothing is lost (law 4)."""
+"""Fold of the breaks: entries that change what has been sent. Handles stay valid, so nothing is lost (law 4)."""
 
 from typing import Any
 
@@ -11,13 +11,13 @@ from longrein.context.state.view import count_prefix, make_item, reindex, replac
 from longrein.events import AnyPart, Cleared, Form, PrefixSet, Summarized, Text, ToolCall, ToolResult, decode_json
 
 UNDO_MAX = 20
-"""Compactions that can be undone by number; the log keeps all."""
+"""Limit of compactions that can be undone by number; the log keeps all."""
 CROSSINGS = ("watermark", "overflow", "memory", "request")
-"""Reasons of a compaction that was forced by size; one that merely pays off is no crossing (law 6)."""
+"""Reasons of compactions forced by size; one that only saves money is no crossing (law 6)."""
 
 
 def fold_cleared(state: State, seq: int, event: Cleared) -> None:
-    """Items get their shorter forms; folded ones leave the view."""
+    """Show items in their shorter forms; remove folded ones from the view."""
     folded = {form.handle for form in event.forms if form.form == "folded"}
     for form in event.forms:
         if form.handle not in folded:
@@ -51,7 +51,7 @@ def _settled(state: State) -> None:
 
 
 def change_form(state: State, seq: int, form: Form) -> None:
-    """One item gets another form; entry `seq` says so. A handle that is not in the view is passed over."""
+    """Give one item another form, by entry `seq`. A handle that is not in the view is ignored."""
     at = state.index.get(form.handle)
     if at is None:
         return
@@ -65,7 +65,7 @@ def change_form(state: State, seq: int, form: Form) -> None:
 
 
 def _reformed(old: AnyPart, text: str, *, images: bool) -> AnyPart:
-    """`old` with another content. What stays of a thinking is plain text: a signed block is whole or gone."""
+    """Return `old` with other content. Changed thinking becomes plain text: a signed block is whole or gone."""
     match old:
         case ToolResult(call, name, status, parts):
             kept = tuple(p for p in parts if not _is_text(p)) if images else ()
@@ -89,7 +89,7 @@ def _is_text(part: AnyPart) -> bool:
 
 
 def fold_summarized(state: State, seq: int, event: Summarized) -> None:
-    """The items of a span give way to one summary; open slots stay."""
+    """Replace the items of a span by one summary; open slots stay."""
     head, tail = state.items[: state.context_items], state.items[state.context_items :]
     kept = [item for item in tail if item.seqs[0] == 0 or not event.first <= item.seqs[0] <= event.last]
     gone = [item for item in tail if item.seqs[0] and event.first <= item.seqs[0] <= event.last]
@@ -110,12 +110,12 @@ def fold_summarized(state: State, seq: int, event: Summarized) -> None:
     state.rewritten_seq = seq
     state.ledger_text = event.ledger
     _undoable(state, seq)
-    state.told = ()  # they come back when their folder is touched again
+    state.told = ()  # told again when a call touches their folder
     state.failure = None
 
 
 def fold_prefix_set(state: State, seq: int, event: PrefixSet) -> None:
-    """Another system text, tool list or static context. The first one is no break."""
+    """Set system text, tool list or static context. The first prefix is no break."""
     first = state.prefix is None
     if state.prefix is not None and (state.prefix.provider, state.prefix.model) != (event.provider, event.model):
         _other_model(state)
@@ -136,12 +136,12 @@ def fold_prefix_set(state: State, seq: int, event: PrefixSet) -> None:
 
 
 def _other_model(state: State) -> None:
-    """What was learned of a window was that of the model before."""
+    """Forget what was learned of the previous model's window."""
     state.window_learned = state.refused_raw = 0
     state.gauge.ceiling, state.gauge.flat = 0, (0, 0, 0)
 
 
 def mark_break(state: State) -> None:
-    """What had been sent is no longer the beginning of what will be."""
+    """Note that the next request does not begin with what was sent before."""
     state.breaks += 1
     state.sent_items = 0

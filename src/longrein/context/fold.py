@@ -1,7 +1,7 @@
-"""The fold: `step(state, entry)` takes one fact in. Work is proportional to the new entry, not to the history.
+"""Fold of the log: `step(state, entry)` applies one entry. The work depends on the entry, not on the history.
 
-An item keeps its place for ever: results take the slots that their calls opened, so they stand in call order however
-they end, and what is said meanwhile comes after them.
+An item keeps its place. Results take the slots that their calls opened, so they are in call order in whatever order the
+calls end; messages that come meanwhile follow them.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -70,14 +70,14 @@ from longrein.events import (
     unwrapped,
 )
 
-# --- What works beside the conversation: background tasks and subagents, as the log tells of them --------------------
+# --- Sessions, background tasks and subagents ------------------------------------------------------------------------
 #
-# They are world: a rewind leaves them as they are. What a subagent may spend is held back from its start to its end,
-# so the sum of what is spent and held back never passes what the session itself was granted.
+# Tasks and subagents are world state, which a rewind leaves alone. A subagent's grant is reserved from its start to
+# its end, so the sum of spent and reserved money never exceeds the session's own grant.
 
 
 def _opened(state: State, seq: int, event: Opened) -> None:
-    """A session begins. Of entries before it, a parent's, the conversation stays; spend, tasks and children do not."""
+    """Begin a session. From a parent's entries before it only the conversation stays."""
     state.session, state.nonce = event.session, event.nonce
     state.roots, state.cwd, state.profile = event.roots, event.cwd, event.profile
     state.pins, state.kind, state.label, state.grant = event.pins, event.kind, event.label, event.grant
@@ -94,21 +94,21 @@ def _opened(state: State, seq: int, event: Opened) -> None:
 
 
 def _task_started(state: State, seq: int, event: TaskStarted) -> None:
-    """It runs, or waits for its turn."""
+    """Record a task that runs or is queued."""
     was = state.tasks.get(event.task)
     first = was.seq if was is not None else seq
     state.tasks[event.task] = TaskState(first, state.at, event)
 
 
 def _task_ended(state: State, seq: int, event: TaskEnded) -> None:
-    """It is over; of one that this log does not know, nothing."""
+    """Record the end of a known task."""
     was = state.tasks.get(event.task)
     if was is not None and was.ended is None:
         state.tasks[event.task] = TaskState(was.seq, was.at, was.started, event, seq)
 
 
 def _child_started(state: State, seq: int, event: ChildStarted) -> None:
-    """It began, or was asked again."""
+    """Record a subagent that starts or gets another task, and reserve its grant."""
     if event.grant is not None:
         state.spent_usd += event.grant.usd
         state.granted_tokens += event.grant.tokens
@@ -118,7 +118,7 @@ def _child_started(state: State, seq: int, event: ChildStarted) -> None:
 
 
 def _child_ended(state: State, event: ChildEnded) -> None:
-    """It is over: what it did not use comes back."""
+    """Record the end of a subagent and return the unused grant."""
     was = state.children.get(event.child)
     if was is None or was.ended is not None:
         return
@@ -132,20 +132,19 @@ def _child_ended(state: State, event: ChildEnded) -> None:
     state.children[event.child] = SubagentState(was.seq, was.at, was.started, event)
 
 
-# --- fold ------------------------------------------------------------------------------------------------------------
-
+# --- Fold ------------------------------------------------------------------------------------------------------------
 
 READINGS_MAX = 8
-"""Of one file at one time."""
+"""Limit of readings of one file."""
 RECALLED_MAX = 100
-"""Recalls that the policy remembers."""
+"""Limit of recalls that the clearing policy remembers."""
 
 History = Callable[[int], Iterable[Entry]]
-"""Entries 1 to n of this session, from the log."""
+"""Function that returns entries 1 to n of the session's log."""
 
 
 def fold(entries: Sequence[Entry]) -> State:
-    """The state after `entries`, the whole log of one session."""
+    """Return the state after `entries`, the whole log of a session."""
     state = State()
     for at, entry in enumerate(entries):
         state = advance(state, entry, lambda to, at=at: [e for e in entries[:at] if e.seq <= to])  # type: ignore[misc]
@@ -153,7 +152,7 @@ def fold(entries: Sequence[Entry]) -> State:
 
 
 def advance(state: State, entry: Entry, history: History) -> State:
-    """`step` for every event, also for the two that need the log again: `Rewound` and `Restored`."""
+    """Apply any entry, also `Rewound` and `Restored`, which need the log again."""
     match entry.event:
         case Rewound(to=to):
             return _take_back(fold(list(history(to))), state, entry)
@@ -172,7 +171,7 @@ def advance(state: State, entry: Entry, history: History) -> State:
 
 def _take_back(then: State, now: State, entry: Entry) -> State:
     known = then.files
-    count_prefix(then, -1)  # what stands before the conversation is as it is now, also where it was not there then
+    count_prefix(then, -1)  # the prefix is the present one, even if it was set later
     joined = merge_rewound(then, now)
     count_prefix(joined, 1)
     joined.seq, joined.at = entry.seq, entry.at
@@ -186,7 +185,7 @@ def _take_back(then: State, now: State, entry: Entry) -> State:
 
 
 def step(state: State, entry: Entry) -> State:  # noqa: C901, PLR0912, PLR0915 - a line or two for each event
-    """`state` with one more fact; changes and returns the same object."""
+    """Apply one entry; changes and returns the same state."""
     record_notices(state, entry)
     state.seq = seq = entry.seq
     record_event(state.ledger, seq, entry.event)
@@ -260,7 +259,7 @@ def step(state: State, entry: Entry) -> State:  # noqa: C901, PLR0912, PLR0915 -
     return state
 
 
-# --- what is said ------------------------------------------------------------------------------------------------
+# --- Messages and reminders ------------------------------------------------------------------------------------------
 
 
 def _user_spoke(state: State, seq: int, event: UserSpoke) -> None:
@@ -272,12 +271,12 @@ def _user_spoke(state: State, seq: int, event: UserSpoke) -> None:
 
 
 def _turn(state: State, *, task: bool) -> None:
-    """A turn begins, or goes on with something new."""
+    """Begin a turn, or continue it with something new."""
     if not state.turn_open:
         state.steps = state.continuations = state.barren_steps = 0
         state.denied_last = False
         state.step_history = StepHistory()
-    if task if state.label else not state.turn_open:  # a subagent that is woken, or spoken to, goes on with its task
+    if task if state.label else not state.turn_open:  # a subagent that is woken continues its task
         state.began_at = state.at
         state.began = UsageBaseline(state.spent_usd, state.usage, state.asks, state.spawned)
     state.failures, state.failure = 0, None
@@ -303,7 +302,7 @@ def _reminded(state: State, seq: int, event: Reminded) -> None:
         append_item(state, make_item(seq, 0, "reminder", Text(event.text), handle=f"r{seq}"))
 
 
-# --- asking and being answered -----------------------------------------------------------------------------------
+# --- Requests and replies --------------------------------------------------------------------------------------------
 
 
 def _asked(state: State, at: int, seq: int, event: Asked) -> None:
@@ -312,7 +311,7 @@ def _asked(state: State, at: int, seq: int, event: Asked) -> None:
     state.spent_usd += event.reserved_usd
     if event.purpose == "summary":
         state.summarising, state.summarising_seq = event, seq
-        if event.reason != "ahead":  # one that is made ahead repeats the last request and carries nothing new
+        if event.reason != "ahead":  # a background summary repeats the last request
             state.sent_reach = event.reach
         return
     state.asked, state.asked_seq, state.asked_at = event, seq, at
@@ -325,7 +324,7 @@ def _asked(state: State, at: int, seq: int, event: Asked) -> None:
 
 
 def _settle(state: State, asked: int, cost_usd: float) -> Asked | None:
-    """Settle the money of the request `asked`; gives it when it was one for a summary."""
+    """Release the reserved money of request `asked`; return the request if it was for a summary."""
     summary = state.summarising if asked == state.summarising_seq else None
     request = summary or state.asked
     if request is not None:
@@ -349,7 +348,7 @@ def _replied(state: State, seq: int, event: Replied) -> None:
     state.last_usage, state.stop = usage, event.stop
     if "input" not in event.estimated:
         state.gauge.calibrate(usage.context_tokens, state.asked_raw)
-    if state.asked_raw >= state.refused_raw:  # what was refused once has been taken after all
+    if state.asked_raw >= state.refused_raw:  # a refused size was accepted after all
         state.refused_raw = 0
     state.seen_reach = state.sent_reach
     state.owes_reply = False
@@ -394,7 +393,7 @@ def _ask_failed(state: State, event: AskFailed) -> None:
         state.failures += 1
 
 
-# --- tools -------------------------------------------------------------------------------------------------------
+# --- Tool calls ------------------------------------------------------------------------------------------------------
 
 
 def _answered(state: State, event: PermissionAnswered) -> None:
@@ -406,10 +405,10 @@ def _answered(state: State, event: PermissionAnswered) -> None:
 
 def _tool_ended(state: State, seq: int, event: ToolEnded) -> None:
     open_call = state.calls.pop(event.call, None)
-    if open_call is None:  # its call stands in an entry that is damaged, or it has ended before
+    if open_call is None:  # its call is in a damaged entry, or it has ended before
         state.files_just_seen = ()
         return
-    slot = state.items[open_call.slot].part  # it has the name that the model called, which some wires compare
+    slot = state.items[open_call.slot].part  # some wires compare the name that the model called
     name = slot.name if isinstance(slot, ToolResult) else event.name
     result = ToolResult(event.call, name, event.status, event.parts)
     item = make_item(seq, 0, "result", result, handle=f"r{seq}")
@@ -431,7 +430,7 @@ def _tool_ended(state: State, seq: int, event: ToolEnded) -> None:
 
 
 def _read(state: State, handle: str, seen: FileSeen) -> None:
-    """Remember what a reading showed, or that a later one was answered by pointing at it."""
+    """Remember a reading, or that a later one was answered with a pointer to it."""
     earlier = state.readings.get(seen.path, ())
     if seen.again:
         told = tuple(msgspec.structs.replace(r, told=True) if r.handle == seen.again else r for r in earlier)

@@ -1,8 +1,7 @@
-"""What the model has to be told before its next request: a pure function of the log's fold.
+"""Reminders to append before the next request, as a pure function of the state.
 
-A reminder is an entry like any other, so it stands at the tail, after the results, is never re-worded, and a request
-that fails or is aborted carries it again. Exactly once, because what was told is folded too: `due` right after its own
-reminders is empty. Without news it is empty as well, and the request has the very bytes it would have had.
+A reminder is an entry, so it comes after the results, is never reworded, and is sent again with a retried request. It
+is told exactly once, because the telling is folded too: right after its own reminders `due_reminders` returns nothing.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,29 +17,29 @@ from longrein.context.state.token_estimate import estimate_text
 from longrein.events import Reminded, marker, marker_sign
 
 ROOM_TOKENS = 2_000
-"""Room for all reminders of one request."""
+"""Tokens for all reminders of one request."""
 ROOM_SHARE_MAX = 0.2
-"""And at most this part of the usable window."""
+"""Largest share of the usable window for them."""
 TODO_STEPS = 25
-"""Steps of one turn without a look at the todo list before the model is told of it."""
+"""Steps of one turn without a change of the todo list before the model is reminded of it."""
 CONTEXT_LEVELS = (70, 90)
-"""Percent of the usable window that are told when they are crossed."""
+"""Percentages of the usable window that are told when they are crossed."""
 CONTEXT_TOKENS_MIN = 32_000
-"""A smaller window is compacted all the time; telling that would only cost room."""
+"""Smaller windows are compacted so often that telling it would only cost tokens."""
 COST_LEVELS = (50, 80, 95)
-"""Percent of the money limit that are told when they are crossed."""
+"""Percentages of the money limit that are told when they are crossed."""
 LINE_CHARS_MAX = 300
-"""Of what is said of one thing in one line."""
+"""Limit of one line."""
 LINES_SHARE_MAX = 0.5
-"""Of the room, for the lines of many things; the rest is for what stands below them."""
+"""Share of the budget for lines if there are many; the rest is for the bodies."""
 LINE_TOKENS = 10
-"""For what is said at the end of a line: that more is to be read, and where."""
+"""Tokens for the hint at the end of a line."""
 COUNT_TOKENS = 30
-"""For the line that counts what does not fit."""
+"""Tokens for the line that counts the notices left out."""
 NAMES_CHARS_MAX = 8_000
-"""Of the names of many that ended and are not told in a line of their own."""
+"""Limit of the names of ended tasks without a line of their own."""
 SOURCES_MAX = 20
-"""Handles that a reminder names as its source."""
+"""Limit of handles that a reminder names as its source."""
 
 MODES = {
     "plan": "plan mode is on: only look and think. Calls that write files or run changing commands are refused, by "
@@ -49,30 +48,30 @@ MODES = {
     "bypassPermissions": "calls now run without asking the user; all the more, keep to what was asked",
     "default": "calls that change something now ask the user first, as far as no rule allows them",
 }
-"""What a permission mode means for the model."""
+"""Meaning of a permission mode for the model."""
 PLAN_ANSWER = ". Answer with a plan that the user can judge; they end plan mode"
-"""For whoever speaks with the user; a subagent has a task of its own."""
+"""Addition for an agent that speaks with the user; a subagent has a task of its own."""
 
 
 _ORDER = {kind: n for n, kind in enumerate(KINDS)}
 
 
 class ReminderDraft(msgspec.Struct, frozen=True):
-    """A reminder before it is fitted into the room."""
+    """Reminder before it is fitted into its budget."""
 
     kind: ReminderKind
     head: str
     """The harness's own words."""
     notices: Sequence[Notice] = ()
-    """What it lists; empty for a state that is told in one line."""
+    """Notices to list; empty for a state told in one line."""
     state: str = ""
-    """Value of a state that is told in one line."""
+    """Value of such a state."""
     source: str = ""
-    """What that was born of."""
+    """Handle of the event behind it."""
 
 
 def due_reminders(state: State, budget: Budget, now_us: int, usd_max: float = 0.0) -> tuple[Reminded, ...]:
-    """The reminders to append before the next request, most important first; empty when there is no news.
+    """Return the reminders to append before the next request, most important first; () without news.
 
     `now_us`: microseconds UTC, of which only the day counts. `usd_max`: the money limit, 0 for none.
     """
@@ -89,11 +88,11 @@ def due_reminders(state: State, budget: Budget, now_us: int, usd_max: float = 0.
 
 
 def room_tokens(budget: Budget) -> int:
-    """Tokens that the reminders of one request may take; a count is always told."""
+    """Return the tokens for the reminders of one request. Counts are told even beyond it."""
     return min(ROOM_TOKENS, round(budget.usable_tokens * ROOM_SHARE_MAX))
 
 
-# --- what happened -----------------------------------------------------------------------------------------------
+# --- Reminders of notices --------------------------------------------------------------------------------------------
 
 
 def _notice_drafts(state: State) -> Iterator[ReminderDraft]:
@@ -112,21 +111,21 @@ def _notice_drafts(state: State) -> Iterator[ReminderDraft]:
 
 
 def pending_notices(state: State) -> list[Notice]:
-    """Notices after the last reminder of their kind, oldest first: a reminder tells all that wait."""
+    """Return the notices after the last reminder of their kind, oldest first."""
     told = {kind: last.seq for kind, last in state.reminded.items()}
     told["file_changed"] = max(told.get("file_changed", 0), told.get("session_resumed", 0))
     return [one for one in state.notices if one.seq > told.get(one.kind, 0)]
 
 
 def _reminder_kind(state: State, one: Notice) -> str:
-    """What changed while longrein was away is told as one: the session was resumed."""
+    """Return the kind of the reminder. File changes before a resume are told as `session_resumed`."""
     away = one.kind == "file_changed" and 0 < state.resumed_seq < one.seq
     told = state.reminded.get("session_resumed")
     return "session_resumed" if away and (told is None or told.seq < state.resumed_seq) else one.kind
 
 
 def _latest_states(state: State, notices: Sequence[Notice]) -> list[Notice]:
-    """Of a state the latest for each key, where it is not what the model last saw."""
+    """Return the latest notice per key, where it differs from what the model last saw."""
     first: dict[str, Notice] = {}
     last: dict[str, Notice] = {}
     for one in notices:
@@ -136,7 +135,7 @@ def _latest_states(state: State, notices: Sequence[Notice]) -> list[Notice]:
 
 
 def _last_seen(state: State, first: Notice) -> tuple[str, str]:
-    """(line, body) that the model last saw of what `first` is about."""
+    """Return (line, body) that the model last saw for the subject of `first`."""
     told = [n for n in state.notices if n.seq < first.seq and (n.kind, n.key) == (first.kind, first.key)]
     if told:
         return told[-1].line, told[-1].body
@@ -144,7 +143,7 @@ def _last_seen(state: State, first: Notice) -> tuple[str, str]:
 
 
 def _is_still_news(state: State, one: Notice) -> bool:
-    """Whether it is still news: what was read, edited or changed again meanwhile is not."""
+    """Whether the file was not read, edited or changed again since."""
     if one.kind not in ("file_changed", "memory_changed"):
         return True
     seen = state.files.get(one.key)
@@ -152,7 +151,7 @@ def _is_still_news(state: State, one: Notice) -> bool:
 
 
 def _draft(state: State, kind: ReminderKind, news: Sequence[Notice]) -> ReminderDraft:
-    """A state without a name and without content is told in one line, all else as a list."""
+    """Draft a reminder: one line for a state without a key and a body, otherwise a list."""
     line, source = news[-1].line, f"r{news[-1].seq}"
     if kind.name == "mode":
         words = MODES.get(line, f"the permission mode is now {line}") + PLAN_ANSWER * (
@@ -170,14 +169,14 @@ def _draft(state: State, kind: ReminderKind, news: Sequence[Notice]) -> Reminder
 
 
 def duration_words(seconds: float) -> str:
-    """`40 s`, `12 min`, `3 h`, `5 days`: a length of time in one unit."""
+    """Return a duration in one unit: `40 s`, `12 min`, `3 h`, `5 days`."""
     for limit, unit, words in ((120, 1, "s"), (7_200, 60, "min"), (172_800, 3_600, "h")):
         if seconds < limit:
             return f"{round(seconds / unit)} {words}"
     return f"{round(seconds / 86_400)} days"
 
 
-# --- states that are computed ------------------------------------------------------------------------------------
+# --- Computed states: todo list, context, cost, day ------------------------------------------------------------------
 
 
 def _state_drafts(state: State, budget: Budget, now_us: int, usd_max: float) -> Iterator[ReminderDraft]:
@@ -194,7 +193,7 @@ def _last_told(state: State, kind: str) -> str:
 
 
 def _todo(state: State) -> Iterator[ReminderDraft]:
-    """The list when somebody else changed it; when it lies long untouched, or there is none in long work, once."""
+    """Draft a reminder of the todo list: changed by somebody else, long unchanged, or missing in long work."""
     now = todo_state(state.todos)
     told = _last_told(state, "todo").removeprefix("old: ")
     if now != told and (told or state.todos):
@@ -240,7 +239,10 @@ def _cost_budget(state: State, usd_max: float) -> Iterator[ReminderDraft]:
 
 
 def date_of(day: int) -> str:
-    """The date of a day counted from 1970-01-01, as `2026-11-21`: years begin in March, so a leap day is the last."""
+    """Return the date of a day counted from 1970-01-01, as `2026-11-21`.
+
+    Years begin in March, so that a leap day is the last day.
+    """
     shifted = day + 719_468
     era = shifted // 146_097
     of_era = shifted % 146_097
@@ -251,11 +253,11 @@ def date_of(day: int) -> str:
     return f"{year + era * 400 + (month >= 10):04d}-{(month + 2) % 12 + 1:02d}-{day_of_month:02d}"
 
 
-# --- fitting into the room ---------------------------------------------------------------------------------------
+# --- Fitting into the token budget -----------------------------------------------------------------------------------
 
 
 def fit_reminder(draft: ReminderDraft, state: State, room: int) -> Reminded:
-    """The reminder in at most about `room` tokens: first a line for each, then what is below it, then counts only."""
+    """Return the reminder in at most about `room` tokens: lines first, then bodies, then only counts."""
     kind, nonce = draft.kind.name, state.nonce
     if not draft.notices:
         head = neutralize_markers(draft.head, nonce).replace("\n", "\\n")
@@ -303,7 +305,7 @@ def _line(one: Notice, nonce: str) -> str:
 
 
 def _recall_hint(one: Notice, *, known: bool, fits: bool) -> str:
-    """What to do about what is not shown, or not just as it is."""
+    """Return the hint for content that is not shown, or not verbatim."""
     if _is_file(one.kind):
         return "" if known else "; Read it before you rely on it"
     return "" if fits or not one.body else f'; all of it: Recall("r{one.seq}")'
@@ -319,7 +321,7 @@ def _not_shown_hint(notices: Sequence[Notice]) -> str:
 
 
 def _by_outcome(notices: Sequence[Notice]) -> str:
-    """Names alone, of those that ended alike together: `done, exit code 0: b3-b40, b42; failed, exit code 1: b41`."""
+    """Group names by outcome: `done, exit code 0: b3-b40, b42; failed, exit code 1: b41`."""
     alike: dict[str, list[str]] = {}
     for one in notices:
         alike.setdefault(one.brief, []).append(one.line.partition(" ")[0].rstrip(":"))
@@ -328,7 +330,7 @@ def _by_outcome(notices: Sequence[Notice]) -> str:
 
 
 def _name_ranges(names: Sequence[str]) -> Iterator[str]:
-    """Names in order, those that follow each other as one: `b3-b40`."""
+    """Yield sorted names, consecutive ones as a range: `b3-b40`."""
     numbered = sorted((name.rstrip("0123456789"), int("0" + name[len(name.rstrip("0123456789")) :])) for name in names)
     for _, run in groupby(enumerate(numbered), key=lambda pair: (pair[1][0], pair[1][1] - pair[0])):
         (head, first), *more = (name for _, name in run)
@@ -336,14 +338,14 @@ def _name_ranges(names: Sequence[str]) -> Iterator[str]:
         yield f"{head}{first}" + (f"-{head}{last}" if more else "")
 
 
-# --- what comes from outside -------------------------------------------------------------------------------------
+# --- External text ---------------------------------------------------------------------------------------------------
 
 _QUOTES = (" ", "+", "-")
-"""How a line of a diff begins; it cannot be taken for the harness's own."""
+"""First characters of diff lines. Such lines cannot be taken for the harness's own."""
 
 
 def quote_external(text: str, nonce: str) -> str:
-    """`text` from outside so that no line of it looks like the harness's own; a diff stays as it is."""
+    """Quote external `text` so that no line looks like the harness's own; a diff stays as it is."""
     safe = neutralize_markers(text, nonce)
     lines = safe.split("\n") if safe else []
     if all(line.startswith(_QUOTES) for line in lines):
@@ -352,7 +354,7 @@ def quote_external(text: str, nonce: str) -> str:
 
 
 def neutralize_markers(text: str, nonce: str) -> str:
-    """`text` without the harness's sign and without tags that other harnesses speak by (rule 8)."""
+    """Break the harness's sign, and tags of other harnesses, in `text` (rule 8)."""
     for sign in (marker_sign(nonce), "<system-reminder", "</system-reminder"):
         if sign in text:
             text = text.replace(sign, f"{sign[0]}·{sign[1:]}")
