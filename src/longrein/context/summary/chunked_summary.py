@@ -1,7 +1,7 @@
-"""A view for a summariser whose window is smaller: its text in up to eight parts, cut between steps, then one merge.
+"""Summary by a model with a smaller window: the view in up to eight parts, then one merge.
 
-Nothing is cut off: where eight parts are too few, the longest blocks show their two ends and their handles. Each part
-begins with what the work is about and ends with what is asked for now.
+Parts are split between steps. Nothing is dropped: if eight parts are too few, the longest blocks are shown by their two
+ends and handles. Each part begins with the subject of the work and ends with the current request.
 """
 
 from collections.abc import Sequence
@@ -15,11 +15,11 @@ from longrein.context.summary.prompt import summary_instruction
 from longrein.events import PrefixSet, Text, ToolCall, ToolResult, marker, text_of
 
 CHUNKS_MAX = 8
-"""Requests for one summary beside the merge."""
+"""Limit of requests for one summary, the merge aside."""
 FILL = 0.85
-"""Share of the summariser's usable window that a part may fill: its tokenizer is not the one that was calibrated."""
+"""Share of the summariser's usable window that a part may take, because its tokenizer is not the calibrated one."""
 FRAME_SHARE = 0.10
-"""Share of a part for the first request of the user, and as much again for the one in hand."""
+"""Share of a part for the user's first request, and again for the current one."""
 ITEM_TOKENS_MIN = 60
 """A block is not made shorter than this."""
 
@@ -32,12 +32,12 @@ Make one summary of them. Where they differ the later one holds; add nothing tha
 
 
 def fits_in_window(state: State, budget: Budget) -> bool:
-    """Whether a summariser with `budget` can be given the live view as it is."""
+    """Whether the live view fits a summariser with `budget`."""
     return state.view_tokens + estimate_text(summary_instruction("")) <= budget.usable_tokens * FILL
 
 
 def summary_chunks(state: State, window_tokens: int) -> list[str]:
-    """The conversation as at most eight texts, each of at most about `window_tokens` calibrated tokens."""
+    """Return the conversation as at most eight texts of about `window_tokens` calibrated tokens."""
     cost = cost_function(state.gauge)
     head, tail = _frame(state, round(window_tokens * FRAME_SHARE), cost)
     room = max(ITEM_TOKENS_MIN * 4, window_tokens - cost(head) - cost(tail))
@@ -54,7 +54,10 @@ def summary_chunks(state: State, window_tokens: int) -> list[str]:
 
 
 def chunk_requests(state: State, budget: Budget, prefix: PrefixSet, focus: str = "") -> list[Request]:
-    """One request for each part. `budget`, `prefix`: of the summariser; its prefix needs neither tools nor system."""
+    """Return one request per part.
+
+    `budget`, `prefix`: of the summariser. Its prefix needs neither tools nor system text.
+    """
     ask = summary_instruction(focus, budget)
     room = round(budget.usable_tokens * FILL) - state.gauge.scale(estimate_text(PART + ask))
     texts = summary_chunks(state, room)
@@ -65,7 +68,7 @@ def chunk_requests(state: State, budget: Budget, prefix: PrefixSet, focus: str =
 
 
 def merge_request(state: State, budget: Budget, prefix: PrefixSet, parts: Sequence[str], focus: str = "") -> Request:
-    """The request that makes one summary of the answers to `chunk_requests`, in their order."""
+    """Return the request that merges the answers to `chunk_requests`, in their order."""
     ask = summary_instruction(focus, budget)
     cost = cost_function(state.gauge)
     room = (round(budget.usable_tokens * FILL) - cost(MERGE + ask)) // max(1, len(parts))
@@ -77,7 +80,7 @@ def merge_request(state: State, budget: Budget, prefix: PrefixSet, parts: Sequen
 
 
 def _within(text: str, tokens: int, cost: Cost) -> str:
-    """The start of `text`, as much as fits."""
+    """Return the start of `text`, as much as fits."""
     if cost(text) <= tokens:
         return text
     return text[: max(0, len(text) * max(0, tokens) // cost(text) - 2)] + "…"
@@ -92,11 +95,11 @@ def _request(state: State, budget: Budget, prefix: PrefixSet, text: str) -> Requ
     )
 
 
-# --- cutting -----------------------------------------------------------------------------------------------------
+# --- Splitting -------------------------------------------------------------------------------------------------------
 
 
 def _frame(state: State, tokens: int, cost: Cost) -> tuple[str, str]:
-    """(what the work is about, what is asked for now), each in about `tokens`."""
+    """Return (subject of the work, current request), each in about `tokens`."""
     words = state.ledger.words
     first = message_text(words[0], tokens, state.nonce, cost) if words else ""
     pins = [f"Pinned: {pin}" for pin in state.pins]
@@ -106,7 +109,7 @@ def _frame(state: State, tokens: int, cost: Cost) -> tuple[str, str]:
 
 
 def _steps(items: Sequence[Item]) -> list[list[Item]]:
-    """The items in groups that may not be parted: a reply with the results of its calls, or what was said to it."""
+    """Group the items that may not be parted: a reply with the results of its calls, or user messages."""
     steps: list[list[Item]] = []
     before: Item | None = None
     for item in items:
@@ -137,7 +140,7 @@ def _labelled(item: Item) -> tuple[str, str]:
 
 
 def _packed(steps: Sequence[Sequence[str]], room: int, cost: Cost) -> list[list[str]]:
-    """Steps in as few parts of `room` tokens as they come; a step that is larger is cut between its blocks."""
+    """Pack steps into as few parts of `room` tokens as possible; a larger step is split between its blocks."""
     parts: list[list[str]] = []
     left = 0
     for step in steps:
@@ -154,7 +157,7 @@ def _packed(steps: Sequence[Sequence[str]], room: int, cost: Cost) -> list[list[
 
 
 def _ends_of(parts: list[list[str]], nonce: str) -> list[list[str]]:
-    """The first two and the last parts; what lies between is named, not dropped in silence."""
+    """Return the first two and the last parts, with a note on what lies between."""
     gone = sum(map(len, parts[2 : len(parts) - (CHUNKS_MAX - 2)]))
     note = marker(nonce, "elided", f'{gone} blocks between; Recall(query="…") finds them')
     return [parts[0], [*parts[1], note], *parts[-(CHUNKS_MAX - 2) :]]

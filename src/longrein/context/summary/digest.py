@@ -1,7 +1,7 @@
-"""What stands in place of a summarised span: the user's words and the ledger by code, and the model's prose if any.
+"""Text that replaces a summarised span: the user's messages, the ledger, and the model's prose if there is any.
 
-Without prose it is the digest of last resort: it needs no model, so a session cannot get stuck. Earlier prose is never
-copied by code: what code wrote is rendered anew from the ledger each time, so nothing drifts.
+Without prose it is a digest, which needs no model, so a session cannot get stuck. Earlier prose is never copied: the
+records are rendered from the ledger each time, so nothing drifts.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -45,25 +45,22 @@ from longrein.events import (
     text_of,
 )
 
-# ---------------------------------------------------------------------------------------------------------------------
-#
-# The ledger as lines, best first: each with the entries that prove it, none that an earlier claim could poison.
-
+# --- Lines of the ledger, most important first -----------------------------------------------------------------------
 
 COMMAND_CHARS = 160
-"""Of a command or call in a line."""
+"""Limit of a command or call in a line."""
 NAMES_SHOWN_MAX = 12
-"""Tests named one by one under one verdict."""
+"""Limit of tests named one by one."""
 
 
 def file_lines(state: State) -> list[str]:
-    """What was read and changed: changed ones first, each group newest first."""
+    """List the files: changed ones first, each group newest first."""
     uses = sorted(state.ledger.files.items(), key=lambda pair: (pair[1].changes == 0, -pair[1].seq))
     return [f"- {relative_path(state, path)}: {_file_use(state, path, use)}" for path, use in uses]
 
 
 def relative_path(state: State, path: str) -> str:
-    """`path` as seen from the session's first folder, when it lies in it."""
+    """Return `path` relative to the session's first folder, if it is inside."""
     root = (state.roots[0].rstrip("/") + "/") if state.roots else ""
     return path[len(root) :] if root and path.startswith(root) else path
 
@@ -85,11 +82,11 @@ def _file_use(state: State, path: str, use: FileUse) -> str:
     return ", ".join(told)
 
 
-# --- errors, tests, commands -------------------------------------------------------------------------------------
+# --- Errors, tests, commands -----------------------------------------------------------------------------------------
 
 
 def error_lines(state: State) -> list[str]:
-    """Errors that stand, failing tests, then what was fixed and how; newest first in each group."""
+    """List open errors, failing tests, then fixed errors and tests; newest first in each group."""
     troubles = sorted(state.ledger.troubles.values(), key=lambda t: (t.fixed > 0, -max(t.last, t.fixed)))
     status_lines = [_error_line(state, trouble) for trouble in troubles if not trouble.fixed]
     fixed = [_error_line(state, trouble) for trouble in troubles if trouble.fixed]
@@ -127,7 +124,7 @@ def _fixed_tests(ledger: Ledger) -> list[str]:
 
 
 def command_lines(state: State) -> list[str]:
-    """Calls that were carried out, newest first."""
+    """List the calls, newest first."""
     return [f"- r{ran.seq} {_call_line(ran)}" for ran in reversed(state.ledger.ran.values())]
 
 
@@ -162,18 +159,18 @@ def _counts(counts: Counts) -> str:
     return f"; {counts.runner}: {counts.failed} failed, {counts.passed} passed"
 
 
-# --- what is decided, and what is open ---------------------------------------------------------------------------
+# --- Decisions, open work, status ------------------------------------------------------------------------------------
 
 
 def decision_lines(state: State) -> list[str]:
-    """What the user allowed, denied and answered, newest first; a repeated decision once."""
+    """List what the user allowed, denied and answered, newest first; equal decisions once."""
     newest = {decision.text: decision for decision in state.ledger.decisions}
     ordered = sorted(newest.values(), key=lambda decision: -decision.seqs[-1])
     return [f"- {d.text} ({', '.join(f'r{seq}' for seq in d.seqs)})" for d in ordered]
 
 
 def pending_lines(state: State) -> list[str]:
-    """The todo list, then what still runs."""
+    """List the todo list, then running tasks and subagents."""
     proof = _proof(state.ledger, "todo")
     todos = [f"- [{todo.status}] {todo.content}" for todo in state.todos]
     if todos:
@@ -183,7 +180,7 @@ def pending_lines(state: State) -> list[str]:
 
 
 def ended_lines(state: State) -> list[str]:
-    """Tasks and subagents that are over, newest first."""
+    """List ended tasks and subagents, newest first."""
     return [_over(run) for run in reversed(state.ledger.over)]
 
 
@@ -192,7 +189,7 @@ def _over(run: BackgroundWork) -> str:
 
 
 def status_lines(state: State) -> list[str]:
-    """Mode, folder, instruction files and skills that were told."""
+    """List permission mode, folder, and the instruction files and skills that were told."""
     ledger = state.ledger
     lines = [f"- permission mode: {state.mode}{_proof(ledger, 'mode')}"]
     if state.cwd:
@@ -208,25 +205,24 @@ def _proof(ledger: Ledger, name: str) -> str:
 
 
 def current_work_lines(state: State) -> list[str]:
-    """What code can say of the current work when no model does."""
+    """List the current work as far as code knows it, for a summary without prose."""
     doing = [f"- in progress: {todo.content}{_proof(state.ledger, 'todo')}" for todo in state.todos]
     doing = [line for line, todo in zip(doing, state.todos, strict=True) if todo.status == "in_progress"]
     last = [f"- last change: {relative_path(state, path)} r{seq}" for seq, path in state.ledger.edits[-1:]]
     return [*doing, *command_lines(state)[:3], *last]
 
 
-# --- Text within a budget of tokens: the user's words with their middles elided, and lines by rank -------------------
-
+# --- Texts within a token budget -------------------------------------------------------------------------------------
 
 WORD_TOKENS_MIN = 40
-"""A message that gets less is not shown by its ends but listed by its handle."""
+"""A message with fewer tokens is only listed by its handle."""
 
 Cost = Callable[[str], int]
-"""Calibrated tokens of a text."""
+"""Function that returns the calibrated tokens of a text."""
 
 
 def cost_function(gauge: TokenGauge) -> Cost:
-    """What texts cost, never guessed below the rate of code, so that the sum of parts bounds the whole."""
+    """Return the cost of texts, never below the rate of code, so that the sum of parts bounds the whole."""
 
     def cost(text: str) -> int:
         plain = gauge.scale(max(estimate_text(text), round(len(text) / CHARS_PER_TOKEN_CODE)))
@@ -236,7 +232,7 @@ def cost_function(gauge: TokenGauge) -> Cost:
 
 
 def shorten(text: str, tokens: int, handle: str, nonce: str, cost: Cost, what: str = "the user's message") -> str:
-    """`text` in at most `tokens`: whole, or its two ends around a marker with its handle, or the marker alone."""
+    """Return `text` in at most `tokens`: whole, or both ends around a marker with its handle, or the marker."""
     if cost(text) <= tokens:
         return text
     chars = len(text)
@@ -258,9 +254,9 @@ def _ends(text: str, chars: int, handle: str, nonce: str, what: str) -> str:
 
 
 def message_lines(words: Sequence[UserMessage], tokens: int, nonce: str, cost: Cost) -> list[str]:
-    """The messages in order in at most about `tokens`: small ones whole, long ones by their ends.
+    """Return the messages in order in about `tokens`: small ones whole, long ones by both ends.
 
-    Where there are too many even for that, the oldest but the first are listed by their handles.
+    If there are too many even for that, the oldest but the first are listed by their handles.
     """
     listed, shown = _listed(words, tokens, cost)
     left = tokens - (cost(_list(listed, tokens // 2, nonce, cost)) if listed else 0)
@@ -276,7 +272,7 @@ def message_lines(words: Sequence[UserMessage], tokens: int, nonce: str, cost: C
 
 
 def _listed(words: Sequence[UserMessage], tokens: int, cost: Cost) -> tuple[list[UserMessage], list[UserMessage]]:
-    """(those that are only listed, those that are shown): the first is shown, and the newest that have room."""
+    """Split `words` into messages that are only listed and messages that are shown: the first and the newest."""
     least = [min(WORD_TOKENS_MIN, cost(message_title(word) + word.text)) for word in words]
     if sum(least) <= tokens:
         return [], list(words)
@@ -289,7 +285,7 @@ def _listed(words: Sequence[UserMessage], tokens: int, cost: Cost) -> tuple[list
 
 
 def _list(words: Sequence[UserMessage], tokens: int, nonce: str, cost: Cost) -> str:
-    """`Recall(handle="r3"), Recall(handle="r9") …`, shorter where that is too long."""
+    """Return `Recall(handle="r3"), Recall(handle="r9") …`, or shorter if that is too long."""
     span = f"{len(words)} messages of the user, r{words[0].seq} to r{words[-1].seq}"
     full = ", ".join(f'Recall(handle="r{word.seq}")' for word in words)
     bare = " ".join(f"r{word.seq}" for word in words)
@@ -303,14 +299,14 @@ def _list(words: Sequence[UserMessage], tokens: int, nonce: str, cost: Cost) -> 
 
 
 def message_title(word: UserMessage) -> str:
-    """`r12 (steer): `."""
+    """Return `r12 (steer): `."""
     origin = "" if word.origin == "prompt" else f" ({word.origin})"
     media = f" [with {', '.join(word.media)}]" if word.media else ""
     return f"r{word.seq}{origin}{media}: "
 
 
 def message_text(word: UserMessage, tokens: int, nonce: str, cost: Cost) -> str:
-    """A message with its handle before it, in at most about `tokens`; whole if that fits."""
+    """Return a message with its title in at most about `tokens`; whole if it fits."""
     head = message_title(word)
     handle = f"r{word.seq}"
     text = shorten(word.text, max(0, tokens - cost(head)), handle, nonce, cost)
@@ -321,7 +317,7 @@ def message_text(word: UserMessage, tokens: int, nonce: str, cost: Cost) -> str:
 
 
 def take_fitting(lines: Sequence[str], tokens: int, cost: Cost) -> list[str]:
-    """The first of `lines`, best first, that fit in `tokens`."""
+    """Return the first of `lines` that fit in `tokens`."""
     kept = []
     for line in lines:
         tokens -= cost(line)
@@ -331,17 +327,16 @@ def take_fitting(lines: Sequence[str], tokens: int, cost: Cost) -> list[str]:
     return kept
 
 
-# --- digest ----------------------------------------------------------------------------------------------------------
-
+# --- Summary and digest ----------------------------------------------------------------------------------------------
 
 SHARE_MAX = 0.40
-"""Share of the usable window that the whole may take, pins aside: half of the window is what a crossing leaves."""
+"""Largest share of the usable window for the text, pins aside. A crossing leaves half of the window."""
 FILES_SHARE_MAX = 0.10
-"""Share of the usable window for files put back."""
+"""Largest share of the usable window for files put back."""
 WORDS_TOKENS_MAX = 20_000
-"""Ceiling for the user's words but the request in hand."""
+"""Limit of the user's messages without the current request."""
 LEDGER_TOKENS_MAX = 8_000
-"""Ceiling for what the ledger says."""
+"""Limit of the records."""
 
 PREAMBLE = """\
 This session goes on from here. What came before did not fit any more and is summed up below: carry on with the work \
@@ -354,18 +349,18 @@ NO_PROSE = "(no prose: no model took part in this summary)"
 
 
 class FileBlock(msgspec.Struct, frozen=True):
-    """A file put back into the conversation, or why it was not."""
+    """File put back into the conversation, or a note why it was not."""
 
     path: str
     """Absolute."""
     text: str = ""
-    """Its content as shown, numbered lines; empty when there is only `note`."""
+    """Content as shown, with numbered lines; empty if there is only `note`."""
     note: str = ""
     """Such as `changed since you saw it` or `it is gone`."""
 
 
 def build_digest(state: State, budget: Budget, first: int, last: int, reason: str) -> Summarized:
-    """The summary that needs no model."""
+    """Return the summary that needs no model."""
     return build_summary(state, budget, (first, last), reason, "", ())
 
 
@@ -379,10 +374,11 @@ def build_summary(
     files: Sequence[FileBlock] = (),
     covered: Callable[[Claim], bool] | None = None,
 ) -> Summarized:
-    """The event that replaces `span`, its text exactly as the model will see it: at most 40 % of usable and the pins.
+    """Return the event that replaces `span`, with the text that the model will see.
 
-    `prose`: the model's part as it came; it is cleaned and audited here. `files`: put back as far as they fit, the
-    event names those that were. `covered`: whether the span holds a claim; by default the view is asked.
+    The text takes at most 40 % of usable and the pins. `prose`: the model's reply; it is cleaned and audited here.
+    `files`: put back as far as they fit; the event names those that were. `covered`: whether the span holds a claim; by
+    default the view is searched.
     """
     cost = cost_function(state.gauge)
     prose, struck = clean_prose(prose), 0
@@ -397,11 +393,11 @@ def build_summary(
     return Summarized(span[0], span[1], text, reason, prose, page.ledger, page.restored, asks, struck=struck)
 
 
-# --- what the audit may look in ----------------------------------------------------------------------------------
+# --- Texts for the audit ---------------------------------------------------------------------------------------------
 
 
 def claim_lookup(state: State, span: tuple[int, int], texts: Iterable[str] = ()) -> ClaimLookup:
-    """What occurs in the view up to the end of `span`, in the ledger, and in further `texts`."""
+    """Return a lookup of claims in the view up to the end of `span`, in the ledger, and in `texts`."""
     items = [item for item in state.items if item.seqs[0] <= span[1]]
     return ClaimLookup((*_item_texts(items), *_ledger_texts(state), *texts), (*state.roots, state.cwd), span[1])
 
@@ -412,7 +408,7 @@ def _item_texts(items: Iterable[Item]) -> Iterable[str]:
 
 
 def part_texts(part: AnyPart) -> Iterable[str]:
-    """Every text inside a part, arguments of calls unescaped."""
+    """Yield every text inside a part, arguments of calls unescaped."""
     match part:
         case ToolCall(name=name, arguments=arguments, received=received):
             yield name
@@ -426,7 +422,7 @@ def part_texts(part: AnyPart) -> Iterable[str]:
 
 
 def event_texts(event: AnyEvent) -> Iterable[str]:
-    """Every text that an entry holds for the model."""
+    """Yield every text that an entry has for the model."""
     match event:
         case UserSpoke(parts=parts) | Replied(parts=parts) | ToolEnded(parts=parts):
             for part in parts:
@@ -463,11 +459,11 @@ def _ledger_texts(state: State) -> Iterable[str]:
     yield from status_lines(state)
 
 
-# --- composing ---------------------------------------------------------------------------------------------------
+# --- Composition -----------------------------------------------------------------------------------------------------
 
 
 class _SummaryComposer:
-    """One composition. Budgets are shares of what is left, so that any window works; `scale` makes all smaller."""
+    """One attempt at the text. Budgets are shares of what is left; `scale` makes all smaller."""
 
     def __init__(self, state: State, budget: Budget, span: tuple[int, int], cost: Cost, scale: float) -> None:
         self.state, self.span, self.cost = state, span, cost
@@ -488,13 +484,13 @@ class _SummaryComposer:
         return head
 
     def take(self, share: float, most: int, text: Callable[[int], list[str]]) -> list[str]:
-        """Lines made within `share` of what is left, at most `most` tokens; their cost is taken off."""
+        """Return lines within `share` of what is left, at most `most` tokens, and subtract their cost."""
         made = text(min(round(self.left * share), most))
         self.left = max(0, self.left - sum(map(self.cost, made)))
         return made
 
     def text(self, prose: dict[int, str], struck: int, files: Sequence[FileBlock]) -> str:
-        """The whole text; sets `ledger` and `restored`."""
+        """Compose the whole text; sets `ledger` and `restored`."""
         state, most = self.state, LEDGER_TOKENS_MAX
         words, current = self._words()
         request = self.take(0.4, self.total, lambda tokens: [self._current(current, tokens)] if current else [])
@@ -528,10 +524,10 @@ class _SummaryComposer:
             body = code[n] or ["(none)"]
         return [f"## {n}. {HEADINGS[n - 1]}", *body]
 
-    # --- the user's words ----------------------------------------------------------------------------------------
+    # --- User messages -----------------------------------------------------------------------------------------------
 
     def _words(self) -> tuple[list[UserMessage], list[UserMessage]]:
-        """(earlier words of the span, the request in hand with what was said to it since)."""
+        """Return (earlier messages of the span, the current request with later additions)."""
         first, last = self.span
         every = self.state.ledger.words
         mine = [word for word in every if first <= word.seq <= last]
@@ -548,10 +544,10 @@ class _SummaryComposer:
     def _pointer(self, current: list[UserMessage]) -> list[str]:
         return [f"{', '.join(f'r{word.seq}' for word in current[:20])}: see the end, verbatim"] if current else []
 
-    # --- prose and records ---------------------------------------------------------------------------------------
+    # --- Prose and records -------------------------------------------------------------------------------------------
 
     def _written(self, prose: dict[int, str]) -> dict[int, list[str]]:
-        """The model's sections, cut at their ends where they do not fit."""
+        """Return the model's sections, cut at their ends where they do not fit."""
         sections = {n: prose[n] for n in (8, 1, 9, 5, 2) if prose.get(n)}
         made: dict[int, list[str]] = {}
         tokens = round(self.left * 0.75)
@@ -580,7 +576,7 @@ class _SummaryComposer:
         return [f'- an earlier summary stood here; Recall(handle="r{seq}") brings its prose' for seq in seqs]
 
     def _blocks(self, files: Sequence[FileBlock]) -> list[str]:
-        """Files put back, best first, as far as they fit."""
+        """Return the files put back, best first, as far as they fit."""
         room = min(self.files_tokens, self.left)
         shown: list[str] = []
         paths: list[str] = []
