@@ -24,9 +24,9 @@ from longrein.context import (
     Swap,
     advance,
     births,
+    build_summary,
     decide,
     render,
-    summarized,
 )
 from longrein.events import (
     SCHEMA_VERSION,
@@ -131,7 +131,7 @@ class Long:
                     ask = Asked("summary", self.state.seq, self.state.prefix_seq, (), 0, 0.1, "", first, last, reason)
                     self.add(Replied(self.add(ask), (Text("1. Request and intent\nGo on."),), "end"))
                 case Swap(first=first, last=last, reason=reason, prose=prose, asked=asked):
-                    self.add(summarized(self.state, self.budget, (first, last), reason, prose, (asked,)))
+                    self.add(build_summary(self.state, self.budget, (first, last), reason, prose, (asked,)))
                 case _:
                     return
 

@@ -258,8 +258,8 @@ def test_the_watchdog_costs_the_same_however_long_the_session_is() -> None:
     agent = Agent()
     for n in range(300):
         agent.step(("Bash", {"command": f"echo {n}"}, f"{n}"))
-    assert len(agent.state.trail.last) == 4
-    assert not agent.state.trail.step
+    assert len(agent.state.step_history.last) == 4
+    assert not agent.state.step_history.step
 
 
 # --- and what comes of it ----------------------------------------------------------------------------------------

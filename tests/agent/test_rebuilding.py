@@ -7,7 +7,7 @@ import pytest
 
 from longrein.agent import Compact, UserMessage
 from longrein.agent.compaction import FILES_MAX, ranked, rebuild, texts_cleared_since
-from longrein.context import Budget, FileUse, State, covering, summarized
+from longrein.context import Budget, FileUse, State, build_summary, claim_lookup
 from longrein.context.state.ledger import Ledger
 from longrein.events import Cleared, FileChanged, FileSeen, Form, Summarized, Text, Todo, ToolEnded
 from tests.agent.house import House, Script, call, said, says
@@ -90,7 +90,7 @@ async def test_A_f20_what_changed_or_vanished_meanwhile_is_said(house: House) ->
             "locked.py": ("", "it is no plain file any more; not read again"),
             "link.py": ("", "it is no plain file any more; not read again"),
         }
-        event = summarized(state, session.move_context.budget, (3, state.seq), "request", "", (), rebuilt.blocks)
+        event = build_summary(state, session.move_context.budget, (3, state.seq), "request", "", (), rebuilt.blocks)
         facts = rebuilt.facts_of(event.files)
         told = sorted((type(fact).__name__, fact.path.rpartition("/")[2]) for fact in facts)  # type: ignore[union-attr]
         assert told == [
@@ -142,7 +142,7 @@ async def test_many_files_stay_within_a_tenth_of_the_window(house: House) -> Non
         blocks = rebuild(session, session.state.seq).blocks
         budget = session.move_context.budget
         assert 1 <= len(blocks) <= FILES_MAX
-        event = summarized(session.state, budget, (3, session.state.seq), "request", "", (), blocks)
+        event = build_summary(session.state, budget, (3, session.state.seq), "request", "", (), blocks)
         assert len(event.files) == len(blocks)
         assert sum(len(block.text) for block in blocks) / 3 <= budget.usable_tokens * 0.10
 
@@ -159,8 +159,8 @@ async def test_what_was_cleared_while_a_summary_was_written_still_proves_its_pro
         assert texts_cleared_since(session, span, asked) == []
         session.append(Cleared((Form(f"r{result}", "placeholder", "[longrein:n0nce cleared: x]"),), "watermark"))
         prose = "1. Request and intent\nKeep `peculiar_name`."
-        blind = summarized(session.state, session.move_context.budget, span, "watermark", prose, ())
-        seen = covering(session.state, span, texts_cleared_since(session, span, asked))
-        fair = summarized(session.state, session.move_context.budget, span, "watermark", prose, (), (), seen)
+        blind = build_summary(session.state, session.move_context.budget, span, "watermark", prose, ())
+        seen = claim_lookup(session.state, span, texts_cleared_since(session, span, asked))
+        fair = build_summary(session.state, session.move_context.budget, span, "watermark", prose, (), (), seen)
         assert (blind.struck, fair.struck) == (1, 0)
         assert "Keep `peculiar_name`." in fair.text

@@ -8,7 +8,7 @@ import pytest
 from longrein.agent import ExternalEvent, Limits, MoveContext, SetMode, UserMessage, next_move
 from longrein.agent.inbox import can_take
 from longrein.agent.moves import AskModel, Record
-from longrein.context import Request, State, due, fold
+from longrein.context import Request, State, due_reminders, fold
 from longrein.events import (
     Entry,
     ModeSet,
@@ -168,6 +168,6 @@ def test_the_founding_documents_profile_gets_no_reminders() -> None:
     opened = Opened(1, SESSION, "n0nce", ("/w",), "/w")
     events = (opened, PrefixSet("start", "m", "s", "scripted", ""), ModeSet("plan"), UserSpoke((Text("go"),)))
     state = fold([Entry(n, n, event) for n, event in enumerate(events, 1)])
-    (told,) = due(state, BUDGET, 0)
+    (told,) = due_reminders(state, BUDGET, 0)
     assert next_move(state, {}, MoveContext(BUDGET, Limits())) == Record((told,))
     assert next_move(state, {}, MoveContext(BUDGET, Limits(), seed=True)) == AskModel()

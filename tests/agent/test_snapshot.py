@@ -10,7 +10,7 @@ import pytest
 from longrein.agent import UserMessage
 from longrein.agent.open_session import resumed_state
 from longrein.context import Budget, Price, Request, State, decide, decode_state, encode_state, fold, render
-from longrein.context.clear_items import KeptWorth, Memo
+from longrein.context.clear_items import ClearingMemory, KeptWorth
 from longrein.context.clearing.needs import Worth
 from longrein.events import Entry, Text
 from longrein.models import Delta
@@ -19,7 +19,7 @@ from longrein.testing.clock import VirtualClock, run_virtual
 from longrein.testing.harness import open_test_session
 from longrein.testing.store import MemoryDisk
 from tests.agent.house import SESSION, House, Script, call, says
-from tests.context.walk import Walk, content
+from tests.context.random_session import RandomSession, content
 
 BUDGET = Budget(20_000, 4_000, Price(3, 15, 0.3, 3.75))
 
@@ -33,7 +33,7 @@ def again(state: State) -> State:
 
 @pytest.mark.parametrize("seed", range(8))
 def test_a_state_from_a_snapshot_is_the_fold_of_its_log_and_goes_on_like_it(seed: int) -> None:
-    walk = Walk(seed, profile=["default", "seed"][seed % 4 == 3])
+    walk = RandomSession(seed, profile=["default", "seed"][seed % 4 == 3])
     luck = random.Random(seed)
     for _ in range(6):
         walk.run(luck.randrange(1, 25))
@@ -46,10 +46,10 @@ def test_a_state_from_a_snapshot_is_the_fold_of_its_log_and_goes_on_like_it(seed
 
 @pytest.mark.parametrize("seed", range(8))
 def test_what_the_clearing_policy_remembers_is_the_same_again(seed: int) -> None:
-    walk = Walk(seed, window=30_000).run(90)
+    walk = RandomSession(seed, window=30_000).run(90)
     live = walk.state
     now_us = live.asked_at + 1
-    assert isinstance(live.worth, Memo)
+    assert isinstance(live.worth, ClearingMemory)
     resumed = again(live)
     assert encode_state(resumed) == encode_state(live)
     assert decide(resumed, walk.budget, now_us) == decide(live, walk.budget, now_us)
@@ -66,8 +66,8 @@ def test_nothing_that_the_clearing_policy_remembers_is_left_out() -> None:
     [
         ("nothing", b""),
         ("no state", b"\x92\x01\x02"),
-        ("cut", encode_state(Walk(1).run(20).state)[:-200]),
-        ("another form", encode_state(Walk(1).run(20).state).replace(b"profile", b"porfile")[1:]),
+        ("cut", encode_state(RandomSession(1).run(20).state)[:-200]),
+        ("another form", encode_state(RandomSession(1).run(20).state).replace(b"profile", b"porfile")[1:]),
     ],
 )
 def test_bytes_that_are_no_state_are_none(what: str, data: bytes) -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from longrein.agent import Continue, Rewind, UserMessage
 from longrein.agent.file_watcher import CHANGES_MAX, FileWatcher, watched
-from longrein.context import Request, Seen, State
+from longrein.context import KnownFile, Request, State
 from longrein.events import FileChanged, PrefixSet, Reminded, SourceFile, Text
 from longrein.models import Failure, Reply
 from longrein.tools import ToolOptions, change_of
@@ -271,10 +271,10 @@ async def look(
     return await watch.changes(state, workspace, Blobs(), str, whose=lambda *_: ("user", ""), keep=keep)
 
 
-def known(tree: Path, name: str, text: str, **more: object) -> dict[str, Seen]:
+def known(tree: Path, name: str, text: str, **more: object) -> dict[str, KnownFile]:
     (tree / name).write_text(text)
     place = open_workspace((str(tree),), spawner=PlainSpawner(), environment={})
-    return {str(tree / name): Seen(place.hash(str(tree / name)), True, "", False, 5, **more)}  # type: ignore[arg-type]
+    return {str(tree / name): KnownFile(place.hash(str(tree / name)), True, "", False, 5, **more)}  # type: ignore[arg-type]
 
 
 async def test_a_look_at_a_hundred_files_that_nobody_touched_opens_none_of_them(tmp_path: Path) -> None:
@@ -289,12 +289,12 @@ async def test_a_look_at_a_hundred_files_that_nobody_touched_opens_none_of_them(
 
 
 def test_of_many_known_files_those_used_last_are_watched() -> None:
-    state = State(files={f"/w/{n}": Seen("h", True, "", False, n) for n in range(1_000)})
+    state = State(files={f"/w/{n}": KnownFile("h", True, "", False, n) for n in range(1_000)})
     assert set(watched(state)) == {f"/w/{n}" for n in range(800, 1_000)}
 
 
 def test_what_the_system_makes_up_at_each_look_is_not_watched() -> None:
-    assert watched(State(files={"/proc/meminfo": Seen("h", True, "", False, 1)})) == {}
+    assert watched(State(files={"/proc/meminfo": KnownFile("h", True, "", False, 1)})) == {}
 
 
 async def test_an_instruction_file_of_the_static_context_is_watched_and_told_whole(tmp_path: Path) -> None:

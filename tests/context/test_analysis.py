@@ -1,11 +1,11 @@
-"""E10: what `/compact --dry-run` says before anything happens. Its numbers add up."""
+"""E10: report of `/compact --dry-run`; its numbers add up."""
 
 import pytest
 
 from longrein.context import Analysis, Budget, analyse, analysis_lines
 from longrein.context.analysis import RUNGS
-from tests.context.logbook import Logbook
-from tests.context.walk import Walk
+from tests.context.log_builder import LogBuilder
+from tests.context.random_session import RandomSession
 
 LONG = "\n".join(f"{n}\tsome line of text {n}" for n in range(1, 120))
 
@@ -23,12 +23,12 @@ def adds_up(analysis: Analysis, view_tokens: int) -> None:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_E10_every_table_adds_up_in_any_session(seed: int) -> None:
-    walk = Walk(seed, window=(4_000, 20_000, 200_000)[seed % 3]).run(60)
+    walk = RandomSession(seed, window=(4_000, 20_000, 200_000)[seed % 3]).run(60)
     adds_up(analyse(walk.state, walk.budget), walk.state.view_tokens)
 
 
 def test_E10_what_could_go_is_told_by_the_cheapest_loss() -> None:
-    log = Logbook()
+    log = LogBuilder()
     log.user("mend it")
     log.read("/w/a.py", LONG)
     log.read("/w/a.py", LONG + "\nchanged", "b" * 64)
@@ -56,7 +56,7 @@ def test_E10_what_could_go_is_told_by_the_cheapest_loss() -> None:
 
 
 def test_E10_the_report_as_lines() -> None:
-    log = Logbook()
+    log = LogBuilder()
     log.user("mend it")
     log.read("/w/a.py", LONG)
     log.says("done")
@@ -77,7 +77,7 @@ def test_E10_the_report_as_lines() -> None:
 
 @pytest.mark.parametrize("answers", [0, 1, 3])
 def test_E10_a_short_session_has_a_report_without_empty_rows(answers: int) -> None:
-    log = Logbook()
+    log = LogBuilder()
     for n in range(answers):
         log.user(f"question {n}")
         log.says("an answer")
@@ -92,7 +92,7 @@ def test_E10_a_short_session_has_a_report_without_empty_rows(answers: int) -> No
 
 @pytest.mark.parametrize("last", [1, 2, 3, 9, 10, 11, 25])
 def test_E10_each_block_stands_in_the_part_of_the_log_that_its_row_names(last: int) -> None:
-    log = Logbook()
+    log = LogBuilder()
     while log.state.seq < last:
         log.user(f"word {log.state.seq}")
     for row in analyse(log.state, Budget(20_000, 4_000)).time:

@@ -1,4 +1,4 @@
-"""Whatever stands in a log, it can be opened and gone on with: entries missing, mangled, in another order, extreme."""
+"""Damaged logs can be opened and continued: entries missing, mangled, reordered or extreme."""
 
 import random
 from collections.abc import Sequence
@@ -41,7 +41,7 @@ from longrein.testing.harness import memory_dependencies, open_test_session
 from longrein.testing.store import MemoryDisk, Write
 from longrein.tools import malformed_arguments
 from tests.agent.house import Script, says
-from tests.context.walk import SESSION, Walk
+from tests.context.random_session import SESSION, RandomSession
 
 DEEP: Any = "bottom"
 for _ in range(300):
@@ -149,7 +149,7 @@ async def answered(entries: list[Entry], price: Price | None) -> str:
 
 def check(seed: int) -> None:
     luck = random.Random(seed)
-    walk = Walk(seed, profile=luck.choice(["default", "default", "seed"])).run(luck.choice([5, 40, 80]))
+    walk = RandomSession(seed, profile=luck.choice(["default", "default", "seed"])).run(luck.choice([5, 40, 80]))
     events = damaged([entry.event for entry in walk.entries], luck)
     entries = [Entry(n, 1_000_000 * n, event) for n, event in enumerate(events, 1)]
     assert run_virtual(answered(entries, luck.choice(PRICES)), clock=VirtualClock(), seed=seed) == "answered"
@@ -243,7 +243,7 @@ def test_a_reply_nested_deep_is_told_to_the_model_and_never_runs(levels: int) ->
 
 @pytest.mark.parametrize("price", PRICES)
 def test_any_price_lets_a_full_view_be_cleared(price: Price | None) -> None:
-    log, budget = Walk(3).run(60).entries, Budget(20_000, 4_000, price)
+    log, budget = RandomSession(3).run(60).entries, Budget(20_000, 4_000, price)
     for seq in (30, 90, len(log)):
         state = fold(log[:seq])
         decide(state, budget, state.at + 1)

@@ -1,4 +1,4 @@
-"""The audit: what prose names must occur in what it stands for; nothing that does occur is ever struck."""
+"""Audit of summary prose: names must occur in the summarised span; a name that occurs is never struck."""
 
 import re
 import string
@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from longrein.context.summary.audit import Claim, Covered, audit, claims
+from longrein.context.summary.audit import Claim, ClaimLookup, audit, find_claims
 
 SPAN = (
     "12\tdef parse_header(line):\n48\t    return line.split(':')\nclass Parser:\n    def run(self): ...",
@@ -19,11 +19,11 @@ SPAN = (
 
 
 def left(prose: str) -> str:
-    return audit(prose, Covered(SPAN, ("/w",), 60)).prose
+    return audit(prose, ClaimLookup(SPAN, ("/w",), 60)).prose
 
 
 def struck(prose: str) -> tuple[str, ...]:
-    return audit(prose, Covered(SPAN, ("/w",), 60)).struck
+    return audit(prose, ClaimLookup(SPAN, ("/w",), 60)).struck
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ def bare(claim: str) -> str:
 def test_a_claim_that_occurs_verbatim_is_never_struck(said: list[str], noise: str) -> None:
     span = [noise, *(bare(claim) for claim in said)]
     prose = "".join(f"- It has {claim} in it.\n" for claim in said)
-    assert audit(prose, Covered(span)).prose == prose
+    assert audit(prose, ClaimLookup(span)).prose == prose
 
 
 @given(CLAIMS, st.lists(CLAIMS, max_size=12))
@@ -143,25 +143,27 @@ def test_a_claim_that_occurs_nowhere_is_always_struck(false: str, others: list[s
     pieces = re.split(r"\W+", bare(false))
     if any(piece in text for piece in pieces for text in span for piece in [piece.replace(",", "")]):
         return
-    result = audit(f"Good. It has {false} in it. Fine.", Covered(span))
+    result = audit(f"Good. It has {false} in it. Fine.", ClaimLookup(span))
     assert result.prose == "Good. Fine."
     assert result.struck == (bare(false),)
 
 
 def test_a_claim_inside_a_longer_word_does_not_occur() -> None:
-    covered = Covered(["superuser_identity 18080 myapp.pyc a12"])
+    covered = ClaimLookup(["superuser_identity 18080 myapp.pyc a12"])
     for kind, text in [("name", "user_id"), ("number", "8080"), ("path", "app.py"), ("number", "12")]:
         assert not covered(Claim(kind, text))  # type: ignore[arg-type]
 
 
 def test_many_near_misses_do_not_make_it_slow() -> None:
-    covered = Covered(["x12y" * 200_000, " 12 "])
+    covered = ClaimLookup(["x12y" * 200_000, " 12 "])
     assert covered(Claim("number", "12"))
     assert not covered(Claim("name", "12y"))
 
 
 def test_claims_of_a_sentence() -> None:
-    assert [(c.kind, c.text) for c in claims('Run `make -j8`, then src/a.py:12 has 340 of "the three lines".')] == [
+    assert [
+        (c.kind, c.text) for c in find_claims('Run `make -j8`, then src/a.py:12 has 340 of "the three lines".')
+    ] == [
         ("code", "make -j8"),
         ("quote", "the three lines"),
         ("path", "src/a.py:12"),

@@ -1,6 +1,7 @@
-"""What others do wrong, one black-box test a row: a clear message where there is something to say, the session goes on,
-nothing is lost. Rows whose part has tests of its own: a file that vanished or changed before the rebuild stands in
-tests/agent/test_rebuilding.py, the limit in an overflow error's text in tests/models/test_failures.py.
+"""Faults of providers, models and users, one black-box test each: the session goes on and nothing is lost.
+
+Files that vanish or change before the rebuild are tested in tests/agent/test_rebuilding.py, limits named in the text
+of an overflow error in tests/models/test_failures.py.
 """
 
 import asyncio

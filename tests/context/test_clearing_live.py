@@ -1,11 +1,11 @@
-"""Clearing over a live state: what is proposed, that it counts only once the log says so, and what it never touches."""
+"""Clearing of a live state: the proposed events, their effect once they are in the log, and the items left alone."""
 
 import json
 
 import msgspec
 
 from longrein.context import Budget, Price, State, advance, fold
-from longrein.context.clear_items import caught_up, clear, squeeze
+from longrein.context.clear_items import clear, squeeze, update_memory
 from longrein.events import (
     SCHEMA_VERSION,
     AnyEvent,
@@ -116,10 +116,10 @@ def test_the_memory_follows_the_log_and_is_not_made_anew_for_it() -> None:
     talk.work(70)
     proposed = clear(talk.state, BUDGET, cold=True)
     assert proposed is not None
-    worth = caught_up(talk.state).worth
+    worth = update_memory(talk.state).worth
     talk.add(proposed)
     talk.work(2)
-    memo = caught_up(talk.state)
+    memo = update_memory(talk.state)
     assert memo.worth is worth
     assert memo.known == talk.state.items[talk.state.context_items :]
     shown = sum(held.tokens for held in memo.worth.items)

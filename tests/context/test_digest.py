@@ -1,4 +1,4 @@
-"""What stands in place of a span: nine sections, the user's words, pins and records, in any window."""
+"""Text of a summary in any window: nine sections, the user's messages, pins and records."""
 
 import re
 
@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from longrein.context import Budget, FileBlock, State, estimate_text, summarized
-from longrein.context.summary.digest import NO_PROSE, SHARE_MAX, digest
+from longrein.context import Budget, FileBlock, State, build_summary, estimate_text
+from longrein.context.summary.digest import NO_PROSE, SHARE_MAX, build_digest
 from longrein.context.summary.prompt import HEADINGS
 from longrein.events import FileChanged, PinsSet, Summarized, TaskStarted, Todo, TodoSet
-from tests.context.logbook import Logbook
-from tests.context.walk import Walk
+from tests.context.log_builder import LogBuilder
+from tests.context.random_session import RandomSession
 
 BIG = Budget(200_000, 8_000)
 SMALL = Budget(4_000, 1_000)
@@ -28,8 +28,8 @@ src/app.py is half done.
 Run the tests: "make the tests pass"."""
 
 
-def story() -> Logbook:
-    log = Logbook("Never push to main.", "日本語で答えて")
+def story() -> LogBuilder:
+    log = LogBuilder("Never push to main.", "日本語で答えて")
     log.user("Make the tests pass. Mend the parser. A header is one line.")
     log.read("/w/src/app.py", "1\tdef parse_header(line):")
     log.bash("pytest -q", "FAILED tests/t.py::test_a\n1 failed, 40 passed in 0.1s", 1)
@@ -38,9 +38,9 @@ def story() -> Logbook:
     return log
 
 
-def check(log: Logbook, budget: Budget = BIG, prose: str = PROSE, **more: object) -> Summarized:
+def check(log: LogBuilder, budget: Budget = BIG, prose: str = PROSE, **more: object) -> Summarized:
     state = log.state
-    return summarized(state, budget, (3, state.seq), "watermark", prose, (9,), **more)  # type: ignore[arg-type]
+    return build_summary(state, budget, (3, state.seq), "watermark", prose, (9,), **more)  # type: ignore[arg-type]
 
 
 def section(text: str, n: int) -> str:
@@ -108,7 +108,7 @@ def test_a_request_after_the_span_is_not_repeated() -> None:
     log = story()
     last = log.says("done")
     log.user("something new")
-    text = summarized(log.state, BIG, (3, last), "watermark", PROSE, ()).text
+    text = build_summary(log.state, BIG, (3, last), "watermark", PROSE, ()).text
     assert "something new" not in text
     assert "in hand" not in text.replace("the request in hand", "")
     assert "r3: Make the tests pass." in section(text, 6)
@@ -128,14 +128,14 @@ def test_A_f19_earlier_prose_is_not_copied_into_later_summaries() -> None:
     log = story()
     first = log.write(check(log, prose=PROSE.replace("too often", "too often, which is a peculiar word: zebra")))
     log.bash("ls", "a")
-    event = digest(log.state, BIG, 3, log.seq, "overflow")
+    event = build_digest(log.state, BIG, 3, log.seq, "overflow")
     assert "zebra" not in event.text
     assert f'an earlier summary stood here; Recall(handle="r{first}") brings its prose' in event.text
     assert "`pytest -q` failed" in section(event.text, 4)
 
 
 def test_the_digest_needs_no_model_and_says_so() -> None:
-    event = digest(story().state, BIG, 3, 19, "overflow")
+    event = build_digest(story().state, BIG, 3, 19, "overflow")
     assert headings(event.text) == NINE
     assert [section(event.text, n) for n in (1, 2, 5, 9)] == [NO_PROSE] * 4
     assert section(event.text, 8) == (
@@ -196,11 +196,11 @@ def test_a_file_that_others_changed_after_the_summary_was_made_is_told_with_its_
 
 
 def test_long_words_lose_their_middle_and_name_their_handle() -> None:
-    log = Logbook()
+    log = LogBuilder()
     first = log.user("BEGIN " + "blah " * 20_000 + " END")
     log.says("ok")
     log.user("and now this")
-    event = summarized(log.state, Budget(30_000, 6_000), (3, log.seq), "watermark", "", ())
+    event = build_summary(log.state, Budget(30_000, 6_000), (3, log.seq), "watermark", "", ())
     body = section(event.text, 6)
     assert body.startswith(f"r{first}: BEGIN blah")
     assert re.search(rf'elided: \d+ characters of the user\'s message; Recall\(handle="r{first}"\) brings them', body)
@@ -235,13 +235,13 @@ def holds(state: State, budget: Budget, event: Summarized) -> None:
 
 @pytest.mark.parametrize("seed", range(10))
 def test_any_random_session_composes_and_fits_any_window(seed: int) -> None:
-    walk = Walk(seed, window=WINDOWS[seed % len(WINDOWS)]).run(60)
+    walk = RandomSession(seed, window=WINDOWS[seed % len(WINDOWS)]).run(60)
     walk.add(PinsSet((f"pin {seed} 中文", "second\nline")))
     for window in WINDOWS:
         budget = Budget(window, window // 5)
         for prose in ("", PROSE, "1. Request\n" + "word " * (window // 60)):
             span = (3, walk.state.seq)
-            holds(walk.state, budget, summarized(walk.state, budget, span, "watermark", prose, ()))
+            holds(walk.state, budget, build_summary(walk.state, budget, span, "watermark", prose, ()))
 
 
 TEXTS = st.one_of(
@@ -262,13 +262,13 @@ TEXTS = st.one_of(
 def test_any_words_pins_and_files_fit_any_window(
     said: list[str], window: int, pins: list[str], files: list[tuple[str, str]]
 ) -> None:
-    log = Logbook()
+    log = LogBuilder()
     log.write(PinsSet(tuple(pins)))
     for text in said:
         log.user(text)
         log.bash(f"make {len(log.entries)}", text[:500], 2)
     blocks = tuple(FileBlock(f"/w/{name}", text) for name, text in files)
     state, budget = log.state, Budget(window, window // 5)
-    event = summarized(state, budget, (3, log.seq), "watermark", PROSE, (), blocks)
+    event = build_summary(state, budget, (3, log.seq), "watermark", PROSE, (), blocks)
     holds(state, budget, event)
     assert len(event.files) <= len(files)

@@ -1,25 +1,31 @@
-"""The model's part: what it is told, what is no summary, how its headings are found."""
+"""Prose of a summary: the instruction, unusable replies, and how headings are found."""
 
 import pytest
 
 from longrein.context import Budget, prose_problem
-from longrein.context.summary.prompt import HEADLESS_CHARS_MAX, clean_prose, instruction, parsed, proseless
-from tests.context.logbook import Logbook
+from longrein.context.summary.prompt import (
+    HEADLESS_CHARS_MAX,
+    clean_prose,
+    parse_sections,
+    prose_sections,
+    summary_instruction,
+)
+from tests.context.log_builder import LogBuilder
 
 BUDGET = Budget(20_000, 4_000)
 
 
 def test_E8_E11_the_instruction_names_the_headings_the_rules_and_the_focus() -> None:
-    text = instruction("the failing test", BUDGET)
+    text = summary_instruction("the failing test", BUDGET)
     for part in ("1. Request and intent", "2. Key concepts", "5. Problems solved", "8. Current work", "9. Next step"):
         assert f"\n{part}: " in text
     for rule in ("Call no tool", "is material", "never obey it", "struck out", "<analysis></analysis>"):
         assert rule in text
     assert "At most 900 words in all." in text
     assert text.endswith("\nThe user asks to keep above all: the failing test")
-    assert instruction("") in text
-    assert "At most 170 words" in instruction("", Budget(4_000, 1_000))
-    assert "At most 2100 words" in instruction("", Budget(1_000_000, 1_000))
+    assert summary_instruction("") in text
+    assert "At most 170 words" in summary_instruction("", Budget(4_000, 1_000))
+    assert "At most 2100 words" in summary_instruction("", Budget(1_000_000, 1_000))
 
 
 @pytest.mark.parametrize(
@@ -40,7 +46,7 @@ def test_E8_E11_the_instruction_names_the_headings_the_rules_and_the_focus() -> 
     ],
 )
 def test_A_f12_what_is_no_summary(text: str, stop: str, calls: int, problem: str) -> None:
-    log = Logbook()
+    log = LogBuilder()
     log.user("hi")
     assert prose_problem(log.state, BUDGET, text, stop, calls) == problem
 
@@ -85,9 +91,9 @@ def test_scratch_work_markers_and_written_calls_are_stripped(text: str, clean: s
     ],
 )
 def test_headings_are_found_as_models_write_them(text: str, sections: dict[int, str]) -> None:
-    assert parsed(text) == sections
+    assert parse_sections(text) == sections
 
 
 def test_prose_without_headings_is_current_work() -> None:
-    assert proseless("just words") == {8: "just words"}
-    assert proseless("") == {}
+    assert prose_sections("just words") == {8: "just words"}
+    assert prose_sections("") == {}

@@ -1,4 +1,4 @@
-"""Estimates: what a text is made of, what is learned from counts, and what nonsense does not do."""
+"""Token estimates: classes of text, calibration by the provider's counts, and counts that cannot be true."""
 
 import pytest
 from benchmarks.context.counting import DENSE, DIALECTS, WIDE
@@ -6,9 +6,9 @@ from benchmarks.context.estimates import LIES, REACH, checked, session
 from benchmarks.context.material import KINDS, text
 
 from longrein.context import estimate_text
-from longrein.context.state.token_estimate import Gauge
+from longrein.context.state.token_estimate import TokenGauge
 from longrein.events import Document, Image, Text, ToolCall, ToolResult
-from tests.context.walk import Walk
+from tests.context.random_session import RandomSession
 
 
 def test_A5_an_empty_text_costs_nothing_and_a_letter_something() -> None:
@@ -59,15 +59,15 @@ def test_a_provider_that_counts_nonsense_does_not_move_the_gauge(lie: str) -> No
 
 
 def test_one_wild_count_is_passed_over_and_another_tokenizer_believed() -> None:
-    gauge = Gauge()
+    gauge = TokenGauge()
     for n in range(6):
-        gauge.grow(Text("def f(x): return x\n" * 200), 1_400)
+        gauge.add_part(Text("def f(x): return x\n" * 200), 1_400)
         gauge.calibrate(1_500 * (n + 1), gauge.raw)
     before = gauge.tokens
     gauge.calibrate(17, gauge.raw)
     assert gauge.tokens == before
     for _ in range(4):  # everything costs three times as much now, and goes on doing so
-        gauge.grow(Text("def f(x): return x\n" * 200), 1_400)
+        gauge.add_part(Text("def f(x): return x\n" * 200), 1_400)
         gauge.calibrate(round(3.2 * gauge.raw), gauge.raw)
     assert gauge.tokens == pytest.approx(3.2 * gauge.raw, rel=0.02)
 
@@ -83,12 +83,12 @@ def test_one_wild_count_is_passed_over_and_another_tokenizer_believed() -> None:
     ],
 )
 def test_every_part_has_its_price(part: object) -> None:
-    assert Gauge().tokens_of(part) > 100  # type: ignore[arg-type]
+    assert TokenGauge().tokens_of(part) > 100  # type: ignore[arg-type]
 
 
 def test_what_comes_and_goes_leaves_the_gauge_as_it_was() -> None:
     for seed in range(6):
-        walk = Walk(seed, "default", 12_000).run(60)
+        walk = RandomSession(seed, "default", 12_000).run(60)
         gauge, prefix = walk.state.gauge, walk.state.prefix
         assert prefix is not None
         fixed = estimate_text(prefix.system)

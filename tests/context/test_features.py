@@ -1,4 +1,4 @@
-"""What counts as an identifier, a path and an exact line; what a call does."""
+"""Features of lines and calls: identifiers, paths, exact lines, and the effect of a call."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""A slice of `python -m benchmarks.context.fuzz`: always a request that fits, whatever stands in the conversation."""
+"""Slice of `python -m benchmarks.context.fuzz`: every conversation gives a request that fits."""
 
 from dataclasses import replace
 

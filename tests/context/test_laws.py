@@ -22,7 +22,7 @@ from longrein.events import (
     parse_handle,
     text_of,
 )
-from tests.context.walk import Sent, Walk, content, refold
+from tests.context.random_session import RandomSession, SentRequest, content, refold
 from tests.seeds import seeds
 
 SEEDS = seeds(16)
@@ -31,30 +31,30 @@ LARGE = 200_000
 """Of one seed in eight: a walk in it takes several times as long."""
 
 
-def walks(profile: str = "default") -> list[Walk]:
-    return [Walk(n, profile, LARGE if n % 8 == 3 else WINDOWS[n % len(WINDOWS)]).run() for n in SEEDS]
+def walks(profile: str = "default") -> list[RandomSession]:
+    return [RandomSession(n, profile, LARGE if n % 8 == 3 else WINDOWS[n % len(WINDOWS)]).run() for n in SEEDS]
 
 
 @pytest.fixture(scope="module")
-def default() -> list[Walk]:
+def default() -> list[RandomSession]:
     return walks()
 
 
 @pytest.fixture(scope="module")
-def seed() -> list[Walk]:
+def seed() -> list[RandomSession]:
     return walks("seed")
 
 
-def turns(walk: Walk) -> list[Sent]:
+def turns(walk: RandomSession) -> list[SentRequest]:
     return [sent for sent in walk.sent if sent.request.purpose == "turn"]
 
 
-def test_the_random_sessions_visit_what_the_laws_are_about(default: list[Walk]) -> None:
+def test_the_random_sessions_visit_what_the_laws_are_about(default: list[RandomSession]) -> None:
     kinds = {type(e.event).__name__ for walk in default for e in walk.entries}
     assert {"Cleared", "Summarized", "Rewound", "AskFailed", "Interrupted", "ToolEnded", "TurnEnded"} <= kinds
 
 
-def test_law_1_the_same_log_gives_the_same_request(default: list[Walk], seed: list[Walk]) -> None:
+def test_law_1_the_same_log_gives_the_same_request(default: list[RandomSession], seed: list[RandomSession]) -> None:
     for walk in default + seed:
         for sent in turns(walk)[len(turns(walk)) // 2 :: len(turns(walk)) // 3]:
             again = render(refold(walk, sent.at), walk.budget)
@@ -62,7 +62,7 @@ def test_law_1_the_same_log_gives_the_same_request(default: list[Walk], seed: li
             assert msgspec.structs.replace(again, marks=()) == msgspec.structs.replace(sent.request, marks=())
 
 
-def test_law_2_between_breaks_a_request_begins_with_the_one_before(default: list[Walk]) -> None:
+def test_law_2_between_breaks_a_request_begins_with_the_one_before(default: list[RandomSession]) -> None:
     for walk in default:
         for before, after in zip(turns(walk), turns(walk)[1:], strict=False):
             if before.breaks == after.breaks:
@@ -71,7 +71,7 @@ def test_law_2_between_breaks_a_request_begins_with_the_one_before(default: list
                 assert before.request.prefix == after.request.prefix
 
 
-def test_law_2_a_summary_request_is_the_live_request_plus_blocks_at_its_end(default: list[Walk]) -> None:
+def test_law_2_a_summary_request_is_the_live_request_plus_blocks_at_its_end(default: list[RandomSession]) -> None:
     checked = 0
     for walk in default:
         for before, after in zip(walk.sent, walk.sent[1:], strict=False):
@@ -83,7 +83,9 @@ def test_law_2_a_summary_request_is_the_live_request_plus_blocks_at_its_end(defa
     assert checked > 5
 
 
-def test_law_3_each_call_has_exactly_one_result_right_after_its_reply(default: list[Walk], seed: list[Walk]) -> None:
+def test_law_3_each_call_has_exactly_one_result_right_after_its_reply(
+    default: list[RandomSession], seed: list[RandomSession]
+) -> None:
     for walk in default + seed:
         for sent in walk.sent:
             waiting: list[str] = []
@@ -97,7 +99,7 @@ def test_law_3_each_call_has_exactly_one_result_right_after_its_reply(default: l
             assert not waiting
 
 
-def test_law_4_whatever_is_not_shown_whole_names_the_entry_that_holds_it(default: list[Walk]) -> None:
+def test_law_4_whatever_is_not_shown_whole_names_the_entry_that_holds_it(default: list[RandomSession]) -> None:
     for walk in default:
         for sent in turns(walk):
             for item in sent.request.items:
@@ -110,7 +112,7 @@ def test_law_4_whatever_is_not_shown_whole_names_the_entry_that_holds_it(default
                     assert item.handle in shown
 
 
-def test_law_5_every_word_of_the_user_stands_or_is_elided_with_its_handle(default: list[Walk]) -> None:
+def test_law_5_every_word_of_the_user_stands_or_is_elided_with_its_handle(default: list[RandomSession]) -> None:
     for walk in default:
         for sent in turns(walk):
             shown = "\n".join(i.part.text for i in sent.request.items if isinstance(i.part, Text))
@@ -118,7 +120,7 @@ def test_law_5_every_word_of_the_user_stands_or_is_elided_with_its_handle(defaul
                 assert word.text in shown or f'Recall(handle="r{word.seq}")' in shown, f"seed {walk.seed} r{word.seq}"
 
 
-def test_law_5_a_rewind_is_the_only_way_a_word_leaves_the_conversation(default: list[Walk]) -> None:
+def test_law_5_a_rewind_is_the_only_way_a_word_leaves_the_conversation(default: list[RandomSession]) -> None:
     for walk in default:
         said = {e.seq for e in walk.entries if isinstance(e.event, UserSpoke)}
         gone = said - {word.seq for word in walk.state.words}
@@ -126,13 +128,13 @@ def test_law_5_a_rewind_is_the_only_way_a_word_leaves_the_conversation(default: 
             assert not gone
 
 
-def test_law_6_no_request_exceeds_the_window(default: list[Walk], seed: list[Walk]) -> None:
+def test_law_6_no_request_exceeds_the_window(default: list[RandomSession], seed: list[RandomSession]) -> None:
     for walk in default:
         for sent in walk.sent:
             assert sent.tokens <= window_of(walk.state, walk.budget).window_tokens, f"seed {walk.seed}"
 
 
-def test_law_6_at_most_two_attempts_at_one_summary(default: list[Walk]) -> None:
+def test_law_6_at_most_two_attempts_at_one_summary(default: list[RandomSession]) -> None:
     for walk in default:
         attempts = 0
         for entry in walk.entries:
@@ -144,7 +146,7 @@ def test_law_6_at_most_two_attempts_at_one_summary(default: list[Walk]) -> None:
             assert attempts <= 2, f"seed {walk.seed}"
 
 
-def test_law_6_a_crossing_leaves_at_most_half_or_the_floor(default: list[Walk]) -> None:
+def test_law_6_a_crossing_leaves_at_most_half_or_the_floor(default: list[RandomSession]) -> None:
     for walk in default:
         for entry in walk.entries:
             if isinstance(entry.event, Summarized) and entry.event.reason != "request":
@@ -158,14 +160,14 @@ def test_law_6_a_crossing_leaves_at_most_half_or_the_floor(default: list[Walk]) 
                 assert after.view_tokens <= max(0.5 * budget.usable_tokens, floor), f"seed {walk.seed} r{entry.seq}"
 
 
-def test_no_session_gets_stuck(default: list[Walk]) -> None:
+def test_no_session_gets_stuck(default: list[RandomSession]) -> None:
     for walk in default:
         assert len(turns(walk)) > 15, f"seed {walk.seed} made {len(turns(walk))} requests: {walk.stops}"
         failed = [e for e in walk.entries if isinstance(e.event, AskFailed) and e.event.kind == "overflow"]
         assert len(failed) <= 3, f"seed {walk.seed}"
 
 
-def test_A2_nothing_is_cleared_that_the_model_has_not_answered_to(default: list[Walk]) -> None:
+def test_A2_nothing_is_cleared_that_the_model_has_not_answered_to(default: list[RandomSession]) -> None:
     checked = 0
     for walk in default:
         for entry in walk.entries:
@@ -179,7 +181,7 @@ def test_A2_nothing_is_cleared_that_the_model_has_not_answered_to(default: list[
     assert checked > 20
 
 
-def test_law_9_each_end_of_a_task_or_subagent_is_told_once(default: list[Walk]) -> None:
+def test_law_9_each_end_of_a_task_or_subagent_is_told_once(default: list[RandomSession]) -> None:
     """Once for each time that the user did not go back to before it was told; what ended last may still wait."""
     told_once = 0
     for walk in default:
@@ -198,7 +200,7 @@ def test_law_9_each_end_of_a_task_or_subagent_is_told_once(default: list[Walk]) 
     assert told_once > 20
 
 
-def test_E15_law_2_a_subagent_forked_at_any_request_begins_with_that_request(default: list[Walk]) -> None:
+def test_E15_law_2_a_subagent_forked_at_any_request_begins_with_that_request(default: list[RandomSession]) -> None:
     """Its first request is the parent's items, the same prefix, and its task as the last message."""
     forks = 0
     for walk in default:

@@ -1,4 +1,4 @@
-"""The ledger: what happened, proved by entries, never by what a model claims."""
+"""The ledger: records proved by entries, never by the claims of a model."""
 
 import msgspec
 import pytest
@@ -12,8 +12,8 @@ from longrein.context.state.ledger import (
     SLACK,
     TESTS_MAX,
     WORDS_CHARS_MAX,
-    note,
-    note_result,
+    record_event,
+    record_result,
 )
 from longrein.context.summary import digest as ledger_lines
 from longrein.events import (
@@ -37,7 +37,7 @@ from longrein.events import (
     UserSpoke,
     call_id,
 )
-from tests.context.logbook import Logbook
+from tests.context.log_builder import LogBuilder
 
 
 def check(lines: list[str], *expected: str) -> None:
@@ -48,7 +48,7 @@ def check(lines: list[str], *expected: str) -> None:
 
 
 def test_A_f20_each_file_line_names_its_content_and_the_entries_that_prove_it() -> None:
-    log = Logbook()
+    log = LogBuilder()
     log.user("mend it")
     log.read("/w/src/a.py", "1\tx", "a" * 64)
     log.edit("/w/src/a.py", hash_="b" * 64)
@@ -66,7 +66,7 @@ def test_A_f20_each_file_line_names_its_content_and_the_entries_that_prove_it() 
 
 
 def test_a_file_that_others_changed_is_no_longer_known_whole() -> None:
-    log = Logbook()
+    log = LogBuilder()
     log.read("/w/a.py", "1\tx")
     assert log.state.ledger.files["/w/a.py"].whole
     log.write(FileChanged("/w/a.py", "f" * 64, "user"))
@@ -77,7 +77,7 @@ def test_a_file_that_others_changed_is_no_longer_known_whole() -> None:
 
 
 def test_P_poisoning_what_the_model_claims_without_a_call_never_enters() -> None:
-    log = Logbook()
+    log = LogBuilder()
     log.user("run the tests")
     log.says("I ran `pytest -q`: all 41 tests pass, and I changed src/fake.py.")
     state = log.state
@@ -85,7 +85,7 @@ def test_P_poisoning_what_the_model_claims_without_a_call_never_enters() -> None
 
 
 def test_P_poisoning_a_failed_result_never_reads_as_success() -> None:
-    log = Logbook()
+    log = LogBuilder()
     log.bash("make", "cc: all good, everything passed\nmake: *** error 2", 2)
     log.call("WebFetch", "no route", "failed", url="https://x.test")
     log.call("Bash", "Denied: no", "denied", command="rm -rf /")
@@ -102,7 +102,7 @@ def test_P_poisoning_a_failed_result_never_reads_as_success() -> None:
 
 
 def test_P_a_later_fact_supersedes_an_earlier_one_of_the_same_call() -> None:
-    log = Logbook()
+    log = LogBuilder()
     log.bash("make", "error: no rule", 2)
     log.bash("ls", "a")
     log.bash("make", "done")
@@ -114,7 +114,7 @@ def test_P_a_later_fact_supersedes_an_earlier_one_of_the_same_call() -> None:
 
 
 def test_E12_an_error_and_what_fixed_it() -> None:
-    log = Logbook()
+    log = LogBuilder()
     log.bash("make", "a.c:3: error: no semicolon\nmake: stopped", 2)
     log.bash("make", "a.c:4: error: no brace\nmake: stopped", 2)
     log.edit("/w/a.c")
@@ -130,7 +130,7 @@ def test_E12_an_error_and_what_fixed_it() -> None:
 
 
 def test_E12_failing_tests_until_a_run_of_the_same_command_counts_no_failure() -> None:
-    log = Logbook()
+    log = LogBuilder()
     log.bash("pytest -q", "FAILED tests/t.py::test_a - assert 1 == 2\nFAILED tests/t.py::test_b\n2 failed in 0.1s", 1)
     log.bash("pytest -q tests/t.py::test_a", "1 passed in 0.1s")
     failing = ["- test failing: tests/t.py::test_a r6", "- test failing: tests/t.py::test_b r6"]
@@ -148,7 +148,7 @@ def test_E12_failing_tests_until_a_run_of_the_same_command_counts_no_failure() -
 
 
 def test_P_a_pipe_that_hides_the_exit_code_does_not_hide_the_failure() -> None:
-    log = Logbook()
+    log = LogBuilder()
     log.bash("pytest -q | tail -3", "FAILED tests/t.py::test_a\n1 failed, 8 passed in 0.1s")
     state = log.state
     assert ledger_lines.command_lines(state) == [
@@ -255,9 +255,9 @@ def test_decisions_of_the_user_but_not_of_rules_and_hooks() -> None:
         ),
         3,
     ):
-        note(state.ledger, seq, event)
+        record_event(state.ledger, seq, event)
     answered = ToolEnded("c8.0", "AskUserQuestion", "ok", (Text("Use PostgreSQL"),))
-    note_result(state.ledger, 11, ToolCall("c8.0", "AskUserQuestion", {"question": "Which database?"}), answered)
+    record_result(state.ledger, 11, ToolCall("c8.0", "AskUserQuestion", {"question": "Which database?"}), answered)
     check(
         ledger_lines.decision_lines(state),
         "- asked by AskUserQuestion, the user answered: Use PostgreSQL (r11)",
@@ -267,7 +267,7 @@ def test_decisions_of_the_user_but_not_of_rules_and_hooks() -> None:
 
 
 def test_E13_what_runs_what_is_open_and_where_it_stands() -> None:
-    log = Logbook()
+    log = LogBuilder()
     log.write(
         TodoSet((Todo("read"), Todo("write", "in_progress"))),
         TaskStarted("t1", "make watch"),
@@ -290,11 +290,11 @@ def test_E13_what_runs_what_is_open_and_where_it_stands() -> None:
         "- subagent `explore` (r6) ended r8: done: three uses of parse",
         "- task `make watch` (r4) ended r7: failed, exit code 2, exit",
     )
-    assert "- told earlier, read it again where it matters: /w/src/AGENTS.md r9" in ledger_lines.standing_lines(state)
+    assert "- told earlier, read it again where it matters: /w/src/AGENTS.md r9" in ledger_lines.status_lines(state)
 
 
 def test_a_rewind_takes_claims_back_but_not_the_tasks_of_the_world() -> None:
-    log = Logbook()
+    log = LogBuilder()
     log.user("one")
     to = log.says("done")
     log.user("two")
@@ -310,7 +310,7 @@ def test_a_rewind_takes_claims_back_but_not_the_tasks_of_the_world() -> None:
 
 
 def test_images_of_the_user_are_named_by_their_handles() -> None:
-    log = Logbook()
+    log = LogBuilder()
     log.write(UserSpoke((Text("look"), Image("b" * 64, "image/png", 10))))
     assert log.state.ledger.words[0].media == ("r3.2 image/png",)
 
@@ -319,7 +319,7 @@ def test_images_of_the_user_are_named_by_their_handles() -> None:
 
 
 def test_the_ledger_is_bounded_however_long_the_session() -> None:
-    log = Logbook()
+    log = LogBuilder()
     for n in range(700):
         log.bash(f"pytest t{n}", f"FAILED t.py::test_{2 * n}\nFAILED t.py::test_{2 * n + 1}\n2 failed in 0.1s", 1)
         log.write(FileSeen(f"/w/{3 * n}", "a"), FileSeen(f"/w/{3 * n + 1}", "a"), FileSeen(f"/w/{3 * n + 2}", "a"))
@@ -333,7 +333,7 @@ def test_the_ledger_is_bounded_however_long_the_session() -> None:
 
 
 def test_old_long_words_thin_out_the_first_and_the_last_stay_whole() -> None:
-    log = Logbook()
+    log = LogBuilder()
     first = log.user("the task: " + "t" * 5_000)
     for n in range(40):
         log.user(f"{n}:" + "x" * 50_000)
@@ -349,7 +349,7 @@ def test_old_long_words_thin_out_the_first_and_the_last_stay_whole() -> None:
 
 
 def test_a_ledger_survives_a_snapshot() -> None:
-    log = Logbook()
+    log = LogBuilder()
     log.user("one")
     log.bash("pytest", "FAILED t.py::a\n1 failed in 0.1s", 1)
     log.edit("/w/a.py")
@@ -360,7 +360,7 @@ def test_a_ledger_survives_a_snapshot() -> None:
 # --- what goes on after its result -------------------------------------------------------------------------------
 
 
-def background(log: Logbook, command: str, task: str, result: str = "Started in the background as b1.") -> int:
+def background(log: LogBuilder, command: str, task: str, result: str = "Started in the background as b1.") -> int:
     call = call_id(log.seq + 1, 0)
     return log.call("Bash", result, "ok", TaskStarted(task, command, call), command=command, run_in_background=True)
 
@@ -381,7 +381,7 @@ def test_a_command_in_the_background_is_no_success_before_it_has_ended(
     result: str, end: TaskEnded, told: str, trouble: bool
 ) -> None:
     """Started there or promoted: its result says that it began, also when it printed what looks like an end."""
-    log = Logbook()
+    log = LogBuilder()
     background(log, "pytest -q", "b1", result)
     assert ledger_lines.command_lines(log.state) == [
         "- r7 Bash `pytest -q` → went on in the background as b1; not over yet"
@@ -394,7 +394,7 @@ def test_a_command_in_the_background_is_no_success_before_it_has_ended(
 
 
 def test_an_error_stands_until_the_background_run_has_succeeded() -> None:
-    log = Logbook()
+    log = LogBuilder()
     log.bash("make", "error: no rule", 2)
     background(log, "make", "b1")
     assert "has not succeeded since" in ledger_lines.error_lines(log.state)[0]
@@ -403,7 +403,7 @@ def test_an_error_stands_until_the_background_run_has_succeeded() -> None:
 
 
 def test_subagents_in_the_background_are_done_when_all_of_them_are() -> None:
-    log = Logbook()
+    log = LogBuilder()
     call = call_id(log.seq + 1, 0)
     starts = (ChildStarted("s-1", "explore", call, background=True), ChildStarted("s-2", "explore", call, index=1))
     log.call("Agent", "They work.", "ok", *starts, prompt="look")
@@ -416,7 +416,7 @@ def test_subagents_in_the_background_are_done_when_all_of_them_are() -> None:
 
 
 def test_how_a_background_command_ended_stands_after_a_rewind() -> None:
-    log = Logbook()
+    log = LogBuilder()
     log.user("one")
     background(log, "make", "b1")
     to = log.says("started")

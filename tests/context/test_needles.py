@@ -1,4 +1,4 @@
-"""A slice of `python -m benchmarks.context.needles`: what was said, run and read comes back byte for byte."""
+"""Slice of `python -m benchmarks.context.needles`: recalled content is byte-identical."""
 
 from pathlib import Path
 

@@ -1,28 +1,28 @@
-"""Claims of an outcome in prose: without a record they are marked or struck; what claims nothing stands."""
+"""Outcome claims in prose: without a record they are marked or struck; other sentences stay."""
 
 import pytest
 
-from longrein.context.state.ledger import note
+from longrein.context.state.ledger import record_event
 from longrein.context.summary.audit import UNVERIFIED, audit
-from longrein.context.summary.outcomes import proofs
+from longrein.context.summary.outcomes import outcome_prover
 from longrein.events import FileChanged, PermissionAnswered, PermissionAsked, TaskStarted, call_id
-from tests.context.logbook import Logbook
+from tests.context.log_builder import LogBuilder
 
 
-def left(sentence: str, log: Logbook) -> str:
+def left(sentence: str, log: LogBuilder) -> str:
     """What the audit leaves: the sentence, the sentence with `[unverified]`, or ''."""
     state = log.state
-    return audit(sentence, lambda _: True, proofs(state.ledger, state.seq)).prose
+    return audit(sentence, lambda _: True, outcome_prover(state.ledger, state.seq)).prose
 
 
-def verdict(sentence: str, log: Logbook) -> str:
+def verdict(sentence: str, log: LogBuilder) -> str:
     shown = left(sentence, log)
     return {sentence: "stands", "": "struck"}.get(shown) or ("marked" if UNVERIFIED in shown else shown)
 
 
-def asked() -> Logbook:
+def asked() -> LogBuilder:
     """The user has asked for something; nothing was done."""
-    log = Logbook()
+    log = LogBuilder()
     log.user("Please mend the header parser; it loses the last line.")
     return log
 
@@ -247,7 +247,7 @@ def test_what_claims_no_outcome_stands(sentence: str) -> None:
 # --- with records --------------------------------------------------------------------------------------------------
 
 
-def worked() -> Logbook:
+def worked() -> LogBuilder:
     """A test failed, the parser was changed, tests and build passed; lint fails."""
     log = asked()
     log.bash("pytest -q", "FAILED tests/t.py::test_a\n1 failed, 40 passed in 0.1s", 1)
@@ -329,8 +329,10 @@ def test_a_consent_is_borne_by_an_answer_of_the_user_to_a_question() -> None:
         call = call_id(log.seq - 3, 0)
         state = log.state
         for event in (PermissionAsked(call, "Bash", "./deploy.sh", "asks"), PermissionAnswered(call, answer, "user")):
-            note(state.ledger, state.seq, event)
-        shown = audit("The user approved the deployment.", lambda _: True, proofs(state.ledger, state.seq)).prose
+            record_event(state.ledger, state.seq, event)
+        shown = audit(
+            "The user approved the deployment.", lambda _: True, outcome_prover(state.ledger, state.seq)
+        ).prose
         assert shown == ("The user approved the deployment." if expected == "stands" else "")
 
 

@@ -1,4 +1,4 @@
-"""A slice of `python -m benchmarks.context.pins`: pins stand byte for byte, in a child too."""
+"""Slice of `python -m benchmarks.context.pins`: pins stay byte-identical, also in a subagent."""
 
 from benchmarks.context.pins import measure
 

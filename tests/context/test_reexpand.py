@@ -1,8 +1,8 @@
-"""A summary prepared beside the work knows nothing of the steps made meanwhile: what they name is put back."""
+"""Summary made in the background: names used by the steps made meanwhile are put back."""
 
 import pytest
 
-from longrein.context import State, reexpanded, step
+from longrein.context import State, reexpand_lines, step
 from longrein.events import (
     SCHEMA_VERSION,
     AnyEvent,
@@ -70,8 +70,8 @@ def reply(text: str, *calls: ToolCall) -> Replied:
 def test_a_name_used_since_and_missing_is_put_back_once(
     later: tuple[AnyEvent, ...], summary: str, put_back: str
 ) -> None:
-    assert reexpanded(story(*later), (3, 6), summary, 1_000) == put_back
+    assert reexpand_lines(story(*later), (3, 6), summary, 1_000) == put_back
 
 
 def test_what_does_not_fit_is_left_out() -> None:
-    assert reexpanded(story(reply("RETRY_CEILING_S")), (3, 6), SUMMARY, 3) == ""
+    assert reexpand_lines(story(reply("RETRY_CEILING_S")), (3, 6), SUMMARY, 3) == ""

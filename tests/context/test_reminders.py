@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from longrein.context import KINDS, Budget, State, advance, due, estimate_text, fold, happened, render
+from longrein.context import KINDS, Budget, State, advance, due_reminders, estimate_text, external_event, fold, render
 from longrein.events import (
     AnyEvent,
     Asked,
@@ -84,7 +84,7 @@ class Log:
         return self
 
     def due(self, **more: float) -> tuple[Reminded, ...]:
-        return due(self.state, BUDGET, int(more.pop("now_us", self.state.at)), **more)
+        return due_reminders(self.state, BUDGET, int(more.pop("now_us", self.state.at)), **more)
 
     def tell(self) -> list[str]:
         """What is due, told."""
@@ -110,7 +110,7 @@ def check(events: tuple[AnyEvent, ...], *expected: str, **more: float) -> None:
 
 
 def outside(kind: str, source: str, text: str) -> tuple[AnyEvent, ...]:
-    return happened(kind, source, text)
+    return external_event(kind, source, text)
 
 
 # --- permission and mode -----------------------------------------------------------------------------------------
@@ -365,11 +365,11 @@ def test_context_budget_with_true_figures_at_its_crossings_only() -> None:
         budget = filled(log, percent)
         figures = f"{int(percent)} % of its room ({log.state.view_tokens} of {budget.usable_tokens} tokens)"
         text = f"[longrein:n0nce context_budget: the conversation fills {figures}; {rest}]"
-        told = due(log.state, budget, AT)
+        told = due_reminders(log.state, budget, AT)
         assert told == ((Reminded("context_budget", text, "", level),) if level else ())
         log.add(*told)
     log.add(Summarized(3, 5, "so far", "watermark"))
-    assert [one.state for one in due(log.state, filled(log, 75), AT)] == ["70"]
+    assert [one.state for one in due_reminders(log.state, filled(log, 75), AT)] == ["70"]
 
 
 def test_cost_budget_at_its_crossings_only() -> None:
@@ -390,7 +390,7 @@ def test_clock_on_a_new_day_only() -> None:
 def test_the_rows_without_a_share_say_where_the_model_learns_of_them() -> None:
     for row in KINDS.values():
         assert bool(row.told_by) == (not row.share), row.name
-        assert row.told_by or row.fed or Log(*outside(row.name, "x", "y")).due() == (), row.name
+        assert row.told_by or row.external or Log(*outside(row.name, "x", "y")).due() == (), row.name
     assert outside("file_changed", "x", "y") == outside("nonsense", "x", "y") == ()
 
 
@@ -445,7 +445,7 @@ def test_rule_4_priority_and_room_the_rest_is_counted() -> None:
     many.add(told)
     assert sum(seen.hash == "h2" for seen in many.state.files.values()) == told.text.count(DIFF) > 3
     assert many.due() == ()
-    tiny = due(many.add(*changed()).state, Budget(4_000, 1_000), AT)
+    tiny = due_reminders(many.add(*changed()).state, Budget(4_000, 1_000), AT)
     assert sum(estimate_text(one.text) for one in tiny) <= 600
 
 
@@ -470,7 +470,7 @@ def test_rule_6_told_with_source_and_state_and_the_same_log_gives_the_same_remin
         ("bg_done", "r9", ""),
         ("file_changed", "r8", "8"),
     ]
-    assert due(fold(log.entries), BUDGET, log.state.at) == log.due()
+    assert due_reminders(fold(log.entries), BUDGET, log.state.at) == log.due()
 
 
 def test_rule_7_a_reminder_is_no_word_of_the_user() -> None:
@@ -552,10 +552,10 @@ def test_rule_3_each_occurrence_is_told_exactly_once_and_then_nothing_is_due(odd
                 log.add(Rewound(7), UserSpoke((Text("back"),)))
                 told = {}
             case _:
-                reminders = due(log.state, budget, log.state.at)
+                reminders = due_reminders(log.state, budget, log.state.at)
                 log.add(*reminders)
-                assert due(log.state, budget, log.state.at) == ()
-                assert due(fold(log.entries), budget, log.state.at) == ()
+                assert due_reminders(log.state, budget, log.state.at) == ()
+                assert due_reminders(fold(log.entries), budget, log.state.at) == ()
                 for one in reminders:
                     for name in ended:
                         told[name] = told.get(name, 0) + one.text.count(name)
@@ -563,5 +563,5 @@ def test_rule_3_each_occurrence_is_told_exactly_once_and_then_nothing_is_due(odd
                 log.add(UserSpoke((Text("on"),)))
     assert all(count <= 1 for count in told.values())
     missing = [name for name, seq in ended.items() if not told.get(name)]
-    last = "".join(one.text for one in due(log.state, BUDGET, log.state.at))
+    last = "".join(one.text for one in due_reminders(log.state, BUDGET, log.state.at))
     assert small or all(name in last for name in missing)

@@ -7,20 +7,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from longrein.context import Budget, Price, State, next_to_go, reasons, report
+from longrein.context import Budget, Price, State, line_reasons, next_compacted, report
 from longrein.context.report import MODULES, Report
 from longrein.frontends.reports.context import as_json, as_text, reason_rows
-from tests.context.walk import Walk
+from tests.context.random_session import RandomSession
 
 
 def walked(seed: int, moves: int = 120) -> tuple[State, Budget]:
-    walk = Walk(seed, window=20_000).run(moves)
+    walk = RandomSession(seed, window=20_000).run(moves)
     return walk.state, walk.budget
 
 
 def told(seed: int) -> tuple[State, Report]:
     state, budget = walked(seed)
-    return state, report(state, budget, next_to_go(state, budget))
+    return state, report(state, budget, next_compacted(state, budget))
 
 
 @settings(max_examples=15, deadline=None)
@@ -33,7 +33,7 @@ def test_E1_the_rows_add_up_to_the_view_and_the_modules_to_the_rows(seed: int) -
 
 
 def test_E1_each_module_stands_there_iff_it_has_content() -> None:
-    walk = Walk(3, window=20_000)
+    walk = RandomSession(3, window=20_000)
     assert [name for name, _ in report(walk.state, walk.budget).modules()] == ["system", "environment"]
     _, page = next(pair for pair in map(told, range(3, 60)) if pair[0].ledger_text)
     assert [name for name, _ in page.modules()] == list(MODULES)
@@ -48,7 +48,7 @@ def test_E1_a_cleared_item_is_shown_in_its_form_and_what_goes_next_is_marked() -
 
 
 def test_the_price_so_far_is_one_write_and_a_read_for_each_later_request() -> None:
-    walk = Walk(5, window=200_000).run(60)
+    walk = RandomSession(5, window=200_000).run(60)
     price = Price(3, 15, 0.3, 3.75)
     page = report(walk.state, Budget(200_000, 8_000, price))
     first = next(item for item in walk.state.items if item.kind == "user")
@@ -89,8 +89,8 @@ def test_what_is_assumed_of_cache_prices_is_said() -> None:
 def test_why_a_line_stays_is_said_line_by_line() -> None:
     state, budget = walked(5)
     handle = next(item.handle for item in state.items if item.kind == "result" and item.form == "full")
-    found = reasons(state, budget, handle)
+    found = line_reasons(state, budget, handle)
     assert found
     rows = reason_rows(found)
     assert all(("keep" in row) or ("clear" in row) for row in rows[1:])
-    assert "nothing with that handle" in reason_rows(reasons(state, budget, "r99999"))[0]
+    assert "nothing with that handle" in reason_rows(line_reasons(state, budget, "r99999"))[0]

@@ -1,4 +1,4 @@
-"""A slice of `python -m benchmarks.context.soak`: a real session on a real disk that reads for long."""
+"""Slice of `python -m benchmarks.context.soak`: a real session on a real disk that reads for long."""
 
 from pathlib import Path
 

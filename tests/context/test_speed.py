@@ -1,4 +1,4 @@
-"""A slice of `python -m benchmarks.context.speed`: the work for an entry does not depend on how many came before."""
+"""Slice of `python -m benchmarks.context.speed`: the work for an entry is independent of the history."""
 
 from statistics import quantiles
 

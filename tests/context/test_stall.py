@@ -1,4 +1,4 @@
-"""Nobody waits for a summary: the slice of `benchmarks.context.stall` that fits the suite."""
+"""Slice of `benchmarks.context.stall`: no turn waits for a summary."""
 
 from benchmarks.context.stall import measure
 

@@ -1,4 +1,4 @@
-"""What the policy remembers, what a line is worth, and when clearing pays."""
+"""Clearing policy: its memory, the value of a line, and when clearing pays."""
 
 import json
 

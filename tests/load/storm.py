@@ -26,7 +26,7 @@ from random import Random
 
 import msgspec
 
-from longrein.context import Budget, Price, State, due, step
+from longrein.context import Budget, Price, State, due_reminders, step
 from longrein.events import (
     Asked,
     AskFailed,
@@ -428,7 +428,7 @@ def _one_notice(state: State, budget: Budget, task: str, told: Counter[str]) -> 
     """A task starts, ends and is told."""
     for event in (TaskStarted(task, "make"), TaskEnded(task, "done", 0, elapsed_ms=5)):
         state = step(state, Entry(state.seq + 1, state.at + 1, event))
-    for reminded in due(state, budget, state.at):
+    for reminded in due_reminders(state, budget, state.at):
         state = step(state, Entry(state.seq + 1, state.at + 1, reminded))
         told.update(ENDED.findall(reminded.text))
     seq = state.seq + 1

@@ -1,4 +1,4 @@
-"""The same rows in the default profile: what longrein does beyond the documents. A1 to A19, C6, D8, D10."""
+"""Rows A1 to A19, C6, D8 and D10 in the default profile: differences from the founding documents."""
 
 from pathlib import Path
 
@@ -23,7 +23,20 @@ from longrein.events import (
 )
 from longrein.models import Failure, Reply
 from longrein.testing.scripted_model import ScriptedModel, received
-from tests.seed.house import PROSE, ROOMY, Answers, Played, call, play, prints, results, said, says, shown, sizes
+from tests.seed.harness import (
+    PROSE,
+    ROOMY,
+    AnsweringModel,
+    SessionResult,
+    call,
+    play,
+    prints,
+    results,
+    said,
+    says,
+    shown,
+    sizes,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -34,16 +47,16 @@ DOWN = Failure("server", "summariser is down", 500)
 
 async def printing(
     count: int, chars: int = 3_000, *, last: str = "done", words: tuple[object, ...] = ("go",)
-) -> Played:
+) -> SessionResult:
     """`count` steps that each print so many characters in a window of 16k."""
 
     def answer(n: int, request: Request) -> Reply | Failure:
         return says(call("Print", chars=chars, mark=f"line {n} of the output\n")) if n < count else says("done")
 
-    return await play(model=Answers(answer, SMALL), profile="default", words=words)
+    return await play(model=AnsweringModel(answer, SMALL), profile="default", words=words)
 
 
-def whole_before(played: Played) -> None:
+def whole_before(played: SessionResult) -> None:
     """Unless something was cleared or summarised in between, a request begins with all of the one before."""
     broke = {e.seq for e in played.disk.entries() if isinstance(e.event, Cleared | Summarized)}
     asked = [e.seq for e in played.disk.entries() if isinstance(e.event, Asked) and e.event.purpose == "turn"]
@@ -78,7 +91,7 @@ async def test_A3_what_stands_for_a_result_is_shorter_and_small_ones_stay() -> N
         both = (call("Print", chars=120, mark=f"small {n} "), call("Print", chars=3_000, mark=f"large {n}\n"))
         return says(*both) if n < 14 else says("done")
 
-    played = await play(model=Answers(answer, SMALL), profile="default")
+    played = await play(model=AnsweringModel(answer, SMALL), profile="default")
     whole = {f"r{e.seq}": text_of(e.event.parts) for e in played.disk.entries() if isinstance(e.event, ToolEnded)}
     forms = [form for event in played.events(Cleared) for form in event.forms if form.handle in whole]  # type: ignore[attr-defined]
     assert forms
@@ -94,7 +107,7 @@ async def test_A4_a_file_that_was_read_long_ago_comes_back_without_reading_it_ag
         return says(_print(n)) if n < 12 else says(call("Recall", handle="r9")) if n == 12 else says("done")
 
     files = {"/w/first.txt": "".join(f"line {n} of the first file\n" for n in range(150))}
-    played = await play(model=Answers(answer, SMALL), profile="default", files=files)
+    played = await play(model=AnsweringModel(answer, SMALL), profile="default", files=files)
     assert "line 149 of the first file" in results(played.last)[-1]
     assert sum(event.name == "Read" for event in played.events(ToolStarted)) == 1  # type: ignore[attr-defined]
 
@@ -121,7 +134,7 @@ async def test_A5_after_five_requests_the_estimate_is_within_ten_percent(script:
         made = says(call("Print", chars=2_000 + 500 * n, mark=piece)) if n < 9 else says("done")
         return Reply(made.parts, made.stop, counted)
 
-    played = await play(model=Answers(answer, ROOMY), profile="default")
+    played = await play(model=AnsweringModel(answer, ROOMY), profile="default")
     guessed = [event.estimate_tokens for event in played.events(Asked)]  # type: ignore[attr-defined]
     counted = [event.usage.input_tokens for event in played.events(Replied)]  # type: ignore[attr-defined]
     for guess, count in list(zip(guessed, counted, strict=True))[5:]:
@@ -140,11 +153,13 @@ async def test_A6_a_window_of_200k_is_not_compacted_at_50k_and_one_of_50k_is() -
         return says("noted")
 
     words = tuple(f"part {n}: " + " ".join(f"w{n * m}" for m in range(4_000)) for n in range(12))
-    wide = Answers(answer, Budget(200_000, 8_000, Price(3, 15)))
+    wide = AnsweringModel(answer, Budget(200_000, 8_000, Price(3, 15)))
     played = await play(model=wide, words=words, profile="default")
     assert fold(played.disk.entries()).view_tokens > 50_000
     assert not played.events(Cleared) + played.events(Summarized)
-    narrow = await play(model=Answers(answer, Budget(50_000, 8_000, Price(3, 15))), words=words, profile="default")
+    narrow = await play(
+        model=AnsweringModel(answer, Budget(50_000, 8_000, Price(3, 15))), words=words, profile="default"
+    )
     assert narrow.events(Summarized)
     assert fold(narrow.disk.entries()).view_tokens < 42_000
 
@@ -223,7 +238,7 @@ async def test_A15_a_refusal_for_size_is_answered_by_a_smaller_request() -> None
     def once(n: int, request: Request) -> Reply | Failure:
         return LOST if n == 4 else says(_print(n)) if n < 6 else says("done")
 
-    played = await play(model=Answers(once, ROOMY), profile="default")
+    played = await play(model=AnsweringModel(once, ROOMY), profile="default")
     assert played.events(TurnEnded) == [TurnEnded("done")]
     failed = next(at for at, e in enumerate(played.disk.entries()) if isinstance(e.event, AskFailed))
     assert isinstance(played.disk.entries()[failed + 1].event, Cleared | Summarized | Asked)
@@ -233,7 +248,7 @@ async def test_A15_twice_in_a_row_and_the_session_still_goes_on() -> None:
     def twice(n: int, request: Request) -> Reply | Failure:
         return LOST if n in (14, 15) else says(_print(n)) if n < 17 else says("done")
 
-    played = await play(model=Answers(twice, ROOMY, DOWN), profile="default")
+    played = await play(model=AnsweringModel(twice, ROOMY, DOWN), profile="default")
     assert played.events(TurnEnded) == [TurnEnded("done")]
 
 
@@ -242,7 +257,7 @@ async def test_A16_a_summariser_that_always_fails_never_stops_the_work() -> None
         return says(f"thought {n}: " + f"a long one {n} " * 250) if n < 1 else says("done")
 
     words = tuple(f"word {n}: " + f"tell me {n} of it all " * 120 for n in range(24))
-    played = await play(model=Answers(answer, SMALL, DOWN), profile="default", words=words)
+    played = await play(model=AnsweringModel(answer, SMALL, DOWN), profile="default", words=words)
     assert len(played.events(TurnEnded)) == 24
     assert all(end == TurnEnded("done") for end in played.events(TurnEnded))
     digests = [event for event in played.events(Summarized) if not event.prose]  # type: ignore[attr-defined]
@@ -279,7 +294,7 @@ async def test_A19_D8_file_after_file_in_a_window_of_16k_and_the_peak_is_flat() 
     def answer(n: int, request: Request) -> Reply:
         return says(call("Read", file_path=f"f{n % 100}.txt")) if n < 100 else says("read them all")
 
-    played = await play(model=Answers(answer, SMALL), profile="default", files=files, words=("read every file",))
+    played = await play(model=AnsweringModel(answer, SMALL), profile="default", files=files, words=("read every file",))
     peaks = [event.estimate_tokens for event in played.events(Asked)]  # type: ignore[attr-defined]
     assert max(peaks) <= SMALL.window_tokens
     assert max(peaks[50:]) <= 1.3 * max(peaks[20:50]), "flat"
@@ -290,7 +305,7 @@ async def test_A19_keep_reading_until_it_compacts_and_use_compact() -> None:
     played = await printing(30)
     assert played.events(Cleared) + played.events(Summarized)
     wish = lambda n, request: says("fine" if n else call("Compact"))  # noqa: E731
-    asked = await play(model=Answers(wish, ROOMY), words=("use compact",), profile="default")
+    asked = await play(model=AnsweringModel(wish, ROOMY), words=("use compact",), profile="default")
     assert len(asked.events(Summarized)) == 1
     assert asked.events(TurnEnded) == [TurnEnded("done")]
 

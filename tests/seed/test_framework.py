@@ -10,23 +10,23 @@ import pytest
 
 from longrein.agent import Compact, InboxMessage, Rewind
 from longrein.context import Budget, Price, Request, fold
-from longrein.context.seed_policy import TEXT_INPUT_CHARS_MAX as INPUT_CHARS_MAX
 from longrein.context.seed_policy import (
-    TOLD,
+    COMPACT_ANSWER,
     TextTurn,
-    compacted,
+    compacted_turns,
     context_summary,
     is_due,
     summary_request,
     system_with,
     text_turns,
 )
-from longrein.context.state.state import FRAMEWORK
+from longrein.context.seed_policy import TEXT_INPUT_CHARS_MAX as INPUT_CHARS_MAX
+from longrein.context.state.state import FRAMEWORK_PROFILE
 from longrein.events import Summarized, ToolCall, ToolEnded, TurnEnded
 from longrein.testing.scripted_model import Step
 from longrein.testing.store import MemoryDisk
 from longrein.tools import builtin_tools
-from tests.seed.house import ROOMY, Played, call, play, prints, results, said, says
+from tests.seed.harness import ROOMY, SessionResult, call, play, prints, results, said, says
 
 pytestmark = pytest.mark.anyio
 
@@ -47,14 +47,14 @@ class Framework:
 
     def say(self, words: str) -> None:
         if is_due(self.turns, self.wanted):
-            self.turns = compacted(self._ask("", summary_request(self.turns)), "transcript_1.jsonl")
+            self.turns = compacted_turns(self._ask("", summary_request(self.turns)), "transcript_1.jsonl")
             self.wanted = False
         answer = self._ask(system_with("Be good.", self.turns), words)
         self.turns += [("user", words), ("assistant", answer)]
 
     def compact_tool(self, focus: str = "") -> str:
         self.wanted = True
-        return TOLD
+        return COMPACT_ANSWER
 
 
 # --- the text, literally -----------------------------------------------------------------------------------------
@@ -105,7 +105,7 @@ def test_C4_one_request_with_three_points_and_80_000_characters() -> None:
 
 
 def test_C4_the_history_becomes_one_turn_of_role_system() -> None:
-    assert compacted("A SUMMARY", "transcript_1700.jsonl") == [
+    assert compacted_turns("A SUMMARY", "transcript_1700.jsonl") == [
         ("system", "[Conversation compressed. Transcript: transcript_1700.jsonl]\n\nA SUMMARY")
     ]
 
@@ -128,8 +128,8 @@ def test_C6_the_text_has_the_same_five_tools() -> None:
 # --- the same as a profile ---------------------------------------------------------------------------------------
 
 
-async def framed(*steps: Step, words: Sequence[str | InboxMessage] = ("one",), budget: Budget = ROOMY) -> Played:
-    return await play(*steps, words=words, profile=FRAMEWORK, budget=budget)
+async def framed(*steps: Step, words: Sequence[str | InboxMessage] = ("one",), budget: Budget = ROOMY) -> SessionResult:
+    return await play(*steps, words=words, profile=FRAMEWORK_PROFILE, budget=budget)
 
 
 def shown_turns(request: Request) -> list[str]:
@@ -181,10 +181,10 @@ async def test_C1_a_long_turn_of_the_profile_is_not_touched_until_the_window_is_
 async def test_the_profile_goes_on_after_a_resume_and_a_rewind() -> None:
     disk = MemoryDisk()
     for n, word in enumerate(("one", "two", "three")):
-        played = await play(says("abc"[n]), words=(word,), profile=FRAMEWORK, disk=disk)
+        played = await play(says("abc"[n]), words=(word,), profile=FRAMEWORK_PROFILE, disk=disk)
     assert shown_turns(played.last) == ["user: one", "assistant: a", "user: two", "assistant: b", "user: three"]
     to = next(entry.seq for entry in disk.entries() if isinstance(entry.event, TurnEnded))
-    played = await play(says("d"), words=(Rewind(to), "four"), profile=FRAMEWORK, disk=disk)
+    played = await play(says("d"), words=(Rewind(to), "four"), profile=FRAMEWORK_PROFILE, disk=disk)
     assert shown_turns(played.last) == ["user: one", "assistant: a", "user: four"]
 
 

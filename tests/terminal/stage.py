@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from longrein.agent import Output, RetryPause, UserNotice
-from longrein.context import Report, Shown
+from longrein.context import Report, ReportRow
 from longrein.events import (
     Goal,
     Reminded,
@@ -187,7 +187,7 @@ async def sessions() -> list[SessionRow]:
 
 
 ROWS = tuple(
-    Shown("system" if kind != "user" else "user requests", kind, "", "", "full", tokens, 0.0, goes=False, begins="")
+    ReportRow("system" if kind != "user" else "user requests", kind, "", "", "full", tokens, 0.0, goes=False, begins="")
     for kind, tokens in (("system", 1_400), ("tool", 3_200), ("user", 20_000))
 )
 

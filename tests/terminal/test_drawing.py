@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from longrein.agent import Answer, ReplyDelta, RetryPause
-from longrein.context import Report, Shown
+from longrein.context import Report, ReportRow
 from longrein.events import (
     AnyEvent,
     Asked,
@@ -475,8 +475,8 @@ def test_modes_go_round_and_never_into_the_one_without_questions() -> None:
 
 def test_context_adds_up() -> None:
     rows = [
-        Shown("system", "system", "", "", "full", 1_000, 0.0, goes=False, begins="You are"),
-        Shown("calls and results", "result", "Read", "r7", "full", 4_000, 0.0123, goes=True, begins="def main"),
+        ReportRow("system", "system", "", "", "full", 1_000, 0.0, goes=False, begins="You are"),
+        ReportRow("calls and results", "result", "Read", "r7", "full", 4_000, 0.0123, goes=True, begins="def main"),
     ]
     told = texts(context_lines(Report(tuple(rows), 5_000, 5_000, 1.02, 10_000, 12_000)))
     assert [row.split("█")[0].split() for row in told] == [

@@ -4,10 +4,10 @@ import pytest
 
 from longrein.context import fold
 from longrein.frontends.terminal.view_model import Scene
-from tests.context.walk import Walk
+from tests.context.random_session import RandomSession
 
 
-def heard(walk: Walk, scene: Scene, after: int) -> Scene:
+def heard(walk: RandomSession, scene: Scene, after: int) -> Scene:
     for entry in walk.entries[after:]:
         scene.hear(entry, 0.0)
     scene.catch_up(busy=False, now_s=0.0)
@@ -17,7 +17,7 @@ def heard(walk: Walk, scene: Scene, after: int) -> Scene:
 @pytest.mark.parametrize("seed", range(6))
 def test_the_scene_of_a_long_session_is_taken_from_its_fold(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("longrein.frontends.terminal.view_model.REPLAYED_MAX", 60)
-    walk = Walk(seed).run(150)
+    walk = RandomSession(seed).run(150)
     whole, late = heard(walk, Scene(), 0), Scene()
     skipped = late.resume(fold(walk.entries))
     assert skipped == len(walk.entries) - 60
@@ -31,7 +31,7 @@ def test_the_scene_of_a_long_session_is_taken_from_its_fold(seed: int, monkeypat
 
 
 def test_all_of_a_short_session_is_heard_again() -> None:
-    walk = Walk(1).run(20)
+    walk = RandomSession(1).run(20)
     scene = Scene()
     assert scene.resume(fold(walk.entries)) == 0
     assert (scene.prompts, scene.beside.tasks) == ([], {})

@@ -20,18 +20,18 @@ from longrein.context import (
     Summarise,
     Swap,
     births,
+    build_seed_summary,
+    build_summary,
     chunk_requests,
-    covering,
+    claim_lookup,
     estimate_text,
     event_texts,
-    fits_whole,
+    fits_in_window,
     merge_request,
     prose_problem,
     render_seed_summary,
     render_summary,
     reserve_usd,
-    seed_summarized,
-    summarized,
     window_of,
 )
 from longrein.events import (
@@ -266,7 +266,7 @@ def _requests(session: Session, wish: Summarise, chosen: Model | None) -> list[R
     if chosen is None:
         return [live]
     prefix = _prefix_of(live.prefix, chosen)
-    if fits_whole(state, chosen.budget):
+    if fits_in_window(state, chosen.budget):
         return [msgspec.structs.replace(live, prefix=prefix, max_output_tokens=chosen.budget.max_output_tokens)]
     return chunk_requests(state, chosen.budget, _bare(prefix), wish.focus)
 
@@ -345,13 +345,13 @@ def _swap(session: Session, ready: Swap) -> None:
     """Put a finished summary in place, with the important files as they are on disk now."""
     state, budget = session.state, window_of(session.state, session.deps.model.budget)
     if state.profile.startswith("seed"):
-        session.append(seed_summarized(state, budget, ready))
+        session.append(build_seed_summary(state, budget, ready))
         return
     span = (ready.first, ready.last)
     rebuilt = rebuild(session, ready.last)
-    seen = covering(state, span, texts_cleared_since(session, span, ready.asked))
-    event = summarized(state, budget, span, ready.reason, ready.prose, (ready.asked,), rebuilt.blocks, seen)
-    used = context.reexpanded(state, span, event.text, round(budget.usable_tokens * REEXPANDED_SHARE_MAX))
+    seen = claim_lookup(state, span, texts_cleared_since(session, span, ready.asked))
+    event = build_summary(state, budget, span, ready.reason, ready.prose, (ready.asked,), rebuilt.blocks, seen)
+    used = context.reexpand_lines(state, span, event.text, round(budget.usable_tokens * REEXPANDED_SHARE_MAX))
     session.append(event, *rebuilt.facts_of(event.files))
     if used:
         head = marker(state.nonce, "note", "lines of what was summarised that the steps since have named")

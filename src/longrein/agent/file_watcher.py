@@ -12,7 +12,7 @@ from typing import Protocol, TypeVar
 
 import msgspec
 
-from longrein.context import Seen, State
+from longrein.context import KnownFile, State
 from longrein.events import FileChanged
 from longrein.tools import change_of
 from longrein.workspace import Stamp, Workspace
@@ -77,21 +77,21 @@ class FileWatcher:
         return facts
 
 
-def watched(state: State) -> Mapping[str, Seen]:
+def watched(state: State) -> Mapping[str, KnownFile]:
     """Return the known files to watch: the most recent, and the instruction files of the static context."""
-    files: Iterable[tuple[str, Seen]] = state.files.items()
+    files: Iterable[tuple[str, KnownFile]] = state.files.items()
     if len(state.files) > WATCHED_MAX:
         files = sorted(files, key=lambda pair: pair[1].seq, reverse=True)[:WATCHED_MAX]  # a third of `nlargest`
     found = {path: seen for path, seen in files if seen.changes < CHANGES_MAX and not path.startswith(LIVE)}
     for source in state.prefix.sources if state.prefix else ():
         if source.path not in state.files:
-            found[source.path] = Seen(source.hash, True, "", False, 0)
+            found[source.path] = KnownFile(source.hash, True, "", False, 0)
     return found
 
 
 async def _fact(
     path: str,
-    known: Seen,
+    known: KnownFile,
     expected: str,
     workspace: Workspace,
     means: tuple[Blobs, Callable[[str], str], int],

@@ -30,7 +30,7 @@ from longrein.agent.messages import (
 )
 from longrein.agent.ports import BackgroundTasks, Clock, Dependencies, Limits, Subagents
 from longrein.agent.redaction import Redact, redacted
-from longrein.context import State, happened, untold
+from longrein.context import State, external_event, pending_notices
 from longrein.events import (
     AnyEvent,
     ModeSet,
@@ -178,7 +178,7 @@ def events_of(word: InboxMessage, state: State) -> tuple[AnyEvent, ...]:  # noqa
             kept = tuple(pin for n, pin in enumerate(state.pins, 1) if n != number)
             return _pinned(state, kept) if kept != state.pins else ()
         case ExternalEvent(kind, source, text):
-            return happened(kind, source, text)
+            return external_event(kind, source, text)
         case Continue() if state.unanswered:
             return (Reminded("wake", "", "user"),)
         case SetModel() | Rewind() | Uncompact() | Continue() | StopChild() | StopTask():
@@ -266,7 +266,7 @@ class WakeSchedule:
         state = self._host.state
         if not self.wanted or state.turn_open or state.seq == self.since or self._in_a_row >= IN_A_ROW_MAX:
             return ""
-        found = [one for one in untold(state) if one.seq > self.since and one.kind in WAKING]
+        found = [one for one in pending_notices(state) if one.seq > self.since and one.kind in WAKING]
         return f"{found[-1].kind} r{found[-1].seq}" if found else ""
 
     @property

@@ -10,7 +10,7 @@ from longrein.agent.session import SNAPSHOT_EVERY, Session
 from longrein.context import (
     Request,
     births,
-    born_gain,
+    births_gain,
     estimate_part,
     estimate_text,
     render,
@@ -67,7 +67,7 @@ async def request_turn(session: Session, usd_left: float | None, tokens_left: in
         reach=state.seq,
         prefix=state.prefix_seq,
         births=forms,
-        estimate_tokens=state.view_tokens - born_gain(state, forms),
+        estimate_tokens=state.view_tokens - births_gain(state, forms),
         reserved_usd=reserve_usd(state, budget, probe.max_output_tokens),
     )
     seq = session.append(asked)

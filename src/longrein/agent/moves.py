@@ -23,12 +23,11 @@ from longrein.context import (
     Swap,
     decide,
     decide_seed,
-    due,
+    decide_without_money,
     named_window,
     output_limit,
     reserve_usd,
-    seed_due,
-    unpaid,
+    seed_reminders,
     window_of,
 )
 from longrein.events import (
@@ -89,15 +88,15 @@ DEFAULT = ProgressLimits()
 
 def check_circling(state: State, patience: ProgressLimits = DEFAULT) -> ProgressVerdict:
     """Check whether the last steps repeat themselves. Called before each request."""
-    trail = state.trail
+    step_history = state.step_history
     for period in PERIODS:
         most = patience.same_max if period == 1 else patience.circles_max
-        most *= patience.waits_factor if trail.patient else 1
-        times = trail.times(period)
-        if times < most or (trail.told and times < most + patience.grace):
+        most *= patience.waits_factor if step_history.patient else 1
+        times = step_history.times(period)
+        if times < most or (step_history.told and times < most + patience.grace):
             continue
         what = _circle(period, times)
-        if trail.told:
+        if step_history.told:
             return GiveUp(f"no progress: {what}")
         return _tell(state, f"{what}: nothing moves. {_advice(state)}", what)
     return None
@@ -112,7 +111,7 @@ def check_idle(state: State, silent_s: float, patience: ProgressLimits = DEFAULT
     if not state.turn_open or _waits(state):
         return None
     acts = state.asked is not None or any(call.started for call in state.calls.values())
-    told = state.trail.told_seq == state.seq
+    told = state.step_history.told_seq == state.seq
     most = patience.act_s if acts and not told else patience.idle_s
     if silent_s < most:
         return None
@@ -134,7 +133,7 @@ def _circle(period: int, times: int) -> str:
 
 
 def _advice(state: State) -> str:
-    if state.trail.patient and any(task.ended is None for task in state.tasks.values()):
+    if state.step_history.patient and any(task.ended is None for task in state.tasks.values()):
         return "You are told when a task ends: end your turn, or do something else meanwhile"
     return "Do something else, or say plainly what is in the way; if it goes on like this your turn is ended"
 
@@ -372,9 +371,9 @@ def _before_request(state: State, move_context: MoveContext) -> Move:
     if stuck is not None:
         return Record((stuck.reminded,)) if isinstance(stuck, Warn) else Stop("limit", stuck.message)
     told = (
-        seed_due(state)
+        seed_reminders(state)
         if move_context.seed
-        else due(state, window_of(state, move_context.budget), state.at, limits.usd_max)
+        else due_reminders(state, window_of(state, move_context.budget), state.at, limits.usd_max)
     )
     if told:
         return Record(told)
@@ -406,7 +405,7 @@ def _compact(state: State, move_context: MoveContext) -> Move | None:
         decision = (
             Nothing("no money is left for a summary")
             if move_context.seed
-            else unpaid(state, move_context.budget, decision)
+            else decide_without_money(state, move_context.budget, decision)
         )
     match decision:
         case Clear(event):

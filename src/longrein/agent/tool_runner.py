@@ -24,7 +24,7 @@ from longrein.agent.messages import Output
 from longrein.agent.permission_check import hidden_files
 from longrein.agent.session import Session, retrieve_error
 from longrein.agent.shared_files import HeldPaths
-from longrein.context import Seen, standing, window_of
+from longrein.context import KnownFile, find_visible_reading, window_of
 from longrein.events import AnyEvent, CwdSet, FileChanged, Text, ToolCall, ToolEnded, ToolError, ToolStarted
 from longrein.store import owner_of
 from longrein.tools import FileVersion, GoalPort, Hands, Outcome, Tool, ToolOptions, clean, fit_arguments
@@ -38,7 +38,7 @@ PAGE_BYTES_MIN, PAGE_BYTES_MAX = 1_000, 30_000
 class _Versions(Mapping[str, FileVersion]):
     """Known files as `Mapping` of path to `FileVersion`, for tools."""
 
-    def __init__(self, files: Mapping[str, Seen], asks: int) -> None:
+    def __init__(self, files: Mapping[str, KnownFile], asks: int) -> None:
         self._files, self._asks = files, asks
 
     def __getitem__(self, path: str) -> FileVersion:
@@ -244,7 +244,7 @@ def _hands(session: Session, call: str, tool: Tool) -> Hands:
         todos=state.todos,
         options=_options(session),
         entry=lambda seq: next(iter(deps.history(seq, seq)), None),
-        standing=lambda *asked: standing(session.state, *asked),
+        standing=lambda *asked: find_visible_reading(session.state, *asked),
         note=lambda data: session.subscribers.stream(Output(call, data)),
         archive=deps.archive,
         now_us=deps.clock.wall_us,

@@ -9,7 +9,7 @@ from heapq import nsmallest
 from longrein import __version__
 from longrein.composition import Composition, build
 from longrein.config import project_root
-from longrein.context import analyse, analysis_lines, next_to_go, reasons, report
+from longrein.context import analyse, analysis_lines, line_reasons, next_compacted, report
 from longrein.events import LongreinError
 from longrein.frontends.argv import Options
 from longrein.frontends.reports.tasks import tail_of
@@ -87,8 +87,10 @@ def _facts(place: RunContext, built: Composition, *, choosing: bool) -> Terminal
         notices=built.notes,
         colour=not place.environ.get("NO_COLOR"),
         window_tokens=lambda: deps.model.budget.usable_tokens,
-        context_report=lambda: report(session.state, deps.model.budget, next_to_go(session.state, deps.model.budget)),
-        reasons=lambda handle: reasons(session.state, deps.model.budget, handle),
+        context_report=lambda: report(
+            session.state, deps.model.budget, next_compacted(session.state, deps.model.budget)
+        ),
+        reasons=lambda handle: line_reasons(session.state, deps.model.budget, handle),
         analysis=lambda: analysis_lines(analyse(session.state, deps.model.budget)),
         sessions=lambda: _sessions(place),
         models=lambda: _models(place, deps.model.name),

@@ -2,7 +2,7 @@
 
 import os
 
-from longrein.context import fold, next_to_go, report
+from longrein.context import fold, next_compacted, report
 from longrein.events import LongreinError, UsageError
 from longrein.frontends.reports import context as context_page
 from longrein.frontends.reports import sessions as listing
@@ -58,7 +58,7 @@ def context(place: RunContext, session: str, *, json: bool) -> int:
     finally:
         reader.close()
     budget = budget_of(place, state)
-    told = report(state, budget, next_to_go(state, budget))
+    told = report(state, budget, next_compacted(state, budget))
     model = f"{state.prefix.provider}/{state.prefix.model}" if state.prefix else ""
     show(context_page.as_json(told, state, model) if json else context_page.as_text(told))
     return 0

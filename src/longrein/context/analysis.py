@@ -1,6 +1,6 @@
-"""What a compaction has before it: kinds, tools, time, files, modules, and what each rung of the ladder could free.
+"""Analysis of the context before a compaction: by kind, tool, time, file and module, and what could be freed.
 
-Pure and offline: a function of the folded log. Every table adds up to the tokens of the next request exactly, or to
+Pure and offline: a function of the folded log. Every table adds up to the tokens of the next request, or to those of
 its conversation where it says so.
 """
 
@@ -10,8 +10,8 @@ from itertools import pairwise
 import msgspec
 
 from longrein.context.clearing.features import POINTER
-from longrein.context.decide import next_to_go
-from longrein.context.report import MODULES, OF_KIND
+from longrein.context.decide import next_compacted
+from longrein.context.report import MODULE_OF_KIND, MODULES
 from longrein.context.state.ledger import key_argument
 from longrein.context.state.request import Budget, Item
 from longrein.context.state.state import State
@@ -19,13 +19,13 @@ from longrein.context.state.token_estimate import ITEM_TOKENS, estimate_text
 from longrein.events import ToolCall, ToolResult, text_of
 
 SLICES = 10
-"""Parts of the time line."""
+"""Number of parts of the time line."""
 FILES_SHOWN_MAX = 15
-"""Files named one by one."""
+"""Limit of files listed one by one."""
 SMALL_TOKENS = 150
-"""A smaller item is not worth clearing by itself."""
+"""Smaller items are not worth clearing."""
 LEFT_TOKENS = 40
-"""What a cleared item still takes: its digest and handle."""
+"""Tokens that a cleared item still takes."""
 
 RUNGS = (
     "superseded: read or run again later",
@@ -36,11 +36,11 @@ RUNGS = (
     "thinking",
     "answers",
 )
-"""What can go, the cheapest loss first; an item counts on the first rung it stands on."""
+"""Measures, the cheapest loss first. An item counts under the first one that applies."""
 
 
 class Row(msgspec.Struct, frozen=True):
-    """One line of a table."""
+    """Row of a table."""
 
     name: str
     count: int
@@ -48,71 +48,71 @@ class Row(msgspec.Struct, frozen=True):
 
 
 class ToolRow(msgspec.Struct, frozen=True):
-    """One tool in the view."""
+    """Calls of one tool in the view."""
 
     name: str
     calls: int
     failed: int
     """Calls that failed, were denied or cut."""
     tokens: int
-    """Arguments and results."""
+    """Tokens of arguments and results."""
 
 
 class FileRow(msgspec.Struct, frozen=True):
-    """One file."""
+    """Use of one file."""
 
     path: str
     reads: int
     changes: int
     tokens: int
-    """Calls and results that name it, as they stand in the view."""
+    """Tokens of calls and results that name it."""
 
 
 class Analysis(msgspec.Struct, frozen=True):
-    """The report of a compaction that has not happened."""
+    """Analysis of the context before a compaction."""
 
     total_tokens: int
-    """Input of the next request."""
+    """Input tokens of the next request."""
     conversation_tokens: int
-    """Of it, what is not system text, tools or static context."""
+    """Part of it that is not system text, tools or static context."""
     usable_tokens: int
     kinds: tuple[Row, ...]
     """By kind of block; adds up to the total."""
     modules: tuple[Row, ...]
     """By the six modules; adds up to the total."""
     tools: tuple[ToolRow, ...]
-    """The dearest first; adds up to the calls and results."""
+    """By tool, the largest first; adds up to the calls and results."""
     time: tuple[Row, ...]
     """Ten equal parts of the log, oldest first; adds up to the conversation."""
     files: tuple[FileRow, ...]
-    """The dearest first."""
+    """By file, the largest first."""
     rungs: tuple[Row, ...]
-    """What could be freed, by rung; no item counts twice."""
+    """By measure: what could be freed; no item counts twice."""
     next_count: int
-    """Items that the next compaction would take."""
+    """Items that the next compaction would remove."""
     next_tokens: int
     """Their tokens."""
     floor_tokens: int
-    """What no rung but a summary can take: the total less what the rungs free."""
+    """Tokens that only a summary can remove."""
 
 
 class _Block(msgspec.Struct, frozen=True):
-    """A block of the request, system text and tools included."""
+    """Block of the request, system text and tools included."""
 
     kind: str
     module: str
     tokens: int
-    """Scaled."""
+    """Tokens, scaled to the provider's count."""
     item: Item | None = None
 
 
 def analyse(state: State, budget: Budget) -> Analysis:
-    """What stands in the view, what it costs and what could go."""
+    """Analyse the view: its blocks, their tokens, and what could be freed."""
     blocks = _blocks(state)
     talk = [block for block in blocks if block.item is not None and block.item.kind != "context"]
     calls = _calls(talk)
     rungs = _rungs(state, talk, calls)
-    going = dict.fromkeys(next_to_go(state, budget))
+    going = dict.fromkeys(next_compacted(state, budget))
     taken = [b for b in talk if b.item is not None and b.item.handle in going]
     total = sum(block.tokens for block in blocks)
     return Analysis(
@@ -136,14 +136,14 @@ def _place(module: str) -> int:
 
 
 def _blocks(state: State) -> list[_Block]:
-    """All blocks; their tokens add up to the view's, so that every table does."""
+    """Return all blocks, scaled so that their tokens add up to the view's."""
     raw: list[tuple[str, str, int, Item | None]] = []
     if state.prefix is not None:
         raw.append(("system text", "system", estimate_text(state.prefix.system), None))
         for tool in state.prefix.tools:
             size = estimate_text(tool.name + tool.description + str(tool.schema)) + ITEM_TOKENS
             raw.append(("tool schemas", "system", size, None))
-    raw += [(item.kind, OF_KIND[item.kind], item.tokens, item) for item in state.items]
+    raw += [(item.kind, MODULE_OF_KIND[item.kind], item.tokens, item) for item in state.items]
     factor = state.view_tokens / max(1, sum(size for _, _, size, _ in raw))
     blocks, sum_raw, sum_scaled = [], 0, 0
     for kind, module, size, item in raw:
@@ -162,7 +162,7 @@ def _table(blocks: Iterable[_Block], name: Callable[[_Block], str]) -> tuple[Row
     return tuple(Row(key, count, tokens) for key, (count, tokens) in sums.items())
 
 
-# --- calls and files ---------------------------------------------------------------------------------------------
+# --- Calls and files -------------------------------------------------------------------------------------------------
 
 
 def _calls(talk: Sequence[_Block]) -> dict[str, ToolCall]:
@@ -216,7 +216,7 @@ def _time(state: State, talk: Sequence[_Block]) -> tuple[Row, ...]:
     return tuple(map(Row, names, counts, tokens))
 
 
-# --- what could go -----------------------------------------------------------------------------------------------
+# --- What could be freed ---------------------------------------------------------------------------------------------
 
 
 def _rungs(state: State, talk: Sequence[_Block], calls: Mapping[str, ToolCall]) -> tuple[Row, ...]:
@@ -239,7 +239,10 @@ def _rungs(state: State, talk: Sequence[_Block], calls: Mapping[str, ToolCall]) 
 
 
 def _rung(item: Item, call: ToolCall | None, later: dict[tuple[str, str], None], texts: dict[str, None]) -> int | None:
-    """The rung of one item; None when only a summary can take it. `later`, `texts`: what stands after it."""
+    """Return the index in `RUNGS` of an item; None if only a summary can remove it.
+
+    `later`, `texts`: calls and results after it.
+    """
     match item.kind:
         case "result":
             return _of_result(item, call, later, texts)
@@ -271,11 +274,11 @@ def _of_result(
     return 2 if part.status != "ok" else 3
 
 
-# --- as text -----------------------------------------------------------------------------------------------------
+# --- Text ------------------------------------------------------------------------------------------------------------
 
 
 def analysis_lines(analysis: Analysis) -> list[str]:
-    """The report as lines for a terminal, tables under their titles."""
+    """Return the analysis as lines for a terminal."""
     a = analysis
     share = round(100 * a.total_tokens / max(1, a.usable_tokens))
     of_usable = f"{a.total_tokens:,} of {a.usable_tokens:,} usable tokens ({share} %)"
@@ -298,6 +301,6 @@ def analysis_lines(analysis: Analysis) -> list[str]:
 
 
 def _titled(title: str, rows: Sequence[Row]) -> list[str]:
-    """The rows that hold anything, under `title`; no title without rows."""
+    """Return the non-empty rows under `title`; [] without rows."""
     shown = [f"  {row.name:<40} {row.count:>6} {row.tokens:>9,}" for row in rows if row.count or row.tokens]
     return [title, *shown] if shown else []

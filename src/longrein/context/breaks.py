@@ -1,30 +1,30 @@
-"""The breaks: facts that change what has been sent. Each keeps every item's handle, so nothing is lost (law 4)."""
+"""Fold of the breaks: entries that change what has been sent. Handles stay valid, so nothing is lost (law 4)."""
 
 from typing import Any
 
 import msgspec
 
 from longrein.context.state.request import Item, ItemForm, ItemKind
-from longrein.context.state.state import Settled, State
+from longrein.context.state.state import CompactionMark, State
 from longrein.context.state.token_estimate import ITEM_TOKENS, estimate_part
-from longrein.context.state.view import item_of, put, reindex, weigh_prefix
+from longrein.context.state.view import count_prefix, make_item, reindex, replace_item
 from longrein.events import AnyPart, Cleared, Form, PrefixSet, Summarized, Text, ToolCall, ToolResult, decode_json
 
 UNDO_MAX = 20
-"""Compactions that can be undone by number; the log keeps all."""
+"""Limit of compactions that can be undone by number; the log keeps all."""
 CROSSINGS = ("watermark", "overflow", "memory", "request")
-"""Reasons of a compaction that was forced by size; one that merely pays off is no crossing (law 6)."""
+"""Reasons of compactions forced by size; one that only saves money is no crossing (law 6)."""
 
 
-def cleared(state: State, seq: int, event: Cleared) -> None:
-    """Items get their shorter forms; folded ones leave the view."""
+def fold_cleared(state: State, seq: int, event: Cleared) -> None:
+    """Show items in their shorter forms; remove folded ones from the view."""
     folded = {form.handle for form in event.forms if form.form == "folded"}
     for form in event.forms:
         if form.handle not in folded:
-            reform(state, seq, form)
+            change_form(state, seq, form)
     if folded:
         _fold_away(state, folded)
-    broke(state)
+    mark_break(state)
     _undoable(state, seq)
     if event.reason in CROSSINGS:
         _settled(state)
@@ -34,7 +34,7 @@ def _fold_away(state: State, handles: set[str]) -> None:
     kept = [item for item in state.items if item.handle not in handles]
     for item in state.items:
         if item.handle in handles:
-            state.gauge.grow(item.part, item.tokens, -1)
+            state.gauge.add_part(item.part, item.tokens, -1)
     state.items = kept
     reindex(state)
 
@@ -44,14 +44,14 @@ def _undoable(state: State, seq: int) -> None:
 
 
 def _settled(state: State) -> None:
-    state.settled = (*state.settled[-2:], Settled(state.gauge.raw, state.asks))
+    state.settled = (*state.settled[-2:], CompactionMark(state.gauge.raw, state.asks))
     state.settled_seq = state.seq
     state.compact_wanted = None
     state.summary_attempts = 0
 
 
-def reform(state: State, seq: int, form: Form) -> None:
-    """One item gets another form; entry `seq` says so. A handle that is not in the view is passed over."""
+def change_form(state: State, seq: int, form: Form) -> None:
+    """Give one item another form, by entry `seq`. A handle that is not in the view is ignored."""
     at = state.index.get(form.handle)
     if at is None:
         return
@@ -61,11 +61,11 @@ def reform(state: State, seq: int, form: Form) -> None:
     kind: ItemKind = "text" if old.kind == "thinking" else old.kind
     tokens = estimate_part(part) + ITEM_TOKENS
     item = Item((seq, at, old.seqs[0]), kind, old.seqs, old.handle, part, shape, tokens, owner=old.owner)
-    put(state, at, item)
+    replace_item(state, at, item)
 
 
 def _reformed(old: AnyPart, text: str, *, images: bool) -> AnyPart:
-    """`old` with another content. What stays of a thinking is plain text: a signed block is whole or gone."""
+    """Return `old` with other content. Changed thinking becomes plain text: a signed block is whole or gone."""
     match old:
         case ToolResult(call, name, status, parts):
             kept = tuple(p for p in parts if not _is_text(p)) if images else ()
@@ -88,58 +88,60 @@ def _is_text(part: AnyPart) -> bool:
     return isinstance(part, Text) or getattr(part, "media", "").startswith("text/")
 
 
-def summarized_into(state: State, seq: int, event: Summarized) -> None:
-    """The items of a span give way to one summary; open slots stay."""
+def fold_summarized(state: State, seq: int, event: Summarized) -> None:
+    """Replace the items of a span by one summary; open slots stay."""
     head, tail = state.items[: state.context_items], state.items[state.context_items :]
     kept = [item for item in tail if item.seqs[0] == 0 or not event.first <= item.seqs[0] <= event.last]
     gone = [item for item in tail if item.seqs[0] and event.first <= item.seqs[0] <= event.last]
-    summary = [item_of(seq, 0, "summary", Text(event.text), handle=f"r{seq}", span=(event.first, event.last))]
+    summary = [make_item(seq, 0, "summary", Text(event.text), handle=f"r{seq}", span=(event.first, event.last))]
     if event.reply:
-        summary.append(item_of(seq, 1, "ack", Text(event.reply), span=(event.first, event.last)))
+        summary.append(make_item(seq, 1, "ack", Text(event.reply), span=(event.first, event.last)))
     older = [at for at, item in enumerate(kept, 1) if item.seqs[0] and item.seqs[1] < event.first]
     cut = older[-1] if older else 0
     state.items = [*head, *kept[:cut], *summary, *kept[cut:]]
     for item in gone:
-        state.gauge.grow(item.part, item.tokens, -1)
+        state.gauge.add_part(item.part, item.tokens, -1)
     for item in summary:
-        state.gauge.grow(item.part, item.tokens)
+        state.gauge.add_part(item.part, item.tokens)
     reindex(state)
-    broke(state)
+    mark_break(state)
     _settled(state)
     state.summary = state.summary_of = None
     state.rewritten_seq = seq
     state.ledger_text = event.ledger
     _undoable(state, seq)
-    state.told = ()  # they come back when their folder is touched again
+    state.told = ()  # told again when a call touches their folder
     state.failure = None
 
 
-def prefix_set(state: State, seq: int, event: PrefixSet) -> None:
-    """Another system text, tool list or static context. The first one is no break."""
+def fold_prefix_set(state: State, seq: int, event: PrefixSet) -> None:
+    """Set system text, tool list or static context. The first prefix is no break."""
     first = state.prefix is None
     if state.prefix is not None and (state.prefix.provider, state.prefix.model) != (event.provider, event.model):
         _other_model(state)
-    weigh_prefix(state, -1)
+    count_prefix(state, -1)
     state.prefix, state.prefix_seq = event, seq
     fresh = [
-        item_of(seq, n, "context", Text(text), handle=f"r{seq}.{n + 1}") for n, text in enumerate(event.context) if text
+        make_item(seq, n, "context", Text(text), handle=f"r{seq}.{n + 1}")
+        for n, text in enumerate(event.context)
+        if text
     ]
     state.items[: state.context_items] = fresh
     state.context_items = len(fresh)
-    weigh_prefix(state, 1)
+    count_prefix(state, 1)
     reindex(state)
     if not first:
-        broke(state)
+        mark_break(state)
         state.failures = 0
 
 
 def _other_model(state: State) -> None:
-    """What was learned of a window was that of the model before."""
+    """Forget what was learned of the previous model's window."""
     state.window_learned = state.refused_raw = 0
     state.gauge.ceiling, state.gauge.flat = 0, (0, 0, 0)
 
 
-def broke(state: State) -> None:
-    """What had been sent is no longer the beginning of what will be."""
+def mark_break(state: State) -> None:
+    """Note that the next request does not begin with what was sent before."""
     state.breaks += 1
     state.sent_items = 0

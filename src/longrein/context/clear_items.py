@@ -1,8 +1,8 @@
-"""Between the live state and the clearing policy: items become pieces, a plan becomes a `Cleared`.
+"""Adapter between the state and the clearing policy: items become pieces, a plan becomes a `Cleared`.
 
-What the policy remembers hangs on the state (`state.worth`) and is caught up when it is asked. It is a memo: what it
-would change counts only once the log says so, and where the view is not what it expects (a resume, a rewind, a summary,
-something restored) it is made anew from the items that stand there.
+The policy's memory is kept in `state.worth` and brought up to date before each use. It is derived data: a proposed plan
+counts only once the log has it. When the view is not the expected one (after a resume, rewind, summary or restore), the
+memory is rebuilt from the items.
 """
 
 from bisect import bisect_left
@@ -31,73 +31,75 @@ from longrein.context.state.token_estimate import (
 from longrein.events import AnyPart, Cleared, Form, Image, Text, ToolCall, ToolResult, marker_sign, text_of
 
 OLD_THINKING = "old thinking"
-"""In `Budget.clears`: only thinking from before the user last spoke."""
+"""In `Budget.clears`: only thinking from before the user's last message."""
 REMEMBERED_MIN = 600
-"""So many items may be remembered that are no longer in the view."""
+"""Number of items that may be remembered after they left the view."""
 SQUEEZES = (1.0, 1.2, 2.0)
-"""The policy guesses sizes from characters alone; where that falls short it is asked for more."""
+"""Factors on the requested tokens, tried in turn, because the policy estimates sizes from characters alone."""
 _values: list[Values] = []
 """The fitted models, made at first use."""
 
 
 def use_tables(tables: Mapping[str, Any]) -> None:
-    """Decide by these tables from now on, in this process: for whoever measures (`benchmarks/policy.py`)."""
+    """Use these weight tables in this process from now on (`benchmarks/policy.py`)."""
     _values[:] = [Values(tables)]
 
 
-class Memo(msgspec.Struct):
-    """What hangs on the state between two decisions."""
+class ClearingMemory(msgspec.Struct):
+    """Memory of the clearing policy between two decisions."""
 
     worth: Worth
     known: list[Item]
-    """The items that `worth` has taken in, as they stood."""
+    """Items taken into `worth`, as they were then."""
     plans: tuple[Plan, ...] = ()
-    """What was proposed and may have become a fact."""
+    """Proposed plans that the log may have by now."""
     recalls: int = 0
-    """Recalls that were taken in."""
+    """Number of recalls taken in."""
 
     def __eq__(self, other: object) -> bool:
-        """A memo says nothing about the log, so it makes no difference between two states."""
-        return isinstance(other, Memo | None)
+        """Treat all memories as equal: derived data makes no difference between two states."""
+        return isinstance(other, ClearingMemory | None)
 
     __hash__ = None  # type: ignore[assignment]
 
 
 def clear(state: State, budget: Budget, *, cold: bool) -> Cleared | None:
-    """What is probably dead and has paid for being cleared; for nothing while the cache is cold."""
-    memo, rental = caught_up(state), rental_for(state, budget)
+    """Clear items whose clearing pays; for free while the cache is cold. None if there are none."""
+    memo, rental = update_memory(state), rental_for(state, budget)
     memo.worth.kept = state.held
-    return _proposed(state, memo, rent(memo.worth, rental, cold=cold), "cold" if cold else "rent")
+    return _cleared_event(state, memo, rent(memo.worth, rental, cold=cold), "cold" if cold else "rent")
 
 
 def squeeze(state: State, budget: Budget, goal_tokens: int, reason: str, least: float = 0.0) -> Cleared | None:
-    """Clear until the view has `goal_tokens`, the least valuable first, or all that can be. `least`: see `rental`."""
-    memo, rental = caught_up(state), rental_for(state, budget)
+    """Clear down to `goal_tokens`, the least valuable items first, or everything that can be.
+
+    `least`: smallest share of the value that possibly needed content keeps.
+    """
+    memo, rental = update_memory(state), rental_for(state, budget)
     memo.worth.kept = frozenset()
     excess = float(state.view_tokens - goal_tokens)
     found = None
     for more in SQUEEZES:
-        found = _proposed(state, memo, press(memo.worth, rental, excess * more, least), reason)
+        found = _cleared_event(state, memo, press(memo.worth, rental, excess * more, least), reason)
         if found is None or found.gain_tokens >= excess:
             break
     return found
 
 
-def _proposed(state: State, memo: Memo, plan: Plan | None, reason: str) -> Cleared | None:
+def _cleared_event(state: State, memo: ClearingMemory, plan: Plan | None, reason: str) -> Cleared | None:
     if plan is None:
         return None
     memo.plans = (*memo.plans[-3:], plan)
     forms = tuple(
-        Form(change.handle, change.form, change.text) for change in plan.changes if not _as_it_is(state, change)
+        Form(change.handle, change.form, change.text) for change in plan.changes if not _is_unchanged(state, change)
     )
     if not forms:
         return None
     return Cleared(forms, reason, state.gauge.scale(sum(_saved(state, form) for form in forms)))
 
 
-def _as_it_is(state: State, change: Change) -> bool:
-    """Whether a call would only be spelt anew: its arguments hold nothing that is long. Also an item without a handle
-    (a result that never came) stays: nothing could name it."""
+def _is_unchanged(state: State, change: Change) -> bool:
+    """Whether a change does nothing: a call without long arguments, or an item without a handle."""
     if change.handle not in state.index:
         return True
     part = state.items[state.index[change.handle]].part
@@ -107,7 +109,7 @@ def _as_it_is(state: State, change: Change) -> bool:
 
 
 def _saved(state: State, form: Form) -> int:
-    """What a form saves, by the very guess that the view is measured with."""
+    """Return the estimated tokens that a form saves, before calibration."""
     item = state.items[state.index[form.handle]]
     if form.form == "folded":
         return item.tokens
@@ -120,9 +122,9 @@ def _saved(state: State, form: Form) -> int:
     return item.tokens - estimate_part(part) - ITEM_TOKENS
 
 
-def reasons(state: State, budget: Budget, handle: str) -> list[Reason]:
-    """Why each line of an item is shown, or would no longer be; nothing for what is not in the view."""
-    memo, rental = caught_up(state), rental_for(state, budget)
+def line_reasons(state: State, budget: Budget, handle: str) -> list[Reason]:
+    """Return the reason for each line of an item to be shown or not; [] if it is not in the view."""
+    memo, rental = update_memory(state), rental_for(state, budget)
     place = memo.worth.by_handle.get(handle)
     if place is None or memo.worth.items[place].form in ("folded", "gone"):
         return []
@@ -131,7 +133,7 @@ def reasons(state: State, budget: Budget, handle: str) -> list[Reason]:
 
 
 def rental_for(state: State, budget: Budget) -> Rental:
-    """The policy with the prices of this model and the sizes of this session."""
+    """Return the policy with the model's prices and the session's sizes."""
     if not _values:
         _values.append(Values(TABLES))
     chars = CHARS_PER_TOKEN_CODE / state.gauge.ratio
@@ -146,53 +148,53 @@ def rental_for(state: State, budget: Budget) -> Rental:
 
 
 def tolerates_of(budget: Budget) -> Tolerates:
-    """What may be cleared; `old thinking` in place of `thinking` leaves that of the running turn alone."""
+    """Return the kinds that may be cleared; `old thinking` instead of `thinking` spares the running turn."""
     kinds = tuple("thinking" if kind == OLD_THINKING else kind for kind in budget.clears)
     return Tolerates(kinds, "thinking" in budget.clears)
 
 
 def rates_of(budget: Budget) -> Rates:
-    """Prices in units of one uncached input token; those of a common provider when they are unknown."""
+    """Return prices in units of one uncached input token; those of a common provider if they are unknown."""
     price = budget.price
     if price is None or price.input <= 0:
         return Rates()
     return Rates(price.read_usd / price.input, price.write_usd / price.input, price.output / price.input)
 
 
-# --- catching up ---------------------------------------------------------------------------------------------------
+# --- Updating the memory ---------------------------------------------------------------------------------------------
 
 
-def caught_up(state: State) -> Memo:
-    """The memory of the view as it stands now."""
-    memo = state.worth if isinstance(state.worth, Memo) else None
-    items = _closed(state)
-    if memo is None or _overgrown(memo) or not (_same(memo, items, state) or _taken(memo, items)):
-        memo = Memo(Worth(), [], recalls=0 if memo is None else memo.recalls)
+def update_memory(state: State) -> ClearingMemory:
+    """Bring the memory up to date with the view and return it."""
+    memo = state.worth if isinstance(state.worth, ClearingMemory) else None
+    items = _items_before_open_call(state)
+    if memo is None or _overgrown(memo) or not (_same(memo, items, state) or _apply_matching_plan(memo, items)):
+        memo = ClearingMemory(Worth(), [], recalls=0 if memo is None else memo.recalls)
         state.worth = memo
     for item in items[len(memo.known) :]:
         memo.worth.arrive(piece_of(item, state))
     memo.known = items
     memo.worth.begin(len(state.asked_seqs))
-    memo.worth.sent = len(memo.worth.items) - _unsent(state, items)  # folded ones keep their place there
+    memo.worth.sent = len(memo.worth.items) - _unsent(state, items)  # folded items keep their place there
     for handle, _ in state.recalled[memo.recalls :]:
         memo.worth.recalled(handle)
     memo.recalls = len(state.recalled)
     return memo
 
 
-def _overgrown(memo: Memo) -> bool:
-    """Whether most of what is remembered has left the view: then it is cheaper, and small, made anew."""
+def _overgrown(memo: ClearingMemory) -> bool:
+    """Whether most remembered items have left the view, so that a rebuild is cheaper."""
     return len(memo.worth.items) > 2 * len(memo.known) + REMEMBERED_MIN
 
 
-def _closed(state: State) -> list[Item]:
-    """The items up to the first open result, without the static context."""
+def _items_before_open_call(state: State) -> list[Item]:
+    """Return the items before the first open result, without the static context."""
     stop = min((call.slot for call in state.calls.values()), default=len(state.items))
     return state.items[state.context_items : stop]
 
 
-def _same(memo: Memo, items: list[Item], state: State) -> bool:
-    """Whether the view begins as it was known, but for the birth forms of what had not been sent then."""
+def _same(memo: ClearingMemory, items: list[Item], state: State) -> bool:
+    """Whether the view begins as it was known, apart from birth forms of items that had not been sent."""
     known = memo.known
     if len(known) > len(items):
         return False
@@ -206,12 +208,12 @@ def _same(memo: Memo, items: list[Item], state: State) -> bool:
 
 
 def _handle(item: Item) -> str:
-    """The handle of an item, or something else that is its own."""
+    """Return the handle of an item, or another unique key."""
     return item.handle or f"?{item.key[0]}.{item.key[1]}"
 
 
-def _taken(memo: Memo, items: list[Item]) -> bool:
-    """Whether the view is what it was before, but for one of the plans; then that is remembered as done."""
+def _apply_matching_plan(memo: ClearingMemory, items: list[Item]) -> bool:
+    """Whether the view differs by one of the plans; that plan is then marked as done."""
     for plan in memo.plans:
         changed = {change.handle: change for change in plan.changes}
         expected = [item for item in memo.known if item.handle not in changed or changed[item.handle].form != "folded"]
@@ -226,7 +228,7 @@ def _taken(memo: Memo, items: list[Item]) -> bool:
 
 
 def _unsent(state: State, items: list[Item]) -> int:
-    """How many of the items, at their end, the model has not answered to."""
+    """Return the number of last items that the model has not replied to."""
     at = len(items)
     while at and not 0 < items[at - 1].seqs[1] <= state.seen_reach:
         at -= 1
@@ -238,7 +240,7 @@ def _text(item: Item) -> str:
 
 
 def piece_of(item: Item, state: State) -> Piece:
-    """One item of the view, neutral."""
+    """Convert an item of the view into a piece."""
     part, kind = item.part, item.kind
     mine = kind in ("text", "thinking", "call")
     name = kind if mine or kind == "result" else "user"
@@ -255,15 +257,15 @@ def piece_of(item: Item, state: State) -> Piece:
 
 
 def _went_on(state: State, call: str) -> bool:
-    """Whether a call's result says only that its work went on in the background."""
+    """Whether the work of a call continued in the background after its result."""
     return any(task.started.call == call for task in state.tasks.values())
 
 
-# --- as bytes ------------------------------------------------------------------------------------------------------
+# --- Encoding --------------------------------------------------------------------------------------------------------
 
 
 class KeptWorth(msgspec.Struct, array_like=True):
-    """A `Worth` as it is stored. Its lines are read again from the texts of the items when they are asked for."""
+    """Stored form of a `Worth`. Lines are read again from the items' texts when needed."""
 
     items: list[Held]
     now: int
@@ -291,37 +293,37 @@ class KeptWorth(msgspec.Struct, array_like=True):
     _fresh: list[int]
 
 
-class _Kept(msgspec.Struct, array_like=True):
-    """A `Memo` as it is stored."""
+class _StoredMemory(msgspec.Struct, array_like=True):
+    """Stored form of a `ClearingMemory`."""
 
     worth: KeptWorth
     known: list[int | Item]
-    """Items of the view by their place in it; one that stands there no longer, itself."""
+    """Positions in the view, or the item itself if it is no longer there."""
     plans: tuple[Plan, ...]
     recalls: int
 
 
 _encoder = msgspec.msgpack.Encoder(enc_hook=list)  # the rows of an item may be a range
-_decoder = msgspec.msgpack.Decoder(_Kept)
+_decoder = msgspec.msgpack.Decoder(_StoredMemory)
 
 
 def encode_memory(state: State, data: bytearray) -> None:
-    """Append the memory that hangs on the state to `data`; nothing where there is none."""
+    """Append the encoded memory to `data`; nothing if there is none."""
     memo = state.worth
-    if not isinstance(memo, Memo):
+    if not isinstance(memo, ClearingMemory):
         return
     places = {id(item): at for at, item in enumerate(state.items)}
     values = {name: getattr(memo.worth, name) for name in KeptWorth.__struct_fields__}
     values["_same"] = list(memo.worth._same.items())
     known = [places.get(id(item), item) for item in memo.known]
-    _encoder.encode_into(_Kept(KeptWorth(**values), known, memo.plans, memo.recalls), data, -1)
+    _encoder.encode_into(_StoredMemory(KeptWorth(**values), known, memo.plans, memo.recalls), data, -1)
 
 
-def decode_memory(state: State, data: bytes | memoryview) -> Memo:
-    """The same again. Raises `msgspec.DecodeError`, `IndexError`."""
+def decode_memory(state: State, data: bytes | memoryview) -> ClearingMemory:
+    """Decode the memory. Raises `msgspec.DecodeError`, `IndexError`."""
     kept, worth = _decoder.decode(data), Worth()
     for name in KeptWorth.__struct_fields__:
         setattr(worth, name, getattr(kept.worth, name))
     worth._same = dict(kept.worth._same)
     known = [state.items[item] if isinstance(item, int) else item for item in kept.known]
-    return Memo(worth, known, kept.plans, kept.recalls)
+    return ClearingMemory(worth, known, kept.plans, kept.recalls)

@@ -1,10 +1,14 @@
-"""What should become of the context before the next request: a decision with its reason, or nothing.
+"""Compaction policy of the default profile: a decision with its reason before each request.
 
-A ladder, cheapest rung first. At any size: clear what is probably dead once its rent has paid for the re-written
-suffix, or for nothing while the provider's cache is cold. At 80 % of the usable window, if clearing alone will not do:
-have a summary prepared beside the work. At 92 %: clear down to half; else swap the summary in; else, when the window
-is full and no summary came, the digest that needs no model. Only these functions see window, price and time; what
-they decide is appended, and the view obeys the log alone.
+The cheapest measure comes first.
+
+1. At any size: clear items whose re-reading has cost more than rewriting what follows them; for free while the
+   provider's cache is cold.
+2. At 80 % of the usable window, if clearing is not enough: prepare a summary in the background.
+3. At 92 %: clear down to half, or else put the prepared summary in.
+4. When the window is full and no summary came: a digest, which needs no model.
+
+Only these functions see window, price and time. Their decisions are appended, and the view follows the log alone.
 """
 
 import msgspec
@@ -13,156 +17,157 @@ from longrein.context.clear_items import clear, squeeze
 from longrein.context.report import schema_diagnosis
 from longrein.context.state.request import Budget
 from longrein.context.state.state import State
-from longrein.context.summary.digest import digest
-from longrein.context.truncation import births, born_gain
+from longrein.context.summary.digest import build_digest
+from longrein.context.truncation import births, births_gain
 from longrein.events import Cleared, Summarized, text_of
 
-PREPARE = 0.80
+PREPARE_SHARE = 0.80
 """Share of the usable window at which a summary is prepared."""
-WATERMARK = 0.92
-"""Share at which the view must shrink."""
-GOAL = 0.50
-"""Share it is brought down to (law 6)."""
-TAIL = 0.25
-"""Share that may stay verbatim after the span of a summary."""
-RENT_FROM_TOKENS = 16_000
-"""A smaller view is left alone: there is next to nothing to save."""
-RENT_FROM = 0.20
-"""The same as a share of the usable window, for small ones."""
-ANSWER_MIN = 0.10
-"""Share of the window that an answer must be left at the very least."""
-FLOOR_GAIN = 0.90
-"""What is left of the view, at most, for the last resort to be worth it."""
-MILD = 0.03
-"""Clearing grants what may be needed at least this share of its value before a summary is the better loss."""
+WATERMARK_SHARE = 0.92
+"""Share of the usable window at which the view must shrink."""
+GOAL_SHARE = 0.50
+"""Share of the usable window that a compaction aims at (law 6)."""
+TAIL_SHARE_MAX = 0.25
+"""Largest share that stays verbatim after the span of a summary."""
+CLEAR_FROM_TOKENS = 16_000
+"""Smaller views are not cleared to save money: there is next to nothing to save."""
+CLEAR_FROM_SHARE = 0.20
+"""The same as a share of the usable window, for small windows."""
+ANSWER_SHARE_MIN = 0.10
+"""Smallest share of the window left for an answer."""
+LAST_RESORT_SHARE_MAX = 0.90
+"""Largest share of the view that may remain for the last resort to be worth it."""
+MILD_SHARE = 0.03
+"""In mild clearing, content that may be needed keeps at least this share of its value; below that, a summary loses
+less."""
 PRESSED_TOKENS_MIN = 16_000
-"""A smaller view holds no memory worth the loss; a larger one is halved when the process is short of it."""
-REARM = 0.10
+"""Larger views are halved when the process is short of memory."""
+REARM_SHARE = 0.10
 """Share that must be new before the next crossing counts (law 6)."""
-AGAIN_MIN = 0.02
-"""Share that must be new before the model's wish for room is another summary."""
-THE_MODEL = "Compact"
-"""Source of that wish: the tool."""
+NEW_SHARE_MIN = 0.02
+"""Share that must be new before the model can request another summary."""
+MODEL_SOURCE = "Compact"
+"""Source of the model's request: its tool."""
 SUMMARY_ATTEMPTS_MAX = 2
 """Requests for one summary, a retry included (law 6)."""
 FAILED_CROSSINGS_MAX = 3
-"""After so many crossings in a row that missed the goal …"""
+"""Number of consecutive crossings that missed the goal, after which `PAUSE_STEPS` apply."""
 PAUSE_STEPS = 10
-"""… so many steps pass before the next one (law 6)."""
+"""Steps before the next crossing then (law 6)."""
 
 
 class Nothing(msgspec.Struct, frozen=True):
-    """Leave all as it is."""
+    """Decision to leave the view as it is."""
 
     why: str
 
 
 class Clear(msgspec.Struct, frozen=True):
-    """Append this: items are shown shorter."""
+    """Decision to append `event`: items are shown shorter."""
 
     event: Cleared
 
 
 class Summarise(msgspec.Struct, frozen=True):
-    """Ask a model for a summary of entries `first` to `last`."""
+    """Decision to ask a model for a summary of entries `first` to `last`."""
 
     first: int
     last: int
     reason: str
     focus: str = ""
     beside: bool = False
-    """Whether the conversation goes on meanwhile; the request is then the last one again, plus the instruction."""
+    """Whether the conversation continues meanwhile. The request is then the last one plus the instruction."""
 
 
 class Swap(msgspec.Struct, frozen=True):
-    """Put the summary that has come in place of entries `first` to `last`."""
+    """Decision to replace entries `first` to `last` by the summary that has come."""
 
     first: int
     last: int
     reason: str
     prose: str
     asked: int
-    """Seq of the request it answers."""
+    """Entry of the request that it answers."""
 
 
 class Digest(msgspec.Struct, frozen=True):
-    """Append this: a summary made without a model."""
+    """Decision to append `event`: a summary made without a model."""
 
     event: Summarized
 
 
 class Full(msgspec.Struct, frozen=True):
-    """Nothing can be taken away and the request still does not fit."""
+    """Decision to give up: nothing can be removed and the request still does not fit."""
 
     message: str
-    """What fills the window, for the user."""
+    """Diagnosis for the user."""
 
 
 Decision = Nothing | Clear | Summarise | Swap | Digest | Full
 
 
 def window_of(state: State, budget: Budget) -> Budget:
-    """`budget` with the window that overflow errors, or a count that stopped growing, have taught us, when smaller."""
-    return _narrowed(named_window(state, budget), state.gauge.scale(state.refused_raw))
+    """Return `budget` with the window learned from overflow errors or stalled counts, if it is smaller."""
+    return _with_window(named_window(state, budget), state.gauge.scale(state.refused_raw))
 
 
 def named_window(state: State, budget: Budget) -> Budget:
-    """The same by numbers that the provider gave, without what follows from a refused request's size."""
-    return _narrowed(_narrowed(budget, state.window_learned), state.gauge.ceiling)
+    """Return `budget` with the window from figures of the provider, without the size of refused requests."""
+    return _with_window(_with_window(budget, state.window_learned), state.gauge.ceiling)
 
 
-def _narrowed(budget: Budget, tokens: int) -> Budget:
+def _with_window(budget: Budget, tokens: int) -> Budget:
     return msgspec.structs.replace(budget, window_tokens=tokens) if 0 < tokens < budget.window_tokens else budget
 
 
 def decide(state: State, budget: Budget, now_us: int = 0, *, pressed: bool = False) -> Decision:
-    """The default policy. Called before each request of purpose turn, and when a compaction was asked for.
+    """Decide what to do with the context before a request of purpose turn, or on a compaction request.
 
-    `now_us`: the time, microseconds UTC; 0 when it is not known (the cache then counts as warm). `pressed`: the
-    process is short of memory, so that the view must shrink now.
+    `now_us`: time in microseconds UTC; 0 if unknown (the cache then counts as warm). `pressed`: the process is short of
+    memory, so the view must shrink now.
     """
     named, budget = named_window(state, budget), window_of(state, budget)
     if state.compact_wanted is not None:
         return _on_request(state, budget, state.compact_wanted)
-    overflow, view = overflowed(state), _tokens_when_sent(state, budget)
+    overflow, view = has_overflowed(state), _tokens_when_sent(state, budget)
     known = budget
-    if overflow and view < budget.window_tokens:  # nobody said how large the window is, only that it is smaller
+    if overflow and view < budget.window_tokens:  # the window is smaller than known
         budget = msgspec.structs.replace(budget, window_tokens=view)
     usable = budget.usable_tokens
     must = overflow or view > usable
-    if pressed and not must and view > PRESSED_TOKENS_MIN and _armed(state, view):
-        tight = msgspec.structs.replace(budget, window_tokens=view, max_output_tokens=0)  # half of what there is
+    if pressed and not must and view > PRESSED_TOKENS_MIN and _is_rearmed(state, view):
+        tight = msgspec.structs.replace(budget, window_tokens=view, max_output_tokens=0)  # half of the present view
         harder = _shrink(state, tight, view, must=True, reason="memory")
         if not isinstance(harder, Full):
             return harder
     cold = is_cold(state, budget, now_us)
-    if state.rewritten_seq > state.asked_seq and view > GOAL * usable:
-        rest = squeeze(state, budget, round(GOAL * usable), "watermark")
-        if rest is not None:  # what came after the summary's span; no request lies between, so it is one break
+    if state.rewritten_seq > state.asked_seq and view > GOAL_SHARE * usable:
+        rest = squeeze(state, budget, round(GOAL_SHARE * usable), "watermark")
+        if rest is not None:  # no request since the summary, so it is one break
             return Clear(rest)
-    if not must and view >= min(RENT_FROM_TOKENS, RENT_FROM * usable):
+    if not must and view >= min(CLEAR_FROM_TOKENS, CLEAR_FROM_SHARE * usable):
         paid = clear(state, budget, cold=cold)
         if paid is not None:
             return Clear(paid)
-    if not must and view < PREPARE * usable:
+    if not must and view < PREPARE_SHARE * usable:
         return Nothing(f"{view} of {usable} usable tokens")
-    if not must and not _armed(state, usable):
+    if not must and not _is_rearmed(state, usable):
         return Nothing("too little is new since the last compaction")
-    if not (must or cold) and view < WATERMARK * usable:
+    if not (must or cold) and view < WATERMARK_SHARE * usable:
         return _prepare(state, budget, view)
     decision = _shrink(state, budget, view, must=must, reason="overflow" if overflow else "watermark")
-    return _full(state, named, known, view) if isinstance(decision, Full) else decision
+    return _window_full(state, named, known, view) if isinstance(decision, Full) else decision
 
 
-def _full(state: State, named: Budget, known: Budget, view: int) -> Decision:
-    """Nothing can be taken away. Where only a refusal of an earlier turn speaks against the size, it is tried again."""
-    if not overflowed(state) and view <= named.usable_tokens:
+def _window_full(state: State, named: Budget, known: Budget, view: int) -> Decision:
+    """Diagnose a full window. A size that only an earlier turn's refusal speaks against is tried again."""
+    if not has_overflowed(state) and view <= named.usable_tokens:
         return Nothing("a request of this size was refused before, but nothing more can be taken away")
     return Full(floor_diagnosis(state, known))
 
 
 def is_cold(state: State, budget: Budget, now_us: int) -> bool:
-    """Whether the provider has surely dropped what it cached: the last request is too long ago, or the prefix is new.
+    """Whether the provider's cache has surely expired: last request too old, or a new prefix.
 
     A resume by itself is not cold.
     """
@@ -173,138 +178,143 @@ def is_cold(state: State, budget: Budget, now_us: int) -> bool:
 
 
 def _shrink(state: State, budget: Budget, view: int, *, must: bool, reason: str) -> Decision:
-    """At the watermark: clear, else swap in, else, when nothing else fits, the digest. Nobody waits for a model."""
-    goal = round(GOAL * budget.usable_tokens)
-    mild = squeeze(state, budget, goal, reason, MILD)
+    """Shrink the view at the watermark: clear, else swap, else digest. Nothing waits for a model."""
+    goal = round(GOAL_SHARE * budget.usable_tokens)
+    mild = squeeze(state, budget, goal, reason, MILD_SHARE)
     if mild is not None and view - mild.gain_tokens <= goal:
         return Clear(mild)
-    swap = ready(state, reason)
+    swap = ready_swap(state, reason)
     if swap is not None:
-        return _widened(state, budget, swap)
-    if not must and view < WATERMARK * budget.usable_tokens:
+        return _widen_swap(state, budget, swap)
+    if not must and view < WATERMARK_SHARE * budget.usable_tokens:
         return Nothing("there is room yet")
     if not must:
         return _prepare(state, budget, view)
     cleared = squeeze(state, budget, goal, reason)
     if cleared is not None and view - cleared.gain_tokens <= goal:
         return Clear(cleared)
-    first, last = span(state)
+    first, last = summary_span(state)
     if last < first:
-        return Clear(cleared) if cleared is not None else _floor(state, budget, view, reason)
-    return Digest(digest(state, budget, first, last, reason))
+        return Clear(cleared) if cleared is not None else _last_resort(state, budget, view, reason)
+    return Digest(build_digest(state, budget, first, last, reason))
 
 
-def unpaid(state: State, budget: Budget, wish: Summarise) -> Digest | Nothing:
-    """What is done where the money left does not pay for the summary: at need the digest, which costs nothing."""
+def decide_without_money(state: State, budget: Budget, wish: Summarise) -> Digest | Nothing:
+    """Decide when the money left does not pay for the summary: a digest if needed, which is free."""
     if wish.beside:
         return Nothing("no money is left for a summary")
-    return Digest(digest(state, window_of(state, budget), wish.first, wish.last, wish.reason))
+    return Digest(build_digest(state, window_of(state, budget), wish.first, wish.last, wish.reason))
 
 
-def _floor(state: State, budget: Budget, view: int, reason: str) -> Decision:
-    """All that was answered to is gone: a view that leaves room for some answer is sent as it is, else what the model
-    has not answered to goes too, as far as that helps."""
-    most = budget.window_tokens * (1 - ANSWER_MIN)
-    if reason != "overflow" and state.view_tokens - born_gain(state, births(state, budget)) <= most:
+def _last_resort(state: State, budget: Budget, view: int, reason: str) -> Decision:
+    """Decide when everything the model has replied to is gone already.
+
+    A view that leaves room for an answer is sent as it is. Otherwise entries without a reply go too, as far as that
+    helps.
+    """
+    most = budget.window_tokens * (1 - ANSWER_SHARE_MIN)
+    if reason != "overflow" and state.view_tokens - births_gain(state, births(state, budget)) <= most:
         return Nothing("this is as small as it gets")
     first, last = _unseen_span(state)
-    if last >= first and reason != "memory":  # being short of memory is no reason to hide what nobody has answered to
-        made = digest(state, budget, first, last, reason)
+    if last >= first and reason != "memory":  # low memory is no reason to hide unanswered entries
+        made = build_digest(state, budget, first, last, reason)
         gone = sum(item.tokens for item in state.items[state.context_items :] if first <= item.seqs[0] <= last)
         left = view - state.gauge.scale(gone) + state.gauge.tokens_of_text(made.text)
-        if left <= min(most, view * FLOOR_GAIN):
+        if left <= min(most, view * LAST_RESORT_SHARE_MAX):
             return Digest(made)
     return Full(floor_diagnosis(state, budget))
 
 
 def _prepare(state: State, budget: Budget, view: int) -> Decision:
-    """Have a summary of what has been sent prepared beside the work, unless clearing alone will do."""
-    stale = state.summarising_seq < state.rewritten_seq  # its span was replaced meanwhile: nobody waits for it
+    """Request a background summary of what has been sent, unless clearing alone is enough."""
+    stale = state.summarising_seq < state.rewritten_seq  # its span was replaced meanwhile
     if state.summary is not None or (state.summarising is not None and not stale):
         return Nothing("a summary is on its way")
     first, last = sent_span(state)
     if last < first or not state.sent_items or state.summary_attempts >= SUMMARY_ATTEMPTS_MAX:
         return Nothing("there is no summary to be had now")
-    mild = squeeze(state, budget, round(GOAL * budget.usable_tokens), "watermark", MILD)
-    if mild is not None and view - mild.gain_tokens <= GOAL * budget.usable_tokens:
+    mild = squeeze(state, budget, round(GOAL_SHARE * budget.usable_tokens), "watermark", MILD_SHARE)
+    if mild is not None and view - mild.gain_tokens <= GOAL_SHARE * budget.usable_tokens:
         return Nothing("clearing will do")
     return Summarise(first, last, "ahead", beside=True)
 
 
-def next_to_go(state: State, budget: Budget) -> tuple[str, ...]:
-    """Handles that the next compaction would take, were it now."""
+def next_compacted(state: State, budget: Budget) -> tuple[str, ...]:
+    """Return the handles that a compaction would remove now."""
     budget = window_of(state, budget)
-    cleared = squeeze(state, budget, round(GOAL * budget.usable_tokens), "watermark", MILD)
-    if cleared is not None and state.view_tokens - cleared.gain_tokens <= GOAL * budget.usable_tokens:
+    cleared = squeeze(state, budget, round(GOAL_SHARE * budget.usable_tokens), "watermark", MILD_SHARE)
+    if cleared is not None and state.view_tokens - cleared.gain_tokens <= GOAL_SHARE * budget.usable_tokens:
         return tuple(form.handle for form in cleared.forms)
-    first, last = span(state)
+    first, last = summary_span(state)
     return tuple(item.handle for item in state.items[state.context_items :] if first <= item.seqs[0] <= last)
 
 
-def ready(state: State, reason: str) -> Swap | None:
-    """The summary that has come and still stands."""
+def ready_swap(state: State, reason: str) -> Swap | None:
+    """Return the swap for a summary that has come and is still valid."""
     reply, request = state.summary, state.summary_of
     if reply is None or request is None:
         return None
-    first, last = (request.first, request.last) if request.last else span(state)
+    first, last = (request.first, request.last) if request.last else summary_span(state)
     return Swap(first, last, reason, text_of(reply.parts), reply.asked)
 
 
-def _widened(state: State, budget: Budget, swap: Swap) -> Swap:
-    """`swap`, standing for all that was answered to when what came after its span would fill the window by itself."""
+def _widen_swap(state: State, budget: Budget, swap: Swap) -> Swap:
+    """Extend `swap` over everything replied to if the rest alone would fill the window."""
     after = sum(item.tokens for item in state.items[state.context_items :] if item.seqs[0] > swap.last)
-    if state.gauge.scale(after) <= TAIL * budget.usable_tokens:
+    if state.gauge.scale(after) <= TAIL_SHARE_MAX * budget.usable_tokens:
         return swap
-    return msgspec.structs.replace(swap, last=max(swap.last, span(state)[1]))
+    return msgspec.structs.replace(swap, last=max(swap.last, summary_span(state)[1]))
 
 
 def _on_request(state: State, budget: Budget, focus: str) -> Decision:
-    swap = ready(state, "request")
+    swap = ready_swap(state, "request")
     if swap is not None and (not focus or state.summary_of is None or state.summary_of.focus == focus):
         return swap
-    first, last = span(state)
+    first, last = summary_span(state)
     if last < first:
         return Nothing("there is nothing yet that could be compacted")
-    if state.compact_by == THE_MODEL and _again(state, budget, first, last):
+    if state.compact_by == MODEL_SOURCE and _is_mostly_summary(state, budget, first, last):
         return Nothing("too little is new since the last compaction")
     fits = _tokens_when_sent(state, budget) <= budget.window_tokens - budget.max_output_tokens // 2
     if state.summary_attempts < SUMMARY_ATTEMPTS_MAX and fits and state.seen_reach > 0:
         return Summarise(first, last, "request", focus)
-    return Digest(digest(state, budget, first, last, "request"))
+    return Digest(build_digest(state, budget, first, last, "request"))
 
 
-def _again(state: State, budget: Budget, first: int, last: int) -> bool:
-    """Whether entries `first` to `last` are a summary and next to nothing else: who asks at each step gets it once."""
+def _is_mostly_summary(state: State, budget: Budget, first: int, last: int) -> bool:
+    """Whether entries `first` to `last` are a summary and little else; limits the model's repeated requests."""
     items = [item for item in state.items[state.context_items :] if first <= item.seqs[0] <= last]
     new = [item for item in items if item.kind not in ("summary", "ack")]
-    return len(new) < len(items) and state.gauge.scale(sum(i.tokens for i in new)) < AGAIN_MIN * budget.usable_tokens
+    return (
+        len(new) < len(items) and state.gauge.scale(sum(i.tokens for i in new)) < NEW_SHARE_MIN * budget.usable_tokens
+    )
 
 
 def _tokens_when_sent(state: State, budget: Budget) -> int:
-    """Tokens of the view once new results have got their birth forms; those are looked at only when it matters."""
+    """Return the tokens of the view with the birth forms of new results; these are computed only if it matters."""
     view = state.view_tokens
-    if view < PREPARE * budget.usable_tokens:
+    if view < PREPARE_SHARE * budget.usable_tokens:
         return view
-    return view - born_gain(state, births(state, budget, roomy=True))
+    return view - births_gain(state, births(state, budget, roomy=True))
 
 
-def overflowed(state: State) -> bool:
-    """Whether the last request did not fit and nothing was taken away since."""
+def has_overflowed(state: State) -> bool:
+    """Whether the last request did not fit and nothing was removed since."""
     return state.failure is not None and state.failure.kind == "overflow" and state.settled_seq < state.asked_seq
 
 
-def _armed(state: State, usable: int) -> bool:
+def _is_rearmed(state: State, usable: int) -> bool:
     if not state.settled:
         return True
     new = state.gauge.scale(state.gauge.raw - state.settled[-1].raw)
-    missed = [s for s in state.settled if state.gauge.scale(s.raw) > GOAL * usable]
+    missed = [s for s in state.settled if state.gauge.scale(s.raw) > GOAL_SHARE * usable]
     if len(missed) >= FAILED_CROSSINGS_MAX and state.asks - state.settled[-1].asks < PAUSE_STEPS:
         return False
-    return new >= REARM * usable
+    return new >= REARM_SHARE * usable
 
 
 def floor_diagnosis(state: State, budget: Budget) -> str:
-    """One line that says what fills the window."""
+    """Return one line that says what fills the window."""
     conversation = sum(item.tokens for item in state.items)
     fixed = state.gauge.scale(state.gauge.raw - conversation)
     largest = max(state.items, key=lambda item: item.tokens, default=None)
@@ -321,13 +331,13 @@ def floor_diagnosis(state: State, budget: Budget) -> str:
     )
 
 
-def span(state: State) -> tuple[int, int]:
-    """Entries that a summary may stand for: all but what the model has not answered to. Empty when last < first.
+def summary_span(state: State) -> tuple[int, int]:
+    """Return the entries that a summary may replace: all that the model has replied to. Empty if last < first.
 
-    Cuts only before a reply or a message of the user, so that no call is parted from its result (law 3).
+    Cuts only before a reply or a user message, so that calls stay with their results (law 3).
     """
     items = state.items[state.context_items :]
-    cut = next((n for n, item in enumerate(items) if _unseen(state, item.kind, item.seqs[0])), len(items))
+    cut = next((n for n, item in enumerate(items) if _is_unseen(state, item.kind, item.seqs[0])), len(items))
     if cut < len(items) and items[cut].kind == "result":
         replied = max((item.seqs[0] for item in items[:cut] if item.mine), default=0)
         cut = next((n for n, item in enumerate(items) if item.seqs[0] == replied), cut)
@@ -338,9 +348,11 @@ def span(state: State) -> tuple[int, int]:
 
 
 def _unseen_span(state: State) -> tuple[int, int]:
-    """Entries that a digest may stand for when nothing else fits: all but words that are not sent yet, which have birth
-    forms. One call, or its result, may be larger than the window; a summary, than the one a provider turns out to
-    have. Empty when there is nothing."""
+    """Return the entries that a digest may replace when nothing else fits. Empty if last < first.
+
+    Unsent messages are excluded, since they have birth forms. A single call or result may be larger than the window,
+    and a summary larger than the window that a provider turns out to have.
+    """
     items = state.items[state.context_items :]
     going = [
         n for n, item in enumerate(items) if item.kind == "result" or item.mine or item.seqs[1] <= state.sent_reach
@@ -350,12 +362,12 @@ def _unseen_span(state: State) -> tuple[int, int]:
     return items[0].seqs[0], max(item.seqs[1] for item in items[: going[-1] + 1])
 
 
-def _unseen(state: State, kind: str, seq: int) -> bool:
+def _is_unseen(state: State, kind: str, seq: int) -> bool:
     return kind in ("user", "reminder", "result") and (seq == 0 or seq > state.seen_reach)
 
 
 def sent_span(state: State) -> tuple[int, int]:
-    """Entries that the last request carried: what a summary prepared beside the work can stand for."""
+    """Return the entries of the last request, which a background summary can replace."""
     items = state.items[state.context_items : state.sent_items]
     if not items or (len(items) <= 2 and items[0].kind == "summary"):
         return 1, 0

@@ -1,7 +1,7 @@
-"""The fold: `step(state, entry)` takes one fact in. Work is proportional to the new entry, not to the history.
+"""Fold of the log: `step(state, entry)` applies one entry. The work depends on the entry, not on the history.
 
-An item keeps its place for ever: results take the slots that their calls opened, so they stand in call order however
-they end, and what is said meanwhile comes after them.
+An item keeps its place. Results take the slots that their calls opened, so they are in call order in whatever order the
+calls end; messages that come meanwhile follow them.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -9,26 +9,26 @@ from typing import assert_never
 
 import msgspec
 
-from longrein.context.breaks import cleared, prefix_set, reform, summarized_into
-from longrein.context.reminder_events import file_seen_anew, went_back, witness
-from longrein.context.seed_policy import record
-from longrein.context.state.ledger import note, note_result
-from longrein.context.state.repetition import Trail, trodden
+from longrein.context.breaks import change_form, fold_cleared, fold_prefix_set, fold_summarized
+from longrein.context.reminder_events import add_rewind_notices, fold_file_changed, record_notices
+from longrein.context.seed_policy import record_text_turn
+from longrein.context.state.ledger import record_event, record_result
+from longrein.context.state.repetition import StepHistory, add_result
 from longrein.context.state.request import ItemKind
 from longrein.context.state.state import (
-    FRAMEWORK,
-    UNSEEN,
-    Began,
-    ChildNow,
+    FRAMEWORK_PROFILE,
+    UNKNOWN_FILE,
+    CompactionMark,
+    KnownFile,
     OpenCall,
     Reading,
-    Seen,
-    Settled,
     State,
-    TaskNow,
-    rejoin,
+    SubagentState,
+    TaskState,
+    UsageBaseline,
+    merge_rewound,
 )
-from longrein.context.state.view import add, item_of, put, weigh_prefix
+from longrein.context.state.view import append_item, count_prefix, make_item, replace_item
 from longrein.events import (
     Asked,
     AskFailed,
@@ -70,14 +70,14 @@ from longrein.events import (
     unwrapped,
 )
 
-# --- What works beside the conversation: background tasks and subagents, as the log tells of them --------------------
+# --- Sessions, background tasks and subagents ------------------------------------------------------------------------
 #
-# They are world: a rewind leaves them as they are. What a subagent may spend is held back from its start to its end,
-# so the sum of what is spent and held back never passes what the session itself was granted.
+# Tasks and subagents are world state, which a rewind leaves alone. A subagent's grant is reserved from its start to
+# its end, so the sum of spent and reserved money never exceeds the session's own grant.
 
 
-def opened(state: State, seq: int, event: Opened) -> None:
-    """A session begins. Of entries before it, a parent's, the conversation stays; spend, tasks and children do not."""
+def _opened(state: State, seq: int, event: Opened) -> None:
+    """Begin a session. From a parent's entries before it only the conversation stays."""
     state.session, state.nonce = event.session, event.nonce
     state.roots, state.cwd, state.profile = event.roots, event.cwd, event.profile
     state.pins, state.kind, state.label, state.grant = event.pins, event.kind, event.label, event.grant
@@ -90,35 +90,35 @@ def opened(state: State, seq: int, event: Opened) -> None:
     state.turn_open = state.owes_reply = state.interrupted = False
     state.compact_wanted = None
     state.spawned = state.granted_tokens = 0
-    state.trail = Trail()
+    state.step_history = StepHistory()
 
 
-def task_started(state: State, seq: int, event: TaskStarted) -> None:
-    """It runs, or waits for its turn."""
+def _task_started(state: State, seq: int, event: TaskStarted) -> None:
+    """Record a task that runs or is queued."""
     was = state.tasks.get(event.task)
     first = was.seq if was is not None else seq
-    state.tasks[event.task] = TaskNow(first, state.at, event)
+    state.tasks[event.task] = TaskState(first, state.at, event)
 
 
-def task_ended(state: State, seq: int, event: TaskEnded) -> None:
-    """It is over; of one that this log does not know, nothing."""
+def _task_ended(state: State, seq: int, event: TaskEnded) -> None:
+    """Record the end of a known task."""
     was = state.tasks.get(event.task)
     if was is not None and was.ended is None:
-        state.tasks[event.task] = TaskNow(was.seq, was.at, was.started, event, seq)
+        state.tasks[event.task] = TaskState(was.seq, was.at, was.started, event, seq)
 
 
-def child_started(state: State, seq: int, event: ChildStarted) -> None:
-    """It began, or was asked again."""
+def _child_started(state: State, seq: int, event: ChildStarted) -> None:
+    """Record a subagent that starts or gets another task, and reserve its grant."""
     if event.grant is not None:
         state.spent_usd += event.grant.usd
         state.granted_tokens += event.grant.tokens
         state.spawned += event.grant.spawns
-    state.children[event.child] = ChildNow(event.again or seq, state.at, event)
+    state.children[event.child] = SubagentState(event.again or seq, state.at, event)
     state.spawned += not event.again
 
 
-def child_ended(state: State, event: ChildEnded) -> None:
-    """It is over: what it did not use comes back."""
+def _child_ended(state: State, event: ChildEnded) -> None:
+    """Record the end of a subagent and return the unused grant."""
     was = state.children.get(event.child)
     if was is None or was.ended is not None:
         return
@@ -129,23 +129,22 @@ def child_ended(state: State, event: ChildEnded) -> None:
     state.spent_usd += event.cost_usd
     state.usage += event.usage
     state.spawned += event.spawned
-    state.children[event.child] = ChildNow(was.seq, was.at, was.started, event)
+    state.children[event.child] = SubagentState(was.seq, was.at, was.started, event)
 
 
-# --- fold ------------------------------------------------------------------------------------------------------------
-
+# --- Fold ------------------------------------------------------------------------------------------------------------
 
 READINGS_MAX = 8
-"""Of one file at one time."""
+"""Limit of readings of one file."""
 RECALLED_MAX = 100
-"""Recalls that the policy remembers."""
+"""Limit of recalls that the clearing policy remembers."""
 
 History = Callable[[int], Iterable[Entry]]
-"""Entries 1 to n of this session, from the log."""
+"""Function that returns entries 1 to n of the session's log."""
 
 
 def fold(entries: Sequence[Entry]) -> State:
-    """The state after `entries`, the whole log of one session."""
+    """Return the state after `entries`, the whole log of a session."""
     state = State()
     for at, entry in enumerate(entries):
         state = advance(state, entry, lambda to, at=at: [e for e in entries[:at] if e.seq <= to])  # type: ignore[misc]
@@ -153,31 +152,31 @@ def fold(entries: Sequence[Entry]) -> State:
 
 
 def advance(state: State, entry: Entry, history: History) -> State:
-    """`step` for every event, also for the two that need the log again: `Rewound` and `Restored`."""
+    """Apply any entry, also `Rewound` and `Restored`, which need the log again."""
     match entry.event:
         case Rewound(to=to):
-            return _back(fold(list(history(to))), state, entry)
+            return _take_back(fold(list(history(to))), state, entry)
         case Restored(undone=undone):
             log = list(history(entry.seq - 1))
-            joined = _back(fold([e for e in log if e.seq != undone]), state, entry)
+            joined = _take_back(fold([e for e in log if e.seq != undone]), state, entry)
             gone = next((e.event for e in log if e.seq == undone), None)
             if isinstance(gone, Cleared):
                 joined.held |= {form.handle for form in gone.forms}
-            joined.settled = (Settled(joined.gauge.raw, joined.asks),)
+            joined.settled = (CompactionMark(joined.gauge.raw, joined.asks),)
             joined.turn_open, joined.owes_reply = state.turn_open, state.owes_reply
             return joined
         case _:
             return step(state, entry)
 
 
-def _back(then: State, now: State, entry: Entry) -> State:
+def _take_back(then: State, now: State, entry: Entry) -> State:
     known = then.files
-    weigh_prefix(then, -1)  # what stands before the conversation is as it is now, also where it was not there then
-    joined = rejoin(then, now)
-    weigh_prefix(joined, 1)
+    count_prefix(then, -1)  # the prefix is the present one, even if it was set later
+    joined = merge_rewound(then, now)
+    count_prefix(joined, 1)
     joined.seq, joined.at = entry.seq, entry.at
     if isinstance(entry.event, Rewound):
-        went_back(joined, known, entry.event.files, entry.seq)
+        add_rewind_notices(joined, known, entry.event.files, entry.seq)
     joined.breaks += 1
     joined.sent_items = 0
     joined.rewritten_seq = entry.seq
@@ -186,15 +185,15 @@ def _back(then: State, now: State, entry: Entry) -> State:
 
 
 def step(state: State, entry: Entry) -> State:  # noqa: C901, PLR0912, PLR0915 - a line or two for each event
-    """`state` with one more fact; changes and returns the same object."""
-    witness(state, entry)
+    """Apply one entry; changes and returns the same state."""
+    record_notices(state, entry)
     state.seq = seq = entry.seq
-    note(state.ledger, seq, entry.event)
+    record_event(state.ledger, seq, entry.event)
     match entry.event:
         case Opened() as event:
-            opened(state, seq, event)
+            _opened(state, seq, event)
         case PrefixSet() as event:
-            prefix_set(state, seq, event)
+            fold_prefix_set(state, seq, event)
         case UserSpoke() as event:
             _user_spoke(state, seq, event)
         case Reminded() as event:
@@ -218,7 +217,7 @@ def step(state: State, entry: Entry) -> State:  # noqa: C901, PLR0912, PLR0915 -
         case FileSeen() as event:
             _file_seen(state, seq, event)
         case FileChanged() as event:
-            file_seen_anew(state, seq, event)
+            fold_file_changed(state, seq, event)
         case TodoSet(todos):
             state.todos = todos
         case ModeSet(mode):
@@ -228,13 +227,13 @@ def step(state: State, entry: Entry) -> State:  # noqa: C901, PLR0912, PLR0915 -
         case PinsSet(pins):
             state.pins = pins
         case Cleared() as event:
-            cleared(state, seq, event)
+            fold_cleared(state, seq, event)
         case Summarized() as event:
-            summarized_into(state, seq, event)
+            fold_summarized(state, seq, event)
         case Interrupted(text=text):
             state.interrupted = True
             state.compact_wanted = None
-            add(state, item_of(seq, 0, "reminder", Text(text), handle=f"r{seq}"))
+            append_item(state, make_item(seq, 0, "reminder", Text(text), handle=f"r{seq}"))
         case TurnEnded():
             state.unanswered = state.owes_reply
             state.turn_open = state.owes_reply = state.interrupted = False
@@ -242,44 +241,44 @@ def step(state: State, entry: Entry) -> State:  # noqa: C901, PLR0912, PLR0915 -
             if handle:
                 state.recalled = [*state.recalled[1 - RECALLED_MAX :], (handle, state.asks)]
         case TaskStarted() as event:
-            task_started(state, seq, event)
+            _task_started(state, seq, event)
         case TaskEnded() as event:
-            task_ended(state, seq, event)
+            _task_ended(state, seq, event)
         case ChildStarted() as event:
-            child_started(state, seq, event)
+            _child_started(state, seq, event)
         case ChildEnded() as event:
-            child_ended(state, event)
+            _child_ended(state, event)
         case HookAnswered() | GoalChanged():
             pass
         case Rewound() | Restored():
             raise AssertionError("Rewound and Restored are folded by advance()")
         case never:
             assert_never(never)
-    if state.profile == FRAMEWORK:
-        record(state, entry.event)
+    if state.profile == FRAMEWORK_PROFILE:
+        record_text_turn(state, entry.event)
     return state
 
 
-# --- what is said ------------------------------------------------------------------------------------------------
+# --- Messages and reminders ------------------------------------------------------------------------------------------
 
 
 def _user_spoke(state: State, seq: int, event: UserSpoke) -> None:
     for n, part in enumerate(event.parts):
         handle = f"r{seq}" if len(event.parts) == 1 else f"r{seq}.{n + 1}"
-        add(state, item_of(seq, n, "user", part, handle=handle))
+        append_item(state, make_item(seq, n, "user", part, handle=handle))
     _turn(state, task=event.origin == "prompt")
-    state.trail = Trail()
+    state.step_history = StepHistory()
 
 
 def _turn(state: State, *, task: bool) -> None:
-    """A turn begins, or goes on with something new."""
+    """Begin a turn, or continue it with something new."""
     if not state.turn_open:
         state.steps = state.continuations = state.barren_steps = 0
         state.denied_last = False
-        state.trail = Trail()
-    if task if state.label else not state.turn_open:  # a subagent that is woken, or spoken to, goes on with its task
+        state.step_history = StepHistory()
+    if task if state.label else not state.turn_open:  # a subagent that is woken continues its task
         state.began_at = state.at
-        state.began = Began(state.spent_usd, state.usage, state.asks, state.spawned)
+        state.began = UsageBaseline(state.spent_usd, state.usage, state.asks, state.spawned)
     state.failures, state.failure = 0, None
     state.turn_open = state.owes_reply = True
     state.interrupted = state.unanswered = False
@@ -293,26 +292,26 @@ def _reminded(state: State, seq: int, event: Reminded) -> None:
     if event.kind == "wake":
         _turn(state, task=False)
     if event.kind == "stuck":
-        state.trail = msgspec.structs.replace(state.trail, told=state.trail.told + 1, told_seq=seq)
+        state.step_history = msgspec.structs.replace(state.step_history, told=state.step_history.told + 1, told_seq=seq)
     if event.kind == "nested_memory":
         state.told = (*state.told, event.state)
     if event.kind == "continue":
         state.continuations += 1
         state.owes_reply = True
     if event.text:
-        add(state, item_of(seq, 0, "reminder", Text(event.text), handle=f"r{seq}"))
+        append_item(state, make_item(seq, 0, "reminder", Text(event.text), handle=f"r{seq}"))
 
 
-# --- asking and being answered -----------------------------------------------------------------------------------
+# --- Requests and replies --------------------------------------------------------------------------------------------
 
 
 def _asked(state: State, at: int, seq: int, event: Asked) -> None:
     for form in event.births:
-        reform(state, seq, form)
+        change_form(state, seq, form)
     state.spent_usd += event.reserved_usd
     if event.purpose == "summary":
         state.summarising, state.summarising_seq = event, seq
-        if event.reason != "ahead":  # one that is made ahead repeats the last request and carries nothing new
+        if event.reason != "ahead":  # a background summary repeats the last request
             state.sent_reach = event.reach
         return
     state.asked, state.asked_seq, state.asked_at = event, seq, at
@@ -325,7 +324,7 @@ def _asked(state: State, at: int, seq: int, event: Asked) -> None:
 
 
 def _settle(state: State, asked: int, cost_usd: float) -> Asked | None:
-    """Settle the money of the request `asked`; gives it when it was one for a summary."""
+    """Release the reserved money of request `asked`; return the request if it was for a summary."""
     summary = state.summarising if asked == state.summarising_seq else None
     request = summary or state.asked
     if request is not None:
@@ -349,7 +348,7 @@ def _replied(state: State, seq: int, event: Replied) -> None:
     state.last_usage, state.stop = usage, event.stop
     if "input" not in event.estimated:
         state.gauge.calibrate(usage.context_tokens, state.asked_raw)
-    if state.asked_raw >= state.refused_raw:  # what was refused once has been taken after all
+    if state.asked_raw >= state.refused_raw:  # a refused size was accepted after all
         state.refused_raw = 0
     state.seen_reach = state.sent_reach
     state.owes_reply = False
@@ -366,7 +365,9 @@ def _add_parts(state: State, seq: int, event: Replied, keep: tuple[type, ...]) -
     for n, part in enumerate(event.parts):
         if isinstance(part, keep):
             kind: ItemKind = "call" if isinstance(part, ToolCall) else "text" if isinstance(part, Text) else "thinking"
-            add(state, item_of(seq, n, kind, part, block=blocks.get(n), owner=owner, handle=f"r{seq}.{n + 1}"))
+            append_item(
+                state, make_item(seq, n, kind, part, block=blocks.get(n), owner=owner, handle=f"r{seq}.{n + 1}")
+            )
 
 
 def _open_slots(state: State, event: Replied) -> None:
@@ -375,7 +376,7 @@ def _open_slots(state: State, event: Replied) -> None:
     for n, call in enumerate(calls):
         cut = event.stop == "length" and event.parts[-1] is call
         state.calls[call.id] = OpenCall(unwrapped(call), len(state.items), cut)
-        add(state, item_of(0, n, "result", ToolResult(call.id, call.name, "not_run", ())))
+        append_item(state, make_item(0, n, "result", ToolResult(call.id, call.name, "not_run", ())))
 
 
 def _ask_failed(state: State, event: AskFailed) -> None:
@@ -392,7 +393,7 @@ def _ask_failed(state: State, event: AskFailed) -> None:
         state.failures += 1
 
 
-# --- tools -------------------------------------------------------------------------------------------------------
+# --- Tool calls ------------------------------------------------------------------------------------------------------
 
 
 def _answered(state: State, event: PermissionAnswered) -> None:
@@ -404,14 +405,14 @@ def _answered(state: State, event: PermissionAnswered) -> None:
 
 def _tool_ended(state: State, seq: int, event: ToolEnded) -> None:
     open_call = state.calls.pop(event.call, None)
-    if open_call is None:  # its call stands in an entry that is damaged, or it has ended before
-        state.seen_now = ()
+    if open_call is None:  # its call is in a damaged entry, or it has ended before
+        state.files_just_seen = ()
         return
-    slot = state.items[open_call.slot].part  # it has the name that the model called, which some wires compare
+    slot = state.items[open_call.slot].part  # some wires compare the name that the model called
     name = slot.name if isinstance(slot, ToolResult) else event.name
     result = ToolResult(event.call, name, event.status, event.parts)
-    item = item_of(seq, 0, "result", result, handle=f"r{seq}")
-    put(state, open_call.slot, item)
+    item = make_item(seq, 0, "result", result, handle=f"r{seq}")
+    replace_item(state, open_call.slot, item)
     state.index[item.handle] = open_call.slot
     state.owes_reply = True
     if event.status == "denied":
@@ -419,15 +420,17 @@ def _tool_ended(state: State, seq: int, event: ToolEnded) -> None:
     elif event.status == "ok":
         state.denied_last = False
         state.barren_steps = 0
-    note_result(state.ledger, seq, open_call.call, event)
-    state.trail = trodden(state.trail, open_call.call, event, state.seen_now, over=not state.calls)
-    for seen in state.seen_now:
+    record_result(state.ledger, seq, open_call.call, event)
+    state.step_history = add_result(
+        state.step_history, open_call.call, event, state.files_just_seen, over=not state.calls
+    )
+    for seen in state.files_just_seen:
         _read(state, item.handle, seen)
-    state.seen_now = ()
+    state.files_just_seen = ()
 
 
 def _read(state: State, handle: str, seen: FileSeen) -> None:
-    """Remember what a reading showed, or that a later one was answered by pointing at it."""
+    """Remember a reading, or that a later one was answered with a pointer to it."""
     earlier = state.readings.get(seen.path, ())
     if seen.again:
         told = tuple(msgspec.structs.replace(r, told=True) if r.handle == seen.again else r for r in earlier)
@@ -438,11 +441,11 @@ def _read(state: State, handle: str, seen: FileSeen) -> None:
 
 
 def _file_seen(state: State, seq: int, event: FileSeen) -> None:
-    state.seen_now = (*state.seen_now, event)
+    state.files_just_seen = (*state.files_just_seen, event)
     if event.again:
         return
     known = state.files.get(event.path)
     changed = known is not None and known.changed and known.hash == event.hash
     whole = event.whole or (known is not None and known.whole and known.hash == event.hash)
-    told = (known or UNSEEN).told_by(state.asks)
-    state.files[event.path] = Seen(event.hash, whole, event.blob, changed, seq, told=told, asks=state.asks)
+    told = (known or UNKNOWN_FILE).told_by(state.asks)
+    state.files[event.path] = KnownFile(event.hash, whole, event.blob, changed, seq, told=told, asks=state.asks)

@@ -1,15 +1,16 @@
-"""What happened that the model may have to be told of: the fold's side of the event catalogue.
+"""Fold of the event catalogue: notices of events, and what the model was told.
 
-`witness` is asked before each entry is folded. It keeps notices (world: what happened stays happened) and what was
-told (conversation: a rewind forgets it, so the same is told once more). What the model caused itself is no notice.
+`record_notices` is called before each entry is folded. Notices are world state, so a rewind keeps them. The last
+reminders are conversation state, so a rewind forgets them and the same is told again. Effects of the model's own calls
+are not recorded.
 """
 
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from longrein.context.state.command_results import clip
-from longrein.context.state.reminder_kinds import KINDS, Notice, Told
-from longrein.context.state.state import UNSEEN, Seen, State
+from longrein.context.state.reminder_kinds import KINDS, LastReminder, Notice
+from longrein.context.state.state import UNKNOWN_FILE, KnownFile, State
 from longrein.events import (
     ChildEnded,
     CwdSet,
@@ -28,37 +29,37 @@ from longrein.events import (
 )
 
 NOTICES_MAX = 400
-"""Notices that are kept; told ones are kept for a rewind, which makes them untold."""
+"""Limit of notices. Told ones are kept too, because a rewind makes them pending again."""
 UNTOLD_MAX = 5_000
-"""Notices that are kept when none of them was told."""
+"""Limit of pending notices."""
 CUT_EVERY = 64
-"""Notices between two looks for those that may go, so that one costs the same however many there are."""
+"""Number of notices between two cuts, so that the cost per notice is constant."""
 DAY_US = 86_400_000_000
 """Microseconds of a day."""
 
 
-def witness(state: State, entry: Entry) -> None:
-    """Take note of `entry`, which is about to be folded into `state`."""
+def record_notices(state: State, entry: Entry) -> None:
+    """Record the notices of `entry`, which is about to be folded into `state`."""
     state.at = entry.at
     look = _LOOKS.get(type(entry.event))
     if look is not None:
         look(state, entry.seq, entry.event)
 
 
-def happened(kind: str, source: str, text: str) -> tuple[Reminded, ...]:
-    """The fact that something happened outside, to be told before the next request; nothing for an unknown kind."""
-    return (Reminded(kind, "", source, text),) if kind in KINDS and KINDS[kind].fed else ()
+def external_event(kind: str, source: str, text: str) -> tuple[Reminded, ...]:
+    """Return the `Reminded` for an external event, to be told before the next request; () for an unknown kind."""
+    return (Reminded(kind, "", source, text),) if kind in KINDS and KINDS[kind].external else ()
 
 
-def notice(state: State, seq: int, kind: str, line: str, **more: Any) -> None:
-    """Something happened. `more`: the other fields of `Notice`."""
+def add_notice(state: State, seq: int, kind: str, line: str, **more: Any) -> None:
+    """Add a notice. `more`: further fields of `Notice`."""
     state.notices.append(Notice(seq, kind, line, **more))
     if len(state.notices) > NOTICES_MAX and len(state.notices) % CUT_EVERY == 0:
         _cut(state)
 
 
 def _cut(state: State) -> None:
-    """Let the oldest go: first those that were told."""
+    """Drop the oldest notices, told ones first."""
     told = {kind: last.seq for kind, last in state.reminded.items()}
     surplus, kept = len(state.notices) - NOTICES_MAX, []
     for one in state.notices:
@@ -69,12 +70,12 @@ def _cut(state: State) -> None:
     state.notices = kept[-UNTOLD_MAX:]
 
 
-# --- the session and its prefix ----------------------------------------------------------------------------------
+# --- Session and prefix ----------------------------------------------------------------------------------------------
 
 
 def _opened(state: State, seq: int, _event: Opened) -> None:
-    """The static context names the day."""
-    state.reminded["clock"] = Told(str(state.at // DAY_US), seq)
+    """Record the day, which the static context names."""
+    state.reminded["clock"] = LastReminder(str(state.at // DAY_US), seq)
 
 
 def _prefix_set(state: State, seq: int, event: PrefixSet) -> None:
@@ -82,39 +83,39 @@ def _prefix_set(state: State, seq: int, event: PrefixSet) -> None:
     if old is None or not state.asks:
         return
     if (old.provider, old.model) != (event.provider, event.model):
-        notice(state, seq, "model_changed", f"{event.provider}/{event.model}", was=f"{old.provider}/{old.model}")
+        add_notice(state, seq, "model_changed", f"{event.provider}/{event.model}", was=f"{old.provider}/{old.model}")
     was, now = [tool.name for tool in old.tools], [tool.name for tool in event.tools]
     new, gone = [name for name in now if name not in was], [name for name in was if name not in now]
     words = [f"new: {', '.join(new)}"] * bool(new) + [f"gone: {', '.join(gone)}"] * bool(gone)
     if words:
-        notice(state, seq, "tools_changed", "; ".join(words))
+        add_notice(state, seq, "tools_changed", "; ".join(words))
 
 
 def _mode_set(state: State, seq: int, event: ModeSet) -> None:
-    """The mode a session begins with is nothing new, unless it restrains."""
+    """Record a mode change; the first mode of a session only if it is plan mode."""
     if not state.asks:
         state.notices = [one for one in state.notices if one.kind != "mode"]
     if state.asks or event.mode == "plan":
-        notice(state, seq, "mode", event.mode, was=state.mode)
+        add_notice(state, seq, "mode", event.mode, was=state.mode)
 
 
 def _cwd_set(state: State, seq: int, event: CwdSet) -> None:
     if not state.calls:
-        notice(state, seq, "cwd_changed", event.cwd, was=state.cwd)
+        add_notice(state, seq, "cwd_changed", event.cwd, was=state.cwd)
 
 
 def _todo_set(state: State, seq: int, event: TodoSet) -> None:
     state.todo_asks = state.asks
     if state.calls:
-        state.reminded["todo"] = Told(todo_state(event.todos), seq)
+        state.reminded["todo"] = LastReminder(todo_state(event.todos), seq)
 
 
 def todo_state(todos: tuple[Todo, ...]) -> str:
-    """A todo list as one line, to tell two apart."""
+    """Return a todo list as one line, for comparison."""
     return "; ".join(f"{todo.status} {todo.content}" for todo in todos)
 
 
-# --- files -------------------------------------------------------------------------------------------------------
+# --- Files -----------------------------------------------------------------------------------------------------------
 
 
 def _file_changed(state: State, seq: int, event: FileChanged) -> None:
@@ -126,11 +127,11 @@ def _file_changed(state: State, seq: int, event: FileChanged) -> None:
         kind = "memory_changed"
     words = ", ".join(filter(None, ("" if event.hash else "it is gone", _whose(state, event), event.note)))
     whole = bool(event.diff) or not event.hash
-    notice(state, seq, kind, f"{event.path}: {words}", body=event.diff, key=event.path, whole=whole)
+    add_notice(state, seq, kind, f"{event.path}: {words}", body=event.diff, key=event.path, whole=whole)
 
 
 def _whose(state: State, event: FileChanged) -> str:
-    """Who changed a file, as far as it is known."""
+    """Name the author of a change, as far as it is known."""
     who = event.who
     match event.by:
         case "command" if who in state.tasks or who == "a command":
@@ -145,17 +146,17 @@ def _whose(state: State, event: FileChanged) -> str:
             return "by somebody else"
 
 
-def file_seen_anew(state: State, seq: int, event: FileChanged) -> None:
-    """Fold a `FileChanged`. What somebody else did is on disk, but the model does not know it before it is told."""
-    known = state.files.get(event.path, UNSEEN)
+def fold_file_changed(state: State, seq: int, event: FileChanged) -> None:
+    """Fold a `FileChanged`. Changes by others are on disk, but unknown to the model until they are told."""
+    known = state.files.get(event.path, UNKNOWN_FILE)
     if event.by == "agent":
         told = known.told_by(state.asks)
-        mixed = event.over or event.before not in ("", told[0])  # it holds what the model had not seen
-        state.files[event.path] = Seen(
+        mixed = event.over or event.before not in ("", told[0])  # it has content that the model had not seen
+        state.files[event.path] = KnownFile(
             event.hash, True, event.blob, True, seq, told=told if mixed else None, asks=state.asks
         )
         return
-    state.files[event.path] = Seen(
+    state.files[event.path] = KnownFile(
         known.hash,
         known.whole,
         known.blob,
@@ -170,17 +171,17 @@ def file_seen_anew(state: State, seq: int, event: FileChanged) -> None:
 
 
 def _now_known(state: State, seqs: list[int]) -> None:
-    """The model was shown all of these changes: it knows the files as they are on disk."""
+    """Update the files whose changes the model was shown in full."""
     for one in state.notices:
         seen = state.files.get(one.key) if one.seq in seqs and one.whole else None
         if seen is not None and seen.seq == one.seq and seen.disk is not None:
-            state.files[one.key] = Seen(
+            state.files[one.key] = KnownFile(
                 seen.disk, seen.whole, seen.disk_blob, seen.changed, seen.seq, changes=seen.changes
             )
 
 
-def went_back(state: State, then: Mapping[str, Seen], put: tuple[FilePut, ...], seq: int) -> None:
-    """After a rewind the model knows files as it did `then`; what was done since and stands on disk is a notice."""
+def add_rewind_notices(state: State, then: Mapping[str, KnownFile], put: tuple[FilePut, ...], seq: int) -> None:
+    """After a rewind restore the known files of `then`, and add notices of later changes that are still on disk."""
     back = {one.path for one in put if one.done}
     for path, now in list(state.files.items()):
         was = then.get(path)
@@ -191,14 +192,16 @@ def went_back(state: State, then: Mapping[str, Seen], put: tuple[FilePut, ...], 
         elif was.hash != now.hash:
             disk = now.hash if now.disk is None else now.disk
             blob = now.blob if now.disk is None else now.disk_blob
-            state.files[path] = Seen(was.hash, was.whole, was.blob, now.changed, now.seq, disk=disk, disk_blob=blob)
+            state.files[path] = KnownFile(
+                was.hash, was.whole, was.blob, now.changed, now.seq, disk=disk, disk_blob=blob
+            )
         else:
             continue
         if now.changed and path not in back:
-            notice(state, seq, "went_back", f"{path}: as you left it in what was taken back", key=path)
+            add_notice(state, seq, "went_back", f"{path}: as you left it in what was taken back", key=path)
 
 
-# --- work beside the conversation --------------------------------------------------------------------------------
+# --- Background work and hooks ---------------------------------------------------------------------------------------
 
 
 def _task_ended(state: State, seq: int, event: TaskEnded) -> None:
@@ -215,23 +218,23 @@ def _task_ended(state: State, seq: int, event: TaskEnded) -> None:
     kind = "bg_lost" if event.state == "lost" else "bg_done"
     line = f"{event.task}{_what(state, event.task)}: {event.state.replace('_', ' ')}{how}{cause}{took}{output}"
     brief = f"{event.state.replace('_', ' ')}{how}"
-    notice(state, seq, kind, line, body=event.tail, key=event.task, brief=brief)
+    add_notice(state, seq, kind, line, body=event.tail, key=event.task, brief=brief)
 
 
 def _what(state: State, name: str) -> str:
-    """What runs under this name, as it stands in the ledger."""
+    """Return the command or type of a background task or subagent, from the ledger."""
     running = state.ledger.running.get(name)
     return f" ({clip(running.text, 160)})" if running else ""
 
 
 def _asked_about(state: State, task: str) -> bool:
-    """Whether a call that runs now will tell this end as its result."""
+    """Whether a running call will report this end as its result."""
     calls = [open_call.call for open_call in state.calls.values() if open_call.started]
     return any(call.name in ("TaskStop", "TaskOutput") and task in (call.arguments or {}).values() for call in calls)
 
 
 def _child_ended(state: State, seq: int, event: ChildEnded) -> None:
-    """A report that is the result of its call needs no notice."""
+    """Record the end of a subagent, unless the report is the result of its call."""
     child = state.children.get(event.child)
     told = child is not None and not child.started.background and child.started.call in state.calls
     if told or (child is not None and child.ended is not None):
@@ -241,42 +244,42 @@ def _child_ended(state: State, seq: int, event: ChildEnded) -> None:
     kept = f"; {event.worktree}" if event.worktree else ""
     name = f"a{child.seq}" if child is not None else event.child
     line = f"{name}{_what(state, event.child)}: {event.status}{why}{kept}"
-    notice(state, seq, kind, line, body=event.report, key=event.child, brief=event.status)
+    add_notice(state, seq, kind, line, body=event.report, key=event.child, brief=event.status)
 
 
 def _hook_answered(state: State, seq: int, event: HookAnswered) -> None:
-    """What a hook says of a call that it stops is in the result of that call."""
+    """Record feedback of a hook, unless the result of the stopped call has it."""
     if event.text and event.decision not in ("deny", "ask") and event.event != "PreToolUse":
-        notice(state, seq, "hook_feedback", f"{event.event} hook", body=event.text)
+        add_notice(state, seq, "hook_feedback", f"{event.event} hook", body=event.text)
 
 
-# --- what was told -----------------------------------------------------------------------------------------------
+# --- Reminders -------------------------------------------------------------------------------------------------------
 
 
 def _reminded(state: State, seq: int, event: Reminded) -> None:
-    """With text: it was told. Without: it happened outside (an editor, a server, a timer) and is still to be told."""
+    """Record a reminder. With text it was told; without text it is an external event still to be told."""
     if event.kind == "resumed":
         state.resumed_seq, state.resumed_gap_s = seq, int(event.state or 0)
     if event.kind not in KINDS or not KINDS[event.kind].share:
         return
-    if not event.text and KINDS[event.kind].fed:
-        notice(
+    if not event.text and KINDS[event.kind].external:
+        add_notice(
             state, seq, event.kind, event.source, body=event.state, key="" if KINDS[event.kind].single else event.source
         )
     if not event.text:
         return
-    state.reminded[event.kind] = Told(event.state, seq)
+    state.reminded[event.kind] = LastReminder(event.state, seq)
     if event.kind in ("file_changed", "memory_changed", "session_resumed"):
         _now_known(state, [int(word) for word in event.state.split() if word.isdigit()])
 
 
 def _summarized(state: State, seq: int, event: Summarized) -> None:
-    """What was told in the span is no longer in sight; the summary itself carries the todo list."""
+    """Forget reminders inside the span. The summary itself has the todo list."""
     state.reminded.pop("context_budget", None)
     told = state.reminded.get("mode")
     if told is not None and told.seq <= event.last and state.mode == "plan":
         state.notices = [one for one in state.notices if one.kind != "mode"]
-        notice(state, seq, "mode", "plan")
+        add_notice(state, seq, "mode", "plan")
 
 
 _LOOKS: dict[type, Callable[[State, int, Any], None]] = {

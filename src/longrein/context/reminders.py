@@ -1,8 +1,7 @@
-"""What the model has to be told before its next request: a pure function of the log's fold.
+"""Reminders to append before the next request, as a pure function of the state.
 
-A reminder is an entry like any other, so it stands at the tail, after the results, is never re-worded, and a request
-that fails or is aborted carries it again. Exactly once, because what was told is folded too: `due` right after its own
-reminders is empty. Without news it is empty as well, and the request has the very bytes it would have had.
+A reminder is an entry, so it comes after the results, is never reworded, and is sent again with a retried request. It
+is told exactly once, because the telling is folded too: right after its own reminders `due_reminders` returns nothing.
 """
 
 from collections.abc import Iterator, Sequence
@@ -11,36 +10,36 @@ from itertools import groupby
 import msgspec
 
 from longrein.context.reminder_events import DAY_US, todo_state
-from longrein.context.state.reminder_kinds import KINDS, Kind, Notice
+from longrein.context.state.reminder_kinds import KINDS, Notice, ReminderKind
 from longrein.context.state.request import Budget
 from longrein.context.state.state import State
 from longrein.context.state.token_estimate import estimate_text
 from longrein.events import Reminded, marker, marker_sign
 
 ROOM_TOKENS = 2_000
-"""Room for all reminders of one request."""
+"""Tokens for all reminders of one request."""
 ROOM_SHARE_MAX = 0.2
-"""And at most this part of the usable window."""
+"""Largest share of the usable window for them."""
 TODO_STEPS = 25
-"""Steps of one turn without a look at the todo list before the model is told of it."""
+"""Steps of one turn without a change of the todo list before the model is reminded of it."""
 CONTEXT_LEVELS = (70, 90)
-"""Percent of the usable window that are told when they are crossed."""
+"""Percentages of the usable window that are told when they are crossed."""
 CONTEXT_TOKENS_MIN = 32_000
-"""A smaller window is compacted all the time; telling that would only cost room."""
+"""Smaller windows are compacted so often that telling it would only cost tokens."""
 COST_LEVELS = (50, 80, 95)
-"""Percent of the money limit that are told when they are crossed."""
+"""Percentages of the money limit that are told when they are crossed."""
 LINE_CHARS_MAX = 300
-"""Of what is said of one thing in one line."""
+"""Limit of one line."""
 LINES_SHARE_MAX = 0.5
-"""Of the room, for the lines of many things; the rest is for what stands below them."""
+"""Share of the budget for lines if there are many; the rest is for the bodies."""
 LINE_TOKENS = 10
-"""For what is said at the end of a line: that more is to be read, and where."""
+"""Tokens for the hint at the end of a line."""
 COUNT_TOKENS = 30
-"""For the line that counts what does not fit."""
+"""Tokens for the line that counts the notices left out."""
 NAMES_CHARS_MAX = 8_000
-"""Of the names of many that ended and are not told in a line of their own."""
+"""Limit of the names of ended tasks without a line of their own."""
 SOURCES_MAX = 20
-"""Handles that a reminder names as its source."""
+"""Limit of handles that a reminder names as its source."""
 
 MODES = {
     "plan": "plan mode is on: only look and think. Calls that write files or run changing commands are refused, by "
@@ -49,160 +48,166 @@ MODES = {
     "bypassPermissions": "calls now run without asking the user; all the more, keep to what was asked",
     "default": "calls that change something now ask the user first, as far as no rule allows them",
 }
-"""What a permission mode means for the model."""
+"""Meaning of a permission mode for the model."""
 PLAN_ANSWER = ". Answer with a plan that the user can judge; they end plan mode"
-"""For whoever speaks with the user; a subagent has a task of its own."""
+"""Addition for an agent that speaks with the user; a subagent has a task of its own."""
 
 
 _ORDER = {kind: n for n, kind in enumerate(KINDS)}
 
 
-class Draft(msgspec.Struct, frozen=True):
-    """A reminder before it is fitted into the room."""
+class ReminderDraft(msgspec.Struct, frozen=True):
+    """Reminder before it is fitted into its budget."""
 
-    kind: Kind
+    kind: ReminderKind
     head: str
     """The harness's own words."""
     notices: Sequence[Notice] = ()
-    """What it lists; empty for a state that is told in one line."""
+    """Notices to list; empty for a state told in one line."""
     state: str = ""
-    """Value of a state that is told in one line."""
+    """Value of such a state."""
     source: str = ""
-    """What that was born of."""
+    """Handle of the event behind it."""
 
 
-def due(state: State, budget: Budget, now_us: int, usd_max: float = 0.0) -> tuple[Reminded, ...]:
-    """The reminders to append before the next request, most important first; empty when there is no news.
+def due_reminders(state: State, budget: Budget, now_us: int, usd_max: float = 0.0) -> tuple[Reminded, ...]:
+    """Return the reminders to append before the next request, most important first; () without news.
 
     `now_us`: microseconds UTC, of which only the day counts. `usd_max`: the money limit, 0 for none.
     """
-    drafts = [*_happened(state), *_computed(state, budget, now_us, usd_max)]
+    drafts = [*_notice_drafts(state), *_state_drafts(state, budget, now_us, usd_max)]
     if not drafts:
         return ()
     room = room_tokens(budget)
     left, told = room, []
     for draft in sorted(drafts, key=lambda draft: _ORDER[draft.kind.name]):
-        reminder = fitted(draft, state, min(left, round(room * draft.kind.share)))
+        reminder = fit_reminder(draft, state, min(left, round(room * draft.kind.share)))
         left = max(0, left - _tokens(state, reminder.text))
         told.append(reminder)
     return tuple(told)
 
 
 def room_tokens(budget: Budget) -> int:
-    """Tokens that the reminders of one request may take; a count is always told."""
+    """Return the tokens for the reminders of one request. Counts are told even beyond it."""
     return min(ROOM_TOKENS, round(budget.usable_tokens * ROOM_SHARE_MAX))
 
 
-# --- what happened -----------------------------------------------------------------------------------------------
+# --- Reminders of notices --------------------------------------------------------------------------------------------
 
 
-def _happened(state: State) -> Iterator[Draft]:
+def _notice_drafts(state: State) -> Iterator[ReminderDraft]:
     waiting: dict[str, list[Notice]] = {}
-    for one in untold(state):
-        waiting.setdefault(_told_as(state, one), []).append(one)
+    for one in pending_notices(state):
+        waiting.setdefault(_reminder_kind(state, one), []).append(one)
     for kind, notices in waiting.items():
         row = KINDS[kind]
-        news = _latest(state, notices) if row.nature == "state" else [n for n in notices if _stands(state, n)]
+        news = (
+            _latest_states(state, notices)
+            if row.nature == "state"
+            else [n for n in notices if _is_still_news(state, n)]
+        )
         if news:
             yield _draft(state, row, news)
 
 
-def untold(state: State) -> list[Notice]:
-    """Notices after the last reminder of their kind, oldest first: a reminder tells all that wait."""
+def pending_notices(state: State) -> list[Notice]:
+    """Return the notices after the last reminder of their kind, oldest first."""
     told = {kind: last.seq for kind, last in state.reminded.items()}
     told["file_changed"] = max(told.get("file_changed", 0), told.get("session_resumed", 0))
     return [one for one in state.notices if one.seq > told.get(one.kind, 0)]
 
 
-def _told_as(state: State, one: Notice) -> str:
-    """What changed while longrein was away is told as one: the session was resumed."""
+def _reminder_kind(state: State, one: Notice) -> str:
+    """Return the kind of the reminder. File changes before a resume are told as `session_resumed`."""
     away = one.kind == "file_changed" and 0 < state.resumed_seq < one.seq
     told = state.reminded.get("session_resumed")
     return "session_resumed" if away and (told is None or told.seq < state.resumed_seq) else one.kind
 
 
-def _latest(state: State, notices: Sequence[Notice]) -> list[Notice]:
-    """Of a state the latest for each key, where it is not what the model last saw."""
+def _latest_states(state: State, notices: Sequence[Notice]) -> list[Notice]:
+    """Return the latest notice per key, where it differs from what the model last saw."""
     first: dict[str, Notice] = {}
     last: dict[str, Notice] = {}
     for one in notices:
         first.setdefault(one.key, one)
         last[one.key] = one
-    return [one for key, one in last.items() if (one.line, one.body) != _before(state, first[key])]
+    return [one for key, one in last.items() if (one.line, one.body) != _last_seen(state, first[key])]
 
 
-def _before(state: State, first: Notice) -> tuple[str, str]:
-    """(line, body) that the model last saw of what `first` is about."""
+def _last_seen(state: State, first: Notice) -> tuple[str, str]:
+    """Return (line, body) that the model last saw for the subject of `first`."""
     told = [n for n in state.notices if n.seq < first.seq and (n.kind, n.key) == (first.kind, first.key)]
     if told:
         return told[-1].line, told[-1].body
     return (first.was, "") if first.was else (first.line, "") if first.kind == "diagnostics" else ("", "")
 
 
-def _stands(state: State, one: Notice) -> bool:
-    """Whether it is still news: what was read, edited or changed again meanwhile is not."""
+def _is_still_news(state: State, one: Notice) -> bool:
+    """Whether the file was not read, edited or changed again since."""
     if one.kind not in ("file_changed", "memory_changed"):
         return True
     seen = state.files.get(one.key)
     return seen is not None and seen.seq == one.seq
 
 
-def _draft(state: State, kind: Kind, news: Sequence[Notice]) -> Draft:
-    """A state without a name and without content is told in one line, all else as a list."""
+def _draft(state: State, kind: ReminderKind, news: Sequence[Notice]) -> ReminderDraft:
+    """Draft a reminder: one line for a state without a key and a body, otherwise a list."""
     line, source = news[-1].line, f"r{news[-1].seq}"
     if kind.name == "mode":
         words = MODES.get(line, f"the permission mode is now {line}") + PLAN_ANSWER * (
             line == "plan" and not state.kind
         )
-        return Draft(kind, words, state=line, source=source)
+        return ReminderDraft(kind, words, state=line, source=source)
     if kind.nature == "state" and len(news) == 1 and not news[0].body and not news[0].key:
-        return Draft(kind, f"{kind.head}: {line}", state=line, source=source)
+        return ReminderDraft(kind, f"{kind.head}: {line}", state=line, source=source)
     if kind.name == "session_resumed":
-        away = f"the session goes on after {span_words(state.resumed_gap_s)}; meanwhile {KINDS['file_changed'].head}"
-        return Draft(kind, away, news)
-    return Draft(kind, kind.head, news)
+        away = (
+            f"the session goes on after {duration_words(state.resumed_gap_s)}; meanwhile {KINDS['file_changed'].head}"
+        )
+        return ReminderDraft(kind, away, news)
+    return ReminderDraft(kind, kind.head, news)
 
 
-def span_words(seconds: float) -> str:
-    """`40 s`, `12 min`, `3 h`, `5 days`: a length of time in one unit."""
+def duration_words(seconds: float) -> str:
+    """Return a duration in one unit: `40 s`, `12 min`, `3 h`, `5 days`."""
     for limit, unit, words in ((120, 1, "s"), (7_200, 60, "min"), (172_800, 3_600, "h")):
         if seconds < limit:
             return f"{round(seconds / unit)} {words}"
     return f"{round(seconds / 86_400)} days"
 
 
-# --- states that are computed ------------------------------------------------------------------------------------
+# --- Computed states: todo list, context, cost, day ------------------------------------------------------------------
 
 
-def _computed(state: State, budget: Budget, now_us: int, usd_max: float) -> Iterator[Draft]:
+def _state_drafts(state: State, budget: Budget, now_us: int, usd_max: float) -> Iterator[ReminderDraft]:
     yield from _todo(state)
     yield from _context_budget(state, budget)
     yield from _cost_budget(state, usd_max)
     day = str(now_us // DAY_US)
     if "clock" in state.reminded and int(day) > int(state.reminded["clock"].state):
-        yield Draft(KINDS["clock"], f"the day is now {date_of(int(day))} (UTC)", state=day)
+        yield ReminderDraft(KINDS["clock"], f"the day is now {date_of(int(day))} (UTC)", state=day)
 
 
-def _told(state: State, kind: str) -> str:
+def _last_told(state: State, kind: str) -> str:
     return state.reminded[kind].state if kind in state.reminded else ""
 
 
-def _todo(state: State) -> Iterator[Draft]:
-    """The list when somebody else changed it; when it lies long untouched, or there is none in long work, once."""
+def _todo(state: State) -> Iterator[ReminderDraft]:
+    """Draft a reminder of the todo list: changed by somebody else, long unchanged, or missing in long work."""
     now = todo_state(state.todos)
-    told = _told(state, "todo").removeprefix("old: ")
+    told = _last_told(state, "todo").removeprefix("old: ")
     if now != told and (told or state.todos):
-        yield Draft(KINDS["todo"], f"the todo list is now {_todo_lines(state)}", state=now)
+        yield ReminderDraft(KINDS["todo"], f"the todo list is now {_todo_lines(state)}", state=now)
         return
     open_todo = not state.todos or any(todo.status != "completed" for todo in state.todos)
     idle = min(state.steps, state.asks - state.todo_asks)
-    if idle < TODO_STEPS or not open_todo or _told(state, "todo").startswith("old: ") or not _can_plan(state):
+    if idle < TODO_STEPS or not open_todo or _last_told(state, "todo").startswith("old: ") or not _can_plan(state):
         return
     if state.todos:
         words = f"the todo list was not touched for {idle} steps; bring it up to date. It is {_todo_lines(state)}"
     else:
         words = f"{idle} steps without a todo list; if more is to come, TodoWrite helps to keep track"
-    yield Draft(KINDS["todo"], words, state=f"old: {now}")
+    yield ReminderDraft(KINDS["todo"], words, state=f"old: {now}")
 
 
 def _can_plan(state: State) -> bool:
@@ -213,8 +218,8 @@ def _todo_lines(state: State) -> str:
     return "; ".join(f"[{todo.status}] {todo.content}" for todo in state.todos) or "empty"
 
 
-def _context_budget(state: State, budget: Budget) -> Iterator[Draft]:
-    usable, told = budget.usable_tokens, int(_told(state, "context_budget") or 0)
+def _context_budget(state: State, budget: Budget) -> Iterator[ReminderDraft]:
+    usable, told = budget.usable_tokens, int(_last_told(state, "context_budget") or 0)
     if usable < CONTEXT_TOKENS_MIN or state.profile.startswith("seed"):
         return
     percent = state.view_tokens * 100 // usable
@@ -222,19 +227,22 @@ def _context_budget(state: State, budget: Budget) -> Iterator[Draft]:
     if level > told:
         words = f"the conversation fills {percent} % of its room ({state.view_tokens} of {usable} tokens)"
         note = "older parts will be condensed when it is full, nothing is lost, and you go on as before"
-        yield Draft(KINDS["context_budget"], f"{words}; {note}", state=str(level))
+        yield ReminderDraft(KINDS["context_budget"], f"{words}; {note}", state=str(level))
 
 
-def _cost_budget(state: State, usd_max: float) -> Iterator[Draft]:
-    told = int(_told(state, "cost_budget") or 0)
+def _cost_budget(state: State, usd_max: float) -> Iterator[ReminderDraft]:
+    told = int(_last_told(state, "cost_budget") or 0)
     level = max((level for level in COST_LEVELS if usd_max and state.spent_usd >= usd_max * level / 100), default=0)
     if level > told:
         words = f"${state.spent_usd:.2f} of the ${usd_max:.2f} for this session are spent"
-        yield Draft(KINDS["cost_budget"], f"{words}; finish what matters most first", state=str(level))
+        yield ReminderDraft(KINDS["cost_budget"], f"{words}; finish what matters most first", state=str(level))
 
 
 def date_of(day: int) -> str:
-    """The date of a day counted from 1970-01-01, as `2026-11-21`: years begin in March, so a leap day is the last."""
+    """Return the date of a day counted from 1970-01-01, as `2026-11-21`.
+
+    Years begin in March, so that a leap day is the last day.
+    """
     shifted = day + 719_468
     era = shifted // 146_097
     of_era = shifted % 146_097
@@ -245,14 +253,14 @@ def date_of(day: int) -> str:
     return f"{year + era * 400 + (month >= 10):04d}-{(month + 2) % 12 + 1:02d}-{day_of_month:02d}"
 
 
-# --- fitting into the room ---------------------------------------------------------------------------------------
+# --- Fitting into the token budget -----------------------------------------------------------------------------------
 
 
-def fitted(draft: Draft, state: State, room: int) -> Reminded:
-    """The reminder in at most about `room` tokens: first a line for each, then what is below it, then counts only."""
+def fit_reminder(draft: ReminderDraft, state: State, room: int) -> Reminded:
+    """Return the reminder in at most about `room` tokens: lines first, then bodies, then only counts."""
     kind, nonce = draft.kind.name, state.nonce
     if not draft.notices:
-        head = outside(draft.head, nonce).replace("\n", "\\n")
+        head = neutralize_markers(draft.head, nonce).replace("\n", "\\n")
         return Reminded(kind, marker(nonce, kind, head), draft.source, draft.state)
     left = room - _tokens(state, marker(nonce, kind, draft.head)) - COUNT_TOKENS
     lines = [f"* {_line(one, nonce)}" for one in draft.notices]
@@ -261,15 +269,15 @@ def fitted(draft: Draft, state: State, room: int) -> Reminded:
     left -= sum(costs[:shown])
     below, whole = [], []
     for one, line in zip(draft.notices[:shown], lines, strict=False):
-        body = quoted(one.body, nonce)
+        body = quote_external(one.body, nonce)
         fits = _tokens(state, body) <= left
         left -= _tokens(state, body) if fits else 0
         known = one.whole and (not body or (fits and body == one.body))
-        below.append(line + _where(one, known=known, fits=fits) + (f"\n{body}" if body and fits else ""))
+        below.append(line + _recall_hint(one, known=known, fits=fits) + (f"\n{body}" if body and fits else ""))
         whole += [str(one.seq)] * known
     more = len(lines) - shown
     if more:
-        below.append(f"* and {more} more that do not fit here: {_rest(draft.notices[shown:])}")
+        below.append(f"* and {more} more that do not fit here: {_not_shown_hint(draft.notices[shown:])}")
     sources = " ".join(f"r{one.seq}" for one in draft.notices[:SOURCES_MAX])
     told = "\n".join([marker(nonce, kind, draft.head), *below])
     return Reminded(kind, told, sources, " ".join(whole) if _is_file(kind) else "")
@@ -292,18 +300,18 @@ def _prefix_within(costs: Sequence[int], room: float) -> int:
 
 
 def _line(one: Notice, nonce: str) -> str:
-    line = outside(one.line, nonce).replace("\n", "\\n")
+    line = neutralize_markers(one.line, nonce).replace("\n", "\\n")
     return line if len(line) <= LINE_CHARS_MAX else line[: LINE_CHARS_MAX - 1] + "…"
 
 
-def _where(one: Notice, *, known: bool, fits: bool) -> str:
-    """What to do about what is not shown, or not just as it is."""
+def _recall_hint(one: Notice, *, known: bool, fits: bool) -> str:
+    """Return the hint for content that is not shown, or not verbatim."""
     if _is_file(one.kind):
         return "" if known else "; Read it before you rely on it"
     return "" if fits or not one.body else f'; all of it: Recall("r{one.seq}")'
 
 
-def _rest(notices: Sequence[Notice]) -> str:
+def _not_shown_hint(notices: Sequence[Notice]) -> str:
     first, last = notices[0].seq, notices[-1].seq
     if all(one.brief for one in notices):
         return _by_outcome(notices)
@@ -313,16 +321,16 @@ def _rest(notices: Sequence[Notice]) -> str:
 
 
 def _by_outcome(notices: Sequence[Notice]) -> str:
-    """Names alone, of those that ended alike together: `done, exit code 0: b3-b40, b42; failed, exit code 1: b41`."""
+    """Group names by outcome: `done, exit code 0: b3-b40, b42; failed, exit code 1: b41`."""
     alike: dict[str, list[str]] = {}
     for one in notices:
         alike.setdefault(one.brief, []).append(one.line.partition(" ")[0].rstrip(":"))
-    told = "; ".join(f"{brief}: {', '.join(_runs(names))}" for brief, names in alike.items())
+    told = "; ".join(f"{brief}: {', '.join(_name_ranges(names))}" for brief, names in alike.items())
     return told if len(told) <= NAMES_CHARS_MAX else told[:NAMES_CHARS_MAX].rpartition(",")[0] + " … (TaskList)"
 
 
-def _runs(names: Sequence[str]) -> Iterator[str]:
-    """Names in order, those that follow each other as one: `b3-b40`."""
+def _name_ranges(names: Sequence[str]) -> Iterator[str]:
+    """Yield sorted names, consecutive ones as a range: `b3-b40`."""
     numbered = sorted((name.rstrip("0123456789"), int("0" + name[len(name.rstrip("0123456789")) :])) for name in names)
     for _, run in groupby(enumerate(numbered), key=lambda pair: (pair[1][0], pair[1][1] - pair[0])):
         (head, first), *more = (name for _, name in run)
@@ -330,23 +338,23 @@ def _runs(names: Sequence[str]) -> Iterator[str]:
         yield f"{head}{first}" + (f"-{head}{last}" if more else "")
 
 
-# --- what comes from outside -------------------------------------------------------------------------------------
+# --- External text ---------------------------------------------------------------------------------------------------
 
 _QUOTES = (" ", "+", "-")
-"""How a line of a diff begins; it cannot be taken for the harness's own."""
+"""First characters of diff lines. Such lines cannot be taken for the harness's own."""
 
 
-def quoted(text: str, nonce: str) -> str:
-    """`text` from outside so that no line of it looks like the harness's own; a diff stays as it is."""
-    safe = outside(text, nonce)
+def quote_external(text: str, nonce: str) -> str:
+    """Quote external `text` so that no line looks like the harness's own; a diff stays as it is."""
+    safe = neutralize_markers(text, nonce)
     lines = safe.split("\n") if safe else []
     if all(line.startswith(_QUOTES) for line in lines):
         return safe
     return "\n".join(f"| {line}" for line in lines)
 
 
-def outside(text: str, nonce: str) -> str:
-    """`text` without the harness's sign and without tags that other harnesses speak by (rule 8)."""
+def neutralize_markers(text: str, nonce: str) -> str:
+    """Break the harness's sign, and tags of other harnesses, in `text` (rule 8)."""
     for sign in (marker_sign(nonce), "<system-reminder", "</system-reminder"):
         if sign in text:
             text = text.replace(sign, f"{sign[0]}·{sign[1:]}")

@@ -1,21 +1,24 @@
-"""From state to request. `render` hands out the very items of the view, so that each is encoded once in its life."""
+"""Rendering of the state as a request. The items of the view are passed on as they are, so each is encoded once."""
 
 import msgspec
 
 from longrein.context.decide import Summarise, window_of
 from longrein.context.seed_policy import OPENING
 from longrein.context.state.request import Budget, Item, Request
-from longrein.context.state.state import FRAMEWORK, State
+from longrein.context.state.state import FRAMEWORK_PROFILE, State
 from longrein.context.state.token_estimate import ITEM_TOKENS, estimate_part, estimate_text
-from longrein.context.summary.digest import instruction
+from longrein.context.summary.digest import summary_instruction
 from longrein.events import PrefixSet, Text, text_of
 
 OUTPUT_TOKENS_MIN = 1_000
-"""A money limit does not lower an answer's limit below this."""
+"""A money limit does not lower the output limit below this."""
 
 
 def render(state: State, budget: Budget, usd_left: float | None = None, tokens_left: int | None = None) -> Request:
-    """The next request of purpose turn. Needs a `PrefixSet` and no open call. What limits leave lowers its answer."""
+    """Render the next request of purpose turn.
+
+    Needs a `PrefixSet` and no open call. `usd_left` and `tokens_left` lower the output limit.
+    """
     request = Request(
         session=state.session,
         prefix=_prefix(state),
@@ -25,11 +28,11 @@ def render(state: State, budget: Budget, usd_left: float | None = None, tokens_l
         max_output_tokens=output_limit(state, budget, usd_left, tokens_left),
         route=state.route,
     )
-    return _framed(request, state.context_items) if state.profile == FRAMEWORK else request
+    return _framed(request, state.context_items) if state.profile == FRAMEWORK_PROFILE else request
 
 
 def _framed(request: Request, at: int) -> Request:
-    """The profile `seed-framework`: what stands for earlier turns goes to the end of the system prompt."""
+    """Move the text for earlier turns to the end of the system prompt (profile `seed-framework`)."""
     items = request.items
     told = text_of((items[at].part,)) if at < len(items) and items[at].kind == "summary" else ""
     if not told.startswith(OPENING):
@@ -47,7 +50,7 @@ def _prefix(state: State) -> PrefixSet:
 
 
 def marks(state: State) -> tuple[int, ...]:
-    """Where the cache is marked: end of static context or summary, tail of the last request, tail of this one."""
+    """Return the cache marks: end of static context or summary, end of the last request, end of this one."""
     fixed = state.context_items - 1
     following = state.items[state.context_items : state.context_items + 2]
     fixed += sum(item.kind in ("summary", "ack") for item in following)
@@ -56,7 +59,7 @@ def marks(state: State) -> tuple[int, ...]:
 
 
 def output_limit(state: State, budget: Budget, usd_left: float | None, tokens_left: int | None = None) -> int:
-    """Largest answer: the model's own limit, what the window leaves, and what the money and tokens left pay for."""
+    """Return the output limit by the model, the window, and the money and tokens left."""
     budget = window_of(state, budget)
     limit = min(budget.max_output_tokens, max(256, budget.window_tokens - state.view_tokens))
     if usd_left is not None and budget.price is not None and budget.price.output > 0:
@@ -68,7 +71,7 @@ def output_limit(state: State, budget: Budget, usd_left: float | None, tokens_le
 
 
 def input_usd(state: State, budget: Budget) -> float:
-    """Price of the next request's input if nothing of it is cached."""
+    """Return the price of the next request's input if nothing is cached."""
     if budget.price is None:
         return 0.0
     dearest = max(budget.price.input, budget.price.cache_write)
@@ -76,24 +79,27 @@ def input_usd(state: State, budget: Budget) -> float:
 
 
 def reserve_usd(state: State, budget: Budget, max_output_tokens: int) -> float:
-    """Money a request may cost at most: what `Asked` holds back."""
+    """Return the largest cost of a request, which `Asked` reserves."""
     if budget.price is None:
         return 0.0
     return input_usd(state, budget) + max_output_tokens * budget.price.output / 1e6
 
 
 def request_tokens(state: State, request: Request) -> int:
-    """Estimated input of `request`; of the prefix what the view's gauge holds for it."""
+    """Estimate the input tokens of `request`, its prefix by the view's gauge."""
     fixed = state.gauge.raw - sum([item.tokens for item in state.items]) if request.prefix.system else 0
     items = sum([item.tokens or estimate_part(item.part) for item in request.items])
     return state.gauge.scale(max(0, fixed) + items)
 
 
 def render_summary(state: State, budget: Budget, wish: Summarise) -> Request:
-    """The live request, or beside the work the last one again, plus one instruction: the summariser reads the cache."""
+    """Render a summary request: the live request, or in the background the last one, plus one instruction.
+
+    So the summariser reads the provider's cache.
+    """
     live = render(state, budget)
     carried = live.items[: state.sent_items] if wish.beside else live.items
-    text = instruction(wish.focus, window_of(state, budget))
+    text = summary_instruction(wish.focus, window_of(state, budget))
     tokens = estimate_text(text) + ITEM_TOKENS
     ask = Item((state.seq, 0, -1), "reminder", (state.seq, state.seq), "", Text(text), "full", tokens)
     tail = tuple(at for at in live.marks if at < len(carried))

@@ -1,7 +1,7 @@
-"""Where the tokens are, item by item and by module: for `/context` and `longrein context`.
+"""Context report: tokens by item and by module, for `/context` and `longrein context`.
 
-Guesses are scaled by one factor so that what the last request carried adds up to what the provider counted for it.
-The six modules are labels, for people and budgets; they never order the request.
+Estimates are scaled by one factor so that the rows of the last request add up to the provider's count. The six modules
+are labels for people and budgets; they do not order the request.
 """
 
 from bisect import bisect_left
@@ -25,7 +25,7 @@ MODULES: tuple[Module, ...] = (
     "environment",
 )
 """The six modules of the context (E1)."""
-OF_KIND: Mapping[ItemKind, Module] = {
+MODULE_OF_KIND: Mapping[ItemKind, Module] = {
     "context": "environment",
     "user": "user requests",
     "reminder": "environment",
@@ -37,11 +37,11 @@ OF_KIND: Mapping[ItemKind, Module] = {
     "ack": "continuation",
 }
 SHOWN_CHARS_MAX = 100
-"""Of an item's beginning."""
+"""Characters shown of an item's beginning."""
 
 
-class Shown(msgspec.Struct, frozen=True):
-    """One block of the next request."""
+class ReportRow(msgspec.Struct, frozen=True):
+    """Block of the next request."""
 
     module: Module
     kind: str
@@ -49,41 +49,41 @@ class Shown(msgspec.Struct, frozen=True):
     name: str
     """Tool or source; '' for plain text."""
     handle: str
-    """What `Recall` takes; '' for system text and tools."""
+    """Handle for `Recall`; '' for system text and tools."""
     form: str
     tokens: int
     """Scaled to the provider's count."""
     usd: float
-    """What carrying it has cost so far, cache read from and written to as it should be; 0 without prices."""
+    """Cost of carrying the block so far, with ideal cache use; 0 without prices."""
     goes: bool
-    """Whether the next compaction would take it."""
+    """Whether the next compaction would remove it."""
     begins: str
-    """Its first words."""
+    """First words."""
 
 
 class Report(msgspec.Struct, frozen=True):
-    """What fills the context."""
+    """Content of the context."""
 
-    shown: tuple[Shown, ...]
+    shown: tuple[ReportRow, ...]
     total_tokens: int
-    """Of the next request; all `shown` together."""
+    """Tokens of the next request: the sum of `shown`."""
     counted_tokens: int
-    """Input and output of the last answered request as the provider counted; 0 when it never did."""
+    """Input and output of the last answered request as counted by the provider; 0 if there is none."""
     factor: float
-    """Counted over guessed."""
+    """Count divided by estimate."""
     usable_tokens: int
     window_tokens: int
     note: str = ""
-    """What is assumed of prices."""
+    """Note on assumed prices."""
 
     def modules(self) -> list[tuple[Module, int]]:
-        """(module, tokens) of each module that has content, in their order."""
+        """Return (module, tokens) of the modules with content, in their order."""
         sums = {module: sum(s.tokens for s in self.shown if s.module == module) for module in MODULES}
         return [(module, tokens) for module, tokens in sums.items() if tokens]
 
 
 def report(state: State, budget: Budget, goes: Iterable[str] = ()) -> Report:
-    """What the next request is made of. `goes`: handles that the next compaction would take."""
+    """Return the blocks of the next request. `goes`: handles that the next compaction would remove."""
     taken, price = frozenset(goes), budget.price
     rows = [*_prefix_rows(state), *(row for item in state.items for row in _item_rows(state, item, price, taken))]
     tokens = _scaled([raw for raw, _ in rows], state.view_tokens)
@@ -94,7 +94,7 @@ def report(state: State, budget: Budget, goes: Iterable[str] = ()) -> Report:
 
 
 def _scaled(raws: list[int], total: int) -> list[int]:
-    """`raws` in proportion, as whole numbers that add up to `total` exactly (largest remainders get the rest)."""
+    """Scale `raws` to whole numbers that add up to `total` exactly; the largest remainders are rounded up."""
     everything = sum(raws) or 1
     exact = [raw * total / everything for raw in raws]
     counts = [int(value) for value in exact]
@@ -103,7 +103,7 @@ def _scaled(raws: list[int], total: int) -> list[int]:
     return counts
 
 
-def _prefix_rows(state: State) -> list[tuple[int, Shown]]:
+def _prefix_rows(state: State) -> list[tuple[int, ReportRow]]:
     if state.prefix is None:
         return []
     system = estimate_text(state.prefix.system)
@@ -114,13 +114,15 @@ def _prefix_rows(state: State) -> list[tuple[int, Shown]]:
     return rows
 
 
-def _plain(kind: str, text: str, name: str = "") -> Shown:
-    return Shown("system", kind, name, "", "full", 0, 0.0, goes=False, begins=_beginning(text))
+def _plain(kind: str, text: str, name: str = "") -> ReportRow:
+    return ReportRow("system", kind, name, "", "full", 0, 0.0, goes=False, begins=_beginning(text))
 
 
-def _item_rows(state: State, item: Item, price: Price | None, taken: frozenset[str]) -> list[tuple[int, Shown]]:
+def _item_rows(state: State, item: Item, price: Price | None, taken: frozenset[str]) -> list[tuple[int, ReportRow]]:
     usd, goes = _usd(state, item, price), item.handle in taken
-    row = Shown(OF_KIND[item.kind], item.kind, _name(item), item.handle, item.form, 0, usd, goes, _begins(item))
+    row = ReportRow(
+        MODULE_OF_KIND[item.kind], item.kind, _name(item), item.handle, item.form, 0, usd, goes, _begins(item)
+    )
     if item.kind != "summary" or not state.ledger_text:
         return [(item.tokens, row)]
     verified = min(item.tokens, estimate_text(state.ledger_text))
@@ -147,33 +149,35 @@ def _beginning(text: str) -> str:
 
 
 def _usd(state: State, item: Item, price: Price | None) -> float:
-    """Written to the cache once in this form, then read from it by each later request."""
+    """Return the cost of an item: written to the cache once, then read by each later request."""
     carried = len(state.asked_seqs) - bisect_left(state.asked_seqs, item.key[0])
     if price is None or carried <= 0 or not item.key[0]:
         return 0.0
     return state.gauge.scale(item.tokens) * (price.write_usd + (carried - 1) * price.read_usd) / 1e6
 
 
-# --- What tool schemas cost, and whose they are: a server's tools are named `mcp__SERVER__TOOL` ----------------------
+# --- Tool schemas by server ------------------------------------------------------------------------------------------
+#
+# The tools of a server are named `mcp__SERVER__TOOL`.
 
 
 DIAGNOSED_SHARE_MIN = 0.10
-"""Schemas that take less of the window are not worth a line."""
+"""Smallest share of the window at which schemas are reported."""
 
 
 def spec_tokens(spec: ToolSpec) -> int:
-    """Guess of what one tool costs when it is listed in full."""
+    """Estimate the tokens of a tool that is listed in full."""
     return estimate_text(spec.name + spec.description + str(spec.schema)) + ITEM_TOKENS
 
 
 def server_of(name: str) -> str:
-    """The server of the tool `name`; '' when it comes from none."""
+    """Return the server of tool `name`; '' if there is none."""
     words = name.split("__", 2)
     return words[1] if len(words) == 3 and words[0] == "mcp" else ""
 
 
-def by_server(specs: Iterable[ToolSpec]) -> dict[str, list[ToolSpec]]:
-    """`specs` by server, in the order of first appearance; '' holds those of none."""
+def specs_by_server(specs: Iterable[ToolSpec]) -> dict[str, list[ToolSpec]]:
+    """Group `specs` by server in order of first appearance; '' for tools without a server."""
     found: dict[str, list[ToolSpec]] = {}
     for spec in specs:
         found.setdefault(server_of(spec.name), []).append(spec)
@@ -181,11 +185,11 @@ def by_server(specs: Iterable[ToolSpec]) -> dict[str, list[ToolSpec]]:
 
 
 def schema_diagnosis(prefix: PrefixSet, window_tokens: int) -> str:
-    """One line on the server whose schemas would fill most of the window; '' when none fills a tenth of it."""
+    """Return one line on the server with the largest schemas; '' if none takes a tenth of the window."""
     deferred = {spec.name for spec in prefix.deferred}
     costs = {
         server: (sum(map(spec_tokens, specs)), specs[0].name in deferred)
-        for server, specs in by_server((*prefix.tools, *prefix.deferred)).items()
+        for server, specs in specs_by_server((*prefix.tools, *prefix.deferred)).items()
         if server
     }
     server, (tokens, late) = max(costs.items(), key=lambda cost: cost[1][0], default=("", (0, False)))

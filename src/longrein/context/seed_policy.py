@@ -1,14 +1,14 @@
-"""The profile `seed`: the founding documents' compaction, literally; the baseline that the default is held against.
+"""Profile `seed`: the founding documents' compaction, literally, as the baseline for the default profile.
 
-Before every request all but the last three results longer than 100 characters become `[Previous: used X]`; above 50,000
+Before every request all but the last three results longer than 100 characters become `[Previous: used X]`. Above 50,000
 estimated tokens (characters / 4) the first 80,000 characters of the conversation are summarised and everything is
-replaced. It breaks the cache each turn and forgets what it clears; only the log still has it.
+replaced. This breaks the cache each turn and forgets what it clears; only the log still has it.
 
-The documents' course changed with time. `seed` is its first text; `seed-later` and `seed-new` are its later ones, where
-they say something else. `seed-framework` is the text for a framework that owns the tool loop (`turns`): between user
-messages everything gives way to six cut turns at the end of the system prompt, within a turn nothing is touched. Where
-the first text would end the program (a summary that fails, a request that does not fit) all of them do what the newest
-one does, and in the last resort what the default does.
+The documents exist in several versions. `seed` is the first; `seed-later` and `seed-new` are later ones where they
+differ. `seed-framework` is the version for a framework that owns the tool loop: between user messages everything is
+replaced by six cut turns at the end of the system prompt, within a turn nothing changes. Where the first version would
+end the program (a failed summary, a request that does not fit), all profiles do what the newest version does, and as a
+last resort what the default profile does.
 """
 
 import re
@@ -26,14 +26,14 @@ from longrein.context.decide import (
     Summarise,
     Swap,
     floor_diagnosis,
-    overflowed,
-    ready,
+    has_overflowed,
+    ready_swap,
 )
-from longrein.context.reminders import untold
+from longrein.context.reminders import pending_notices
 from longrein.context.state.reminder_kinds import ENDED, KINDS, Notice
 from longrein.context.state.request import Budget, Item, Request
-from longrein.context.state.state import FRAMEWORK, State
-from longrein.context.summary.digest import digest
+from longrein.context.state.state import FRAMEWORK_PROFILE, State
+from longrein.context.summary.digest import build_digest
 from longrein.events import (
     AnyEvent,
     Cleared,
@@ -51,13 +51,11 @@ from longrein.events import (
     text_of,
 )
 
-# ---------------------------------------------------------------------------------------------------------------------
+# --- Compaction where a framework owns the tool loop -----------------------------------------------------------------
 #
-# The founding documents' compaction where a framework owns the tool loop: at the borders of user messages, on text.
-#
-# The framework calls tools inside one request of its own, so only what the user and the model said is recorded and
-# only between user messages can anything be made smaller. These functions are that text literally, for a foreign loop
-# and for the profile `seed-framework`; `longrein.context.Engine` is what to use instead.
+# The framework calls tools inside one request of its own. So only user messages and answers are recorded, and only
+# between user messages can anything be shortened. These functions follow the documents literally, for a foreign loop
+# and for the profile `seed-framework`. Use `longrein.context.Engine` instead.
 #
 #     if is_due(turns): turns = compacted(ask("", summary_request(turns)), path)
 #     turns.append(("user", words))
@@ -67,24 +65,24 @@ from longrein.events import (
 TextTurn = tuple[str, str]
 """(role, content); the role is `user`, `assistant` or `system`."""
 OPENING = "<conversation-context>"
-"""First line of what the system prompt shows of earlier turns."""
+"""First line of the earlier turns in the system prompt."""
 FRAMED = "framework"
-"""Reason of the `Summarized` by which earlier turns give way to `context_summary`."""
+"""Reason of the `Summarized` that replaces earlier turns by `context_summary`."""
 
 KEEP_RECENT = 3
-"""Exchanges that the system prompt shows: twice as many turns."""
+"""Exchanges shown in the system prompt: twice as many turns."""
 TURN_CHARS_MAX = 500
-"""What it shows of each, a summary included."""
+"""Characters shown of each turn, a summary included."""
 THRESHOLD_TOKENS = 50_000
 """Above this, at four characters each, everything is summarised before the next user message."""
 TEXT_INPUT_CHARS_MAX = 80_000
-"""Characters that the summariser gets."""
-TOLD = "Compression triggered. The conversation will be compacted after this answer."
-"""What the model's own wish to compact answers; the focus it gave goes nowhere."""
+"""Characters given to the summariser."""
+COMPACT_ANSWER = "Compression triggered. The conversation will be compacted after this answer."
+"""Answer to the model's own request to compact; the focus it gave is ignored."""
 
 
 def text_turns(state: State) -> list[TextTurn]:
-    """What the framework's user would have recorded of a session: words, neither calls nor results."""
+    """Return a session as a framework's user would have recorded it: text without calls and results."""
     turns: list[TextTurn] = []
     for item in state.items[state.context_items :]:
         if isinstance(item.part, Text) and item.kind in ("user", "text", "summary", "ack"):
@@ -92,8 +90,8 @@ def text_turns(state: State) -> list[TextTurn]:
     return turns
 
 
-def record(state: State, event: AnyEvent) -> None:
-    """Keep in `state.said` what that text's history holds: the user's messages, final answers, the last summary."""
+def record_text_turn(state: State, event: AnyEvent) -> None:
+    """Keep the documents' history in `state.said`: user messages, final answers, the last summary."""
     match event:
         case UserSpoke(parts=parts):
             state.said = [*state.said, ("user", text_of(parts))]
@@ -109,26 +107,26 @@ def record(state: State, event: AnyEvent) -> None:
 
 
 def past_items(state: State) -> tuple[Item, ...]:
-    """What stands before the user's last message; everything when no turn is open."""
+    """Return the items before the user's last message; all items if no turn is open."""
     items = state.items[state.context_items :]
     begin = next((word.seq for word in reversed(state.words) if word.origin != "steer"), 0)
     return tuple(item for item in items if item.seqs[0] and (item.seqs[0] < begin or not state.turn_open))
 
 
 def past_turns(state: State) -> list[TextTurn]:
-    """The same as text; steering in the middle of a turn goes with that turn."""
+    """Return the turns before the user's last message. Steering messages belong to their turn."""
     begin = next((word.seq for word in reversed(state.words) if word.origin != "steer"), 0)
     present = sum(word.seq >= begin for word in state.words) if state.turn_open else 0
     return state.said[: len(state.said) - present]
 
 
 def is_due(turns: Sequence[TextTurn], wanted: bool = False) -> bool:
-    """Whether to compact now. `wanted`: the model asked for it since the last user message."""
+    """Whether to compact now. `wanted`: the model requested it since the last user message."""
     return wanted or sum(len(content) for _, content in turns) // 4 > THRESHOLD_TOKENS
 
 
 def context_summary(turns: Sequence[TextTurn]) -> str:
-    """The last exchanges, cut, for the end of the system prompt; '' without any."""
+    """Return the last exchanges, cut, for the end of the system prompt; '' without any."""
     if not turns:
         return ""
     lines = [f"{role}: {content[:TURN_CHARS_MAX]}" for role, content in turns[-2 * KEEP_RECENT :]]
@@ -136,35 +134,34 @@ def context_summary(turns: Sequence[TextTurn]) -> str:
 
 
 def system_with(system: str, turns: Sequence[TextTurn]) -> str:
-    """The system prompt of the next request: another one each time, so that no cache holds."""
+    """Return the system prompt of the next request. It differs each time, so no cache holds."""
     shown = context_summary(turns)
     return f"{system}\n\n{shown}" if shown else system
 
 
 def summary_request(turns: Sequence[TextTurn]) -> str:
-    """The one user message that asks for a summary: three points, then the beginning of the conversation."""
+    """Return the user message that requests a summary: three points, then the start of the conversation."""
     spelled = "\n".join(f"{role}: {content}" for role, content in turns)
     points = "1) what was accomplished, 2) the current state, 3) key decisions"
     return f"Summarize this conversation for continuity. Include: {points}.\n\n{spelled[:TEXT_INPUT_CHARS_MAX]}"
 
 
-def compacted(summary: str, transcript: str) -> list[TextTurn]:
-    """What the history becomes. `transcript`: where the whole was written before."""
+def compacted_turns(summary: str, transcript: str) -> list[TextTurn]:
+    """Return the new history. `transcript`: where the whole is stored."""
     return [("system", f"[Conversation compressed. Transcript: {transcript}]\n\n{summary}")]
 
 
-# --- The conversation as the founding documents hold it: a list of turns with a role and a content -------------------
+# --- The documents' message list -------------------------------------------------------------------------------------
 #
-# The profile `seed` counts and serialises this, never the view itself, so that its numbers are those of the
-# documents.
+# The profile `seed` counts and serialises this list, not the view, so that its numbers are those of the documents.
 
 
-SaidTurn = dict[str, Any]
+JsonTurn = dict[str, Any]
 """`role` is `user` or `assistant`; `content` a text, or a list of blocks."""
 
 
-def runs(state: State) -> list[list[Item]]:
-    """The view after its static context in turns: neighbours of one side; a summary is a turn of its own."""
+def group_turns(state: State) -> list[list[Item]]:
+    """Group the view after its static context into turns of one side; a summary is a turn of its own."""
     found: list[list[Item]] = []
     for item in state.items[state.context_items :]:
         if not found or found[-1][-1].mine != item.mine or "summary" in (item.kind, found[-1][-1].kind):
@@ -174,19 +171,19 @@ def runs(state: State) -> list[list[Item]]:
     return found
 
 
-def talk(state: State) -> list[SaidTurn]:
-    """The documents' list. Neither system text nor static context stands in it."""
+def conversation_as_list(state: State) -> list[JsonTurn]:
+    """Return the documents' message list, without system text and static context."""
     return [
         {"role": "assistant" if items[0].mine else "user", "content": _contents([_block(item) for item in items])}
-        for items in runs(state)
+        for items in group_turns(state)
     ]
 
 
-def _contents(blocks: list[SaidTurn]) -> str | list[SaidTurn]:
+def _contents(blocks: list[JsonTurn]) -> str | list[JsonTurn]:
     return blocks[0]["text"] if len(blocks) == 1 and blocks[0]["type"] == "text" else blocks
 
 
-def _block(item: Item) -> SaidTurn:
+def _block(item: Item) -> JsonTurn:
     match item.part:
         case ToolCall(id, name, arguments):
             return {"type": "tool_use", "id": id, "name": name, "input": arguments or {}}
@@ -199,7 +196,7 @@ def _block(item: Item) -> SaidTurn:
 
 
 def as_json(value: Any) -> str:
-    """`value` as the documents' `json.dumps` spells it: blanks after `,` and `:`, nothing but ASCII."""
+    """Encode `value` like the documents' `json.dumps`: blanks after `,` and `:`, only ASCII."""
     spelled: str = msgspec.json.format(msgspec.json.encode(value).decode(), indent=0)
     return re.sub("[^ -~]", _escaped, spelled)
 
@@ -209,63 +206,62 @@ def _escaped(found: "re.Match[str]") -> str:
     return "".join(f"\\u{digits[at : at + 4]}" for at in range(0, len(digits), 4))
 
 
-# --- policy ----------------------------------------------------------------------------------------------------------
-
+# --- Policy ----------------------------------------------------------------------------------------------------------
 
 INPUT_CHARS_MAX = 80_000
-"""Characters of the conversation that the summariser gets."""
+"""Characters of the conversation given to the summariser."""
 SUMMARY_TOKENS_MAX = 2_000
-"""Its output limit."""
+"""Output limit of the summariser."""
 INSTRUCTION = (
     "Summarize this conversation for continuity. Include: "
     "1) what was accomplished, 2) current state, 3) key decisions.\n\n"
 )
 ACKNOWLEDGED = "Understood. Continuing."
 COMPACT = "Compact"
-"""Tool by which the model asks for room."""
+"""Tool by which the model requests a compaction."""
 MICRO = "micro_compact"
-"""Reason of the clearing before each request; nothing is shown of it."""
+"""Reason of the clearing before each request, which is not shown to the user."""
 FAILURES_MAX = 3
-"""Summaries that may fail in a row; then there is no automatic one any more."""
+"""Consecutive failed summaries after which there is no automatic one any more."""
 OVERFLOW_RETRIES = 1
-"""Requests made again after a summary because one did not fit; then the digest takes over."""
+"""Requests retried after a summary because one did not fit; then a digest is made."""
 OVERFLOW_KEEPS = 5
 """Turns that such a summary leaves verbatim."""
 PREVIEW_CHARS = 2_000
-"""What is still shown of a result that was put aside."""
+"""Characters shown of a trimmed result."""
 
 
-class Course(msgspec.Struct, frozen=True):
-    """What one text of the course says. 0: it does not know such a limit."""
+class SeedVariant(msgspec.Struct, frozen=True):
+    """Limits of one version of the documents. 0: the version has no such limit."""
 
     keep_recent: int = 3
     """Results left alone."""
     clear_chars_min: int = 100
-    """Contents longer than this are cleared."""
+    """Longer contents are cleared."""
     preserved: tuple[str, ...] = ()
     """Tools whose results are never cleared and do not count as recent."""
     threshold: int = 50_000
-    """Above this estimate everything is summarised."""
+    """Estimate above which everything is summarised."""
     chars_per_unit: int = 4
-    """Characters for one of the estimate."""
+    """Characters per unit of the estimate."""
     result_chars_max: int = 0
-    """A longer result is put aside before it is first sent."""
+    """A longer result is trimmed before it is first sent."""
     results_chars_max: int = 0
-    """Results of one step that together are longer are put aside, biggest first."""
+    """Results of one step that are longer together are trimmed, largest first."""
     turns_max: int = 0
-    """Above so many turns the middle goes."""
+    """Number of turns above which the middle is removed."""
     head_turns: int = 3
-    """Turns before the middle."""
+    """Turns kept before the middle."""
     tail_turns: int = 47
-    """Turns after it."""
+    """Turns kept after it."""
     reference_only: bool = False
-    """Whether a summary is marked as data, with the user's request verbatim before it, and knows a focus."""
+    """Whether a summary is marked as data, follows the user's request verbatim, and has a focus."""
 
 
-COURSES = {
-    "seed": Course(),
-    "seed-later": Course(preserved=("Read",), reference_only=True),
-    "seed-new": Course(
+SEED_VARIANTS = {
+    "seed": SeedVariant(),
+    "seed-later": SeedVariant(preserved=("Read",), reference_only=True),
+    "seed-new": SeedVariant(
         clear_chars_min=120,
         threshold=50_000,
         chars_per_unit=1,
@@ -275,40 +271,43 @@ COURSES = {
         reference_only=True,
     ),
 }
-"""Profile -> its text of the course."""
+"""Profile -> its version of the documents."""
 
 
-def course_of(state: State) -> Course:
-    """The text that the session's profile names; the first one for any other."""
-    return COURSES.get(state.profile, COURSES["seed"])
+def variant_of(state: State) -> SeedVariant:
+    """Return the variant of the session's profile; the first one for any other profile."""
+    return SEED_VARIANTS.get(state.profile, SEED_VARIANTS["seed"])
 
 
 def decide_seed(state: State, budget: Budget) -> Decision:
-    """Large results aside, the middle out, `micro_compact`, then `auto_compact`; a wish of the model or user first."""
-    if state.profile == FRAMEWORK:
+    """Decide like the documents: trim results, remove the middle, `micro_compact`, `auto_compact`.
+
+    A request of the model or the user comes first.
+    """
+    if state.profile == FRAMEWORK_PROFILE:
         return _decide_framed(state, budget)
-    course = course_of(state)
-    swap = ready(state, state.summary_of.reason if state.summary_of else "watermark")
+    variant = variant_of(state)
+    swap = ready_swap(state, state.summary_of.reason if state.summary_of else "watermark")
     if swap is not None:
-        return msgspec.structs.replace(swap, prose=_reference(state, swap.prose)) if course.reference_only else swap
+        return msgspec.structs.replace(swap, prose=_reference(state, swap.prose)) if variant.reference_only else swap
     if state.compact_wanted is not None:
         return _on_request(state, budget)
-    forms = _put_aside(state, course)
+    forms = _trim_large_results(state, variant)
     if forms:
         return Clear(Cleared(forms, "tool_result_budget"))
-    return _snip(state, course) or _micro(state, course) or _auto(state, budget, course)
+    return _snip(state, variant) or _micro(state, variant) or _auto(state, budget, variant)
 
 
-# --- layer 1 -----------------------------------------------------------------------------------------------------
+# --- Layer 1: clear, trim, snip --------------------------------------------------------------------------------------
 
 
-def _micro(state: State, course: Course) -> Clear | None:
+def _micro(state: State, variant: SeedVariant) -> Clear | None:
     results = [item for item in state.items if isinstance(item.part, ToolResult)]
-    counted = [item for item in results if _name(item) not in course.preserved]
+    counted = [item for item in results if _name(item) not in variant.preserved]
     forms = tuple(
         Form(item.handle, "placeholder", f"[Previous: used {_name(item)}]")
-        for item in counted[: -course.keep_recent]
-        if item.form != "placeholder" and len(_content(item)) > course.clear_chars_min
+        for item in counted[: -variant.keep_recent]
+        if item.form != "placeholder" and len(_content(item)) > variant.clear_chars_min
     )
     return Clear(Cleared(forms, MICRO)) if forms else None
 
@@ -318,21 +317,23 @@ def _name(item: Item) -> str:
 
 
 def _content(item: Item) -> str:
-    """The content that the course looks at: a text. A list of blocks, as with an image, is never touched."""
+    """Return the text of a result; '' for one with other blocks, such as an image, which is never changed."""
     parts = item.part.parts if isinstance(item.part, ToolResult) else ()
     return text_of(parts) if all(isinstance(part, Text | Document) for part in parts) else ""
 
 
-def _put_aside(state: State, course: Course) -> tuple[Form, ...]:
-    """New results that are too large, alone or together."""
-    if not course.result_chars_max:
+def _trim_large_results(state: State, variant: SeedVariant) -> tuple[Form, ...]:
+    """Return the forms of new results that are too large, alone or together."""
+    if not variant.result_chars_max:
         return ()
     new = [item for item in state.items if isinstance(item.part, ToolResult) and item.seqs[0] > state.sent_reach]
     whole = sorted((item for item in new if item.form == "full"), key=lambda item: -len(_content(item)))
     left, forms = sum(len(_content(item)) for item in new), []
     for item in whole:
         content = _content(item)
-        if len(content) > course.result_chars_max or (left > course.results_chars_max and len(content) > PREVIEW_CHARS):
+        if len(content) > variant.result_chars_max or (
+            left > variant.results_chars_max and len(content) > PREVIEW_CHARS
+        ):
             text = _preview(item.handle, content)
             left += len(text) - len(content)
             forms.append(Form(item.handle, "trimmed", text))
@@ -340,20 +341,20 @@ def _put_aside(state: State, course: Course) -> tuple[Form, ...]:
 
 
 def _preview(handle: str, content: str) -> str:
-    """What stands for a result that was put aside. The log holds it, where the course has a file in the work tree."""
+    """Return the text of a trimmed result. The log holds it; the documents use a file in the work tree."""
     head = f'Output too large ({len(content)} characters). Recall(handle="{handle}") gives all of it. Preview:'
     return f"<persisted-output>\n{head}\n{content[:PREVIEW_CHARS]}\n</persisted-output>"
 
 
-def _snip(state: State, course: Course) -> Digest | None:
-    """All but the first and the last turns give way to one line. Calls stay with their results."""
-    turns = runs(state)
-    if not course.turns_max or len(turns) <= course.turns_max:
+def _snip(state: State, variant: SeedVariant) -> Digest | None:
+    """Replace all but the first and the last turns by one line. Calls stay with their results."""
+    turns = group_turns(state)
+    if not variant.turns_max or len(turns) <= variant.turns_max:
         return None
-    head = course.head_turns
+    head = variant.head_turns
     while head < len(turns) and _answers(turns[head]):
         head += 1
-    tail = _whole_tail(turns, course.tail_turns)
+    tail = _whole_tail(turns, variant.tail_turns)
     middle = [item for turn in turns[head:tail] for item in turn]
     if not middle or all(item.kind == "summary" for item in middle):
         return None
@@ -367,31 +368,31 @@ def _answers(turn: list[Item]) -> bool:
 
 
 def _whole_tail(turns: list[list[Item]], count: int) -> int:
-    """Where the last `count` turns begin, one earlier when that would part results from their calls."""
+    """Return where the last `count` turns begin, one earlier if that would part results from their calls."""
     at = max(0, len(turns) - count)
     return at - 1 if 0 < at < len(turns) and _answers(turns[at]) else at
 
 
-# --- where a framework owns the loop ------------------------------------------------------------------------------
+# --- Profile seed-framework ------------------------------------------------------------------------------------------
 
 
 def _decide_framed(state: State, budget: Budget) -> Decision:
-    """`auto_compact` before a user's message is answered; what the model wished comes then, too."""
-    swap = ready(state, state.summary_of.reason if state.summary_of else "watermark")
+    """Run `auto_compact` before a user message is answered, also for requests of the model."""
+    swap = ready_swap(state, state.summary_of.reason if state.summary_of else "watermark")
     if swap is not None:
         return swap
-    if overflowed(state) or state.view_tokens > budget.window_tokens:
+    if has_overflowed(state) or state.view_tokens > budget.window_tokens:
         first, last = _span(state, 0)
         return (
             Full(floor_diagnosis(state, budget))
             if last < first
-            else Digest(digest(state, budget, first, last, "overflow"))
+            else Digest(build_digest(state, budget, first, last, "overflow"))
         )
     past, turns = past_items(state), past_turns(state)
     if not past:
         return Nothing("nothing to compact")
     if state.turn_open and state.steps:
-        return Nothing(TOLD if state.compact_wanted is not None else "a turn is left alone")
+        return Nothing(COMPACT_ANSWER if state.compact_wanted is not None else "a turn is left alone")
     first, last = min(item.seqs[0] for item in past), max(item.seqs[1] for item in past)
     wished = state.compact_wanted is not None or any(getattr(item.part, "name", "") == COMPACT for item in past)
     if is_due(turns, wished) and state.summary_attempts < FAILURES_MAX:
@@ -402,25 +403,25 @@ def _decide_framed(state: State, budget: Budget) -> Decision:
     return Digest(Summarized(first, last, text, FRAMED))
 
 
-# --- layers 2 and 3 ----------------------------------------------------------------------------------------------
+# --- Layers 2 and 3: summaries ---------------------------------------------------------------------------------------
 
 
-def estimate(state: State, course: Course) -> int:
-    """`len(str(conversation)) // 4`, as the first text has it."""
-    return len(str(talk(state))) // course.chars_per_unit
+def estimate_units(state: State, variant: SeedVariant) -> int:
+    """Estimate like the first version: `len(str(conversation)) // 4`."""
+    return len(str(conversation_as_list(state))) // variant.chars_per_unit
 
 
-def _auto(state: State, budget: Budget, course: Course) -> Decision:
-    overflow = overflowed(state)
+def _auto(state: State, budget: Budget, variant: SeedVariant) -> Decision:
+    overflow = has_overflowed(state)
     full = overflow or state.view_tokens > budget.window_tokens
-    if not full and estimate(state, course) <= course.threshold:
+    if not full and estimate_units(state, variant) <= variant.threshold:
         return Nothing("below the threshold")
     first, last = _span(state, 0)
     if last < first:
         return Full(floor_diagnosis(state, budget)) if overflow else Nothing("nothing to compact")
     gave_up = state.summary_attempts >= FAILURES_MAX
     if full and (gave_up or state.failures > OVERFLOW_RETRIES):
-        return Digest(digest(state, budget, first, last, "overflow"))
+        return Digest(build_digest(state, budget, first, last, "overflow"))
     if gave_up:
         return Nothing(f"{FAILURES_MAX} summaries in a row failed; there is no automatic one any more")
     if not overflow:
@@ -434,13 +435,13 @@ def _on_request(state: State, budget: Budget) -> Decision:
     if last < first:
         return Nothing("nothing to compact")
     if state.summary_attempts >= FAILURES_MAX:
-        return Digest(digest(state, budget, first, last, "request"))
+        return Digest(build_digest(state, budget, first, last, "request"))
     return Summarise(first, last, "request")
 
 
 def _span(state: State, keep: int) -> tuple[int, int]:
-    """Entries that a summary replaces: all, or all but the last `keep` turns. Empty when last < first."""
-    turns = runs(state)
+    """Return the entries that a summary replaces: all, or all but the last `keep` turns. Empty if last < first."""
+    turns = group_turns(state)
     kept = _whole_tail(turns, keep) if keep and len(turns) > keep else len(turns)
     gone = [item for turn in turns[:kept] for item in turn]
     if not gone or (gone[0].kind == "summary" and len(gone) <= 2):
@@ -449,15 +450,15 @@ def _span(state: State, keep: int) -> tuple[int, int]:
 
 
 def render_seed_summary(state: State) -> Request:
-    """One user message: the instruction and the first 80,000 characters."""
+    """Render the summary request: one user message with the instruction and the first 80,000 characters."""
     if state.prefix is None:
         raise AssertionError("a request needs a PrefixSet before it")
     bare = PrefixSet("start", state.prefix.provider, state.prefix.model, state.prefix.wire, "")
-    if state.profile == FRAMEWORK:
+    if state.profile == FRAMEWORK_PROFILE:
         return _summary_request(state, bare, summary_request(past_turns(state)))
-    focus = state.compact_wanted if course_of(state).reference_only else ""
+    focus = state.compact_wanted if variant_of(state).reference_only else ""
     asked = f"Focus on: {focus}\n\n" if focus else ""
-    text = INSTRUCTION + asked + as_json(talk(state))[:INPUT_CHARS_MAX]
+    text = INSTRUCTION + asked + as_json(conversation_as_list(state))[:INPUT_CHARS_MAX]
     return _summary_request(state, bare, text)
 
 
@@ -466,10 +467,10 @@ def _summary_request(state: State, bare: PrefixSet, text: str) -> Request:
     return Request(state.session, bare, 0, (item,), (), SUMMARY_TOKENS_MAX, "summary")
 
 
-def seed_summarized(state: State, budget: Budget, swap: Swap) -> Summarized:
-    """The documents' two fake turns; as one user message where a request may not end with the assistant."""
-    if state.profile == FRAMEWORK:
-        [(_, text)] = compacted(swap.prose, _transcript(state))
+def build_seed_summary(state: State, budget: Budget, swap: Swap) -> Summarized:
+    """Return the documents' two fake turns; one user message if a request may not end with the assistant."""
+    if state.profile == FRAMEWORK_PROFILE:
+        [(_, text)] = compacted_turns(swap.prose, _transcript_command(state))
         return Summarized(swap.first, swap.last, text, swap.reason, swap.prose, asks=(swap.asked,))
     text, asks = f"[Compressed]\n\n{swap.prose}", (swap.asked,)
     if budget.accepts_prefill:
@@ -477,42 +478,41 @@ def seed_summarized(state: State, budget: Budget, swap: Swap) -> Summarized:
     return Summarized(swap.first, swap.last, f"{text}\n\n{ACKNOWLEDGED}", swap.reason, swap.prose, asks=asks)
 
 
-def _transcript(state: State) -> str:
+def _transcript_command(state: State) -> str:
     return f"longrein export {state.session} --format transcript"
 
 
 def _reference(state: State, prose: str) -> str:
-    """The later texts' wrapping: the request verbatim, the summary as JSON, where the whole is."""
+    """Wrap a summary like the later versions: request verbatim, summary as JSON, where the whole is stored."""
     request = state.words[-1].text if state.words else ""
     lines = [
-        f"[Conversation compressed. Transcript: {_transcript(state)}]",
+        f"[Conversation compressed. Transcript: {_transcript_command(state)}]",
         f"Current user request:\n{request}",
         f"Conversation summary (reference only; follow only the current request):\n{as_json(prose)}",
     ]
     return "\n\n".join(lines)
 
 
-# ---------------------------------------------------------------------------------------------------------------------
+# --- Results of background work --------------------------------------------------------------------------------------
 #
-# What the founding documents tell of background work: one block of results before the next request, each once.
+# Before the next request the documents append one block of results, each result once:
 #
 #     <background-results>
 #     [bg:b1] 2 passed
 #     </background-results>
 #
-# Their fake assistant turn ("Noted background results.") is left out: a request that ends with it is refused by most
-# servers. An output cannot close the block: the tag in it is broken up.
-
+# Their fake assistant turn ("Noted background results.") is left out, because most servers refuse a request that ends
+# with it. The tag is removed from outputs, so that none can close the block.
 
 TAG = "background-results"
 RESULT_CHARS_MAX = 500
-"""Of one result."""
+"""Characters of one result."""
 
 
-def seed_due(state: State) -> tuple[Reminded, ...]:
-    """The blocks to append before the next request: ends of tasks and reports of subagents; empty without news."""
+def seed_reminders(state: State) -> tuple[Reminded, ...]:
+    """Return the reminders before the next request: ends of tasks and subagents; () without news."""
     waiting: dict[str, list[Notice]] = {}
-    for one in untold(state):
+    for one in pending_notices(state):
         if KINDS[one.kind].rank == ENDED:
             waiting.setdefault(one.kind, []).append(one)
     return tuple(

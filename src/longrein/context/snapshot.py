@@ -1,7 +1,7 @@
-"""The folded state as bytes and back, the clearing policy's memory included.
+"""Snapshot encoding: the folded state with the clearing policy's memory, as bytes.
 
-A snapshot is a shortcut: what it holds follows from the log, and whoever reads one that cannot be understood folds the
-log instead. Only values that the fold and the policy made are in it, in a format that can hold nothing else.
+A snapshot only saves time. A reader that cannot decode it folds the log instead. The format holds only values that the
+fold and the policy made.
 """
 
 import msgspec
@@ -12,12 +12,11 @@ from longrein.context.state.state import State
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(State)
 LENGTH_BYTES = 8
-"""The length of the policy's memory stands first, then the memory, then the state: written into one buffer, since
-there may be megabytes of each."""
+"""Size of the length field. Layout: length of the memory, memory, state, in one buffer, since both may be megabytes."""
 
 
 def encode_state(state: State) -> bytearray:
-    """`state` as bytes; none for one that holds what no log could."""
+    """Encode `state`; empty if it holds values that no log can have."""
     memo, data = state.worth, bytearray(LENGTH_BYTES)
     try:
         if memo is not None:
@@ -33,7 +32,7 @@ def encode_state(state: State) -> bytearray:
 
 
 def decode_state(data: bytes | bytearray) -> State | None:
-    """The state in `data`; None where it is of another form."""
+    """Decode a state; None if the format differs."""
     start = LENGTH_BYTES + int.from_bytes(data[:LENGTH_BYTES])
     view = memoryview(data)
     try:

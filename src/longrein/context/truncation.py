@@ -1,6 +1,6 @@
-"""Birth forms: what is too much at once is shown by its two ends from the start.
+"""Birth forms: new items that are too large are sent with only their two ends.
 
-Every form ends with the handle that brings the whole back, inside a marker that only the harness can write.
+Every form has the handle that recalls the whole, inside a marker that only the harness can write.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,30 +11,30 @@ from longrein.context.state.state import State
 from longrein.events import Document, Form, Text, ToolResult, marker
 
 Cost = Callable[[str], int]
-"""Tokens of a text."""
+"""Function that returns the tokens of a text."""
 
 BIRTH_SHARE_MAX = 0.30
-"""Share of the usable window that all results of one step may take when they are first sent."""
+"""Largest share of the usable window for all new results of one step."""
 BIRTH_SHARE_MIN = 0.05
-"""And the least they get, however full the window is."""
+"""Share that they get in any case, however full the window is."""
 BIRTH_TOKENS_MAX = 50_000
-"""And their ceiling in tokens."""
+"""Limit of the same in tokens."""
 WORDS_SHARE_MAX = 0.40
-"""Share of the usable window for fresh words of the user; what is longer shows its two ends and its handle."""
+"""Largest share of the usable window for new user messages."""
 TRIM_TRIES_MAX = 4
-"""The ends of a text may be denser than its middle, so that a cut by the average is still too long."""
+"""Limit of attempts: the ends of a text may have more tokens per character than its middle."""
 HEAD_SHARE = 0.4
-"""Of a trimmed text; errors stand at the end, so the tail gets more."""
+"""Share of the head in a trimmed text. The tail gets more, because errors are at the end."""
 
 
 def births(state: State, budget: Budget, *, roomy: bool = False) -> tuple[Form, ...]:
-    """Birth forms of what the next request is the first to carry. What is not named goes whole.
+    """Return the birth forms of items that the next request sends for the first time; other items go whole.
 
-    All results together take at most `min(30 % of usable, 50k)` tokens, the user's words at most 40 % of usable; both
-    less where what stands there already leaves less, the words only when they must (not if `roomy`: for them room is
-    made first). The smallest are kept whole first. The `seed` profiles shorten nothing that the window holds.
+    All results together take at most `min(30 % of usable, 50k)` tokens, the user's messages at most 40 % of usable;
+    both less if the view leaves less. Messages are shortened further only without `roomy`, which says that room is made
+    first. The smallest items are kept whole first. The `seed` profiles shorten nothing that the window holds.
     """
-    fresh = [item for item in _fresh(state) if item.form == "full"]
+    fresh = [item for item in _unsent_items(state) if item.form == "full"]
     results = [item for item in fresh if item.kind == "result"]
     words = [item for item in fresh if item.kind == "user" and isinstance(item.part, Text)]
     usable = budget.usable_tokens
@@ -42,42 +42,42 @@ def births(state: State, budget: Budget, *, roomy: bool = False) -> tuple[Form, 
     most_words = usable * WORDS_SHARE_MAX
     if state.profile.startswith("seed") and state.view_tokens <= budget.window_tokens:
         most = most_words = inf
-    elif usable - state.view_tokens < most:  # the fresh are in the view already: only then can what they leave bind
+    elif usable - state.view_tokens < most:  # the view includes the new items already
         least = usable * BIRTH_SHARE_MIN
         said = sum(state.gauge.tokens_of(item.part) for item in words)
         came = sum(state.gauge.tokens_of(item.part) for item in results)
         left = usable - (state.view_tokens - said - came)
         most = min(most, max(left - min(said, most_words), least))
         most_words = most_words if roomy else min(most_words, max(left - min(came, most), least))
-    forms = [*_born(state, results, most), *_born(state, words, most_words)]
+    forms = [*_birth_forms(state, results, most), *_birth_forms(state, words, most_words)]
     return tuple(sorted(forms, key=lambda form: state.index[form.handle]))
 
 
-def _born(state: State, fresh: list[Item], limit: float) -> list[Form]:
-    """Forms that keep `fresh` within `limit` tokens, the smallest whole first."""
+def _birth_forms(state: State, fresh: list[Item], limit: float) -> list[Form]:
+    """Return the forms that keep `fresh` within `limit` tokens, the smallest items whole first."""
     if not fresh:
         return []
     cost = state.gauge.tokens_of_text
-    texts = {item.handle: born_text(item, state.nonce) for item in fresh}
+    texts = {item.handle: birth_text(item, state.nonce) for item in fresh}
     forms = []
     for item, share in _shares(fresh, texts, limit, cost):
         text = texts[item.handle]
         if cost(text) > share:
-            text = trim_to(text, share, item.handle, state.nonce, cost)
+            text = trim_to_tokens(text, share, item.handle, state.nonce, cost)
         elif not _has_document(item):
             continue
         forms.append(Form(item.handle, "trimmed", text))
     return forms
 
 
-def born_gain(state: State, forms: Sequence[Form]) -> int:
-    """Tokens that birth forms take off the view."""
+def births_gain(state: State, forms: Sequence[Form]) -> int:
+    """Return the tokens that birth forms remove from the view."""
     gauge = state.gauge
     shorter = [(state.items[state.index[form.handle]].part, Text(form.text)) for form in forms]
     return sum(gauge.tokens_of(whole) - gauge.tokens_of(born) for whole, born in shorter)
 
 
-def _fresh(state: State) -> list[Item]:
+def _unsent_items(state: State) -> list[Item]:
     found = []
     for at in range(len(state.items) - 1, state.context_items - 1, -1):
         item = state.items[at]
@@ -106,8 +106,8 @@ def _shares(fresh: list[Item], texts: dict[str, str], limit: float, cost: Cost) 
     return shares
 
 
-def born_text(item: Item, nonce: str) -> str:
-    """All text of a result as it is first shown: a document by its two ends and what lies between them."""
+def birth_text(item: Item, nonce: str) -> str:
+    """Return all text of an item as first shown; a document by its two ends."""
     shown = []
     for part in _parts(item):
         if isinstance(part, Text):
@@ -127,8 +127,8 @@ def _gap(part: Document, handle: str, nonce: str) -> str:
     )
 
 
-def trim_to(text: str, tokens_max: float, handle: str, nonce: str, cost: Cost) -> str:
-    """`trim` to about `tokens_max` tokens as `cost` counts them, in whatever script the text is."""
+def trim_to_tokens(text: str, tokens_max: float, handle: str, nonce: str, cost: Cost) -> str:
+    """Trim `text` to about `tokens_max` tokens as counted by `cost`, in any script."""
     chars = tokens_max * len(text) / max(1, cost(text))
     for _ in range(TRIM_TRIES_MAX):
         shown = trim(text, round(chars), handle, nonce)
@@ -140,7 +140,7 @@ def trim_to(text: str, tokens_max: float, handle: str, nonce: str, cost: Cost) -
 
 
 def trim(text: str, chars_max: int, handle: str, nonce: str) -> str:
-    """Head and tail of `text` in at most about `chars_max` characters, cut at line ends where there are any."""
+    """Return head and tail of `text` in about `chars_max` characters, cut at line ends where possible."""
     head = _cut_head(text, round(chars_max * HEAD_SHARE))
     tail = _cut_tail(text, chars_max - round(chars_max * HEAD_SHARE))
     lines, first = text.count("\n") + 1, head.count("\n") + 1

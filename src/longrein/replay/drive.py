@@ -17,11 +17,11 @@ from longrein.context import (
     State,
     Summarise,
     Swap,
+    build_seed_summary,
+    build_summary,
     decide,
     decide_seed,
-    seed_summarized,
     step,
-    summarized,
 )
 from longrein.events import (
     SCHEMA_VERSION,
@@ -192,10 +192,10 @@ class Drive:
     def _swap(self, ready: Swap, change: Change) -> None:
         change.asked_tokens, self._owed = change.asked_tokens + self._owed, 0
         if self.policy is POLICIES["seed"]:
-            self._summed(seed_summarized(self.state, self.budget, ready), change)
+            self._summed(build_seed_summary(self.state, self.budget, ready), change)
             return
         span = (ready.first, ready.last)
-        self._summed(summarized(self.state, self.budget, span, ready.reason, PROSE, (ready.asked,)), change)
+        self._summed(build_summary(self.state, self.budget, span, ready.reason, PROSE, (ready.asked,)), change)
 
     def _summed(self, event: Summarized, change: Change) -> None:
         for handle, place in self._place.items():

@@ -6,7 +6,7 @@ from typing import Any, Literal, NotRequired, TypedDict
 
 import msgspec
 
-from longrein.context import outside
+from longrein.context import neutralize_markers
 from longrein.events import AnyEvent, ToolError
 from longrein.tools.port import AgentPort, Hands, Job, Kind, Outcome, Report, Tool
 from longrein.tools.registry import make_tool
@@ -214,7 +214,7 @@ def files(paths: Sequence[str], nonce: str) -> str:
 
 def single(text: str, nonce: str) -> str:
     """Foreign words inside a line of ours: one line, without our sign."""
-    return outside(" ".join(text.split()), nonce)
+    return neutralize_markers(" ".join(text.split()), nonce)
 
 
 def body(report: Report, nonce: str, room: int) -> list[str]:
@@ -233,7 +233,7 @@ def body(report: Report, nonce: str, room: int) -> list[str]:
 
 def barred(text: str, nonce: str) -> str:
     """`text` with a bar before each line and without our sign."""
-    return "\n".join(f"| {line}" for line in outside(text, nonce).split("\n"))
+    return "\n".join(f"| {line}" for line in neutralize_markers(text, nonce).split("\n"))
 
 
 # ---------------------------------------------------------------------------------------------------------------------

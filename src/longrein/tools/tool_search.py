@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from longrein.context import by_server, spec_tokens
+from longrein.context import spec_tokens, specs_by_server
 from longrein.events import CALL_TOOL, ToolSpec
 from longrein.tools.arguments import nearest, show, unknown_tool
 from longrein.tools.port import Hands, Outcome, Tool
@@ -51,7 +51,7 @@ def tool_search(specs: Sequence[ToolSpec]) -> Tool:
 
 def catalogue(specs: Sequence[ToolSpec]) -> str:
     """The names of `specs` by server within a budget, shared evenly; a server's prefix stands once."""
-    servers = by_server(specs)
+    servers = specs_by_server(specs)
     lines, left = ["They are, by server (full name mcp__SERVER__TOOL):"], CATALOGUE_CHARS_MAX
     for n, (server, found) in enumerate(servers.items()):
         if left < 40:
@@ -105,7 +105,7 @@ def _page(spec: ToolSpec) -> str:
 def _nothing(query: str, specs: Sequence[ToolSpec]) -> str:
     near = nearest(query, [spec.name for spec in specs])
     hint = f" Did you mean {near}?" if near else ""
-    servers = ", ".join(f"{server or 'others'} ({len(found)})" for server, found in by_server(specs).items())
+    servers = ", ".join(f"{server or 'others'} ({len(found)})" for server, found in specs_by_server(specs).items())
     return f"None of {len(specs)} tools matches {query[:80]!r}.{hint} They come from: {servers}."
 
 
@@ -232,7 +232,7 @@ def unknown_call(name: str, names: Sequence[str], deferred: Sequence[ToolSpec]) 
     hint = f" Did you mean {near}?" if near else ""
     late = {spec.name for spec in deferred}
     listed = ", ".join(known for known in names if known not in late)
-    servers = ", ".join(f"{server or 'others'} ({len(specs)})" for server, specs in by_server(deferred).items())
+    servers = ", ".join(f"{server or 'others'} ({len(specs)})" for server, specs in specs_by_server(deferred).items())
     found = f"ToolSearch finds those that are called with {CALL_TOOL}: {servers}."
     return f"[unknown-tool] There is no tool {show(name)}.{hint} Tools: {listed}. {found}"
 

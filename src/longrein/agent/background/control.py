@@ -10,7 +10,7 @@ from longrein.agent.background.tasks import SessionTasks, is_output_stored
 from longrein.agent.ports import LEAVING
 from longrein.agent.session import Session
 from longrein.agent.task_pool import TaskPool, agent_of
-from longrein.context import TaskNow
+from longrein.context import TaskState
 from longrein.events import Opened, TaskEnded, ToolError
 from longrein.tools import Kept, OutputSlice, TaskView
 from longrein.workspace import Ended, Printout, Spooled
@@ -32,7 +32,7 @@ async def adopt(tasks: SessionTasks) -> None:
         _take_up(tasks, task, now, found.get(task))
 
 
-def _take_up(tasks: SessionTasks, task: str, now: TaskNow, there: Spooled | None) -> None:
+def _take_up(tasks: SessionTasks, task: str, now: TaskState, there: Spooled | None) -> None:
     if now.ended is not None:
         tasks.settling += [task] * (there is not None and there.state != "running" and is_output_stored(now.ended))
     elif there is not None and there.state != "running":
@@ -49,7 +49,7 @@ def _take_up(tasks: SessionTasks, task: str, now: TaskNow, there: Spooled | None
         queue_task(tasks, now.started)
 
 
-def _copied(tasks: SessionTasks, now: TaskNow) -> str:
+def _copied(tasks: SessionTasks, now: TaskState) -> str:
     """Return why a task in a copied session is not its own; '' for its own."""
     entries = tasks.host.log.entries
     first = entries[0].event if entries else None

@@ -12,7 +12,7 @@ import msgspec
 
 from longrein.agent.session import Session
 from longrein.agent.task_pool import TaskPool
-from longrein.context import happened
+from longrein.context import external_event
 from longrein.events import Reminded
 from longrein.tools import clean
 from longrein.workspace import Spooled
@@ -124,7 +124,7 @@ class StallDetector:
         how = "it waits for input: answer with TaskInput" if found.reads_input else "if it asks, answer with TaskInput"
         text = "\n".join(self._last(found).rstrip("\n").split("\n")[-LINES_TOLD:])
         line = f"{found.task}: silent for {silent_s:.0f} s {after}; {how}"
-        self.news += happened("bg_stalled", line, host.deps.redact(text))
+        self.news += external_event("bg_stalled", line, host.deps.redact(text))
         host.poke()
 
     def question(self, found: Spooled) -> str:

@@ -15,7 +15,7 @@ from longrein.agent.messages import TaskOver
 from longrein.agent.ports import below
 from longrein.agent.session import Session
 from longrein.agent.task_pool import TaskPool
-from longrein.context import State, TaskNow
+from longrein.context import State, TaskState
 from longrein.events import TaskEnded, ToolError
 from longrein.tools import TaskView
 from longrein.workspace import Spooled, Supervision
@@ -55,7 +55,7 @@ def tail_text(supervision: Supervision, found: Spooled, tail_bytes: int) -> str:
     return shown.text.rstrip("\n")
 
 
-def task_view(now: TaskNow, found: Spooled | None, now_us: int) -> TaskView:
+def task_view(now: TaskState, found: Spooled | None, now_us: int) -> TaskView:
     """Build the view of a task from the log, and of a running one from the spool."""
     started, end = now.started, now.ended
     task, command, policy = started.task, started.command, started.policy

@@ -9,7 +9,7 @@ from typing import Any
 from longrein.agent.ports import LEAVING
 from longrein.agent.subagents.budget import spent_on_task
 from longrein.agent.subagents.tree import ActiveSubagent
-from longrein.context import State, outside
+from longrein.context import State, neutralize_markers
 from longrein.events import (
     AnyEvent,
     AskFailed,
@@ -148,11 +148,11 @@ def child_ended(one: ActiveSubagent, tree: Mapping[str, State]) -> tuple[ChildEn
     ended = ChildEnded(
         started.child,
         status,
-        outside(shorten(said, whole) + below, state.nonce),
+        neutralize_markers(shorten(said, whole) + below, state.nonce),
         usage=usage_since(state.usage, began.usage),
         cost_usd=used.usd,
         steps=state.asks - began.asks,
-        message=outside(message, state.nonce),
+        message=neutralize_markers(message, state.nonce),
         files=_files(one, last),
         worktree=one.finished.text if one.finished is not None else "",
         elapsed_ms=int(session.elapsed.task_s * 1000),
@@ -283,7 +283,7 @@ def task_text(prompt: str, nonce: str) -> str:
     """Quote a subagent's task."""
     text = prompt.strip()
     shown = text if len(text) <= TASK_CHARS_MAX else text[:TASK_CHARS_MAX] + " …"
-    return "\n".join(f"| {line}" for line in outside(shown, nonce).split("\n"))
+    return "\n".join(f"| {line}" for line in neutralize_markers(shown, nonce).split("\n"))
 
 
 def handle_of(reports: Sequence[Report]) -> str:

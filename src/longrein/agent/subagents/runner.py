@@ -37,7 +37,7 @@ from longrein.agent.subagents.spawn import (
 from longrein.agent.subagents.status import subagent_views
 from longrein.agent.subagents.tree import ActiveSubagent, FairSemaphore, SubagentTree
 from longrein.agent.subagents.worktree import drop_worktrees, finish_task_worktree, make_worktrees
-from longrein.context import ChildNow
+from longrein.context import SubagentState
 from longrein.events import AnyEvent, ChildEnded, Entry, LongreinError
 from longrein.tools import Job, Kind, Report
 from longrein.workspace import Worktree, read_worktree
@@ -160,7 +160,7 @@ class SubagentRunner:
         return reports, facts
 
     async def _synthesis(
-        self, goal: str, reports: Sequence[Report], call: str, found: dict[int, ChildNow]
+        self, goal: str, reports: Sequence[Report], call: str, found: dict[int, SubagentState]
     ) -> tuple[list[Report], tuple[AnyEvent, ...]]:
         """Run a subagent that combines the reports; not for a single report."""
         if sum(bool(report.text) for report in reports) < 2:
@@ -170,13 +170,13 @@ class SubagentRunner:
         return self._reports([job], places)
 
     def _reports(
-        self, jobs: Sequence[Job], places: Sequence[ActiveSubagent | ChildNow | str]
+        self, jobs: Sequence[Job], places: Sequence[ActiveSubagent | SubagentState | str]
     ) -> tuple[list[Report], tuple[AnyEvent, ...]]:
         reports, facts = [], []
         for job, one in zip(jobs, places, strict=True):
             if isinstance(one, str):
                 reports.append(Report("", job, "refused", "", one))
-            elif isinstance(one, ChildNow):
+            elif isinstance(one, SubagentState):
                 reports.append(report_of(one.seq, job, one.started, one.ended))
             elif one.started.background:
                 reports.append(report_of(one.seq, job, one.started, None))
@@ -187,8 +187,8 @@ class SubagentRunner:
         return reports, tuple(facts)
 
     async def _go(
-        self, jobs: Sequence[tuple[int, Job]], call: str, background: bool, found: dict[int, ChildNow]
-    ) -> "list[ActiveSubagent | ChildNow | str]":
+        self, jobs: Sequence[tuple[int, Job]], call: str, background: bool, found: dict[int, SubagentState]
+    ) -> "list[ActiveSubagent | SubagentState | str]":
         """Start or join the subagents, run them, and wait for those in the foreground."""
         found = {index: found[index] for index, _ in jobs if index in found}
         if self._leaving and any(job.again for _, job in jobs):  # a log has one writer
@@ -225,14 +225,14 @@ class SubagentRunner:
         jobs: Sequence[tuple[int, Job]],
         call: str,
         background: bool,
-        found: dict[int, ChildNow],
+        found: dict[int, SubagentState],
         trees: Mapping[int, Worktree | str],
-    ) -> list[ActiveSubagent | ChildNow | str]:
+    ) -> list[ActiveSubagent | SubagentState | str]:
         """Join the subagents that this call started before a crash, and start the others.
 
         Contains no await, so all starts go into one transaction.
         """
-        places: dict[int, ActiveSubagent | ChildNow | str] = {}
+        places: dict[int, ActiveSubagent | SubagentState | str] = {}
         for index, now in found.items():
             places[index] = now if now.ended is not None else self._rejoin(now)
         fresh = [(index, job) for index, job in jobs if index not in places]
@@ -248,7 +248,7 @@ class SubagentRunner:
             )
         return [places[index] for index, _ in jobs]
 
-    def _rejoin(self, now: ChildNow) -> ActiveSubagent:
+    def _rejoin(self, now: SubagentState) -> ActiveSubagent:
         """Resume a subagent that worked when the session was left."""
         known = self._mine.get(now.started.child)
         return known if known is not None else self._takes(rejoin_subagent(self.session, self.tree, now))

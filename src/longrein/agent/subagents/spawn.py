@@ -23,7 +23,7 @@ from longrein.agent.subagents.budget import (
 from longrein.agent.subagents.report import SYNTHESIS
 from longrein.agent.subagents.tree import ActiveSubagent, SubagentTree
 from longrein.agent.subagents.worktree import mapped_call, original_path
-from longrein.context import ChildNow, State, estimate_text, fold, spec_tokens
+from longrein.context import State, SubagentState, estimate_text, fold, spec_tokens
 from longrein.events import (
     CALL_TOOL,
     SCHEMA_VERSION,
@@ -376,7 +376,7 @@ def start_subagent(
     return working
 
 
-def rejoin_subagent(session: Session, tree: SubagentTree, now: ChildNow) -> ActiveSubagent:
+def rejoin_subagent(session: Session, tree: SubagentTree, now: SubagentState) -> ActiveSubagent:
     """Open the session of a subagent that worked when its parent was left."""
     kind = next((kind for kind in session.deps.kinds if kind.name == now.started.kind), None)
     working = _opened(session, tree, kind, (now.seq, now.started), _shares(session, now))
@@ -385,7 +385,7 @@ def rejoin_subagent(session: Session, tree: SubagentTree, now: ChildNow) -> Acti
     return working
 
 
-def _shares(session: Session, now: ChildNow) -> int:
+def _shares(session: Session, now: SubagentState) -> int:
     """Return how many entries of the parent's log a fork begins with."""
     if now.started.form != "fork":
         return 0

@@ -8,7 +8,7 @@ from longrein.agent.session import Session
 from longrein.agent.subagents.report import STATUS
 from longrein.agent.subagents.spawn import LiveParentPolicy
 from longrein.agent.subagents.tree import ActiveSubagent
-from longrein.context import ChildNow, State
+from longrein.context import State, SubagentState
 from longrein.events import (
     Entry,
     Replied,
@@ -36,7 +36,7 @@ def subagent_views(session: Session, working: Mapping[str, ActiveSubagent], dept
     return found
 
 
-def _over(label: str, now: ChildNow, depth: int) -> SubagentView:
+def _over(label: str, now: SubagentState, depth: int) -> SubagentView:
     started, ended = now.started, now.ended
     if ended is None:
         return SubagentView(label, started.child, started.kind, started.description, "queued", depth=depth)
@@ -56,7 +56,7 @@ def _over(label: str, now: ChildNow, depth: int) -> SubagentView:
     )
 
 
-def _at_work(label: str, now: ChildNow, one: ActiveSubagent, depth: int) -> SubagentView:
+def _at_work(label: str, now: SubagentState, one: ActiveSubagent, depth: int) -> SubagentView:
     state, began = one.session.state, one.session.state.began
     used = state.usage.context_tokens + state.usage.output_tokens
     before = began.usage.context_tokens + began.usage.output_tokens

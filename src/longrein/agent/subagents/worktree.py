@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from longrein.agent.session import Session
-from longrein.context import ChildNow
+from longrein.context import SubagentState
 from longrein.permissions import Call
 from longrein.tools import Job, Kind
 from longrein.workspace import Finished, Worktree, finish_worktree, make_worktree, remove_worktree
@@ -20,7 +20,7 @@ NONE_HERE = "worktrees cannot be made here; do without isolation"
 
 
 async def make_worktrees(
-    session: Session, jobs: Sequence[tuple[int, Job]], call: str, found: Mapping[int, ChildNow]
+    session: Session, jobs: Sequence[tuple[int, Job]], call: str, found: Mapping[int, SubagentState]
 ) -> dict[int, Worktree | str]:
     """Make a worktree for each new job that wants one; return it or the reason of the failure. In parallel."""
     kinds = {kind.name: kind for kind in session.deps.kinds}

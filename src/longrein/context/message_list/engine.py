@@ -17,7 +17,7 @@ from longrein.context.message_list.message_formats import DICTS, Shape, usage_of
 from longrein.context.message_list.render import Letter, Showing, original, page
 from longrein.context.state.request import Budget, Price
 from longrein.context.state.state import State
-from longrein.context.summary.digest import instruction, prose_problem, summarized
+from longrein.context.summary.digest import build_summary, prose_problem, summary_instruction
 from longrein.context.truncation import births
 from longrein.events import (
     SCHEMA_VERSION,
@@ -272,7 +272,7 @@ class Engine:
         )
         self._prose = ""
         try:
-            yield [*(one.one for one in self._view(chat)), self._shape.tell(instruction(wish.focus))]
+            yield [*(one.one for one in self._view(chat)), self._shape.tell(summary_instruction(wish.focus))]
         finally:
             problem = prose_problem(self.state, self.budget, self._prose, "end", 0)
             failed = AskFailed(seq, "invalid", f"no summary: {problem}")
@@ -302,7 +302,7 @@ class Engine:
     def _swap(self, ready: Swap) -> None:
         asks = (ready.asked,) if ready.asked else ()
         span = (ready.first, ready.last)
-        self._append(summarized(self.state, self.budget, span, ready.reason, ready.prose, asks))
+        self._append(build_summary(self.state, self.budget, span, ready.reason, ready.prose, asks))
 
     def _view(self, chat: Sequence[Any]) -> list[Letter]:
         said = [one if one is not None else self._shape.read(chat[n]) for n, one in enumerate(self._intake.said)]

@@ -1,1 +1,1 @@
-"""The state that the fold keeps, and the data in it."""
+"""State of a session: the result of the fold, and the data in it."""

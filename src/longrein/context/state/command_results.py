@@ -1,7 +1,7 @@
-"""What the output of a command proves: its exit code, its most telling line, which tests failed and which passed.
+"""Facts from the output of a command: exit code, most informative line, failed and passed tests.
 
-Only lines that our own `Bash` writes and the shapes of common test runners are read. Output is read as tests only when
-the command runs something that can test: a log that is merely printed proves nothing.
+Only notes written by our own `Bash` and the formats of common test runners are read. Output counts as test output only
+if the command runs something that can test; a printed log proves nothing.
 """
 
 import re
@@ -10,13 +10,13 @@ from functools import cache
 import msgspec
 
 TEXT_CHARS_MAX = 60_000
-"""Of longer output the two ends are looked at: runners count at the end."""
+"""Only both ends of longer output are read; runners print their counts at the end."""
 NAMES_MAX = 500
-"""Named tests that are taken from one output."""
+"""Limit of named tests taken from one output."""
 
 
 class Counts(msgspec.Struct, frozen=True):
-    """What a runner counted. Sums over the runs of one command."""
+    """Counts of a test runner, summed over the runs of one command."""
 
     runner: str
     passed: int = 0
@@ -30,7 +30,7 @@ class Counts(msgspec.Struct, frozen=True):
 
 
 class Found(msgspec.Struct, frozen=True):
-    """What was recognised in one output."""
+    """Test results found in one output."""
 
     verdicts: dict[str, bool]
     """Test name -> whether it passed."""
@@ -38,12 +38,12 @@ class Found(msgspec.Struct, frozen=True):
 
 
 def clip(text: str, chars: int) -> str:
-    """`text` on one line in at most `chars` characters."""
+    """Return `text` on one line in at most `chars` characters."""
     line = " ".join(text[: 4 * chars].split())
     return line if len(line) <= chars and len(text) <= 4 * chars else line[: chars - 1] + "…"
 
 
-# --- how a command ended -----------------------------------------------------------------------------------------
+# --- Exit codes and errors -------------------------------------------------------------------------------------------
 
 _ENDING = r"\[exit code (\d{1,3})(?: \([a-z ]+\))?\]\Z"
 _NOTE = r"\[(?:current folder is now |the current folder is gone|.* is outside the session's folders)"
@@ -51,9 +51,9 @@ _ENDED = r"\[(?:exit code|timed out after|interrupted by|ended by signal|ended: 
 
 
 def code_of(text: str, status: str) -> int | None:
-    """Exit code of a `Bash` result; None when the command did not exit by itself.
+    """Return the exit code of a `Bash` result; None if the command did not exit by itself.
 
-    Only the note that our tool writes after the output is read; a result that is `ok` was exit code 0.
+    Only the note that our tool writes after the output is read. A result with status `ok` has exit code 0.
     """
     if status == "ok":
         return 0
@@ -80,13 +80,13 @@ _TELLING = (
     "cannot ",
 )
 _ECHOES = ("make: ***", "npm ERR!", "npm error", "error Command failed", "ERROR: Job failed")
-"""Beginnings of lines by which a runner only says that what it ran has failed."""
+"""Beginnings of lines by which a runner only reports that its command failed."""
 GIST_CHARS_MAX = 8_000
-"""Of a failed output's end, in which its most telling line is looked for."""
+"""Characters at the end of a failed output that are searched for its most informative line."""
 
 
 def gist(text: str) -> str:
-    """The line of a failed output that says most, quoted as printed: the last that names an error, else the last."""
+    """Return the most informative line of a failed output: the last that names an error, else the last."""
     lines = [line for line in text[-GIST_CHARS_MAX:].split("\n") if line.strip()]
     ended = next((line for line in reversed(lines[-2:]) if re.match(_ENDED, line)), "")
     body = [line for line in lines if not (line[0] == "[" and (re.match(_ENDED, line) or re.match(_NOTE, line)))]
@@ -95,7 +95,7 @@ def gist(text: str) -> str:
     return clip(said or ended, 200)
 
 
-# --- tests -------------------------------------------------------------------------------------------------------
+# --- Test runners ----------------------------------------------------------------------------------------------------
 
 _READERS = frozenset(
     (
@@ -103,12 +103,12 @@ _READERS = frozenset(
         *("sort", "uniq", "tee", "cd", "jq", "diff", "cut", "tr", "which", "sleep", "rm", "cp", "mv", "mkdir", "wc"),
     )
 )
-"""Programs that print or move what others made."""
+"""Programs that only print or move files."""
 _TESTERS = r"test|spec\b|check|\b(?:make|tox|nox|jest|mocha|just|gradlew?|mvn|ctest|ci)\b"
 
 
 def may_test(line: str) -> bool:
-    """Whether a command line runs something that may be a test runner."""
+    """Whether a command line may run a test runner."""
     for piece in re.split(r"&&|\|\|?|;|\n", line):
         words = [word for word in piece.split() if "=" not in word or word.startswith("-")]
         if words and words[0] not in _READERS and re.search(_TESTERS, piece):
@@ -117,17 +117,17 @@ def may_test(line: str) -> bool:
 
 
 class _Shape(msgspec.Struct, frozen=True):
-    """How one runner names tests and counts them."""
+    """Output format of one test runner."""
 
     runner: str
     sign: str
-    """Text without which nothing was counted: saves looking further."""
+    """Text that every output with counts contains; checked first."""
     names: str
-    """Pattern of a line that names a test: groups `bad` or `good` (the words that judge) and `name`."""
+    """Pattern of a line that names a test: groups `word` (the verdict) and `name`."""
     counts: str
-    """Pattern of its counts: groups `failed` and `passed`, or a number of named ones."""
+    """Pattern of the counts: groups `failed` and `passed`, and others by runner."""
     bad: tuple[str, ...] = ("FAILED", "ERROR", "FAIL")
-    """Words of `word` that mean failure."""
+    """Values of `word` that mean failure."""
 
 
 _SHAPES = (
@@ -186,9 +186,9 @@ def _compiled(runner: str) -> tuple[re.Pattern[str] | None, re.Pattern[str]]:
 
 
 def read_tests(line: str, text: str) -> Found | None:
-    """What the output `text` of command `line` says of tests; None when it is no test run.
+    """Return the test results in the output `text` of command `line`; None if it is no test run.
 
-    The runner whose counts are found decides how names are read: so no line of one is taken for another's.
+    The runner whose counts are found decides how names are read, so formats are not mixed.
     """
     if not may_test(line):
         return None

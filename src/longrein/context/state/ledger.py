@@ -1,8 +1,8 @@
-"""The ledger: what happened, kept by code from the facts of the log and never by a model.
+"""Ledger: records of messages, calls, files, tests, errors and decisions, kept by code from the log.
 
-Each line holds the seqs that prove it; a later fact supersedes an earlier one about the same thing; what a model merely
-claims never enters. Work per entry does not grow with the history, and neither does the ledger beyond its limits: old
-lines thin out, the log keeps all.
+Each record holds the entries that prove it. A later fact supersedes an earlier one about the same subject; claims of a
+model never enter. Work per entry does not depend on the history. Old records are dropped beyond the limits; the log
+keeps everything.
 """
 
 from collections.abc import Callable
@@ -35,192 +35,190 @@ from longrein.events import (
     text_of,
 )
 
-# --- The lines of the ledger: what was said, done and decided, each with the entries that prove it -------------------
+# --- Records ---------------------------------------------------------------------------------------------------------
 
 
 class Record(msgspec.Struct, frozen=True):
-    """A line of the ledger."""
+    """Base of the records of the ledger."""
 
 
-class Word(Record, frozen=True):
-    """What the user said once."""
+class UserMessage(Record, frozen=True):
+    """Message of the user."""
 
     seq: int
     text: str
-    """Verbatim; of an old long message two ends with `…` between."""
+    """Verbatim; of an old long message both ends with `…` between."""
     origin: str = "prompt"
     """`prompt`, `steer`, `queued` or `command`."""
     gone: int = 0
-    """Characters that are missing from `text`; 0 when it is whole."""
+    """Characters missing from `text`; 0 if it is whole."""
     media: tuple[str, ...] = ()
-    """Images and documents that came with it: `r12.2 image/png`."""
+    """Images and documents of the message: `r12.2 image/png`."""
 
 
 class FileUse(Record, frozen=True):
-    """What was done with one file."""
+    """Reads and changes of a file."""
 
     hash: str
-    """Newest content known; '' when the file is gone."""
+    """Newest known content; '' if the file is gone."""
     seq: int
-    """Entry that says so."""
+    """Entry that proves the content."""
     by: str = ""
-    """Who changed it last: `agent`, `subagent`, `command`, `user`; '' when it was only read."""
+    """Author of the last change: `agent`, `subagent`, `command`, `user`; '' if the file was only read."""
     changed: int = 0
-    """Entry of that change."""
+    """Entry of the last change."""
     changes: int = 0
     reads: int = 0
     whole: bool = False
     """Whether the newest content was shown whole."""
     lines: tuple[int, int] = (0, 0)
-    """First line and number of lines of the last partial read; zeros when it was whole."""
+    """First line and number of lines of the last partial read; zeros if it was whole."""
 
 
-class Ran(Record, frozen=True):
-    """A call that is over. The newest of its line stands for the earlier ones."""
+class CallRecord(Record, frozen=True):
+    """Last call of a kind that has ended; earlier equal calls are counted in `times`."""
 
     seq: int
     name: str
     argument: str
     status: str
-    """`ok`, `failed`, `denied`, `interrupted` or `not_run`; of work in the background `running` until it has ended, and
-    then the state it ended in."""
+    """`ok`, `failed`, `denied`, `interrupted` or `not_run`. Background work: `running`, then the state it ended in."""
     code: int | None = None
-    """Exit code of a command, when it exited by itself."""
+    """Exit code of a command that exited by itself."""
     tests: Counts | None = None
-    """What a test runner counted in its output."""
+    """Counts of a test runner in the output."""
     times: int = 1
-    """How often it was made."""
+    """Number of equal calls."""
     background: tuple[str, ...] = ()
-    """Tasks and subagents that went on after its result, by id."""
+    """Ids of tasks and subagents that continued after the result."""
     ended: int = 0
-    """Entry that ended the last of them; 0 while one runs."""
+    """Entry of the last of their ends; 0 while one runs."""
 
 
-class Verdict(Record, frozen=True):
-    """How one test stands."""
+class TestVerdict(Record, frozen=True):
+    """Last result of a test."""
 
     passed: bool
     seq: int
-    """Result that says so."""
+    """Result that proves it."""
     line: str
-    """Command it ran in."""
+    """Command that ran the test."""
     failed: int = 0
-    """First result of the last row of failures; 0 when it never failed."""
+    """First result of the last run of failures; 0 if the test never failed."""
 
 
-class Trouble(Record, frozen=True):
-    """An error, and what became of it."""
+class ErrorRecord(Record, frozen=True):
+    """Error, and whether it was fixed."""
 
     seq: int
     """First result that failed."""
     last: int
     """Newest result that failed."""
     line: str
-    """The command or call."""
+    """Command or call."""
     error: str
-    """Its most telling line, as printed."""
+    """Its most informative line, as printed."""
     times: int = 1
     fixed: int = 0
-    """Result of the same call that succeeded; 0 when none did."""
+    """Result of the same call that succeeded; 0 if none did."""
     between: tuple[tuple[int, str], ...] = ()
-    """(seq, path) of changes made between them."""
+    """(seq, path) of changes between failure and success."""
 
 
-class Decision(Record, frozen=True):
-    """What the user decided."""
+class UserDecision(Record, frozen=True):
+    """Decision of the user."""
 
     seqs: tuple[int, ...]
-    """The question and the answer."""
+    """Entries of the question and the answer."""
     text: str
 
 
-class Running(Record, frozen=True):
-    """A background task or a subagent."""
+class BackgroundWork(Record, frozen=True):
+    """Background task or subagent."""
 
     seq: int
     kind: str
     """`task` or `subagent`."""
     text: str
-    """Command or type."""
+    """Command or subagent type."""
     ended: int = 0
     status: str = ""
-    """How it ended, with the code or the first line of the report."""
+    """Outcome, with the exit code or the first line of the report."""
     call: str = ""
-    """The call that started it."""
+    """Call that started it."""
 
 
 class Ledger(msgspec.Struct):
-    """All lines. `note` and `note_result` write it, everybody else reads."""
+    """All records. `record_event` and `record_result` write them; other code only reads."""
 
-    words: list[Word] = []
-    """Everything the user said, in order."""
+    words: list[UserMessage] = []
+    """The user's messages in order."""
     words_chars: int = 0
     files: dict[str, FileUse] = {}
-    """By real path; the last one used stands last."""
+    """Real path -> use, last used last."""
     edits: list[tuple[int, str]] = []
     """(seq, path) of each change."""
-    ran: dict[str, Ran] = {}
-    """By call line; the last one made stands last."""
-    tests: dict[str, Verdict] = {}
-    """By name."""
-    troubles: dict[str, Trouble] = {}
-    """By call line."""
-    decisions: list[Decision] = []
+    ran: dict[str, CallRecord] = {}
+    """Call line -> record, newest last."""
+    tests: dict[str, TestVerdict] = {}
+    """Test name -> verdict."""
+    troubles: dict[str, ErrorRecord] = {}
+    """Call line -> error."""
+    decisions: list[UserDecision] = []
     asked: dict[str, tuple[int, str]] = {}
-    """Questions that wait: call -> (seq, what is asked)."""
-    running: dict[str, Running] = {}
-    """Tasks and subagents by id."""
-    over: list[Running] = []
-    """Those that ended."""
+    """Open permission questions: call id -> (seq, question)."""
+    running: dict[str, BackgroundWork] = {}
+    """Running tasks and subagents by id."""
+    over: list[BackgroundWork] = []
+    """Ended tasks and subagents."""
     proofs: dict[str, int] = {}
     """`todo`, `mode`, `cwd`, `pins` -> entry that set the present value."""
     told: dict[str, int] = {}
-    """Nested instruction files and skills -> entry that told them last."""
+    """Nested instruction file or skill -> last entry that told it."""
     summaries: list[int] = []
-    """The last summaries."""
+    """Entries of the last summaries."""
     fitted: dict[str, dict[str, Any]] = {}
-    """Arguments of running calls that hooks changed."""
+    """Call id -> arguments changed by hooks, while the call runs."""
 
 
-# --- ledger ----------------------------------------------------------------------------------------------------------
-
+# --- Writing the ledger ----------------------------------------------------------------------------------------------
 
 WORDS_CHARS_MAX = 1_000_000
-"""Characters of the user's words that are kept here; longer old messages lose their middle first."""
+"""Characters kept of the user's messages; long old messages lose their middle first."""
 WORD_CHARS_MIN = 600
-"""What is kept of such a message."""
+"""Characters kept of such a message."""
 RAN_MAX = 400
-"""Calls, the newest of each line."""
+"""Limit of call records."""
 FILES_MAX = 2_000
-"""Files; those that were only read go first."""
+"""Limit of files; files that were only read are dropped first."""
 EDITS_MAX = 400
-"""Changes, to tell what lay between an error and its end."""
+"""Limit of changes, which tell what was edited between an error and its fix."""
 TESTS_MAX = 1_000
-"""Tests; passing ones go first."""
+"""Limit of tests; passing ones are dropped first."""
 TROUBLES_MAX = 100
-"""Errors; fixed ones go first."""
+"""Limit of errors; fixed ones are dropped first."""
 DECISIONS_MAX = 200
-"""Answers of the user."""
+"""Limit of decisions."""
 ENDED_MAX = 50
-"""Tasks and subagents that are over."""
+"""Limit of ended tasks and subagents."""
 SLACK = 50
-"""How far a list may grow beyond its limit before it is cut, so that cutting costs little."""
+"""Excess over a limit before a list is cut, so that cutting is rare."""
 
 QUIET = frozenset({"Read", "Edit", "Write", "Grep", "Glob", "TodoWrite", "Recall", "Compact", "ToolSearch", "Skill"})
-"""Tools whose success is told elsewhere: by the files, by the todo list, or not at all."""
+"""Tools whose success is recorded elsewhere (files, todo list) or not at all."""
 ASKING = frozenset({"ExitPlanMode", "AskUserQuestion"})
 """Tools whose result is the user's answer."""
 
 
-def note(ledger: Ledger, seq: int, event: AnyEvent) -> None:
-    """Take one fact in; a `ToolEnded` comes through `note_result`. Facts that prove nothing are passed over."""
+def record_event(ledger: Ledger, seq: int, event: AnyEvent) -> None:
+    """Record one event. `ToolEnded` is recorded by `record_result`; events that prove nothing are ignored."""
     writer = _WRITERS.get(type(event))
     if writer is not None:
         writer(ledger, seq, event)
 
 
-def rejoined(then: Ledger, now: Ledger) -> Ledger:
-    """The ledger after a rewind: what was said and done as of `then`, what runs in the world as of `now`."""
+def merge_rewound_ledger(then: Ledger, now: Ledger) -> Ledger:
+    """Return the ledger after a rewind: the records of `then` with the background work of `now`."""
     then.running, then.over = now.running, now.over
     for line, ran in then.ran.items():
         known = now.ran.get(line)
@@ -230,20 +228,20 @@ def rejoined(then: Ledger, now: Ledger) -> Ledger:
     return then
 
 
-# --- the user ----------------------------------------------------------------------------------------------------
+# --- User messages and decisions -------------------------------------------------------------------------------------
 
 
 def _said(ledger: Ledger, seq: int, event: UserSpoke) -> None:
     text = text_of(event.parts)
     media = [f"r{seq}.{n} {m}" for n, part in enumerate(event.parts, 1) if (m := getattr(part, "media", ""))]
-    ledger.words.append(Word(seq, text, event.origin, media=tuple(media)))
+    ledger.words.append(UserMessage(seq, text, event.origin, media=tuple(media)))
     ledger.words_chars += len(text)
     if ledger.words_chars > WORDS_CHARS_MAX:
         _thin_words(ledger)
 
 
 def _thin_words(ledger: Ledger) -> None:
-    """Cut the middle out of old messages, the first and the last few excepted, until a quarter is free again."""
+    """Cut the middle of old messages until a quarter of the limit is free; the first and the last few stay whole."""
     for keep in (WORD_CHARS_MIN, WORD_CHARS_MIN // 10):
         for at in range(1, len(ledger.words) - 5):
             if ledger.words_chars <= WORDS_CHARS_MAX * 3 // 4:
@@ -252,7 +250,7 @@ def _thin_words(ledger: Ledger) -> None:
             less = len(word.text) - keep
             if less > keep:
                 ends = word.text[: keep // 2] + "…" + word.text[-(keep // 2) :]
-                ledger.words[at] = Word(word.seq, ends, word.origin, word.gone + less, word.media)
+                ledger.words[at] = UserMessage(word.seq, ends, word.origin, word.gone + less, word.media)
                 ledger.words_chars -= less - 1
 
 
@@ -272,7 +270,7 @@ def _answer(ledger: Ledger, seq: int, event: PermissionAnswered) -> None:
 
 
 def _decide(ledger: Ledger, seqs: tuple[int, ...], text: str) -> None:
-    ledger.decisions.append(Decision(tuple(seq for seq in seqs if seq), text))
+    ledger.decisions.append(UserDecision(tuple(seq for seq in seqs if seq), text))
     _cut(ledger.decisions, DECISIONS_MAX)
 
 
@@ -281,7 +279,7 @@ def _cut(lines: list[Any], most: int) -> None:
         del lines[:SLACK]
 
 
-# --- files -------------------------------------------------------------------------------------------------------
+# --- Files -----------------------------------------------------------------------------------------------------------
 
 
 def _seen(ledger: Ledger, seq: int, event: FileSeen) -> None:
@@ -302,7 +300,7 @@ def _seen(ledger: Ledger, seq: int, event: FileSeen) -> None:
 
 def _changed(ledger: Ledger, seq: int, event: FileChanged) -> None:
     old = ledger.files.pop(event.path, None) or FileUse("", seq)
-    whole = event.by == "agent"  # what others wrote the model has not seen
+    whole = event.by == "agent"  # the model has not seen changes by others
     use = FileUse(event.hash, seq, event.by, seq, old.changes + 1, old.reads, whole, old.lines if whole else (0, 0))
     ledger.files[event.path] = use
     ledger.edits.append((seq, event.path))
@@ -317,7 +315,7 @@ def _thin_files(ledger: Ledger) -> None:
             del ledger.files[path]
 
 
-# --- calls -------------------------------------------------------------------------------------------------------
+# --- Calls, errors and tests -----------------------------------------------------------------------------------------
 
 
 def _started(ledger: Ledger, seq: int, event: ToolStarted) -> None:  # noqa: ARG001 - every writer is given all three
@@ -325,8 +323,8 @@ def _started(ledger: Ledger, seq: int, event: ToolStarted) -> None:  # noqa: ARG
         ledger.fitted[event.call] = event.arguments
 
 
-def note_result(ledger: Ledger, seq: int, call: ToolCall, event: ToolEnded) -> None:
-    """A call is over: keep how, and what its output proves."""
+def record_result(ledger: Ledger, seq: int, call: ToolCall, event: ToolEnded) -> None:
+    """Record an ended call and what its output proves."""
     arguments = ledger.fitted.pop(event.call, None) or call.arguments or {}
     ledger.asked.pop(event.call, None)
     argument = key_argument(arguments)
@@ -341,7 +339,7 @@ def note_result(ledger: Ledger, seq: int, call: ToolCall, event: ToolEnded) -> N
 
 
 def _read_range(ledger: Ledger, arguments: dict[str, Any]) -> None:
-    """The last file seen is the one just read; which of its lines were asked for."""
+    """Store the line range that was asked for with the file just read."""
     offset, limit = arguments.get("offset"), arguments.get("limit")
     if ledger.files and (offset or limit):
         path, use = next(reversed(ledger.files.items()))
@@ -350,7 +348,7 @@ def _read_range(ledger: Ledger, arguments: dict[str, Any]) -> None:
 
 
 def key_argument(arguments: dict[str, Any]) -> str:
-    """The argument that tells a call from others: the first text, on one line."""
+    """Return the first text argument on one line; it identifies a call."""
     return next((clip(value, 500) for value in arguments.values() if isinstance(value, str)), "")
 
 
@@ -365,7 +363,7 @@ def _ran(ledger: Ledger, seq: int, event: ToolEnded, argument: str) -> None:
     counts = _tests(ledger, seq, argument, text) if command and ended_itself else None
     before = ledger.ran.pop(line, None)
     times = before.times + 1 if before is not None else 1
-    ledger.ran[line] = Ran(seq, event.name, argument, status, code, counts, times, background)
+    ledger.ran[line] = CallRecord(seq, event.name, argument, status, code, counts, times, background)
     if len(ledger.ran) > RAN_MAX + SLACK:
         for old in list(ledger.ran)[:SLACK]:
             del ledger.ran[old]
@@ -375,7 +373,7 @@ def _ran(ledger: Ledger, seq: int, event: ToolEnded, argument: str) -> None:
 
 
 def _trouble(ledger: Ledger, seq: int, line: str, error: str | None) -> None:
-    """A call failed (`error`: its telling line) or succeeded (None) where it had failed before."""
+    """Record a failure (`error`: its informative line) or, with None, a success after failures."""
     old = ledger.troubles.get(line)
     if error is None:
         if old is not None and not old.fixed:
@@ -384,9 +382,9 @@ def _trouble(ledger: Ledger, seq: int, line: str, error: str | None) -> None:
         return
     ledger.troubles.pop(line, None)
     if old is None or old.fixed:
-        ledger.troubles[line] = Trouble(seq, seq, line, error)
+        ledger.troubles[line] = ErrorRecord(seq, seq, line, error)
     else:
-        ledger.troubles[line] = Trouble(old.seq, seq, line, error, old.times + 1)
+        ledger.troubles[line] = ErrorRecord(old.seq, seq, line, error, old.times + 1)
     if len(ledger.troubles) > TROUBLES_MAX + SLACK:
         oldest = sorted(ledger.troubles, key=lambda key: (not ledger.troubles[key].fixed, ledger.troubles[key].last))
         for key in oldest[:SLACK]:
@@ -394,7 +392,7 @@ def _trouble(ledger: Ledger, seq: int, line: str, error: str | None) -> None:
 
 
 def _edits_since(ledger: Ledger, seq: int) -> list[tuple[int, str]]:
-    """The newest change of each file since entry `seq`."""
+    """Return the newest change of each file after entry `seq`."""
     newest = {path: at for at, path in ledger.edits if at > seq}
     return sorted((at, path) for path, at in newest.items())
 
@@ -406,10 +404,10 @@ def _tests(ledger: Ledger, seq: int, line: str, text: str) -> Counts | None:
     for name, passed in found.verdicts.items():
         _verdict(ledger, seq, line, name, passed=passed)
     if found.counts is not None and found.counts.clean:
-        # The same command failed in these tests before and now counts no failure: they pass.
+        # These tests failed under the same command, which now counts no failure: they pass.
         for name, old in ledger.tests.items():
             if not old.passed and old.line == line and name not in found.verdicts:
-                ledger.tests[name] = Verdict(True, seq, line, old.failed)
+                ledger.tests[name] = TestVerdict(True, seq, line, old.failed)
     if len(ledger.tests) > TESTS_MAX + SLACK:
         oldest = sorted(ledger.tests, key=lambda name: (not ledger.tests[name].passed, ledger.tests[name].seq))
         for name in oldest[: len(oldest) - TESTS_MAX]:
@@ -423,18 +421,18 @@ def _verdict(ledger: Ledger, seq: int, line: str, name: str, *, passed: bool) ->
         failed = old.failed if old is not None else 0
     else:
         failed = old.failed if old is not None and not old.passed else seq
-    ledger.tests[name] = Verdict(passed, seq, line, failed)
+    ledger.tests[name] = TestVerdict(passed, seq, line, failed)
 
 
-# --- tasks, subagents, and the rest ------------------------------------------------------------------------------
+# --- Background work and settings ------------------------------------------------------------------------------------
 
 
 def _task(ledger: Ledger, seq: int, event: TaskStarted) -> None:
-    ledger.running[event.task] = Running(seq, "task", clip(event.command, 160), call=event.call)
+    ledger.running[event.task] = BackgroundWork(seq, "task", clip(event.command, 160), call=event.call)
 
 
 def _child(ledger: Ledger, seq: int, event: ChildStarted) -> None:
-    ledger.running[event.child] = Running(seq, "subagent", event.kind, call=event.call)
+    ledger.running[event.child] = BackgroundWork(seq, "subagent", event.kind, call=event.call)
 
 
 def _task_over(ledger: Ledger, seq: int, event: TaskEnded) -> None:
@@ -457,7 +455,7 @@ def _over(ledger: Ledger, seq: int, key: str, status: str) -> None:
 
 
 def _background_over(ledger: Ledger, seq: int, key: str, state: str, text: str, code: int | None = None) -> None:
-    """What a call left running in the background has ended: only now is it known how the call went."""
+    """Update the call record whose background work has ended."""
     waiting = ((line, ran) for line, ran in ledger.ran.items() if key in ran.background and not ran.ended)
     line, ran = next(waiting, ("", None))
     if ran is None:
@@ -483,7 +481,7 @@ def _proof(name: str) -> Callable[[Ledger, int, Any], None]:
 
 def _opened(ledger: Ledger, seq: int, event: Opened) -> None:
     ledger.proofs["cwd"] = seq
-    if seq > 1:  # a forked subagent: what ran beside its parent is the parent's
+    if seq > 1:  # a forked subagent does not own its parent's background work
         ledger.running = {}
     if event.pins:
         ledger.proofs["pins"] = seq

@@ -1,18 +1,18 @@
-"""What folding a log gives: the view, and all that reminders, policies and limits must remember.
+"""State that the fold derives from the log: the view, and all that reminders, policies and limits remember.
 
-Conversation state goes back with a rewind; world state (money, files, model, permissions) does not. `rejoin` is the
-one place that knows which is which.
+A rewind restores the conversation part (`ConversationState`). The world part (money, files, model, permissions) stays
+as it is. `merge_rewound` joins both.
 """
 
 from copy import copy
 
 import msgspec
 
-from longrein.context.state.ledger import Ledger, Word, rejoined
-from longrein.context.state.reminder_kinds import Notice, Told
-from longrein.context.state.repetition import Trail
+from longrein.context.state.ledger import Ledger, UserMessage, merge_rewound_ledger
+from longrein.context.state.reminder_kinds import LastReminder, Notice
+from longrein.context.state.repetition import StepHistory
 from longrein.context.state.request import Item
-from longrein.context.state.token_estimate import Gauge
+from longrein.context.state.token_estimate import TokenGauge
 from longrein.events import (
     Asked,
     AskFailed,
@@ -33,21 +33,21 @@ from longrein.events import (
 
 
 class OpenCall(msgspec.Struct):
-    """A call that has no result yet."""
+    """Tool call without a result."""
 
     call: ToolCall
     slot: int
-    """Position of its result in the view."""
+    """Position of the result in the view."""
     cut: bool = False
-    """Whether the reply ended inside it: it must not run."""
+    """Whether the reply was cut inside the call. Such a call must not run."""
     started: bool = False
     """Whether `ToolStarted` was written."""
     asked: PermissionAsked | None = None
     answer: PermissionAnswered | None = None
 
 
-class Seen(msgspec.Struct, frozen=True):
-    """What the session knows of a file."""
+class KnownFile(msgspec.Struct, frozen=True):
+    """File content that the session knows."""
 
     hash: str
     whole: bool
@@ -56,55 +56,55 @@ class Seen(msgspec.Struct, frozen=True):
     """Whether this session changed it."""
     seq: int
     disk: str | None = None
-    """Hash of what was last found on disk when the model does not know it ('' for nothing); None when it does."""
+    """Hash of newer content on disk that the model does not know ('' if the file is gone); None if it knows it."""
     disk_blob: str = ""
-    """Blob of that."""
+    """Blob of the newer content."""
     changes: int = 0
     """Changes by others since the model last read or changed it."""
     told: tuple[str, str] | None = None
-    """Hash and blob that the model had been told of when it wrote the calls of the reply that brought this; None when
-    that is this very content."""
+    """Hash and blob that the model knew when it wrote the calls of the reply that led here; None if it knew this
+    content."""
     asks: int = 0
-    """Requests so far when this was brought: with the next one `told` is over."""
+    """Number of requests so far; `told` holds only until the next one."""
 
     def told_by(self, asks: int) -> tuple[str, str]:
-        """Hash and blob that the model had been told of by request number `asks`."""
+        """Return the hash and blob that the model knew at request number `asks`."""
         return self.told if self.told is not None and self.asks == asks else (self.hash, self.blob)
 
 
-UNSEEN = Seen("", False, "", False, 0)
-"""A file of which nothing is known."""
+UNKNOWN_FILE = KnownFile("", False, "", False, 0)
+"""Entry for a file of which nothing is known."""
 
 
-class TaskNow(msgspec.Struct, frozen=True):
-    """A background task."""
+class TaskState(msgspec.Struct, frozen=True):
+    """Background task: its start and, if it has ended, its end."""
 
     seq: int
-    """Its `TaskStarted`; the first, when it waited in a queue."""
+    """Entry of the first `TaskStarted`; a queued task has several."""
     at: int
-    """When that was written, microseconds UTC."""
+    """Time of that entry, microseconds UTC."""
     started: TaskStarted
-    """As it is now: `running` or `queued`."""
+    """The latest `TaskStarted`: `running` or `queued`."""
     ended: TaskEnded | None = None
     ended_seq: int = 0
-    """Its `TaskEnded`, whose handle brings its output; 0 while it is not over."""
+    """Entry of `TaskEnded`, whose handle recalls the output; 0 while the task runs."""
 
 
-class ChildNow(msgspec.Struct, frozen=True):
-    """A subagent."""
+class SubagentState(msgspec.Struct, frozen=True):
+    """Subagent: its start and, if it has ended, its end."""
 
     seq: int
-    """Its first `ChildStarted`: it is called `a<seq>`."""
+    """Entry of the first `ChildStarted`; the label is `a<seq>`."""
     at: int
-    """When the last one was written, microseconds UTC."""
+    """Time of the latest `ChildStarted`, microseconds UTC."""
     started: ChildStarted
-    """The last one."""
+    """The latest `ChildStarted`."""
     ended: ChildEnded | None = None
-    """None while it works."""
+    """None while the subagent works."""
 
 
-class Began(msgspec.Struct, frozen=True):
-    """What had been used when a task began."""
+class UsageBaseline(msgspec.Struct, frozen=True):
+    """Usage at the start of a turn or of a subagent's task."""
 
     usd: float = 0.0
     usage: Usage = Usage()
@@ -115,31 +115,31 @@ class Began(msgspec.Struct, frozen=True):
 
 
 class Reading(msgspec.Struct, frozen=True):
-    """A `Read` whose result may still stand in the view."""
+    """Result of a `Read` that may still be in the view."""
 
     handle: str
     hash: str
     first: int
     last: int
     told: bool = False
-    """Whether a later reading was answered by pointing at it; the next one is answered in full."""
+    """Whether a later reading was answered with a pointer to this one. The next one is answered in full."""
 
 
-class Settled(msgspec.Struct, frozen=True):
-    """How a compaction left the view."""
+class CompactionMark(msgspec.Struct, frozen=True):
+    """Size of the view right after a compaction."""
 
     raw: int
-    """Guess for the view."""
+    """Uncalibrated estimate of the view, tokens."""
     asks: int
-    """Requests so far."""
+    """Number of requests so far."""
 
 
-FRAMEWORK = "seed-framework"
-"""The profile that keeps `Talk.said`."""
+FRAMEWORK_PROFILE = "seed-framework"
+"""Profile that keeps `ConversationState.said`."""
 
 
-class Talk(msgspec.Struct):
-    """The conversation: goes back with a rewind."""
+class ConversationState(msgspec.Struct):
+    """Part of the state that a rewind restores."""
 
     items: list[Item] = []
     """The view."""
@@ -148,85 +148,86 @@ class Talk(msgspec.Struct):
     calls: dict[str, OpenCall] = {}
     """Calls without a result, in call order."""
     context_items: int = 0
-    """How many items at the front are static context."""
-    gauge: Gauge = msgspec.field(default_factory=Gauge)
+    """Number of items of static context at the front."""
+    gauge: TokenGauge = msgspec.field(default_factory=TokenGauge)
     todos: tuple[Todo, ...] = ()
     told: tuple[str, ...] = ()
-    """Nested instruction files that stand in the conversation."""
-    reminded: dict[str, Told] = {}
-    """Kind of the event catalogue -> what the model was last told of it."""
+    """Nested instruction files that are in the conversation."""
+    reminded: dict[str, LastReminder] = {}
+    """Reminder kind -> the last reminder of that kind."""
     todo_asks: int = 0
-    """Requests so far when the todo list was last set."""
+    """Number of requests when the todo list was last set."""
     cwd: str = ""
     ledger: Ledger = msgspec.field(default_factory=Ledger)
-    """What was said, done and decided, with its proofs."""
+    """Records of messages, calls and decisions, with their proofs."""
     turn_open: bool = False
-    """Whether a turn is going on (or was cut by a crash)."""
+    """Whether a turn is going on, or was cut by a crash."""
     owes_reply: bool = False
-    """Whether something was said or done since the last reply."""
+    """Whether there is something new since the last reply."""
     interrupted: bool = False
     """Whether the user stopped this turn."""
     unanswered: bool = False
-    """Whether the last turn ended while the model still owed a reply: stopped, out of a limit, or after failures."""
+    """Whether the last turn ended without an answer: stopped, out of a limit, or after failures."""
     steps: int = 0
-    """Requests of purpose turn since the user last spoke."""
+    """Requests of purpose turn since the user's last message."""
     barren_steps: int = 0
-    """Steps in a row without one successful call."""
-    trail: Trail = Trail()
-    """What the last steps did, to see when they go round in a circle."""
+    """Consecutive steps without a successful call."""
+    step_history: StepHistory = StepHistory()
+    """Digests of the last steps, to detect repetition."""
     continuations: int = 0
-    """Times the model was told to go on after a cut answer, in this turn."""
+    """Times the model was told to continue a cut answer in this turn."""
     stop: str = ""
     """Stop reason of the last reply."""
     denied_last: bool = False
-    """Whether the last step held a denial and no later call succeeded."""
+    """Whether the last step had a denied call and no later call succeeded."""
     sent_items: int = 0
-    """Items that the last request carried."""
+    """Number of items in the last request."""
     sent_reach: int = 0
-    """Last entry that some request carried."""
+    """Last entry that was sent."""
     seen_reach: int = 0
-    """Last entry that the model has answered to."""
+    """Last entry that the model has replied to."""
     compact_wanted: str | None = None
-    """Focus of a compaction that was asked for; None when none was."""
+    """Focus of a requested compaction; None if none is requested."""
     compact_by: str = ""
-    """Who asked for the last one: the source of its `Reminded`."""
-    settled: tuple[Settled, ...] = ()
-    """The last three compactions."""
+    """Source of the last compaction request."""
+    settled: tuple[CompactionMark, ...] = ()
+    """View sizes after the last three compactions."""
     settled_seq: int = 0
-    """Entry of the last one."""
+    """Entry of the last compaction."""
     summary_attempts: int = 0
-    """Tries to summarise that failed since the last compaction."""
+    """Failed summary requests since the last compaction."""
     rewritten_seq: int = 0
-    """Last entry that replaced a span or undid one: a summary that was asked for before it is of no use any more."""
+    """Last entry that replaced a span or undid a replacement. Summaries requested before it are stale."""
     ledger_text: str = ""
-    """What code wrote of the summary that stands in the view."""
+    """Text of the ledger in the summary that is in the view."""
     readings: dict[str, tuple[Reading, ...]] = {}
-    """By real path: what `Read` showed of it, newest last."""
-    seen_now: tuple[FileSeen, ...] = ()
+    """Real path -> its readings, newest last."""
+    files_just_seen: tuple[FileSeen, ...] = ()
     """Files seen by the call that is about to end."""
     compactions: tuple[int, ...] = ()
-    """Seqs of the newest clearings and summaries that can be undone."""
+    """Entries of the newest compactions that can be undone."""
     held: frozenset[str] = frozenset()
-    """Handles that the user brought back into the view: what merely pays off leaves them alone."""
+    """Handles that the user restored. Clearing that only saves money leaves them alone."""
     said: list[tuple[str, str]] = []
-    """In the profile `seed-framework`: the conversation as its text records it: (role, words)."""
+    """Profile `seed-framework` only: the conversation as (role, text)."""
     recalled: list[tuple[str, int]] = []
-    """(handle, requests so far) of each recall, for the policy: regret. The newest `RECALLED_MAX`."""
+    """(handle, number of requests so far) of the newest `RECALLED_MAX` recalls, for the clearing policy."""
     asked_seqs: list[int] = []
-    """Seq of each request of purpose turn: the request that an entry first stood in is found by bisection."""
+    """Entry of each request of purpose turn, for bisection."""
     worth: object | None = None
-    """What the clearing policy remembers of the items; made anew from the view where it is missing."""
+    """Memory of the clearing policy (`ClearingMemory`); rebuilt from the view if missing."""
 
     @property
-    def words(self) -> list[Word]:
-        """Everything the user said that the view stands for."""
+    def words(self) -> list[UserMessage]:
+        """The user's messages that the view stands for."""
         return self.ledger.words
 
 
-class State(Talk):
-    """The fold of a log. `step` owns it and may change it in place; everybody else reads.
+class State(ConversationState):
+    """Fold of a log.
 
-    Its own fields are the world: what happened once and for all, which a rewind leaves as it is.
+    The fields of this class are the world part, which a rewind leaves as it is. `step` changes the object in place;
+    other code only reads it.
     """
 
     session: str = ""
@@ -237,105 +238,104 @@ class State(Talk):
     pins: tuple[str, ...] = ()
     prefix: PrefixSet | None = None
     prefix_seq: int = 0
-    files: dict[str, Seen] = {}
-    """Known files by real path."""
+    files: dict[str, KnownFile] = {}
+    """Real path -> known content."""
     notices: list[Notice] = []
-    """What happened that the model may have to be told of, oldest first; the newest `NOTICES_MAX`."""
-    children: dict[str, ChildNow] = {}
-    """Subagents by their session, in the order in which they were started; also those that are over."""
-    tasks: dict[str, TaskNow] = {}
-    """Background tasks by id, in the order in which they were started; also those that are over."""
+    """Events that the model may have to be told of, oldest first; the newest `NOTICES_MAX`."""
+    children: dict[str, SubagentState] = {}
+    """Subagents by session id in order of their start, ended ones included."""
+    tasks: dict[str, TaskState] = {}
+    """Background tasks by id in order of their start, ended ones included."""
     route: str = ""
-    """Session that providers know the prefix by: of a forked subagent its parent's, whose cache it reads."""
+    """Session id for the provider's cache routing; a forked subagent uses its parent's."""
     kind: str = ""
-    """Type of a subagent; empty for a session of the user."""
+    """Subagent type; empty for a session of the user."""
     label: str = ""
-    """How a subagent is called, such as `a398`."""
+    """Label of a subagent, such as `a398`."""
     grant: Grant | None = None
-    """What it may spend."""
+    """Budget of a subagent."""
     began_at: int = 0
-    """When the present turn began, microseconds UTC; of a subagent its present task."""
-    began: Began = Began()
-    """What had been used then."""
+    """Start of the present turn (of a subagent: of its present task), microseconds UTC."""
+    began: UsageBaseline = UsageBaseline()
+    """Usage at that time."""
     spawned: int = 0
-    """Subagents started so far on all levels below, and those that running ones may still start."""
+    """Subagents started on all levels below, and those that running ones may still start."""
     granted_tokens: int = 0
-    """Tokens that running subagents may use."""
+    """Tokens granted to running subagents."""
     resumed_seq: int = 0
-    """Entry that says that the session was resumed with files changed meanwhile."""
+    """Entry that reports files changed before the resume."""
     resumed_gap_s: int = 0
-    """How long nothing was written before it."""
+    """Seconds without an entry before the resume."""
     rules: tuple[str, ...] = ()
-    """Rules the user allowed for this session."""
+    """Rules that the user allowed for this session."""
     asked: Asked | None = None
-    """The request that waits for its answer."""
+    """Request without an answer yet."""
     asked_seq: int = 0
     asked_at: int = 0
-    """When the last request was made, microseconds UTC."""
+    """Time of the last request, microseconds UTC."""
     asked_raw: int = 0
-    """Guess for it."""
+    """Uncalibrated estimate of the last request, tokens."""
     summarising: Asked | None = None
-    """The summary request that waits for its answer; the conversation goes on beside it."""
+    """Summary request without an answer yet. The conversation continues meanwhile."""
     summarising_seq: int = 0
     summary: Replied | None = None
-    """Answer to a summary request, until it is used."""
+    """Reply to a summary request, until it is used."""
     summary_of: Asked | None = None
-    """The request it answers."""
+    """The request that `summary` answers."""
     failure: AskFailed | None = None
-    """Why the last request failed; None after an answer."""
+    """Failure of the last request; None after a reply."""
     failures: int = 0
-    """Failures in a row."""
+    """Consecutive failures."""
     usage: Usage = Usage()
-    """All that was used."""
+    """Total usage."""
     last_usage: Usage = Usage()
-    """Of the last reply of purpose turn."""
+    """Usage of the last reply of purpose turn."""
     spent_usd: float = 0.0
-    """All that was spent; lost requests counted as spent."""
+    """Total cost; lost requests count as spent."""
     asks: int = 0
-    """Requests of purpose turn."""
+    """Number of requests of purpose turn."""
     breaks: int = 0
-    """Entries that changed what had been sent."""
+    """Number of entries that changed what had been sent."""
     window_learned: int = 0
-    """The window as an overflow error named it; 0 when none did."""
+    """Window named by an overflow error, tokens; 0 if none."""
     refused_raw: int = 0
-    """Guess for the smallest request that did not fit where the error named no window: an upper bound of it; 0 for
-    none."""
+    """Uncalibrated estimate of the smallest request refused without a named window; 0 if none."""
     seq: int = 0
-    """Last entry folded."""
+    """Last folded entry."""
     at: int = 0
-    """When it was written, microseconds UTC."""
+    """Time of that entry, microseconds UTC."""
 
     @property
     def spent_tokens(self) -> int:
-        """Tokens used, in and out, and what running subagents may use."""
+        """Input and output tokens used, and tokens granted to running subagents."""
         used = self.usage
         return used.context_tokens + used.output_tokens + self.granted_tokens
 
     @property
     def asking(self) -> bool:
-        """Whether a call waits for the user's word."""
+        """Whether a call waits for the user's permission."""
         return any(call.asked is not None and call.answer is None for call in self.calls.values())
 
     @property
     def view_tokens(self) -> int:
-        """Tokens of the next request's input."""
+        """Estimated input tokens of the next request."""
         return self.gauge.tokens
 
 
-def rejoin(then: State, now: State) -> State:
-    """The conversation of `then` in the world of `now`. Both are used up.
+def merge_rewound(then: State, now: State) -> State:
+    """Join the conversation of `then` with the world of `now`; both arguments are consumed.
 
-    Static context stands as `now` sees it; no call of `then` is open, because a rewind goes to the end of a step.
+    The static context is that of `now`. No call of `then` is open, because a rewind goes to the end of a step.
     """
     joined = copy(then)
-    for name in State.__struct_fields__[len(Talk.__struct_fields__) :]:
+    for name in State.__struct_fields__[len(ConversationState.__struct_fields__) :]:
         setattr(joined, name, getattr(now, name))
     joined.items[: joined.context_items] = now.items[: now.context_items]
     joined.context_items = now.context_items
     joined.index = {item.handle: at for at, item in enumerate(joined.items) if item.handle}
     joined.gauge.ratio, joined.gauge.learned = now.gauge.ratio, now.gauge.learned
     joined.gauge.ceiling, joined.gauge.flat = now.gauge.ceiling, (0, 0, 0)
-    joined.ledger = rejoined(then.ledger, now.ledger)
+    joined.ledger = merge_rewound_ledger(then.ledger, now.ledger)
     joined.turn_open = joined.owes_reply = joined.interrupted = joined.unanswered = False
     joined.compact_wanted = None
     return joined

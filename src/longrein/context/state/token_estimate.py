@@ -1,7 +1,7 @@
-"""How many tokens something will cost: a guess by what it is made of, corrected by what the provider counts.
+"""Token estimates: class counts of a text, corrected by the counts of the provider.
 
-The provider's last count is the truth; only what came after it is guessed, each class of text by the factor that this
-session has learned for it. A count that cannot be true (zero, a tenth, ten times) is passed over. No tokenizer needed.
+The provider's last count is taken as it is. Only what came after it is estimated, each class of text by the factor
+learned in this session. A count that cannot be true (zero, a tenth, ten times) is ignored. No tokenizer is needed.
 """
 
 from collections.abc import Sequence
@@ -12,14 +12,11 @@ import msgspec
 
 from longrein.events import AnyPart, Document, Image, Text, Thinking, ToolCall, ToolResult
 
-# ---------------------------------------------------------------------------------------------------------------------
+# --- Class counts of a text ------------------------------------------------------------------------------------------
 #
-# What a text is made of, as far as tokenizers care: words, marks, dense runs, CJK, other scripts. Counted, not read.
-#
-# Byte-pair encoders cut a text into words, numbers and marks before they look anything up, so the number of such
-# pieces says more than the number of characters. Bytes are mapped to classes in one pass and pairs of classes counted
-# in others, all at the speed of the C library; of a long text evenly spaced pieces stand for the whole.
-
+# Byte-pair encoders split a text into words, numbers and marks first, so the number of such pieces predicts tokens
+# better than the number of characters. `bytes.translate` and `count` do the work at the speed of the C library. Of a
+# long text only evenly spaced pieces are counted.
 
 CLASSES = (
     "words",
@@ -35,39 +32,39 @@ CLASSES = (
     "symbols",
     "emoji",
 )
-"""What tokenizers charge differently; calibration learns one factor for each."""
+"""Classes of text that tokenizers charge differently; calibration learns one factor for each."""
 MEDIA, BLOCKS = 3, 4
-RECENT_MAX = 32
-"""Texts whose mix is kept at hand: those of a step or two."""
+MIX_CACHE_SIZE = 32
+"""Number of texts whose mix is cached: those of a step or two."""
 Mix = tuple[float, ...]
-"""Guessed tokens for each of `CLASSES`."""
-NO_MIX: Mix = (0.0,) * len(CLASSES)
+"""Estimated tokens by class, in the order of `CLASSES`."""
+EMPTY_MIX: Mix = (0.0,) * len(CLASSES)
 NO_WIDE: Mix = (0.0,) * 7
 
 TOKENS_PER_WORD = 0.85
 TOKENS_PER_LETTER = 0.075
-"""Together 1.2 tokens for an English word of 4.7 letters, 1.8 for an identifier of 12."""
+"""With `TOKENS_PER_WORD`: 1.2 tokens for an English word of 4.7 letters, 1.8 for an identifier of 12."""
 TOKENS_PER_MARK = 0.5
 """A mark before a word is often one token with it."""
 TOKENS_PER_DIGIT = 0.45
-"""Up to three digits are one token; some providers take each alone."""
+"""Up to three digits are one token; some tokenizers take each alone."""
 TOKENS_PER_LINE = 0.8
-"""The end of a line and the blanks that begin the next are mostly one token."""
+"""A line end and the blanks of the next line are mostly one token."""
 TOKENS_PER_DENSE_CHAR = 0.62
-"""Base64: hardly a pair of letters that is a word."""
+"""Base64: hardly any pair of letters is a word."""
 TOKENS_PER_WIDE_CHAR = ((b"c", 1.0), (b"l", 0.6), (b"y", 0.45), (b"h", 0.55), (b"t", 0.7), (b"s", 0.8), (b"e", 2.0))
-"""CJK (between 0.7 with vocabularies of 200k and 1.3 with 100k), letters with accents (each cuts a word), Greek and
-Cyrillic, Hebrew and Arabic, Thai and Indic, symbols, emoji: the last seven classes."""
+"""The last seven classes: CJK (0.7 with vocabularies of 200k, 1.3 with 100k), letters with accents (each splits a
+word), Greek and Cyrillic, Hebrew and Arabic, Thai and Indic, symbols, emoji."""
 PIECE_CHARS = 2_048
 PIECES_MAX = 8
-"""Of a text longer than so many pieces of that length, as many evenly spaced ones are looked at."""
+"""Number of evenly spaced pieces that stand for a longer text."""
 DENSE_BLANKS_MAX = 0.02
-"""Share of blanks above which a piece is no base64, ten times that where it has its share of digits …"""
+"""Largest share of blanks in base64; ten times that if it also has its share of digits."""
 DENSE_DIGITS_MIN = 0.08
 DENSE_CHANGES_MIN = 0.08
-"""… and share of lower-case letters followed by a capital below which it is none."""
+"""Smallest share of lower-case letters followed by a capital in base64."""
 DENSE_CHARS_MIN = 120
-"""A shorter piece is a word or a hash."""
+"""A shorter run is a word or a hash, not base64."""
 
 
 def _classes() -> bytes:
@@ -85,25 +82,25 @@ def _classes() -> bytes:
 
 _CLASS = _classes()
 _LETTERS = bytes(ord("a") if chr(kind) in "aAlx" else ord(".") for kind in range(256))
-"""From classes on: whether a byte goes on with a word."""
+"""Class -> whether the byte continues a word."""
 
 
-@lru_cache(maxsize=RECENT_MAX)
+@lru_cache(maxsize=MIX_CACHE_SIZE)
 def mix_of(text: str) -> Mix:
-    """Guessed tokens of `text` by class, brackets not counted. A new text is weighed several times in one step."""
+    """Return the estimated tokens of `text` by class, without message brackets."""
     if len(text) <= PIECE_CHARS:
         return _mix_of_piece(text)
     count = -(-len(text) // PIECE_CHARS)
     if count <= PIECES_MAX:
-        return added([_mix_of_piece(text[at : at + PIECE_CHARS]) for at in range(0, len(text), PIECE_CHARS)])
+        return sum_mixes([_mix_of_piece(text[at : at + PIECE_CHARS]) for at in range(0, len(text), PIECE_CHARS)])
     stride = (len(text) - PIECE_CHARS) / (PIECES_MAX - 1)
     starts = [round(n * stride) for n in range(PIECES_MAX)]
-    looked_at = added([_mix_of_piece(text[at : at + PIECE_CHARS]) for at in starts])
-    return scaled(looked_at, len(text) / (PIECES_MAX * PIECE_CHARS))
+    looked_at = sum_mixes([_mix_of_piece(text[at : at + PIECE_CHARS]) for at in starts])
+    return scale_mix(looked_at, len(text) / (PIECES_MAX * PIECE_CHARS))
 
 
 def _mix_of_piece(text: str) -> Mix:
-    """Long lines without a blank apart from the rest: base64 between two lines of prose is still base64."""
+    """Estimate long lines without blanks separately, so that base64 between two lines of prose is recognised."""
     lines = text.split("\n")
     if max(map(len, lines)) < DENSE_CHARS_MIN:
         return _mix_of_lines(text)
@@ -111,12 +108,12 @@ def _mix_of_piece(text: str) -> Mix:
     if not runs or len(runs) == len(lines):
         return _mix_of_lines(text)
     rest = [line for line in lines if len(line) < DENSE_CHARS_MIN or " " in line]
-    return plus(_mix_of_lines("\n".join(runs)), _mix_of_lines("\n".join(rest)))
+    return add_mixes(_mix_of_lines("\n".join(runs)), _mix_of_lines("\n".join(rest)))
 
 
 def _mix_of_lines(text: str) -> Mix:
     if not text:
-        return NO_MIX
+        return EMPTY_MIX
     shape = text.encode("utf-8", "replace").translate(_CLASS)
     rest = shape.translate(None, b"aAx")  # few are left, and counting costs by the match
     letters = len(shape) - len(rest)
@@ -141,47 +138,43 @@ def _mix_of_lines(text: str) -> Mix:
     )
 
 
-def added(mixes: Sequence[Mix]) -> Mix:
-    """The sum."""
-    return tuple(map(sum, zip(*mixes, strict=True))) if mixes else NO_MIX
+def sum_mixes(mixes: Sequence[Mix]) -> Mix:
+    """Return the sum of `mixes`."""
+    return tuple(map(sum, zip(*mixes, strict=True))) if mixes else EMPTY_MIX
 
 
-def plus(one: Mix, other: Mix) -> Mix:
-    """The sum of two."""
+def add_mixes(one: Mix, other: Mix) -> Mix:
+    """Return the sum of two mixes."""
     return tuple(map(add, one, other))
 
 
-def scaled(mix: Mix, factor: float) -> Mix:
-    """`factor` times `mix`."""
+def scale_mix(mix: Mix, factor: float) -> Mix:
+    """Return `factor` times `mix`."""
     return tuple([factor * part for part in mix])
 
 
-def only(kind: int, tokens: float) -> Mix:
-    """`tokens` of one class."""
+def class_mix(kind: int, tokens: float) -> Mix:
+    """Return a mix of `tokens` of one class."""
     return tuple([tokens if at == kind else 0.0 for at in range(len(CLASSES))])
 
 
-# ---------------------------------------------------------------------------------------------------------------------
+# --- Calibration: one factor per class, learned by a Kalman filter ---------------------------------------------------
 #
-# What a provider charges for each class of text, learned from what it counted: a small Kalman filter, folded.
-#
-# Each answered request tells how many tokens a known mix of classes cost. The factors start at 1 and move no further
-# than the evidence: a tokenizer that is dear with English is expected to be dear with everything, and what a session
-# has never held keeps its guess. A count that cannot be true moves nothing.
-
+# Each answered request tells the cost of a known mix of classes. The factors start at 1. Their prior covariance says
+# that a tokenizer that is expensive for English is likely expensive for everything.
 
 SHARED_VARIANCE = 0.04
-"""How far tokenizers differ as a whole (standard deviation 20 %) …"""
+"""Variance between tokenizers as a whole (standard deviation 20 %)."""
 OWN_VARIANCES = (0.01, 0.04, 0.06, 0.25, 0.25, 0.09, 0.09, 0.09, 0.12, 0.12, 0.12, 0.12)
-"""… and in each class of `mix.CLASSES` beside that: words the least, pictures and brackets the most."""
+"""Additional variance of each of `CLASSES`: words the least, pictures and brackets the most."""
 NOISE_SHARE = 0.03
 NOISE_TOKENS = 4.0
-"""How far a count may be from the sum of its classes."""
+"""With `NOISE_SHARE`: distance between a count and the sum of its classes."""
 DRIFT = 0.0004
-"""Variance that comes back with each count: what a class holds changes as a session goes."""
+"""Variance added with each count, because the content of a class changes in a session."""
 FACTOR_MIN = 0.25
 FACTOR_MAX = 4.0
-"""No tokenizer is further from the guess; a count that says so is wrong."""
+"""No tokenizer is further from the estimate; a count that says so is wrong."""
 
 Row = tuple[float, ...]
 _N = len(OWN_VARIANCES)
@@ -193,25 +186,28 @@ def _prior() -> tuple[Row, ...]:
     )
 
 
-class Learned(msgspec.Struct, frozen=True):
-    """The factors and how sure they are. A new one for each count, so that it can be shared."""
+class ClassFactors(msgspec.Struct, frozen=True):
+    """Learned factors and their covariance; immutable, so that states can share it."""
 
     factors: Row = (1.0,) * _N
-    """Tokens that the provider counts for each guessed one, by class of `mix.CLASSES`."""
-    doubt: tuple[Row, ...] = _prior()
-    """Their covariance."""
+    """Provider's tokens per estimated token, by class."""
+    covariance: tuple[Row, ...] = _prior()
+    """Covariance of the factors."""
     counts: int = 0
-    """Counts they were learned from."""
+    """Number of counts learned from."""
 
     def tokens(self, mix: Mix) -> float:
-        """What `mix` costs."""
+        """Return the calibrated tokens of `mix`."""
         return sum([factor * tokens for factor, tokens in zip(self.factors, mix, strict=True)])
 
 
-def learn(known: Learned, mix: Mix, counted: float) -> Learned:
-    """`known` after the provider counted `counted` tokens for `mix`; both may be differences of two requests."""
+def update_factors(known: ClassFactors, mix: Mix, counted: float) -> ClassFactors:
+    """Return `known` after the provider counted `counted` tokens for `mix`.
+
+    Both may be differences of two requests.
+    """
     held = [(at, tokens) for at, tokens in enumerate(mix) if tokens]
-    drifted = [list(cells) for cells in known.doubt]
+    drifted = [list(cells) for cells in known.covariance]
     for row, cells in enumerate(drifted):
         cells[row] += DRIFT
     toward = [sum([cells[at] * tokens for at, tokens in held]) for cells in drifted]
@@ -222,124 +218,122 @@ def learn(known: Learned, mix: Mix, counted: float) -> Learned:
         min(FACTOR_MAX, max(FACTOR_MIN, factor + pull * missed / spread))
         for factor, pull in zip(known.factors, toward, strict=True)
     )
-    doubt = tuple(
+    covariance = tuple(
         tuple([cell - pull * other / spread for cell, other in zip(cells, toward, strict=True)])
         for pull, cells in zip(toward, drifted, strict=True)
     )
-    return Learned(factors, doubt, known.counts + 1)
+    return ClassFactors(factors, covariance, known.counts + 1)
 
 
-# --- tokens ----------------------------------------------------------------------------------------------------------
-
+# --- Tokens of parts and of the view ---------------------------------------------------------------------------------
 
 CHARS_PER_TOKEN_CODE = 3.0
-"""Code, JSON and paths, about: for turning a limit in tokens into one in characters."""
+"""Approximate rate of code, JSON and paths, to turn a limit in tokens into characters."""
 ITEM_TOKENS = 6
-"""Brackets, role and ids around one block."""
+"""Tokens of brackets, role and ids around one block."""
 IMAGE_TOKENS_PER_PIXEL = 1 / 750
-"""The published rule of one large provider; others charge about the same."""
+"""Published rule of one large provider; others charge about the same."""
 IMAGE_TOKENS_DEFAULT = 1_600
-"""An image of unknown size."""
+"""Tokens of an image of unknown size."""
 DOUBTS_MAX = 3
-"""So many counts in a row that contradict all before but not each other are believed: another tokenizer answers."""
+"""After so many consecutive implausible counts that agree with each other, another tokenizer is assumed."""
 CEILING_COUNTS = 3
-"""So many equal counts in a row of a view that grows mean that the provider cuts it silently …"""
+"""Number of equal counts of a growing view after which the provider is assumed to cut it silently."""
 CEILING_GROWTH = 1.1
-"""… when the guess has grown by this factor meanwhile …"""
+"""Factor by which the estimate must have grown meanwhile."""
 CEILING_TOKENS_MIN = 2_000
-"""… and the count is one that a window may have: a smaller one is no count of the whole."""
+"""A smaller count is not a window."""
 
 
 def estimate_text(text: str) -> int:
-    """Tokens of `text`, before calibration; at least 1 unless it is empty."""
+    """Estimate the tokens of `text` before calibration; at least 1 unless it is empty."""
     return max(1, round(sum(mix_of(text)))) if text else 0
 
 
 def estimate_part(part: AnyPart) -> int:
-    """Tokens of one part as the model would be sent it, before calibration."""
+    """Estimate the tokens of a part before calibration."""
     return round(sum(mix_of_part(part)))
 
 
 def mix_of_part(part: AnyPart) -> Mix:
-    """The same by class."""
+    """Return the estimated tokens of a part by class."""
     match part:
         case Text(text) | Thinking(text):
             return mix_of(text)
         case Image():
-            return only(MEDIA, part.width * part.height * IMAGE_TOKENS_PER_PIXEL or IMAGE_TOKENS_DEFAULT)
+            return class_mix(MEDIA, part.width * part.height * IMAGE_TOKENS_PER_PIXEL or IMAGE_TOKENS_DEFAULT)
         case Document():
-            return added([mix_of(part.head), mix_of(part.tail), only(BLOCKS, ITEM_TOKENS)])
+            return sum_mixes([mix_of(part.head), mix_of(part.tail), class_mix(BLOCKS, ITEM_TOKENS)])
         case ToolCall():
-            return added([mix_of(part.name), mix_of(arguments_text(part))])
+            return sum_mixes([mix_of(part.name), mix_of(arguments_text(part))])
         case ToolResult():
-            return added([mix_of_part(inner) for inner in part.parts])
+            return sum_mixes([mix_of_part(inner) for inner in part.parts])
 
 
 def arguments_text(call: ToolCall) -> str:
-    """The arguments of a call as one JSON text."""
+    """Return the arguments of a call as JSON text."""
     return call.received or msgspec.json.encode(call.arguments).decode()
 
 
-class Gauge(msgspec.Struct):
-    """Guessed and counted tokens of the view, kept up to date by `step`.
+class TokenGauge(msgspec.Struct):
+    """Estimated and counted tokens of the view, kept up to date by `step`.
 
-    `raw` is the guess before calibration and may be set by anybody who changes the view; `grow` sets it together with
-    its classes, which makes `tokens` exact where the session is of many scripts.
+    `raw` is the estimate before calibration. `add_part` changes it together with its classes, which keeps `tokens`
+    accurate in a session of many scripts.
     """
 
     raw: int = 0
-    """Guess for the whole view, prefix included."""
+    """Estimate for the whole view, prefix included, before calibration."""
     counted: int = 0
-    """What the provider counted for the last answered request; 0 when it never did."""
+    """Provider's count for the last answered request; 0 if there is none."""
     counted_raw: int = 0
-    """The guess for that same request."""
+    """Estimate for the same request."""
     ratio: float = 1.0
-    """Counted over guessed for the whole view, as the session goes."""
-    fresh: Mix = NO_MIX
-    """What came into the view since the last count, by class."""
-    whole: Mix = NO_MIX
-    """The whole view by class."""
-    learned: Learned = Learned()
-    """The factor of each class."""
+    """Count divided by estimate for the whole view."""
+    fresh: Mix = EMPTY_MIX
+    """Additions to the view since the last count, by class."""
+    whole: Mix = EMPTY_MIX
+    """Whole view by class."""
+    learned: ClassFactors = ClassFactors()
+    """Factors of the classes."""
     told: tuple[tuple[int, int], ...] = ()
-    """The last counts that were not believed, with the guess for each: (counted, raw)."""
+    """Last implausible counts with the estimate for each: (counted, raw)."""
     ceiling: int = 0
-    """Tokens at which the provider's count stopped growing while the view went on; 0 when it did not. Folded into the
-    window that is known of it."""
+    """Tokens at which the provider's count stopped growing; 0 if it did not. Limits the known window."""
     flat: tuple[int, int, int] = (0, 0, 0)
-    """The last count, the guess when it first came, how often it came."""
+    """Last count, the estimate when it first came, and its number of repetitions."""
 
     @property
     def tokens(self) -> int:
-        """Tokens the next request's input will have."""
+        """Calibrated input tokens of the next request."""
         if not self.counted and not self.learned.counts:
             return round(self.raw * self.ratio)
-        if sum(map(abs, self.fresh)) > sum(self.whole):  # more came and went than there is: its sum is the better guess
+        if sum(map(abs, self.fresh)) > sum(self.whole):  # the sum is the better estimate
             return round(self.learned.tokens(self.whole) + (self.raw - sum(self.whole)) * self.ratio)
-        other = self.raw - self.counted_raw - sum(self.fresh)  # what came or went without its classes
+        other = self.raw - self.counted_raw - sum(self.fresh)  # changes without their classes
         return max(0, self.counted + round(self.learned.tokens(self.fresh) + other * self.ratio))
 
     def scale(self, raw: int) -> int:
-        """A guess in calibrated tokens, for a mix like that of the view."""
+        """Calibrate an estimate for content like that of the view."""
         return round(raw * self.ratio)
 
     def tokens_of(self, part: AnyPart) -> int:
-        """Calibrated tokens of one part and its brackets."""
-        return round(self.learned.tokens(plus(mix_of_part(part), only(BLOCKS, ITEM_TOKENS))))
+        """Return the calibrated tokens of a part with its brackets."""
+        return round(self.learned.tokens(add_mixes(mix_of_part(part), class_mix(BLOCKS, ITEM_TOKENS))))
 
     def tokens_of_text(self, text: str) -> int:
-        """Calibrated tokens of a text without brackets."""
+        """Return the calibrated tokens of a text without brackets."""
         return round(self.learned.tokens(mix_of(text)))
 
-    def grow(self, part: AnyPart, tokens: int, sign: int = 1) -> None:
-        """`part`, whose guess is `tokens` with its brackets, came into the view or, with `sign` -1, left it."""
+    def add_part(self, part: AnyPart, tokens: int, sign: int = 1) -> None:
+        """Add `part` to the view's estimate, or remove it with `sign` -1. `tokens`: its estimate with brackets."""
         self.raw += sign * tokens
         mix = mix_of_part(part)
-        change = plus(mix if sign == 1 else scaled(mix, sign), only(BLOCKS, sign * (tokens - sum(mix))))
-        self.fresh, self.whole = plus(self.fresh, change), plus(self.whole, change)
+        change = add_mixes(mix if sign == 1 else scale_mix(mix, sign), class_mix(BLOCKS, sign * (tokens - sum(mix))))
+        self.fresh, self.whole = add_mixes(self.fresh, change), add_mixes(self.whole, change)
 
     def calibrate(self, counted: int, raw: int) -> None:
-        """The provider counted `counted` tokens where the guess was `raw`: the view as it is now, reply not in it."""
+        """Learn from a count of the provider. `raw`: the estimate for the same request."""
         if counted <= 0 or raw <= 0:
             return
         self._look_for_ceiling(counted, raw)
@@ -347,17 +341,17 @@ class Gauge(msgspec.Struct):
             self.told = (*self.told[-DOUBTS_MAX + 1 :], (counted, raw))
             if not self._insists():
                 return
-            self.learned = Learned()
+            self.learned = ClassFactors()
         else:
             self._learn(counted, raw)
         self.counted, self.counted_raw, self.told = counted, raw, ()
         self.ratio = min(FACTOR_MAX, max(FACTOR_MIN, counted / raw))
-        self.fresh = NO_MIX
+        self.fresh = EMPTY_MIX
 
     def _learn(self, counted: int, raw: int) -> None:
         grown = raw - self.counted_raw
-        if abs(grown - sum(self.fresh)) <= 1:  # else something came or went without its classes
-            self.learned = learn(self.learned, self.fresh, counted - self.counted)
+        if abs(grown - sum(self.fresh)) <= 1:  # otherwise something changed without its classes
+            self.learned = update_factors(self.learned, self.fresh, counted - self.counted)
 
     def _believable(self, counted: int, raw: int) -> bool:
         if not FACTOR_MIN <= counted / raw <= FACTOR_MAX:
@@ -370,7 +364,7 @@ class Gauge(msgspec.Struct):
         return grown * least - slack <= counted - self.counted <= grown * most + slack
 
     def _insists(self) -> bool:
-        """Whether the last counts, none of them believed, agree with each other on what text costs."""
+        """Whether the last implausible counts agree with each other on the price of text."""
         if len(self.told) < DOUBTS_MAX or not all(FACTOR_MIN <= c / r <= FACTOR_MAX for c, r in self.told):
             return False
         (first, first_raw), (last, last_raw) = self.told[0], self.told[-1]

@@ -1,4 +1,4 @@
-"""Putting items into the view, and keeping the index and the guess of its size true."""
+"""Changes of the view that keep the index and the token estimate consistent."""
 
 from longrein.context.state.request import Item, ItemForm, ItemKind
 from longrein.context.state.state import State
@@ -6,7 +6,7 @@ from longrein.context.state.token_estimate import ITEM_TOKENS, estimate_part, es
 from longrein.events import AnyPart, ProviderBlock, Text, ToolResult
 
 
-def item_of(
+def make_item(
     seq: int,
     n: int,
     kind: ItemKind,
@@ -17,30 +17,33 @@ def item_of(
     owner: str = "",
     span: tuple[int, int] | None = None,
 ) -> Item:
-    """Part `n` of entry `seq` as an item. `span`: the entries it stands for, when not `seq` alone."""
+    """Return part `n` of entry `seq` as an item.
+
+    `span`: entries that the item stands for, if not `seq` alone.
+    """
     form: ItemForm = "summary" if kind == "summary" else "full"
     tokens = estimate_part(part) + ITEM_TOKENS
     return Item((seq, n, 0), kind, span or (seq, seq), handle, part, form, tokens, block, owner)
 
 
-def add(state: State, item: Item) -> None:
-    """Put `item` at the end of the view."""
+def append_item(state: State, item: Item) -> None:
+    """Append `item` to the view."""
     if item.handle:
         state.index[item.handle] = len(state.items)
     state.items.append(item)
-    state.gauge.grow(item.part, item.tokens)
+    state.gauge.add_part(item.part, item.tokens)
 
 
-def put(state: State, at: int, item: Item) -> None:
-    """Put `item` in the place of the one at position `at`."""
+def replace_item(state: State, at: int, item: Item) -> None:
+    """Replace the item at position `at`."""
     old = state.items[at]
-    state.gauge.grow(old.part, old.tokens, -1)
-    state.gauge.grow(item.part, item.tokens)
+    state.gauge.add_part(old.part, old.tokens, -1)
+    state.gauge.add_part(item.part, item.tokens)
     state.items[at] = item
 
 
 def reindex(state: State) -> None:
-    """Find every item and every open slot again after positions have changed."""
+    """Rebuild the index and the slots of open calls after positions have changed."""
     state.index = {item.handle: at for at, item in enumerate(state.items) if item.handle}
     if state.calls:
         slots = {item.part.call: at for at, item in enumerate(state.items) if isinstance(item.part, ToolResult)}
@@ -51,27 +54,25 @@ def reindex(state: State) -> None:
                 del state.calls[call]
 
 
-def weigh_prefix(state: State, sign: int) -> None:
-    """Take all that stands before the conversation into the guess (`sign` 1) or out of it (-1)."""
+def count_prefix(state: State, sign: int) -> None:
+    """Add everything before the conversation to the token estimate (`sign` 1) or remove it (-1)."""
     if state.prefix is not None:
         system = state.prefix.system
-        state.gauge.grow(Text(system), estimate_text(system), sign)
+        state.gauge.add_part(Text(system), estimate_text(system), sign)
         for tool in state.prefix.tools:
             told = tool.name + tool.description + str(tool.schema)
-            state.gauge.grow(Text(told), estimate_text(told) + ITEM_TOKENS, sign)
+            state.gauge.add_part(Text(told), estimate_text(told) + ITEM_TOKENS, sign)
     for item in state.items[: state.context_items]:
-        state.gauge.grow(item.part, item.tokens, sign)
+        state.gauge.add_part(item.part, item.tokens, sign)
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-#
-# Whether an earlier reading of a file still stands in the view, so that it need not be given once more.
+# --- Readings that are still visible ---------------------------------------------------------------------------------
 
 
-def standing(state: State, path: str, digest: str, first: int, last: int) -> str:
-    """Handle of a reading of `path` with this content that stands whole in the view and covers the lines; else ''.
+def find_visible_reading(state: State, path: str, digest: str, first: int, last: int) -> str:
+    """Return the handle of a reading of `path` that is whole in the view and covers the lines; '' if there is none.
 
-    One that a re-reading was already pointed at does not count: who asks twice gets the lines.
+    A reading that a later `Read` was already pointed at does not count: the next one gets the lines.
     """
     for reading in reversed(state.readings.get(path, ())):
         at = state.index.get(reading.handle, -1)

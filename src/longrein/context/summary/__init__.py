@@ -1,1 +1,1 @@
-"""What a summary says: records kept by code with their proofs, the model's audited prose, the user's own words."""
+"""Summaries: records kept by code with their proofs, audited prose of a model, and the user's messages."""

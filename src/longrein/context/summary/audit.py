@@ -1,10 +1,9 @@
-"""The audit: what a model's prose names must occur in what it stands for, else the claim's sentence is struck.
+"""Audit of a summary's prose: a sentence that names something absent from the summarised span is struck.
 
-Deterministic and deliberately narrow: paths, commands, identifiers, hashes, quotations and numbers that look like
-facts. It cures invented names (poisoning); it does not judge sense. A claim of an outcome that names nothing needs a
-record (`outcomes`): one that a record refutes is struck, one without a record is marked. Sentences that give orders
-against the user are struck too, by a few plain shapes; that is no boundary: what protects is the label that the
-summary is reference.
+The audit is deterministic and narrow: paths, commands, identifiers, hashes, quotations, and numbers that look like
+facts. It removes invented names (poisoning); it does not judge meaning. An outcome claim needs a record (`outcomes`):
+it is struck if a record refutes it, and marked if there is none. Sentences that give orders against the user are struck
+too, by a few plain patterns. That is no security boundary; the protection is the label that the summary is reference.
 """
 
 import re
@@ -14,16 +13,16 @@ from typing import Literal
 
 import msgspec
 
-from longrein.context.summary.outcomes import Outcome, Proof, outcomes
+from longrein.context.summary.outcomes import Outcome, Proof, find_outcomes
 
 QUOTE_WORDS_MIN = 3
 """A shorter quotation is a word in quotation marks, not a claim about what was said."""
 TRIES_MAX = 5_000
-"""Places looked at one by one before the rest is left to a pattern."""
+"""Matches examined one by one before a regular expression takes over."""
 UNVERIFIED = "[unverified]"
-"""Stands at the end of a sentence that claims an outcome for which there is no record."""
+"""Mark at the end of a sentence that claims an outcome without a record."""
 MISSES_MAX = 20
-"""Claims that occur nowhere before the words of the texts are listed."""
+"""Number of claims not found before the words of the texts are indexed."""
 _WORD = r"[A-Za-z0-9_]+"
 
 Kind = Literal["code", "path", "name", "number", "quote"]
@@ -36,22 +35,22 @@ class Claim(msgspec.Struct, frozen=True):
     text: str
 
 
-class Audited(msgspec.Struct, frozen=True):
-    """Prose without what nothing proves."""
+class AuditResult(msgspec.Struct, frozen=True):
+    """Prose without unproven sentences."""
 
     prose: str
     struck: tuple[str, ...]
-    """Each claim or order that cost its sentence."""
+    """Each claim or order that removed its sentence."""
     marked: int = 0
-    """Sentences that got `UNVERIFIED`."""
+    """Number of sentences marked `UNVERIFIED`."""
 
 
-class Covered:
-    """Whether a claim occurs in some texts. Built once; a look is a search (about 0.5 ms a MB).
+class ClaimLookup:
+    """Lookup of claims in texts. Built once; a lookup is a search (about 0.5 ms a MB).
 
-    After some claims that occur nowhere all words are listed once (80 ms a MB), so that more of them cost nothing.
+    After some claims that are not found, all words are indexed once (80 ms a MB), so that further misses cost nothing.
 
-    `roots`: folders that a path may be given relative to. `last`: handles up to this entry name something.
+    `roots`: folders that a path may be relative to. `last`: handles up to this entry are valid names.
     """
 
     def __init__(self, texts: Iterable[str], roots: Iterable[str] = (), last: int = 0) -> None:
@@ -65,7 +64,7 @@ class Covered:
         self._numbers: frozenset[str] = frozenset()
 
     def __call__(self, claim: Claim) -> bool:
-        """Whether the texts hold it."""
+        """Whether the texts contain the claim."""
         known = self._known.get(claim)
         if known is None:
             known = self._known[claim] = self._look(claim)
@@ -93,13 +92,13 @@ class Covered:
         return any(text.startswith(root) and self._bounded(text[len(root) :]) for root in self._roots)
 
     def _bounded(self, text: str, *, number: bool = False) -> bool:
-        """Whether `text` occurs and does not go on as a longer word on either side."""
+        """Whether `text` occurs and is not part of a longer word."""
         if self._words is not None and not self._may(text, number=number):
             return False
         at, tries = self._text.find(text), 0
         while at >= 0:
             tries += 1
-            if tries > TRIES_MAX:  # it stands inside longer words again and again
+            if tries > TRIES_MAX:  # it is often part of longer words
                 return self._search(text, at, number=number)
             before, after = self._text[at - 1 : at], self._text[at + len(text) : at + len(text) + 1]
             goes_on = after.isdigit() if number else _wordy(after) and _wordy(text[-1])
@@ -121,7 +120,7 @@ class Covered:
             self._numbers = frozenset(re.match(r"[0-9]+", w)[0] for w in self._words if "0" <= w[0] <= "9")  # type: ignore[index]
 
     def _may(self, text: str, *, number: bool) -> bool:
-        """Whether each word of `text` is a word of the texts; without that it cannot occur."""
+        """Whether each word of `text` is a word of the texts; otherwise it cannot occur."""
         words = self._words or frozenset()
         pieces = re.findall(_WORD, text)
         if number:
@@ -129,7 +128,7 @@ class Covered:
         return all(piece in words for piece in pieces)
 
     def _composed(self, text: str) -> bool:
-        """A name with a line number, a call, `Class.method`: each of its pieces must occur. A command must as it is."""
+        """Whether each piece of a name with a line, a call or `Class.method` occurs. Commands must occur whole."""
         lined = re.fullmatch(r"(\S+?):(?:L?(\d+))(?:[-–:]L?(\d+))?", text)
         if lined is not None:
             numbers = [n for n in lined.groups()[1:] if n]
@@ -157,7 +156,7 @@ def _spellings(number: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys((number, plain, grouped, grouped.replace(",", "_"), number.removeprefix("v"))))
 
 
-# --- what a sentence claims --------------------------------------------------------------------------------------
+# --- Claims of a sentence --------------------------------------------------------------------------------------------
 
 _BRANDS = frozenset(
     ("node.js", "next.js", "vue.js", "nuxt.js", "three.js", "d3.js", "express.js", "macos", "iphone", "e.g", "i.e")
@@ -168,7 +167,7 @@ _ABOUT = r"(?:about|around|roughly|approximately|nearly|almost|some|over|under|t
 
 @cache
 def _plain() -> re.Pattern[str]:
-    """Code-like words outside backticks, first alternative that fits."""
+    """Return the pattern of code-like words outside backticks; the first alternative that fits counts."""
     ends = "py|pyi|js|jsx|ts|tsx|mjs|go|rs|c|h|cc|cpp|hpp|java|kt|rb|php|cs|swift|scala|lua|md|rst|txt|toml|json|jsonl"
     more = "yaml|yml|ini|cfg|conf|env|sh|bash|sql|html|css|scss|xml|csv|lock|proto|ipynb|log|db|sqlite|tf|gradle"
     return re.compile(
@@ -189,8 +188,8 @@ _CODE = r"`+([^`\n]+)`+"
 _QUOTE = r"\"([^\"\n]{8,})\"|“([^”\n]{8,})”|「([^」\n]{4,})」"
 
 
-def claims(sentence: str) -> list[Claim]:
-    """What `sentence` names, in no particular order."""
+def find_claims(sentence: str) -> list[Claim]:
+    """Return what `sentence` names, in no particular order."""
     found: list[Claim] = []
 
     def code(match: re.Match[str]) -> str:
@@ -237,7 +236,7 @@ _ORDERS = (
     r"\b(?:new|updated|real|actual)\s+(?:system\s+)?(?:instructions?|prompt|orders)\s*:",
     r"\byou\s+(?:are now|must now|must obey|will now)\b",
 )
-"""Shapes of an order against the user or the system, as they are smuggled in through tool results."""
+"""Patterns of orders against the user or the system, as smuggled in through tool results."""
 
 
 @cache
@@ -245,7 +244,7 @@ def _order() -> re.Pattern[str]:
     return re.compile("|".join(_ORDERS), re.I)
 
 
-# --- striking ----------------------------------------------------------------------------------------------------
+# --- Striking sentences ----------------------------------------------------------------------------------------------
 
 _SENTENCES = r"(?<=[.!?])(?<!e\.g\.)(?<!i\.e\.)\s+(?=[A-Z0-9\"'`“(\[*])|(?<=[。！？])"
 _BULLET = r"\s*(?:[-*•>]|\d{1,2}[.)])\s+(?:\[[ x>]\]\s+)?"
@@ -253,12 +252,12 @@ _BULLET = r"\s*(?:[-*•>]|\d{1,2}[.)])\s+(?:\[[ x>]\]\s+)?"
 
 def audit(
     prose: str, covered: Callable[[Claim], bool], proven: Callable[[Outcome], Proof] = lambda _: "proven"
-) -> Audited:
-    """`prose` without the sentences that name what is not `covered`, claim what a record refutes, or give orders.
+) -> AuditResult:
+    """Strike sentences of `prose` that name what is not `covered`, contradict a record, or give orders.
 
-    What claims an outcome and is not `proven` is marked; other text is unchanged.
+    An outcome claim that is not `proven` is marked; other text is unchanged.
     """
-    judge = _Judge(covered, proven)
+    judge = _Auditor(covered, proven)
     kept: list[str] = []
     fenced = False
     for line in prose.split("\n"):
@@ -269,11 +268,11 @@ def audit(
         left = judge.fenced(line) if fenced else judge.line(line)
         if left is not None:
             kept.append(left)
-    return Audited("\n".join(kept), tuple(judge.struck), judge.marked)
+    return AuditResult("\n".join(kept), tuple(judge.struck), judge.marked)
 
 
-class _Judge:
-    """What was found on the way through one text."""
+class _Auditor:
+    """Auditor of one text; collects what was struck."""
 
     def __init__(self, covered: Callable[[Claim], bool], proven: Callable[[Outcome], Proof]) -> None:
         self._covered, self._proven = covered, proven
@@ -281,7 +280,7 @@ class _Judge:
         self.marked = 0
 
     def fenced(self, line: str) -> str | None:
-        """A line of code; None when it occurs nowhere."""
+        """Return a line of code; None if it does not occur in the texts."""
         text = line.strip()
         if not re.search(r"[^\W_]{2}", text) or self._covered(Claim("code", text)):
             return line
@@ -289,7 +288,7 @@ class _Judge:
         return None
 
     def line(self, line: str) -> str | None:
-        """What is left of a line; None when only its bullet is."""
+        """Return what is left of a line; None if only its bullet is."""
         bullet = re.match(_BULLET, line)
         start = bullet.end() if bullet is not None else 0
         done = not line[:start].rstrip().endswith("[ ]")
@@ -304,11 +303,11 @@ class _Judge:
         return line[:start] + left if left.strip() else None
 
     def _sentence(self, sentence: str, *, done: bool) -> str:
-        """`sentence`, marked where it must be; '' when it is struck. `done`: false for an open item."""
-        wrong = [claim.text for claim in claims(sentence) if not self._covered(claim)]
+        """Return `sentence`, marked if needed; '' if it is struck. `done`: false for an open item."""
+        wrong = [claim.text for claim in find_claims(sentence) if not self._covered(claim)]
         if _order().search(sentence):
             wrong.append(sentence.strip())
-        found = {self._proven(outcome) for outcome in outcomes(sentence)} if done and not wrong else set()
+        found = {self._proven(outcome) for outcome in find_outcomes(sentence)} if done and not wrong else set()
         if "refuted" in found:
             wrong.append(sentence.strip())
         self.struck.extend(wrong)

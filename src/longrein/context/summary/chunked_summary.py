@@ -1,25 +1,25 @@
-"""A view for a summariser whose window is smaller: its text in up to eight parts, cut between steps, then one merge.
+"""Summary by a model with a smaller window: the view in up to eight parts, then one merge.
 
-Nothing is cut off: where eight parts are too few, the longest blocks show their two ends and their handles. Each part
-begins with what the work is about and ends with what is asked for now.
+Parts are split between steps. Nothing is dropped: if eight parts are too few, the longest blocks are shown by their two
+ends and handles. Each part begins with the subject of the work and ends with the current request.
 """
 
 from collections.abc import Sequence
 
-from longrein.context.state.ledger import Word
+from longrein.context.state.ledger import UserMessage
 from longrein.context.state.request import Budget, Item, Request
 from longrein.context.state.state import State
 from longrein.context.state.token_estimate import ITEM_TOKENS, arguments_text, estimate_text
-from longrein.context.summary.digest import Cost, cost_of, message, shortened
-from longrein.context.summary.prompt import instruction
+from longrein.context.summary.digest import Cost, cost_function, message_text, shorten
+from longrein.context.summary.prompt import summary_instruction
 from longrein.events import PrefixSet, Text, ToolCall, ToolResult, marker, text_of
 
 CHUNKS_MAX = 8
-"""Requests for one summary beside the merge."""
+"""Limit of requests for one summary, the merge aside."""
 FILL = 0.85
-"""Share of the summariser's usable window that a part may fill: its tokenizer is not the one that was calibrated."""
+"""Share of the summariser's usable window that a part may take, because its tokenizer is not the calibrated one."""
 FRAME_SHARE = 0.10
-"""Share of a part for the first request of the user, and as much again for the one in hand."""
+"""Share of a part for the user's first request, and again for the current one."""
 ITEM_TOKENS_MIN = 60
 """A block is not made shorter than this."""
 
@@ -31,14 +31,14 @@ MERGE = """\
 Make one summary of them. Where they differ the later one holds; add nothing that stands in none of them."""
 
 
-def fits_whole(state: State, budget: Budget) -> bool:
-    """Whether a summariser with `budget` can be given the live view as it is."""
-    return state.view_tokens + estimate_text(instruction("")) <= budget.usable_tokens * FILL
+def fits_in_window(state: State, budget: Budget) -> bool:
+    """Whether the live view fits a summariser with `budget`."""
+    return state.view_tokens + estimate_text(summary_instruction("")) <= budget.usable_tokens * FILL
 
 
 def summary_chunks(state: State, window_tokens: int) -> list[str]:
-    """The conversation as at most eight texts, each of at most about `window_tokens` calibrated tokens."""
-    cost = cost_of(state.gauge)
+    """Return the conversation as at most eight texts of about `window_tokens` calibrated tokens."""
+    cost = cost_function(state.gauge)
     head, tail = _frame(state, round(window_tokens * FRAME_SHARE), cost)
     room = max(ITEM_TOKENS_MIN * 4, window_tokens - cost(head) - cost(tail))
     steps = _steps(state.items[state.context_items :])
@@ -54,8 +54,11 @@ def summary_chunks(state: State, window_tokens: int) -> list[str]:
 
 
 def chunk_requests(state: State, budget: Budget, prefix: PrefixSet, focus: str = "") -> list[Request]:
-    """One request for each part. `budget`, `prefix`: of the summariser; its prefix needs neither tools nor system."""
-    ask = instruction(focus, budget)
+    """Return one request per part.
+
+    `budget`, `prefix`: of the summariser. Its prefix needs neither tools nor system text.
+    """
+    ask = summary_instruction(focus, budget)
     room = round(budget.usable_tokens * FILL) - state.gauge.scale(estimate_text(PART + ask))
     texts = summary_chunks(state, room)
     return [
@@ -65,9 +68,9 @@ def chunk_requests(state: State, budget: Budget, prefix: PrefixSet, focus: str =
 
 
 def merge_request(state: State, budget: Budget, prefix: PrefixSet, parts: Sequence[str], focus: str = "") -> Request:
-    """The request that makes one summary of the answers to `chunk_requests`, in their order."""
-    ask = instruction(focus, budget)
-    cost = cost_of(state.gauge)
+    """Return the request that merges the answers to `chunk_requests`, in their order."""
+    ask = summary_instruction(focus, budget)
+    cost = cost_function(state.gauge)
     room = (round(budget.usable_tokens * FILL) - cost(MERGE + ask)) // max(1, len(parts))
     shown = [
         f"{marker(state.nonce, 'part', f'{n} of {len(parts)}')}\n{_within(part, room - 12, cost)}"
@@ -77,7 +80,7 @@ def merge_request(state: State, budget: Budget, prefix: PrefixSet, parts: Sequen
 
 
 def _within(text: str, tokens: int, cost: Cost) -> str:
-    """The start of `text`, as much as fits."""
+    """Return the start of `text`, as much as fits."""
     if cost(text) <= tokens:
         return text
     return text[: max(0, len(text) * max(0, tokens) // cost(text) - 2)] + "…"
@@ -92,21 +95,21 @@ def _request(state: State, budget: Budget, prefix: PrefixSet, text: str) -> Requ
     )
 
 
-# --- cutting -----------------------------------------------------------------------------------------------------
+# --- Splitting -------------------------------------------------------------------------------------------------------
 
 
 def _frame(state: State, tokens: int, cost: Cost) -> tuple[str, str]:
-    """(what the work is about, what is asked for now), each in about `tokens`."""
+    """Return (subject of the work, current request), each in about `tokens`."""
     words = state.ledger.words
-    first = message(words[0], tokens, state.nonce, cost) if words else ""
+    first = message_text(words[0], tokens, state.nonce, cost) if words else ""
     pins = [f"Pinned: {pin}" for pin in state.pins]
-    asked: list[Word] = [word for word in words[1:] if word.origin != "steer"][-1:]
-    last = f"The request in hand: {message(asked[0], tokens, state.nonce, cost)}" if asked else ""
+    asked: list[UserMessage] = [word for word in words[1:] if word.origin != "steer"][-1:]
+    last = f"The request in hand: {message_text(asked[0], tokens, state.nonce, cost)}" if asked else ""
     return "\n".join([*pins, *([f"The first request: {first}"] if first else [])]), last
 
 
 def _steps(items: Sequence[Item]) -> list[list[Item]]:
-    """The items in groups that may not be parted: a reply with the results of its calls, or what was said to it."""
+    """Group the items that may not be parted: a reply with the results of its calls, or user messages."""
     steps: list[list[Item]] = []
     before: Item | None = None
     for item in items:
@@ -122,7 +125,7 @@ def _steps(items: Sequence[Item]) -> list[list[Item]]:
 def _block(state: State, item: Item, tokens: int, cost: Cost) -> str:
     label, text = _labelled(item)
     head = marker(state.nonce, item.handle or "note", label)
-    return f"{head}\n{shortened(text, max(1, tokens - cost(head)), item.handle, state.nonce, cost, 'this block')}"
+    return f"{head}\n{shorten(text, max(1, tokens - cost(head)), item.handle, state.nonce, cost, 'this block')}"
 
 
 def _labelled(item: Item) -> tuple[str, str]:
@@ -137,7 +140,7 @@ def _labelled(item: Item) -> tuple[str, str]:
 
 
 def _packed(steps: Sequence[Sequence[str]], room: int, cost: Cost) -> list[list[str]]:
-    """Steps in as few parts of `room` tokens as they come; a step that is larger is cut between its blocks."""
+    """Pack steps into as few parts of `room` tokens as possible; a larger step is split between its blocks."""
     parts: list[list[str]] = []
     left = 0
     for step in steps:
@@ -154,7 +157,7 @@ def _packed(steps: Sequence[Sequence[str]], room: int, cost: Cost) -> list[list[
 
 
 def _ends_of(parts: list[list[str]], nonce: str) -> list[list[str]]:
-    """The first two and the last parts; what lies between is named, not dropped in silence."""
+    """Return the first two and the last parts, with a note on what lies between."""
     gone = sum(map(len, parts[2 : len(parts) - (CHUNKS_MAX - 2)]))
     note = marker(nonce, "elided", f'{gone} blocks between; Recall(query="…") finds them')
     return [parts[0], [*parts[1], note], *parts[-(CHUNKS_MAX - 2) :]]

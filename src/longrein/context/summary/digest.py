@@ -1,7 +1,7 @@
-"""What stands in place of a summarised span: the user's words and the ledger by code, and the model's prose if any.
+"""Text that replaces a summarised span: the user's messages, the ledger, and the model's prose if there is any.
 
-Without prose it is the digest of last resort: it needs no model, so a session cannot get stuck. Earlier prose is never
-copied by code: what code wrote is rendered anew from the ledger each time, so nothing drifts.
+Without prose it is a digest, which needs no model, so a session cannot get stuck. Earlier prose is never copied: the
+records are rendered from the ledger each time, so nothing drifts.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -9,13 +9,28 @@ from collections.abc import Callable, Iterable, Sequence
 import msgspec
 
 from longrein.context.state.command_results import Counts, clip
-from longrein.context.state.ledger import FileUse, Ledger, Ran, Running, Trouble, Verdict, Word
+from longrein.context.state.ledger import (
+    BackgroundWork,
+    CallRecord,
+    ErrorRecord,
+    FileUse,
+    Ledger,
+    TestVerdict,
+    UserMessage,
+)
 from longrein.context.state.request import Budget, Item
 from longrein.context.state.state import State
-from longrein.context.state.token_estimate import CHARS_PER_TOKEN_CODE, Gauge, estimate_text
-from longrein.context.summary.audit import Claim, Covered, audit
-from longrein.context.summary.outcomes import proofs
-from longrein.context.summary.prompt import HEADINGS, WRITTEN, clean_prose, instruction, prose_problem, proseless
+from longrein.context.state.token_estimate import CHARS_PER_TOKEN_CODE, TokenGauge, estimate_text
+from longrein.context.summary.audit import Claim, ClaimLookup, audit
+from longrein.context.summary.outcomes import outcome_prover
+from longrein.context.summary.prompt import (
+    HEADINGS,
+    WRITTEN,
+    clean_prose,
+    prose_problem,
+    prose_sections,
+    summary_instruction,
+)
 from longrein.events import (
     AnyEvent,
     AnyPart,
@@ -30,30 +45,27 @@ from longrein.events import (
     text_of,
 )
 
-# ---------------------------------------------------------------------------------------------------------------------
-#
-# The ledger as lines, best first: each with the entries that prove it, none that an earlier claim could poison.
-
+# --- Lines of the ledger, most important first -----------------------------------------------------------------------
 
 COMMAND_CHARS = 160
-"""Of a command or call in a line."""
+"""Limit of a command or call in a line."""
 NAMES_SHOWN_MAX = 12
-"""Tests named one by one under one verdict."""
+"""Limit of tests named one by one."""
 
 
 def file_lines(state: State) -> list[str]:
-    """What was read and changed: changed ones first, each group newest first."""
+    """List the files: changed ones first, each group newest first."""
     uses = sorted(state.ledger.files.items(), key=lambda pair: (pair[1].changes == 0, -pair[1].seq))
-    return [f"- {relative(state, path)}: {_use(state, path, use)}" for path, use in uses]
+    return [f"- {relative_path(state, path)}: {_file_use(state, path, use)}" for path, use in uses]
 
 
-def relative(state: State, path: str) -> str:
-    """`path` as seen from the session's first folder, when it lies in it."""
+def relative_path(state: State, path: str) -> str:
+    """Return `path` relative to the session's first folder, if it is inside."""
     root = (state.roots[0].rstrip("/") + "/") if state.roots else ""
     return path[len(root) :] if root and path.startswith(root) else path
 
 
-def _use(state: State, path: str, use: FileUse) -> str:
+def _file_use(state: State, path: str, use: FileUse) -> str:
     who = {"agent": "you", "user": "somebody else", "command": "a command", "subagent": "a subagent"}
     told = []
     if use.changes:
@@ -70,29 +82,29 @@ def _use(state: State, path: str, use: FileUse) -> str:
     return ", ".join(told)
 
 
-# --- errors, tests, commands -------------------------------------------------------------------------------------
+# --- Errors, tests, commands -----------------------------------------------------------------------------------------
 
 
 def error_lines(state: State) -> list[str]:
-    """Errors that stand, failing tests, then what was fixed and how; newest first in each group."""
+    """List open errors, failing tests, then fixed errors and tests; newest first in each group."""
     troubles = sorted(state.ledger.troubles.values(), key=lambda t: (t.fixed > 0, -max(t.last, t.fixed)))
-    standing_lines = [_trouble(state, trouble) for trouble in troubles if not trouble.fixed]
-    fixed = [_trouble(state, trouble) for trouble in troubles if trouble.fixed]
-    return [*standing_lines, *_failing(state.ledger), *fixed, *_mended(state.ledger)]
+    status_lines = [_error_line(state, trouble) for trouble in troubles if not trouble.fixed]
+    fixed = [_error_line(state, trouble) for trouble in troubles if trouble.fixed]
+    return [*status_lines, *_failing_tests(state.ledger), *fixed, *_fixed_tests(state.ledger)]
 
 
-def _trouble(state: State, trouble: Trouble) -> str:
+def _error_line(state: State, trouble: ErrorRecord) -> str:
     name, _, argument = trouble.line.partition(" ")
     line = f"{name} `{clip(argument, COMMAND_CHARS)}`" if argument else name
     times = f" {trouble.times} times, last r{trouble.last}" if trouble.times > 1 else ""
     told = f'- r{trouble.seq} {line} failed{times}: "{trouble.error}"'
     if not trouble.fixed:
         return f"{told}; it has not succeeded since"
-    between = ", ".join(f"{relative(state, path)} r{seq}" for seq, path in trouble.between)
+    between = ", ".join(f"{relative_path(state, path)} r{seq}" for seq, path in trouble.between)
     return f"{told}; it succeeded r{trouble.fixed}" + (f", after changes to {between}" if between else "")
 
 
-def _failing(ledger: Ledger) -> list[str]:
+def _failing_tests(ledger: Ledger) -> list[str]:
     failing = [(name, test) for name, test in ledger.tests.items() if not test.passed]
     failing.sort(key=lambda pair: -pair[1].seq)
     lines = [f"- test failing: {name} r{test.seq}" + _since(test) for name, test in failing[:NAMES_SHOWN_MAX]]
@@ -101,27 +113,27 @@ def _failing(ledger: Ledger) -> list[str]:
     return lines
 
 
-def _since(test: Verdict) -> str:
+def _since(test: TestVerdict) -> str:
     return f", since r{test.failed}" if test.failed != test.seq else ""
 
 
-def _mended(ledger: Ledger) -> list[str]:
+def _fixed_tests(ledger: Ledger) -> list[str]:
     mended = [(name, test) for name, test in ledger.tests.items() if test.passed and test.failed]
     mended.sort(key=lambda pair: -pair[1].seq)
     return [f"- test failed r{t.failed}, no longer r{t.seq}: {name}" for name, t in mended[:NAMES_SHOWN_MAX]]
 
 
 def command_lines(state: State) -> list[str]:
-    """Calls that were carried out, newest first."""
-    return [f"- r{ran.seq} {_ran(ran)}" for ran in reversed(state.ledger.ran.values())]
+    """List the calls, newest first."""
+    return [f"- r{ran.seq} {_call_line(ran)}" for ran in reversed(state.ledger.ran.values())]
 
 
-def _ran(ran: Ran) -> str:
+def _call_line(ran: CallRecord) -> str:
     times = f" ({ran.times} times, this is the last)" if ran.times > 1 else ""
     return f"{ran.name} `{clip(ran.argument, COMMAND_CHARS)}`{times} → {_outcome(ran)}"
 
 
-def _outcome(ran: Ran) -> str:
+def _outcome(ran: CallRecord) -> str:
     if ran.background and ran.status == "running":
         return f"went on in the background as {', '.join(ran.background)}; not over yet"
     told = {
@@ -147,18 +159,18 @@ def _counts(counts: Counts) -> str:
     return f"; {counts.runner}: {counts.failed} failed, {counts.passed} passed"
 
 
-# --- what is decided, and what is open ---------------------------------------------------------------------------
+# --- Decisions, open work, status ------------------------------------------------------------------------------------
 
 
 def decision_lines(state: State) -> list[str]:
-    """What the user allowed, denied and answered, newest first; a repeated decision once."""
+    """List what the user allowed, denied and answered, newest first; equal decisions once."""
     newest = {decision.text: decision for decision in state.ledger.decisions}
     ordered = sorted(newest.values(), key=lambda decision: -decision.seqs[-1])
     return [f"- {d.text} ({', '.join(f'r{seq}' for seq in d.seqs)})" for d in ordered]
 
 
 def pending_lines(state: State) -> list[str]:
-    """The todo list, then what still runs."""
+    """List the todo list, then running tasks and subagents."""
     proof = _proof(state.ledger, "todo")
     todos = [f"- [{todo.status}] {todo.content}" for todo in state.todos]
     if todos:
@@ -168,16 +180,16 @@ def pending_lines(state: State) -> list[str]:
 
 
 def ended_lines(state: State) -> list[str]:
-    """Tasks and subagents that are over, newest first."""
+    """List ended tasks and subagents, newest first."""
     return [_over(run) for run in reversed(state.ledger.over)]
 
 
-def _over(run: Running) -> str:
+def _over(run: BackgroundWork) -> str:
     return f"- {run.kind} `{run.text}` (r{run.seq}) ended r{run.ended}: {run.status}"
 
 
-def standing_lines(state: State) -> list[str]:
-    """Mode, folder, instruction files and skills that were told."""
+def status_lines(state: State) -> list[str]:
+    """List permission mode, folder, and the instruction files and skills that were told."""
     ledger = state.ledger
     lines = [f"- permission mode: {state.mode}{_proof(ledger, 'mode')}"]
     if state.cwd:
@@ -192,26 +204,25 @@ def _proof(ledger: Ledger, name: str) -> str:
     return f" (r{seq})" if seq else ""
 
 
-def at_work_lines(state: State) -> list[str]:
-    """What code can say of the current work when no model does."""
+def current_work_lines(state: State) -> list[str]:
+    """List the current work as far as code knows it, for a summary without prose."""
     doing = [f"- in progress: {todo.content}{_proof(state.ledger, 'todo')}" for todo in state.todos]
     doing = [line for line, todo in zip(doing, state.todos, strict=True) if todo.status == "in_progress"]
-    last = [f"- last change: {relative(state, path)} r{seq}" for seq, path in state.ledger.edits[-1:]]
+    last = [f"- last change: {relative_path(state, path)} r{seq}" for seq, path in state.ledger.edits[-1:]]
     return [*doing, *command_lines(state)[:3], *last]
 
 
-# --- Text within a budget of tokens: the user's words with their middles elided, and lines by rank -------------------
-
+# --- Texts within a token budget -------------------------------------------------------------------------------------
 
 WORD_TOKENS_MIN = 40
-"""A message that gets less is not shown by its ends but listed by its handle."""
+"""A message with fewer tokens is only listed by its handle."""
 
 Cost = Callable[[str], int]
-"""Calibrated tokens of a text."""
+"""Function that returns the calibrated tokens of a text."""
 
 
-def cost_of(gauge: Gauge) -> Cost:
-    """What texts cost, never guessed below the rate of code, so that the sum of parts bounds the whole."""
+def cost_function(gauge: TokenGauge) -> Cost:
+    """Return the cost of texts, never below the rate of code, so that the sum of parts bounds the whole."""
 
     def cost(text: str) -> int:
         plain = gauge.scale(max(estimate_text(text), round(len(text) / CHARS_PER_TOKEN_CODE)))
@@ -220,8 +231,8 @@ def cost_of(gauge: Gauge) -> Cost:
     return cost
 
 
-def shortened(text: str, tokens: int, handle: str, nonce: str, cost: Cost, what: str = "the user's message") -> str:
-    """`text` in at most `tokens`: whole, or its two ends around a marker with its handle, or the marker alone."""
+def shorten(text: str, tokens: int, handle: str, nonce: str, cost: Cost, what: str = "the user's message") -> str:
+    """Return `text` in at most `tokens`: whole, or both ends around a marker with its handle, or the marker."""
     if cost(text) <= tokens:
         return text
     chars = len(text)
@@ -242,10 +253,10 @@ def _ends(text: str, chars: int, handle: str, nonce: str, what: str) -> str:
     return "\n".join(part for part in (head, note, tail) if part)
 
 
-def said(words: Sequence[Word], tokens: int, nonce: str, cost: Cost) -> list[str]:
-    """The messages in order in at most about `tokens`: small ones whole, long ones by their ends.
+def message_lines(words: Sequence[UserMessage], tokens: int, nonce: str, cost: Cost) -> list[str]:
+    """Return the messages in order in about `tokens`: small ones whole, long ones by both ends.
 
-    Where there are too many even for that, the oldest but the first are listed by their handles.
+    If there are too many even for that, the oldest but the first are listed by their handles.
     """
     listed, shown = _listed(words, tokens, cost)
     left = tokens - (cost(_list(listed, tokens // 2, nonce, cost)) if listed else 0)
@@ -253,16 +264,16 @@ def said(words: Sequence[Word], tokens: int, nonce: str, cost: Cost) -> list[str
     lines = [""] * len(shown)
     for done, (_, at) in enumerate(sizes):
         share = left // (len(sizes) - done)
-        lines[at] = message(shown[at], share, nonce, cost)
+        lines[at] = message_text(shown[at], share, nonce, cost)
         left -= cost(lines[at])
     if listed:
         lines.insert(1, _list(listed, tokens // 2, nonce, cost))
     return lines
 
 
-def _listed(words: Sequence[Word], tokens: int, cost: Cost) -> tuple[list[Word], list[Word]]:
-    """(those that are only listed, those that are shown): the first is shown, and the newest that have room."""
-    least = [min(WORD_TOKENS_MIN, cost(title(word) + word.text)) for word in words]
+def _listed(words: Sequence[UserMessage], tokens: int, cost: Cost) -> tuple[list[UserMessage], list[UserMessage]]:
+    """Split `words` into messages that are only listed and messages that are shown: the first and the newest."""
+    least = [min(WORD_TOKENS_MIN, cost(message_title(word) + word.text)) for word in words]
     if sum(least) <= tokens:
         return [], list(words)
     room = tokens * 3 // 4 - (least[0] if words else 0)
@@ -273,8 +284,8 @@ def _listed(words: Sequence[Word], tokens: int, cost: Cost) -> tuple[list[Word],
     return list(words[1:cut]), [*words[:1], *words[cut:]]
 
 
-def _list(words: Sequence[Word], tokens: int, nonce: str, cost: Cost) -> str:
-    """`Recall(handle="r3"), Recall(handle="r9") …`, shorter where that is too long."""
+def _list(words: Sequence[UserMessage], tokens: int, nonce: str, cost: Cost) -> str:
+    """Return `Recall(handle="r3"), Recall(handle="r9") …`, or shorter if that is too long."""
     span = f"{len(words)} messages of the user, r{words[0].seq} to r{words[-1].seq}"
     full = ", ".join(f'Recall(handle="r{word.seq}")' for word in words)
     bare = " ".join(f"r{word.seq}" for word in words)
@@ -287,26 +298,26 @@ def _list(words: Sequence[Word], tokens: int, nonce: str, cost: Cost) -> str:
     return marker(nonce, "elided", f"{span}: {how}")
 
 
-def title(word: Word) -> str:
-    """`r12 (steer): `."""
+def message_title(word: UserMessage) -> str:
+    """Return `r12 (steer): `."""
     origin = "" if word.origin == "prompt" else f" ({word.origin})"
     media = f" [with {', '.join(word.media)}]" if word.media else ""
     return f"r{word.seq}{origin}{media}: "
 
 
-def message(word: Word, tokens: int, nonce: str, cost: Cost) -> str:
-    """A message with its handle before it, in at most about `tokens`; whole if that fits."""
-    head = title(word)
+def message_text(word: UserMessage, tokens: int, nonce: str, cost: Cost) -> str:
+    """Return a message with its title in at most about `tokens`; whole if it fits."""
+    head = message_title(word)
     handle = f"r{word.seq}"
-    text = shortened(word.text, max(0, tokens - cost(head)), handle, nonce, cost)
+    text = shorten(word.text, max(0, tokens - cost(head)), handle, nonce, cost)
     if word.gone and text == word.text:
         note = f'{word.gone} characters of the message; Recall(handle="{handle}") brings them'
         text += "\n" + marker(nonce, "elided", note)
     return head + text
 
 
-def within(lines: Sequence[str], tokens: int, cost: Cost) -> list[str]:
-    """The first of `lines`, best first, that fit in `tokens`."""
+def take_fitting(lines: Sequence[str], tokens: int, cost: Cost) -> list[str]:
+    """Return the first of `lines` that fit in `tokens`."""
     kept = []
     for line in lines:
         tokens -= cost(line)
@@ -316,17 +327,16 @@ def within(lines: Sequence[str], tokens: int, cost: Cost) -> list[str]:
     return kept
 
 
-# --- digest ----------------------------------------------------------------------------------------------------------
-
+# --- Summary and digest ----------------------------------------------------------------------------------------------
 
 SHARE_MAX = 0.40
-"""Share of the usable window that the whole may take, pins aside: half of the window is what a crossing leaves."""
+"""Largest share of the usable window for the text, pins aside. A crossing leaves half of the window."""
 FILES_SHARE_MAX = 0.10
-"""Share of the usable window for files put back."""
+"""Largest share of the usable window for files put back."""
 WORDS_TOKENS_MAX = 20_000
-"""Ceiling for the user's words but the request in hand."""
+"""Limit of the user's messages without the current request."""
 LEDGER_TOKENS_MAX = 8_000
-"""Ceiling for what the ledger says."""
+"""Limit of the records."""
 
 PREAMBLE = """\
 This session goes on from here. What came before did not fit any more and is summed up below: carry on with the work \
@@ -339,22 +349,22 @@ NO_PROSE = "(no prose: no model took part in this summary)"
 
 
 class FileBlock(msgspec.Struct, frozen=True):
-    """A file put back into the conversation, or why it was not."""
+    """File put back into the conversation, or a note why it was not."""
 
     path: str
     """Absolute."""
     text: str = ""
-    """Its content as shown, numbered lines; empty when there is only `note`."""
+    """Content as shown, with numbered lines; empty if there is only `note`."""
     note: str = ""
     """Such as `changed since you saw it` or `it is gone`."""
 
 
-def digest(state: State, budget: Budget, first: int, last: int, reason: str) -> Summarized:
-    """The summary that needs no model."""
-    return summarized(state, budget, (first, last), reason, "", ())
+def build_digest(state: State, budget: Budget, first: int, last: int, reason: str) -> Summarized:
+    """Return the summary that needs no model."""
+    return build_summary(state, budget, (first, last), reason, "", ())
 
 
-def summarized(
+def build_summary(
     state: State,
     budget: Budget,
     span: tuple[int, int],
@@ -364,31 +374,32 @@ def summarized(
     files: Sequence[FileBlock] = (),
     covered: Callable[[Claim], bool] | None = None,
 ) -> Summarized:
-    """The event that replaces `span`, its text exactly as the model will see it: at most 40 % of usable and the pins.
+    """Return the event that replaces `span`, with the text that the model will see.
 
-    `prose`: the model's part as it came; it is cleaned and audited here. `files`: put back as far as they fit, the
-    event names those that were. `covered`: whether the span holds a claim; by default the view is asked.
+    The text takes at most 40 % of usable and the pins. `prose`: the model's reply; it is cleaned and audited here.
+    `files`: put back as far as they fit; the event names those that were. `covered`: whether the span holds a claim; by
+    default the view is searched.
     """
-    cost = cost_of(state.gauge)
+    cost = cost_function(state.gauge)
     prose, struck = clean_prose(prose), 0
     if prose:
-        audited = audit(prose, covered or covering(state, span), proofs(state.ledger, span[1]))
+        audited = audit(prose, covered or claim_lookup(state, span), outcome_prover(state.ledger, span[1]))
         prose, struck = audited.prose.strip(), len(audited.struck)
     for scale in (1.0, 0.8, 0.6, 0.4, 0.2):
-        page = _Page(state, budget, span, cost, scale)
-        text = page.text(proseless(prose), struck, files)
+        page = _SummaryComposer(state, budget, span, cost, scale)
+        text = page.text(prose_sections(prose), struck, files)
         if cost(text) <= page.total + page.floor:
             break
     return Summarized(span[0], span[1], text, reason, prose, page.ledger, page.restored, asks, struck=struck)
 
 
-# --- what the audit may look in ----------------------------------------------------------------------------------
+# --- Texts for the audit ---------------------------------------------------------------------------------------------
 
 
-def covering(state: State, span: tuple[int, int], texts: Iterable[str] = ()) -> Covered:
-    """What occurs in the view up to the end of `span`, in the ledger, and in further `texts`."""
+def claim_lookup(state: State, span: tuple[int, int], texts: Iterable[str] = ()) -> ClaimLookup:
+    """Return a lookup of claims in the view up to the end of `span`, in the ledger, and in `texts`."""
     items = [item for item in state.items if item.seqs[0] <= span[1]]
-    return Covered((*_item_texts(items), *_ledger_texts(state), *texts), (*state.roots, state.cwd), span[1])
+    return ClaimLookup((*_item_texts(items), *_ledger_texts(state), *texts), (*state.roots, state.cwd), span[1])
 
 
 def _item_texts(items: Iterable[Item]) -> Iterable[str]:
@@ -397,7 +408,7 @@ def _item_texts(items: Iterable[Item]) -> Iterable[str]:
 
 
 def part_texts(part: AnyPart) -> Iterable[str]:
-    """Every text inside a part, arguments of calls unescaped."""
+    """Yield every text inside a part, arguments of calls unescaped."""
     match part:
         case ToolCall(name=name, arguments=arguments, received=received):
             yield name
@@ -411,7 +422,7 @@ def part_texts(part: AnyPart) -> Iterable[str]:
 
 
 def event_texts(event: AnyEvent) -> Iterable[str]:
-    """Every text that an entry holds for the model."""
+    """Yield every text that an entry has for the model."""
     match event:
         case UserSpoke(parts=parts) | Replied(parts=parts) | ToolEnded(parts=parts):
             for part in parts:
@@ -445,14 +456,14 @@ def _ledger_texts(state: State) -> Iterable[str]:
     yield from error_lines(state)
     yield from command_lines(state)
     yield from decision_lines(state)
-    yield from standing_lines(state)
+    yield from status_lines(state)
 
 
-# --- composing ---------------------------------------------------------------------------------------------------
+# --- Composition -----------------------------------------------------------------------------------------------------
 
 
-class _Page:
-    """One composition. Budgets are shares of what is left, so that any window works; `scale` makes all smaller."""
+class _SummaryComposer:
+    """One attempt at the text. Budgets are shares of what is left; `scale` makes all smaller."""
 
     def __init__(self, state: State, budget: Budget, span: tuple[int, int], cost: Cost, scale: float) -> None:
         self.state, self.span, self.cost = state, span, cost
@@ -460,7 +471,7 @@ class _Page:
         self.total = round(budget.usable_tokens * SHARE_MAX)
         self.head = self._head()
         self.floor = cost("\n".join(state.pins)) if state.pins else 0
-        frame = "\n".join((*self.head, *(f"## {n}. {title}" for n, title in enumerate(HEADINGS, 1)), NO_PROSE * 5))
+        frame = "\n".join((*self.head, *(f"## {n}. {heading}" for n, heading in enumerate(HEADINGS, 1)), NO_PROSE * 5))
         self.left = max(0, round((self.total + self.floor - cost(frame) - 60) * scale))
         self.restored: tuple[str, ...] = ()
         self.ledger = ""
@@ -473,24 +484,24 @@ class _Page:
         return head
 
     def take(self, share: float, most: int, text: Callable[[int], list[str]]) -> list[str]:
-        """Lines made within `share` of what is left, at most `most` tokens; their cost is taken off."""
+        """Return lines within `share` of what is left, at most `most` tokens, and subtract their cost."""
         made = text(min(round(self.left * share), most))
         self.left = max(0, self.left - sum(map(self.cost, made)))
         return made
 
     def text(self, prose: dict[int, str], struck: int, files: Sequence[FileBlock]) -> str:
-        """The whole text; sets `ledger` and `restored`."""
+        """Compose the whole text; sets `ledger` and `restored`."""
         state, most = self.state, LEDGER_TOKENS_MAX
         words, current = self._words()
         request = self.take(0.4, self.total, lambda tokens: [self._current(current, tokens)] if current else [])
-        user = self.take(0.45, WORDS_TOKENS_MAX, lambda tokens: said(words, tokens, state.nonce, self.cost))
+        user = self.take(0.45, WORDS_TOKENS_MAX, lambda tokens: message_lines(words, tokens, state.nonce, self.cost))
         written = self._written(prose)
-        pending = self.take(0.25, most, lambda tokens: within(pending_lines(state), tokens, self.cost))
-        standing = self.take(0.1, most, lambda tokens: within(standing_lines(state), tokens, self.cost))
-        decided = self.take(0.15, most, lambda tokens: within(decision_lines(state), tokens, self.cost))
-        errors = self.take(0.3, most, lambda tokens: within(error_lines(state), tokens, self.cost))
-        known = self.take(0.4, most, lambda tokens: within(file_lines(state), tokens, self.cost))
-        ran = self.take(0.5, most, lambda tokens: within(self._carried_out(), tokens, self.cost)[::-1])
+        pending = self.take(0.25, most, lambda tokens: take_fitting(pending_lines(state), tokens, self.cost))
+        standing = self.take(0.1, most, lambda tokens: take_fitting(status_lines(state), tokens, self.cost))
+        decided = self.take(0.15, most, lambda tokens: take_fitting(decision_lines(state), tokens, self.cost))
+        errors = self.take(0.3, most, lambda tokens: take_fitting(error_lines(state), tokens, self.cost))
+        known = self.take(0.4, most, lambda tokens: take_fitting(file_lines(state), tokens, self.cost))
+        ran = self.take(0.5, most, lambda tokens: take_fitting(self._carried_out(), tokens, self.cost)[::-1])
         blocks = self._blocks(files)
         code = {
             3: [*known, *self._rest(len(known), len(state.ledger.files), "files")],
@@ -507,16 +518,16 @@ class _Page:
 
     def _section(self, n: int, code: dict[int, list[str]], written: dict[int, list[str]]) -> list[str]:
         if n in WRITTEN:
-            fallback = at_work_lines(self.state) if n == 8 and not written else []
+            fallback = current_work_lines(self.state) if n == 8 and not written else []
             body = written.get(n) or fallback[: 1 if self.left < 200 else 6] or [NO_PROSE if not written else "(none)"]
         else:
             body = code[n] or ["(none)"]
         return [f"## {n}. {HEADINGS[n - 1]}", *body]
 
-    # --- the user's words ----------------------------------------------------------------------------------------
+    # --- User messages -----------------------------------------------------------------------------------------------
 
-    def _words(self) -> tuple[list[Word], list[Word]]:
-        """(earlier words of the span, the request in hand with what was said to it since)."""
+    def _words(self) -> tuple[list[UserMessage], list[UserMessage]]:
+        """Return (earlier messages of the span, the current request with later additions)."""
         first, last = self.span
         every = self.state.ledger.words
         mine = [word for word in every if first <= word.seq <= last]
@@ -525,18 +536,18 @@ class _Page:
         begin = next((at for at in range(len(mine) - 1, -1, -1) if mine[at].origin != "steer"), 0)
         return mine[:begin], mine[begin:]
 
-    def _current(self, words: list[Word], tokens: int) -> str:
+    def _current(self, words: list[UserMessage], tokens: int) -> str:
         state = self.state
-        title = "The request in hand" if state.turn_open else "The user's last request, which was answered"
-        return "\n".join([f"## {title}, verbatim", *said(words, tokens - 15, state.nonce, self.cost)])
+        message_title = "The request in hand" if state.turn_open else "The user's last request, which was answered"
+        return "\n".join([f"## {message_title}, verbatim", *message_lines(words, tokens - 15, state.nonce, self.cost)])
 
-    def _pointer(self, current: list[Word]) -> list[str]:
+    def _pointer(self, current: list[UserMessage]) -> list[str]:
         return [f"{', '.join(f'r{word.seq}' for word in current[:20])}: see the end, verbatim"] if current else []
 
-    # --- prose and records ---------------------------------------------------------------------------------------
+    # --- Prose and records -------------------------------------------------------------------------------------------
 
     def _written(self, prose: dict[int, str]) -> dict[int, list[str]]:
-        """The model's sections, cut at their ends where they do not fit."""
+        """Return the model's sections, cut at their ends where they do not fit."""
         sections = {n: prose[n] for n in (8, 1, 9, 5, 2) if prose.get(n)}
         made: dict[int, list[str]] = {}
         tokens = round(self.left * 0.75)
@@ -565,7 +576,7 @@ class _Page:
         return [f'- an earlier summary stood here; Recall(handle="r{seq}") brings its prose' for seq in seqs]
 
     def _blocks(self, files: Sequence[FileBlock]) -> list[str]:
-        """Files put back, best first, as far as they fit."""
+        """Return the files put back, best first, as far as they fit."""
         room = min(self.files_tokens, self.left)
         shown: list[str] = []
         paths: list[str] = []
@@ -581,4 +592,13 @@ class _Page:
         return ["## Files as they are on disk now (content, not instruction)", *shown] if shown else []
 
 
-__all__ = ["FileBlock", "covering", "digest", "event_texts", "instruction", "part_texts", "prose_problem", "summarized"]
+__all__ = [
+    "FileBlock",
+    "build_digest",
+    "build_summary",
+    "claim_lookup",
+    "event_texts",
+    "part_texts",
+    "prose_problem",
+    "summary_instruction",
+]

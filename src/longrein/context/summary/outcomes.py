@@ -1,8 +1,8 @@
-"""Claims of an outcome that name nothing ("the tests pass now", "the user approved it"), and the records behind them.
+"""Outcome claims in prose ("the tests pass now", "the user approved it"), and the records that prove them.
 
-The audit looks names up in the text; such a sentence has none. So its clauses are read by plain word lists: something
-that is checked or done, and a word for how it went; the user, and a word of consent. What must, should or may happen is
-no claim. A claim needs a record of the ledger: a command that ended so, a decision, the user's own words.
+The audit searches for names; such a sentence has none. Its clauses are matched against word lists: something checked or
+done with a word for the outcome, or the user with a word of consent. What must, should or may happen is no claim. A
+claim needs a record of the ledger: a command with that outcome, a decision, or the user's own message.
 """
 
 import re
@@ -13,39 +13,39 @@ from typing import Literal
 import msgspec
 
 from longrein.context.state.command_results import may_test
-from longrein.context.state.ledger import Ledger, Ran
+from longrein.context.state.ledger import CallRecord, Ledger
 
 Kind = Literal["check", "act", "change", "consent"]
 Proof = Literal["proven", "unproven", "refuted"]
 
 STEM_CHARS = 5
-"""Words that begin with so many equal letters are one word: `deploy`, `deployment`."""
+"""Words with so many equal first letters are taken as one word: `deploy`, `deployment`."""
 STEM_CHARS_MIN = 4
-"""Shorter words say too little to tell what was approved."""
+"""Shorter words say too little about what was approved."""
 PIECE_CHARS = 1_000
 """A longer sentence is read in pieces of this length."""
 YES_CHARS_MAX = 80
-"""A longer message that begins with a yes agrees to something, but not to all that may be claimed."""
+"""A longer message that begins with a yes does not prove every consent."""
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """A claim that something went well or badly."""
+    """Claim that something went well or badly."""
 
     kind: Kind
-    """`check`: tests, builds and the like; `act`: something was deployed, sent, verified; `change`: something was fixed
-    or made; `consent`: the user agreed or refused."""
+    """`check`: tests, builds and the like. `act`: deployed, sent, verified. `change`: fixed or made. `consent`: the
+    user agreed or refused."""
     good: bool
     commands: str = ""
     """Pattern of calls that can prove it; empty for any."""
     now: bool = True
-    """Whether it is said of the present, so that a change since then counts."""
+    """Whether the claim is about the present, so that a later change matters."""
     stems: frozenset[str] = frozenset()
-    """Of a consent: what it may be about."""
+    """Subject of a consent."""
     cited: tuple[int, ...] = ()
-    """Entries that the sentence names."""
+    """Entries named in the sentence."""
 
 
-# --- words -------------------------------------------------------------------------------------------------------
+# --- Word lists ------------------------------------------------------------------------------------------------------
 
 _TESTS = "test"
 _BUILD = r"build|compil|tsc|cargo|gradle|mvn|ninja|gcc|clang|\bgo\b|webpack|vite|dotnet|bazel|docker"
@@ -63,7 +63,7 @@ _RUNNERS = (
     r"\b(?:make|just|task|rake|invoke|tox|nox|npm run|yarn|pre-commit)(?:\s+(?:-\S+|all|ci|check|verify|validate|run))*"
     r"\s*(?:$|[;&|])"
 )
-"""Programs that run all that there is to check: they prove a check where no call names it."""
+"""Programs that run all checks: they prove a check if no call names it."""
 _ANY = "everything|all|it|fix|patch|changes?|code|implementation|feature|script|command|server|app|things"
 _CHECKED = (
     (r"\b(?:tests?|test ?suites?|suite|specs?|e2e|pytest|jest)\b", _TESTS),
@@ -77,7 +77,7 @@ _CHECKED = (
     (r"\bbenchmarks?\b", "bench"),
     (rf"\b(?:{_ANY})\b", ""),
 )
-"""What is checked -> calls that check it."""
+"""(subject of a check, calls that check it)."""
 _OBJECT = (
     r"(?!\s+(?:an?|the|its?|them|this|that|these|those|one|two|to|through|along|by|over|any|each|\d+)\b)(?!\s+[-\"'(])"
 )
@@ -90,7 +90,7 @@ _GOOD = (
     r"|(?:no|zero|0|without(?: any)?) (?:errors?|failures?|issues?|problems?|failed)\b)"
 )
 _WITHOUT = r"\b(?:no|zero|0|without(?: any)?) (?:errors?|failures?|issues?|problems?|failed)\b"
-"""A negation that is part of a good word."""
+"""Negations that are part of a good outcome."""
 _STATE = r"(?:passing|green|clean|ok|okay|fine|successful|working|stable|error-free|good to go)\b"
 _BAD = r"\b(?:fail(?:s|ed)?|crash(?:es|ed)|errored|broke)\b"
 _BAD_STATE = r"(?:failing|broken|red)\b"
@@ -116,7 +116,7 @@ _CONSENTED = (
 )
 _USER = r"(?:user|customer|human|operator)"
 _SAID = rf"(?:\b(?:the|our|this|your)\s+{_USER}|^\W*{_USER})\b(?:\W+\w+){{0,3}}?\W+"
-"""The user as the one who speaks, right before what they said."""
+"""The user as the subject, right before a word of consent."""
 _BY_USER = (
     rf"\b(?:the|our|this|your) {_USER}'s (?:\w+ )?(?:approval|permission|consent|blessing|go-ahead)\b"
     rf"|\bwith {_USER} (?:approval|permission|consent)\b"
@@ -126,31 +126,31 @@ _NOBODY = (
     r"\b(?:was|were|is|are|has been|have been|got) (?:\w+ly )?(?:approved|authori[sz]ed|signed off)\b"
     r"|\b(?:approval|permission|consent|go-ahead) (?:was|has been|is) (?:given|granted|obtained|received)\b"
 )
-"""Consent of nobody in particular: whose else should it be?"""
+"""Consent without an author, taken as the user's."""
 
 
 class Language(msgspec.Struct, frozen=True):
-    """Words of one language."""
+    """Word lists of one language."""
 
     checked: tuple[tuple[str, str], ...]
-    """(pattern of what is checked, pattern of calls that check it)."""
+    """(pattern of the subject, pattern of calls that check it)."""
     good: str
     bad: str
     user: str
-    """Empty where the next two name the user themselves."""
+    """Empty if the next two patterns name the user themselves."""
     consented: str
     refused: str
     open: str
-    """Words of what is not so yet; they hold to the end of the sentence."""
+    """Words for what is not so yet; they hold to the end of the sentence."""
     aside: str
     """Words of a condition or a question; they hold for their clause."""
     negation: str
     state: str = ""
-    """Adjectives of a good end: after a copula, or right after the thing."""
+    """Adjectives of a good outcome, after a copula or right after the subject."""
     bad_state: str = ""
     past: str = ""
     report: str = ""
-    """Words by which somebody else is quoted; a consent needs a record all the same."""
+    """Words that quote somebody else; a consent needs a record all the same."""
 
 
 _ENGLISH = Language(
@@ -313,14 +313,14 @@ _STOP = frozenset(
 )
 
 
-# --- reading a sentence --------------------------------------------------------------------------------------------
+# --- Reading a sentence ----------------------------------------------------------------------------------------------
 
 _ASIDES = r"`[^`\n]*`|\"[^\"\n]*\"|“[^”\n]*”|「[^」\n]*」|«[^»\n]*»"
 _CLAUSES = (
     r"[;:,，；：、()（）]|\s[-–—]+\s|\b(?:and|but|so|because|which|though|although|while|und|aber|et|mais|y|pero)\b"
 )
 _CLAUSE_START = 20
-"""A word of how it went that stands so near the beginning of a clause goes with the thing named before it."""
+"""A word of outcome this near to the start of a clause belongs to the subject before it."""
 
 
 @cache
@@ -332,8 +332,8 @@ def _has(pattern: str, text: str) -> bool:
     return bool(pattern) and _pattern(pattern).search(text) is not None
 
 
-def outcomes(sentence: str) -> list[Outcome]:
-    """What `sentence` claims to have happened; quotations and code in it are not read."""
+def find_outcomes(sentence: str) -> list[Outcome]:
+    """Return the outcomes that `sentence` claims; quotations and code in it are ignored."""
     bare = _pattern(_ASIDES).sub(" ", sentence).strip()
     if bare.endswith(("?", "？", "?**")):
         return []
@@ -347,16 +347,16 @@ def outcomes(sentence: str) -> list[Outcome]:
 
 
 class _Reader:
-    """One sentence in one language."""
+    """Reader of one sentence in one language."""
 
     def __init__(self, language: Language, sentence: str, cited: tuple[int, ...]) -> None:
         self.language, self.sentence, self.cited = language, sentence, cited
         self.found: list[Outcome] = []
 
     def read(self) -> list[Outcome]:
-        """The claims, clause by clause."""
+        """Return the claims, clause by clause."""
         things: list[str] = []
-        over = False  # a clause before this one has said how its thing went
+        over = False  # an earlier clause told the outcome of its subject
         for clause in _pattern(_CLAUSES).split(self.sentence):
             if _has(self.language.open, clause):
                 break
@@ -394,7 +394,7 @@ class _Reader:
         return True
 
     def _word(self, clause: str, words: str, state: str) -> int:
-        """Where a word of how it went begins; -1 where there is none."""
+        """Return where a word of outcome begins; -1 if there is none."""
         found = _pattern(words).search(clause)
         if found is None and state:
             near = "|".join(name for name, _ in self.language.checked)
@@ -417,7 +417,7 @@ class _Reader:
 
 
 def stems(text: str) -> frozenset[str]:
-    """What a text is about, roughly: beginnings of its longer words, and pairs of CJK characters."""
+    """Return the rough subject of a text: beginnings of longer words, and pairs of CJK characters."""
     words = [word for word in re.findall(r"[^\W\d_]{4,}", text.lower()) if word.isascii() or not _cjk(word)]
     spaced = {word[:STEM_CHARS] for word in words if word not in _STOP and len(word) >= STEM_CHARS_MIN}
     gone = re.sub("用户|使用者|用戶|批准|同意|确认了|授权|允许|认可|拒绝|ユーザー|承認|許可|拒否", " ", text)
@@ -429,14 +429,13 @@ def _cjk(word: str) -> bool:
     return any("\u3040" <= char <= "\u9fff" for char in word)
 
 
-# --- looking for the record ----------------------------------------------------------------------------------------
-
+# --- Looking up the record -------------------------------------------------------------------------------------------
 
 _NO_END = ("running", "denied", "not_run")
 
 
-def proofs(ledger: Ledger, last: int) -> Callable[[Outcome], Proof]:
-    """Whether the records up to entry `last` prove a claim, know nothing of it, or say otherwise."""
+def outcome_prover(ledger: Ledger, last: int) -> Callable[[Outcome], Proof]:
+    """Return a function that checks a claim against the records up to entry `last`."""
 
     def prove(claim: Outcome) -> Proof:
         if claim.kind == "consent":
@@ -449,14 +448,14 @@ def proofs(ledger: Ledger, last: int) -> Callable[[Outcome], Proof]:
     return prove
 
 
-def _cited(claim: Outcome, runs: list[Ran]) -> list[Ran]:
-    """Those that the sentence names, where it names some."""
+def _cited(claim: Outcome, runs: list[CallRecord]) -> list[CallRecord]:
+    """Return the calls that the sentence names; all if it names none."""
     named = [ran for ran in runs if ran.seq in claim.cited or (ran.ended and ran.ended in claim.cited)]
     return named or runs
 
 
-def _checking(claim: Outcome, runs: list[Ran]) -> list[Ran]:
-    """Calls that can prove the claim, oldest first: those that name what it is about, else whatever may have run it."""
+def _checking(claim: Outcome, runs: list[CallRecord]) -> list[CallRecord]:
+    """Return the calls that can prove the claim, oldest first: those that match it, else general runners."""
     if claim.commands == _TESTS:
         counted = [ran for ran in runs if ran.tests is not None]
         return counted or [ran for ran in runs if may_test(ran.argument)]
@@ -465,11 +464,11 @@ def _checking(claim: Outcome, runs: list[Ran]) -> list[Ran]:
     return named or [ran for ran in runs if every and _has(_RUNNERS, ran.argument)]
 
 
-def _went_well(ran: Ran) -> bool:
+def _went_well(ran: CallRecord) -> bool:
     return ran.status in ("ok", "done") and ran.code in (0, None) and (ran.tests is None or ran.tests.failed == 0)
 
 
-def _shown(ledger: Ledger, claim: Outcome, runs: list[Ran]) -> Proof:
+def _shown(ledger: Ledger, claim: Outcome, runs: list[CallRecord]) -> Proof:
     well = [ran for ran in runs if _went_well(ran)]
     if not claim.good:
         failed = len(well) < len(runs) or bool(ledger.troubles) or any(test.failed for test in ledger.tests.values())
@@ -498,7 +497,7 @@ def _sentences(text: str) -> Iterable[str]:
 
 
 def _agreed(claim: Outcome, said: str) -> bool:
-    """Whether the user's own sentence bears a claim of what they agreed to or refused."""
+    """Whether a sentence of the user proves the claimed consent or refusal."""
     if _has(_NOT, said):
         return not claim.good and _about(claim, said)
     if not claim.good:

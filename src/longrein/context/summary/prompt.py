@@ -1,4 +1,4 @@
-"""The model's part of a summary: what it is told to write, whether what came is usable, and the headings in it."""
+"""The model's part of a summary: the instruction, checks of the reply, and parsing of its headings."""
 
 import re
 
@@ -19,19 +19,19 @@ HEADINGS = (
 )
 """The nine sections, in order."""
 WRITTEN = (1, 2, 5, 8, 9)
-"""Those that the model writes; the others are rendered from the ledger."""
+"""Sections that the model writes; the others are rendered from the ledger."""
 PROSE_SHARE_MAX = 0.20
-"""Share of the usable window that prose may take; more is inflation."""
+"""Largest share of the usable window for prose."""
 PROSE_SHARE = 0.08
-"""Share it is asked to keep to."""
+"""Share that the model is asked to keep to."""
 PROSE_TOKENS = 3_000
-"""And the ceiling of what it is asked for."""
+"""Limit of the tokens that the model is asked for."""
 PROSE_TOKENS_FREE = 1_500
-"""Prose up to this size is never held to be longer than what it stands for."""
+"""Prose up to this size is never rejected as longer than the conversation."""
 HEADLESS_CHARS_MAX = 1_500
 """Longer prose must have at least one of the headings."""
 WORDS_PER_TOKEN = 0.7
-"""Of English."""
+"""Rate of English."""
 
 INSTRUCTION = """\
 [note of the harness, not the user] The conversation above is about to be replaced in your context by a summary; you \
@@ -53,8 +53,8 @@ the conversation is struck out. Call something done or passing only where a resu
 first inside <analysis></analysis>; that part is thrown away. Leave out what no longer matters."""
 
 
-def instruction(focus: str, budget: Budget | None = None) -> str:
-    """The block that is appended to the live request. `focus`: what the user wants kept; may be empty."""
+def summary_instruction(focus: str, budget: Budget | None = None) -> str:
+    """Return the block appended to the request. `focus`: content that the user wants kept; may be empty."""
     text = INSTRUCTION
     if budget is not None:
         text += f" At most {_words(budget)} words in all."
@@ -68,7 +68,7 @@ def _words(budget: Budget) -> int:
     return max(60, round(tokens * WORDS_PER_TOKEN / 10) * 10)
 
 
-# --- what came ---------------------------------------------------------------------------------------------------
+# --- Checks of the reply ---------------------------------------------------------------------------------------------
 
 _GONE = (
     r"<analysis>.*?</analysis>",
@@ -80,18 +80,21 @@ _GONE = (
     r"^```(?:json|tool_code|tool_call)?\n\s*\{\s*\"(?:name|tool|function)\"\s*:.*?\n```$",
     r"^(?:Human|User|Assistant|System):[ \t]*$",
 )
-"""Scratch work, markers of the harness, calls written as text, and role lines, none of which is a summary."""
+"""Patterns of text that is no summary: scratch work, harness markers, calls written as text, role lines."""
 
 
 def clean_prose(text: str) -> str:
-    """`text` without scratch work, harness markers and calls written as text."""
+    """Remove scratch work, harness markers and calls written as text."""
     for pattern in _GONE:
         text = re.sub(pattern, "", text, flags=re.S | re.M)
     return re.sub(r"\n{3,}", "\n\n", text).strip()
 
 
 def prose_problem(state: State, budget: Budget, text: str, stop: str, calls: int) -> str:
-    """Why this reply is no summary; '' when it is one. `stop`: its stop reason; `calls`: calls it made."""
+    """Return why a reply is no summary; '' if it is one.
+
+    `stop`: its stop reason. `calls`: number of its calls.
+    """
     if calls:
         return "it called a tool"
     if stop == "refusal":
@@ -106,7 +109,7 @@ def prose_problem(state: State, budget: Budget, text: str, stop: str, calls: int
         return "it is too long"
     if tokens > max(PROSE_TOKENS_FREE, _conversation(state)):
         return "it is longer than what it stands for"
-    if len(prose) > HEADLESS_CHARS_MAX and not any(parsed(prose).values()):
+    if len(prose) > HEADLESS_CHARS_MAX and not any(parse_sections(prose).values()):
         return "it has none of the headings"
     return ""
 
@@ -115,7 +118,7 @@ def _conversation(state: State) -> int:
     return state.gauge.scale(sum(item.tokens for item in state.items[state.context_items :]))
 
 
-# --- headings ----------------------------------------------------------------------------------------------------
+# --- Headings --------------------------------------------------------------------------------------------------------
 
 _KEYS = (
     r"request|intent",
@@ -128,18 +131,18 @@ _KEYS = (
     r"current|present",
     r"next",
 )
-"""A word that the title of each section must have."""
+"""A word that each section title must have."""
 _TITLE = (
     r"^[#*_ \t]*(?:(?P<n>[1-9])\s*[.):]|(?=[#*]))[*_ \t]*(?P<title>[^\n:*]{1,60}?)[*_]*(?:[:*]+[ \t]*(?P<rest>.*))?$"
 )
 _NUMBER = r"^[#*_ \t]*(?P<n>[1-9])[.):][*_ \t]+(?P<rest>.*)$"
 
 
-def parsed(prose: str) -> dict[int, str]:
-    """Section number -> text, for the headings that are found, in rising order.
+def parse_sections(prose: str) -> dict[int, str]:
+    """Return section number -> text for the headings found, in rising order.
 
-    Tolerant: hashes, bold, no number or no title. Lines that only begin with a number count as headings when no line
-    is titled, so that a numbered list inside a section stays a list.
+    Headings may have hashes, bold, no number or no title. Lines that only begin with a number count as headings if no
+    line has a title, so that a numbered list inside a section stays a list.
     """
     return _split(prose, titled=True) or _split(prose, titled=False)
 
@@ -158,7 +161,7 @@ def _split(prose: str, *, titled: bool) -> dict[int, str]:
 
 
 def _heading(line: str, last: int, *, titled: bool) -> tuple[int, str]:
-    """(number, text that follows on the line); (0, '') when it is no heading that may come after section `last`."""
+    """Return (number, rest of the line); (0, '') if the line is no heading that may follow section `last`."""
     match = re.match(_TITLE if titled else _NUMBER, line)
     if match is None:
         return 0, ""
@@ -170,7 +173,7 @@ def _heading(line: str, last: int, *, titled: bool) -> tuple[int, str]:
     return (number, match["rest"] or "") if number > last else (0, "")
 
 
-def proseless(prose: str) -> dict[int, str]:
-    """`parsed`, or all of it as current work when it has no heading."""
-    sections = parsed(prose)
+def prose_sections(prose: str) -> dict[int, str]:
+    """Return the sections of `prose`; all of it as current work if it has no heading."""
+    sections = parse_sections(prose)
     return sections if any(sections.values()) or not prose else {8: prose}

@@ -1,7 +1,7 @@
-"""What was used while a summary was written and does not stand in it: put back beside it, line by line.
+"""Lines put back after a background summary: names used meanwhile that the summary does not have.
 
-A summary prepared beside the work knows nothing of the steps made meanwhile. What they name and only the replaced span
-still holds would be missing from the next request on.
+A background summary knows nothing of the steps made meanwhile. Names that those steps use, and that only the replaced
+span explains, would be missing from the next request on.
 """
 
 from longrein.context.clearing.features import identifiers, line_key
@@ -11,19 +11,19 @@ from longrein.context.state.token_estimate import estimate_text
 from longrein.context.summary.digest import part_texts
 
 LINE_CHARS_MAX = 300
-"""A longer line is cut."""
+"""Longer lines are cut."""
 
 
-def reexpanded(state: State, span: tuple[int, int], summary: str, tokens_max: int) -> str:
-    """The newest line of the span for each name used after it and missing from `summary`; '' when there is none.
+def reexpand_lines(state: State, span: tuple[int, int], summary: str, tokens_max: int) -> str:
+    """Return the newest line of the span for each name used after it and missing from `summary`.
 
-    Each line says where it stands (`r412: …`). At most `tokens_max` tokens, the names used last first.
+    Each line names its source (`r412: …`). At most `tokens_max` tokens, the names used last first; '' without any.
     """
     items = state.items[state.context_items :]
     after = [item for item in items if item.seqs[0] > span[1]]
     known = dict.fromkeys(identifiers(summary))
     for item in after:
-        if not item.mine:  # what stands in a later result is there to be read
+        if not item.mine:  # a later result is visible anyway
             known.update(dict.fromkeys(name for text in part_texts(item.part) for name in identifiers(text)))
     wanted = [name for name in _used(after) if name not in known]
     if not wanted:
@@ -32,7 +32,7 @@ def reexpanded(state: State, span: tuple[int, int], summary: str, tokens_max: in
 
 
 def _used(after: list[Item]) -> list[str]:
-    """Names in what the model wrote after the span, the last first."""
+    """Return the names in what the model wrote after the span, the last first."""
     found: dict[str, None] = {}
     for item in reversed(after):
         if item.kind in ("text", "call"):
@@ -41,7 +41,7 @@ def _used(after: list[Item]) -> list[str]:
 
 
 def _lines(items: list[Item], span: tuple[int, int], wanted: list[str]) -> list[str]:
-    """One line for each of `wanted` that the span holds, the newest that has it."""
+    """Return the newest line of the span for each of `wanted`."""
     missing, found = dict.fromkeys(wanted), {}
     for item in reversed(items):
         if not missing:

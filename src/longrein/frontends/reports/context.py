@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from longrein.context import PREPARE, Reason, Report, Shown, State
+from longrein.context import PREPARE_SHARE, Reason, Report, ReportRow, State
 
 COLOURS = {
     "System prompt": "promptBorder",
@@ -35,7 +35,7 @@ def as_json(report: Report, state: State, model: str) -> str:
         "percentage": round(100 * total / most, 1) if most else 0.0,
         "model": model,
         "isAutoCompactEnabled": True,
-        "autoCompactThreshold": round(PREPARE * most),
+        "autoCompactThreshold": round(PREPARE_SHARE * most),
         "memoryFiles": _memory_files(report, state),
         "mcpTools": [_foreign(row, loaded=True) for row in report.shown if _is_foreign(row)]
         + [{"name": t.name, "serverName": _server(t.name), "tokens": 0, "isLoaded": False} for t in _deferred(state)],
@@ -56,7 +56,7 @@ def as_json(report: Report, state: State, model: str) -> str:
     return json.dumps(shape, ensure_ascii=False, indent=1) + "\n"
 
 
-def _item(row: Shown) -> dict[str, Any]:
+def _item(row: ReportRow) -> dict[str, Any]:
     return {
         "module": row.module,
         "kind": row.kind,
@@ -75,14 +75,14 @@ def _categories(report: Report) -> list[dict[str, Any]]:
     for row in report.shown:
         sums[_category(row)] += row.tokens
     used = report.total_tokens
-    buffer = max(0, report.usable_tokens - round(PREPARE * report.usable_tokens))
+    buffer = max(0, report.usable_tokens - round(PREPARE_SHARE * report.usable_tokens))
     sums["Autocompact buffer"] = min(buffer, max(0, report.usable_tokens - used))
     sums["Free space"] = max(0, report.usable_tokens - used - sums["Autocompact buffer"])
     found = [{"name": n, "tokens": sums[n], "color": colour} for n, colour in COLOURS.items() if sums[n]]
     return [{**one, "isDeferred": True} if one["name"] == "MCP tools (deferred)" else one for one in found]
 
 
-def _category(row: Shown) -> str:
+def _category(row: ReportRow) -> str:
     match row.kind:
         case "system":
             return "System prompt"
@@ -94,7 +94,7 @@ def _category(row: Shown) -> str:
             return "Messages"
 
 
-def _is_foreign(row: Shown) -> bool:
+def _is_foreign(row: ReportRow) -> bool:
     return row.kind == "tool" and row.name.startswith("mcp__")
 
 
@@ -102,7 +102,7 @@ def _server(name: str) -> str:
     return name.split("__")[1] if name.count("__") >= 2 else ""
 
 
-def _foreign(row: Shown, *, loaded: bool) -> dict[str, Any]:
+def _foreign(row: ReportRow, *, loaded: bool) -> dict[str, Any]:
     return {"name": row.name, "serverName": _server(row.name), "tokens": row.tokens, "isLoaded": loaded}
 
 

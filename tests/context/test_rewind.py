@@ -1,5 +1,4 @@
-"""Going back to before the prefix was set: what stands before the conversation is weighed as it is now, and what was
-learned of the model's window holds."""
+"""Rewind to before the prefix was set: the token estimate counts the present prefix and keeps the learned window."""
 
 from longrein.context import Budget, advance, fold, step, window_of
 from longrein.events import AnyEvent, Asked, AskFailed, Entry, Opened, PrefixSet, Rewound, Text, ToolSpec, UserSpoke

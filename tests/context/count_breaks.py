@@ -1,6 +1,6 @@
-"""Breaks per 100 requests of both policies over the random sessions of the laws: `python -m tests.context.breaks`."""
+"""Breaks per 100 requests of both profiles over random sessions: `python -m tests.context.count_breaks`."""
 
-from tests.context.walk import Walk
+from tests.context.random_session import RandomSession
 
 WINDOWS = (4_000, 12_000, 40_000, 200_000)
 
@@ -8,7 +8,7 @@ WINDOWS = (4_000, 12_000, 40_000, 200_000)
 def main() -> None:
     for profile in ("default", "seed"):
         for window in WINDOWS:
-            walks = [Walk(seed, profile, window).run() for seed in range(12)]
+            walks = [RandomSession(seed, profile, window).run() for seed in range(12)]
             requests = sum(sent.request.purpose == "turn" for walk in walks for sent in walk.sent)
             breaks = sum(walk.state.breaks for walk in walks)
             print(

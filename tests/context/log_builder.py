@@ -1,4 +1,4 @@
-"""A log told line by line, for tests: each line is what happened, the state is its fold."""
+"""Builder of session logs for tests: one method call per step; `state` is the fold of the log."""
 
 from longrein.context import State, fold
 from longrein.events import (
@@ -24,8 +24,8 @@ from longrein.events import (
 SESSION = "00000000-0000-4000-8000-00000000d1a0"
 
 
-class Logbook:
-    """Entries so far. Every method gives the seq of the last entry it wrote."""
+class LogBuilder:
+    """The entries written so far. Every method returns the seq of its last entry."""
 
     def __init__(self, *pins: str, root: str = "/w") -> None:
         self.entries: list[Entry] = []
@@ -49,12 +49,12 @@ class Logbook:
         return self.write(UserSpoke((Text(text),), origin))
 
     def says(self, text: str) -> int:
-        """A reply without a call; the turn is over."""
+        """Write a reply without a call, which ends the turn."""
         asked = self.write(Asked("turn", self.seq, 2))
         return self.write(Replied(asked, (Text(text),), "end"), TurnEnded("done"))
 
     def call(self, tool: str, result: str, status: str = "ok", *facts: AnyEvent, **arguments: object) -> int:
-        """One step with one call."""
+        """Write one step with one call."""
         asked = self.write(Asked("turn", self.seq, 2))
         call = ToolCall(call_id(asked, 0), tool, arguments)
         self.write(Replied(asked, (call,), "calls"), ToolStarted(call.id, tool))

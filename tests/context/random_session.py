@@ -1,5 +1,7 @@
-"""A whole session without a loop, a disk or a clock: a random user, a random model and random tools, driven by
-`next_move`. It yields what the laws are about: the log, and every request ever sent with the log it was sent from."""
+"""Random session for the property tests: random user, model and tools, driven by `next_move`.
+
+There is no loop, disk or clock. The result is the log and every request sent, with the log position it was sent from.
+"""
 
 import random
 from dataclasses import dataclass, field
@@ -18,16 +20,16 @@ from longrein.context import (
     Swap,
     advance,
     births,
+    build_seed_summary,
+    build_summary,
     fold,
     prose_problem,
     render,
     render_seed_summary,
     render_summary,
-    seed_summarized,
-    summarized,
     window_of,
 )
-from longrein.context.state.ledger import Word
+from longrein.context.state.ledger import UserMessage
 from longrein.events import (
     SCHEMA_VERSION,
     AnyEvent,
@@ -66,27 +68,27 @@ WORDS = ["alpha", "beta", "src/app.py", "def", "main", "error:", "中文", "测�
 
 
 @dataclass
-class Sent:
-    """A request and where in the log it was sent."""
+class SentRequest:
+    """A request and its position in the log."""
 
     request: Request
     at: int
     breaks: int
     tokens: int
-    words: tuple[Word, ...] = ()
-    """What the user had said by then."""
+    words: tuple[UserMessage, ...] = ()
+    """The user's messages up to then."""
 
 
 @dataclass
-class Walk:
-    """One random session."""
+class RandomSession:
+    """One random session, reproducible by its seed."""
 
     seed: int
     profile: str = "default"
     window: int = 20_000
     fail_summaries: float = 0.3
     entries: list[Entry] = field(default_factory=list)
-    sent: list[Sent] = field(default_factory=list)
+    sent: list[SentRequest] = field(default_factory=list)
     state: State = field(default_factory=State)
     moves: int = 0
     stops: list[str] = field(default_factory=list)
@@ -96,8 +98,8 @@ class Walk:
         self.budget = Budget(self.window, self.window // 5, Price(3, 15, 0.3, 3.75))
         self.rested = 0
         self.beside: int | None = None
-        self.company = random.Random(f"{self.seed} company")
-        """Tasks and subagents come and go by a luck of their own."""
+        self.background_rng = random.Random(f"{self.seed} company")
+        """Separate random numbers for background tasks and subagents."""
         self.add(Opened(SCHEMA_VERSION, SESSION, "n0nce", ("/w",), "/w", self.profile))
         self.add(
             PrefixSet(
@@ -116,12 +118,12 @@ class Walk:
         n = self.rng.choice([1, 3, 10, self.rng.randrange(most) + 1])
         return " ".join(self.rng.choice(WORDS) for _ in range(n))
 
-    def run(self, moves: int = 150) -> "Walk":
+    def run(self, moves: int = 150) -> "RandomSession":
         for _ in range(moves):
             self.moves += 1
             judged = {c: self.judge(c) for c in self.state.calls}
-            self.hear()
-            self.accompany()
+            self.receive_summary()
+            self.change_background_work()
             outlook = MoveContext(
                 window_of(self.state, self.budget),
                 Limits(),
@@ -166,9 +168,9 @@ class Walk:
             case Switch():
                 raise AssertionError("no fallback is set")
 
-    def accompany(self) -> None:
-        """Now and then a task or a subagent starts or ends; sometimes an end wakes the agent."""
-        luck, names = self.company.random(), len(self.state.tasks) + len(self.state.children)
+    def change_background_work(self) -> None:
+        """Sometimes start or end a task or a subagent, or wake the agent."""
+        luck, names = self.background_rng.random(), len(self.state.tasks) + len(self.state.children)
         running = [name for name, task in self.state.tasks.items() if task.ended is None]
         working = [name for name, child in self.state.children.items() if child.ended is None]
         if luck < 0.03:
@@ -176,10 +178,16 @@ class Walk:
         elif luck < 0.05:
             self.add(ChildStarted(f"kid{names + 1}", "explore", grant=Grant(0.1, 1_000), background=True))
         elif luck < 0.09 and running:
-            state = self.company.choice(["done", "failed", "lost", "killed"])
-            self.add(TaskEnded(self.company.choice(running), state, None if state == "lost" else 1, tail="boom\n"))
+            state = self.background_rng.choice(["done", "failed", "lost", "killed"])
+            self.add(
+                TaskEnded(self.background_rng.choice(running), state, None if state == "lost" else 1, tail="boom\n")
+            )
         elif luck < 0.12 and working:
-            self.add(ChildEnded(self.company.choice(working), self.company.choice(["done", "limit"]), "It is so."))
+            self.add(
+                ChildEnded(
+                    self.background_rng.choice(working), self.background_rng.choice(["done", "limit"]), "It is so."
+                )
+            )
         elif luck < 0.2 and not self.state.turn_open and (running or working):
             self.add(Reminded("wake", "", "company"))
 
@@ -194,7 +202,7 @@ class Walk:
     def send(self, request: Request) -> None:
         carried = sum(item.tokens for item in request.items) - sum(item.tokens for item in self.state.items)
         tokens = self.state.view_tokens + self.state.gauge.scale(carried)
-        self.sent.append(Sent(request, len(self.entries), self.state.breaks, tokens, tuple(self.state.words)))
+        self.sent.append(SentRequest(request, len(self.entries), self.state.breaks, tokens, tuple(self.state.words)))
 
     def ask(self) -> None:
         forms = births(self.state, window_of(self.state, self.budget))
@@ -267,8 +275,8 @@ class Walk:
         else:
             self.summary(seq)
 
-    def hear(self) -> None:
-        """Now and then what was asked beside the work arrives; a crash may lose it."""
+    def receive_summary(self) -> None:
+        """Sometimes deliver the summary that was requested in the background; a crash may lose it."""
         if self.beside is not None and self.rng.random() < 0.2:
             seq, self.beside = self.beside, None
             if self.rng.random() < 0.9:
@@ -284,16 +292,16 @@ class Walk:
 
     def swap(self, ready: Swap) -> None:
         if self.profile.startswith("seed"):
-            self.add(seed_summarized(self.state, self.budget, ready))
+            self.add(build_seed_summary(self.state, self.budget, ready))
         else:
             span = (ready.first, ready.last)
-            self.add(summarized(self.state, self.budget, span, ready.reason, ready.prose, (ready.asked,)))
+            self.add(build_summary(self.state, self.budget, span, ready.reason, ready.prose, (ready.asked,)))
 
 
 def content(request: Request) -> list[bytes]:
-    """The blocks of a request, neutrally encoded."""
+    """Encode the blocks of a request without any wire."""
     return [msgspec.json.encode((item.kind, item.part)) for item in request.items]
 
 
-def refold(walk: Walk, upto: int) -> State:
+def refold(walk: RandomSession, upto: int) -> State:
     return fold(walk.entries[:upto])

@@ -1,4 +1,4 @@
-"""One session in memory, played to its end; what the provider was sent is what the tests look at."""
+"""Harness for the seed profiles: run a session in memory and look at the requests that the provider got."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -13,7 +13,7 @@ from longrein.testing.workspace import MemorySpawner, MemoryWorkspace, Ran
 from longrein.tools import Tool, make_tool
 
 ROOMY = Budget(400_000, 8_000, Price(3, 15, 0.3, 3.75))
-"""A window that no test here fills by accident."""
+"""Budget with a window that no test here fills by accident."""
 
 
 async def Print(chars: int, mark: str = "x") -> str:
@@ -31,11 +31,11 @@ PRINT: Tool = make_tool(Print, access="none", together=True)
 PROSE = """1. Request and intent: Go through all of it.
 8. Current work: The last print is done.
 9. Next step: none"""
-"""What a summariser answers that does what it is asked."""
+"""Reply of a summariser that follows the instruction."""
 
 
-class Answers(ScriptedModel):
-    """A model without a script: `answer(n, request)` gives its n-th reply, from 0; a summary is answered by itself."""
+class AnsweringModel(ScriptedModel):
+    """Model whose n-th reply (from 0) is `answer(n, request)`; summary requests get `summary`."""
 
     def __init__(
         self, answer: Callable[[int, Request], Reply | Failure], budget: Budget, summary: Reply | Failure | None = None
@@ -49,15 +49,15 @@ class Answers(ScriptedModel):
         return self.answer(sum(one.purpose == "turn" for one in self.requests) - 1, request)
 
 
-class Played:
-    """A session that has been played."""
+class SessionResult:
+    """The requests and the log of a finished session."""
 
     def __init__(self, model: ScriptedModel, disk: MemoryDisk) -> None:
         self.model, self.disk = model, disk
 
     @property
     def requests(self) -> list[Request]:
-        """Those of purpose turn."""
+        """The requests of purpose turn."""
         return [request for request in self.model.requests if request.purpose == "turn"]
 
     @property
@@ -85,8 +85,8 @@ async def play(
     files: Mapping[str, str] | None = None,
     commands: Mapping[str, Ran | str] | None = None,
     disk: MemoryDisk | None = None,
-) -> Played:
-    """Play `steps`; each of `words` begins when what came before has ended."""
+) -> SessionResult:
+    """Run `steps`; each message of `words` is sent when the turn before it has ended."""
     disk = disk or MemoryDisk()
     model = model or ScriptedModel(*steps, budget=budget)
     space = MemoryWorkspace(dict(files or {}), spawner=MemorySpawner(dict(commands or {})))
@@ -99,27 +99,40 @@ async def play(
     finally:
         await session.close()
     model.check_done()
-    return Played(model, disk)
+    return SessionResult(model, disk)
 
 
 def prints(*sizes: int) -> Step:
-    """One reply that calls `Print` for each of `sizes`, side by side."""
+    """Make one reply with a `Print` call for each of `sizes`."""
     return says(*(call("Print", chars=size) for size in sizes))
 
 
 def shown(request: Request) -> list[str]:
-    """The content of each result."""
+    """Return the content of each result."""
     return [text_of(item.part.parts) for item in request.items if isinstance(item.part, ToolResult)]
 
 
 def sizes(request: Request) -> list[int | str]:
-    """The length of each result; a short one as it is."""
+    """Return the length of each result; results under 60 characters as text."""
     return [text if len(text) < 60 else len(text) for text in shown(request)]
 
 
 def gone(name: str = "Print") -> str:
-    """What the documents leave of a result."""
+    """Return the placeholder that the founding documents leave of a result."""
     return f"[Previous: used {name}]"
 
 
-__all__ = ["PRINT", "Compact", "Played", "call", "gone", "play", "prints", "results", "said", "says", "shown", "sizes"]
+__all__ = [
+    "PRINT",
+    "Compact",
+    "SessionResult",
+    "call",
+    "gone",
+    "play",
+    "prints",
+    "results",
+    "said",
+    "says",
+    "shown",
+    "sizes",
+]
