@@ -15,7 +15,7 @@ from longrein.frontends.argv import Options
 from longrein.frontends.headless import Output, SessionFacts, Style, run_headless
 from longrein.frontends.stdio import read_lines, say
 from longrein.run_context import discard_unused, named_budget, survey
-from longrein.workspace import depth_of
+from longrein.workspace import nesting_depth
 
 
 def run_print(options: Options) -> int:
@@ -68,7 +68,7 @@ def facts_of(built: Built) -> SessionFacts:
         max_output_tokens=model.budget.max_output_tokens,
         sizes=sizes,
         notes=built.notes,
-        nested=depth_of(built.place.environ) > 0,
+        nested=nesting_depth(built.place.environ) > 0,
     )
 
 

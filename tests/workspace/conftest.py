@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from longrein.workspace import Ended, PlainSpawner, SupervisedSpawner, SupervisionOptions, open_workspace
-from longrein.workspace.supervisor.process_tree import marked, processes, variable
+from longrein.workspace import CommandExit, PlainSpawner, SupervisedSpawner, SupervisionOptions, open_workspace
+from longrein.workspace.supervisor.process_tree import processes, processes_with, variable
 from tests.timeouts import HANG_S
 
 _numbers = count(1)
@@ -68,7 +68,7 @@ class Desk:
 
     async def run(
         self, command: str | Sequence[str], *, timeout_s: float = HANG_S, most: int = 1 << 20, cwd: str = ""
-    ) -> Ended:
+    ) -> CommandExit:
         self.printed.clear()
         return await self.spawner.run(
             command,
@@ -86,7 +86,7 @@ class Desk:
 
 def tagged(tag: str, *also: str) -> list[int]:
     """Live processes that carry this tag, and these variables."""
-    alive, found = processes(), marked("LONGREIN_TEST_TAG")
+    alive, found = processes(), processes_with("LONGREIN_TEST_TAG")
     own = [(pid, env) for pid, env in found if pid in alive and variable(env, "LONGREIN_TEST_TAG") == tag]
     return [pid for pid, env in own if all(variable(env, name) for name in also)]
 
@@ -95,7 +95,7 @@ def tagged(tag: str, *also: str) -> list[int]:
 def tag() -> Iterator[str]:
     own = f"workspace-{os.getpid()}-{next(_numbers)}"
     yield own
-    for pid, env in marked("LONGREIN_TEST_TAG"):
+    for pid, env in processes_with("LONGREIN_TEST_TAG"):
         if variable(env, "LONGREIN_TEST_TAG") == own:
             os.kill(pid, 9)
 

@@ -11,7 +11,7 @@ import pytest
 
 from longrein.workspace import PlainSpawner
 from longrein.workspace import command as child_module
-from longrein.workspace.command import Running
+from longrein.workspace.command import OutputReader
 from tests.timeouts import HANG_S
 from tests.workspace.conftest import Desk
 
@@ -197,7 +197,7 @@ async def test_much_output_in_small_pieces_is_taken_in_large_ones() -> None:
         def write(self, data: bytes) -> None:
             pieces.append(data)
 
-    running = Running(theirs, Pieces(), 1 << 30, lambda _: None)
+    running = OutputReader(theirs, Pieces(), 1 << 30, lambda _: None)
     for _ in range(3000):
         os.write(ours, b"x" * 1000)
         await asyncio.sleep(0)
@@ -219,7 +219,7 @@ async def test_output_over_the_limit_is_cut_there_also_while_it_is_waited_for(mo
             sizes.append(len(data))
 
     stopped: list[str] = []
-    running = Running(theirs, Sizes(), most, stopped.append)
+    running = OutputReader(theirs, Sizes(), most, stopped.append)
     while not stopped:
         os.write(ours, b"x" * 1000)
         await asyncio.sleep(0)

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from longrein.workspace import sweep
+from longrein.workspace import end_orphans
 from longrein.workspace.orphans import find_orphans
-from longrein.workspace.supervisor.process_tree import Process, marked, owner_mark, process, send, variable
+from longrein.workspace.supervisor.process_tree import Process, owner_mark, process, processes_with, send, variable
 from tests.timeouts import HANG_S
 from tests.work import files_opened
 
@@ -35,7 +35,9 @@ class Crash:
         return pid
 
     def alive(self) -> list[int]:
-        found = [pid for pid, env in marked("LONGREIN_TEST_TAG") if variable(env, "LONGREIN_TEST_TAG") == self.tag]
+        found = [
+            pid for pid, env in processes_with("LONGREIN_TEST_TAG") if variable(env, "LONGREIN_TEST_TAG") == self.tag
+        ]
         return [pid for pid in found if process(pid) is not None]
 
     def held(self, session: str) -> bool:
@@ -65,17 +67,17 @@ def gone(pid: int) -> bool:
 
 def test_R055_what_a_crash_left_is_ended(crash: Crash) -> None:
     pids = [crash.leave(), crash.leave()]
-    said = sweep(crash.held)
+    said = end_orphans(crash.held)
     assert all(f"({pid})" in " ".join(said) for pid in pids)
     assert all(gone(pid) for pid in pids)
-    assert sweep(crash.held) == []
+    assert end_orphans(crash.held) == []
 
 
 def test_R055_who_ignores_TERM_is_killed_and_children_without_a_mark_go_along(crash: Crash, tmp_path: Path) -> None:
     ready = tmp_path / "ready"
     crash.leave(f"trap '' TERM; env -u LONGREIN_SESSION sleep 999 & touch {ready}; while :; do sleep 9; done")
     wait_for(ready)
-    sweep(crash.held)
+    end_orphans(crash.held)
     assert crash.alive() == []
 
 
@@ -107,17 +109,17 @@ def test_R055_a_harness_killed_while_five_commands_run(crash: Crash) -> None:
         ready = b""
         while ready.count(b"r") < 5:
             ready += harness.stdout.read1(10)
-        assert sweep(crash.held) == [], "its longrein lives"
+        assert end_orphans(crash.held) == [], "its longrein lives"
         harness.kill()
     assert len(crash.alive()) >= 10
-    assert len(sweep(crash.held)) >= 10
+    assert len(end_orphans(crash.held)) >= 10
     assert crash.alive() == []
 
 
 def test_a_session_that_is_held_keeps_its_processes(crash: Crash) -> None:
     pid = crash.leave()
     asked: list[str] = []
-    assert sweep(lambda session: not asked.append(session)) == []  # type: ignore[func-returns-value]
+    assert end_orphans(lambda session: not asked.append(session)) == []  # type: ignore[func-returns-value]
     assert crash.session in asked
     assert not gone(pid)
 
@@ -141,8 +143,8 @@ def test_a_longrein_started_inside_a_lost_session_spares_itself_and_who_started_
 ) -> None:
     ready, went = tmp_path / "ready", tmp_path / "went"
     program = (
-        "from longrein.workspace import sweep\n"
-        f"said = sweep(lambda session: session != {crash.session!r})\n"
+        "from longrein.workspace import end_orphans\n"
+        f"said = end_orphans(lambda session: session != {crash.session!r})\n"
         f"open({str(went)!r}, 'w').write(repr(said))\n"
     )
     other = crash.leave(f"touch {ready}; exec sleep 999")

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from longrein.workspace import Found, Query, glob, grep, split_glob
+from longrein.workspace import Query, SearchResult, glob, grep, split_glob
 from longrein.workspace import search as search_module
 from longrein.workspace.walk import compile_glob
 from tests.workspace.conftest import Desk
@@ -54,7 +54,7 @@ def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
     return str(request.param)
 
 
-def told(found: Found, folder: Path) -> list[str]:
+def told(found: SearchResult, folder: Path) -> list[str]:
     """What was found, one text each, relative to the folder."""
     start = len(str(folder)) + 1
     paths = [path[start:] for path in found.paths] + [f"{path[start:]}={number}" for path, number in found.counts]

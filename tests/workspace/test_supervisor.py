@@ -13,22 +13,22 @@ from pathlib import Path
 import pytest
 
 from longrein.workspace import (
-    Ended,
-    Keeping,
-    Spooled,
+    BackgroundOptions,
+    CommandExit,
+    SpooledTask,
     SupervisedSpawner,
+    end_orphans,
     is_supervised,
     open_workspace,
     spooled_tasks,
-    stop_spooled,
-    sweep,
+    stop_background_task,
 )
 from longrein.workspace import supervisor_client as link
 from longrein.workspace.supervisor.channel import VERSION
-from longrein.workspace.supervisor.commands import Command, Kept, Rest
+from longrein.workspace.supervisor.commands import Command, KeptTask, RemainingProcesses
 from longrein.workspace.supervisor.pipes import Loop, Pipes
-from longrein.workspace.supervisor.process_tree import Process, marked, process, processes
-from longrein.workspace.supervisor.spool_writer import Holding, Output
+from longrein.workspace.supervisor.process_tree import Process, process, processes, processes_with
+from longrein.workspace.supervisor.spool_writer import SpoolWriter, StreamRedactor
 from longrein.workspace.supervisor.tasks import Tasks
 from tests.timeouts import HANG_S
 from tests.workspace.conftest import supervised, tagged
@@ -90,14 +90,14 @@ class Yard:
         started = await self.spawner.start(
             command, cwd=str(self.folder), env=self.env, sink=sink, output_bytes_max=1 << 28, stdin=stdin
         )
-        assert not isinstance(started, Ended), started
+        assert not isinstance(started, CommandExit), started
         return started
 
-    async def keep(self, task: str, command: str, *, stdin: bool = False, **limits: object) -> Spooled:
+    async def keep(self, task: str, command: str, *, stdin: bool = False, **limits: object) -> SpooledTask:
         started = await self._started(command, None, stdin=stdin)
-        return await started.keep(Keeping(task, command, **limits))  # type: ignore[arg-type]
+        return await started.keep(BackgroundOptions(task, command, **limits))  # type: ignore[arg-type]
 
-    async def over(self, *tasks: str) -> Spooled:
+    async def over(self, *tasks: str) -> SpooledTask:
         """Wait for their ends; gives the last."""
         async with asyncio.timeout(HANG_S):
             while not set(tasks) <= set(self.news):
@@ -160,7 +160,7 @@ async def test_B1_B7_a_kept_command_ends_as_it_ended(
 async def test_B1_what_was_printed_before_it_was_kept_is_there_from_the_first_byte(yard: Yard) -> None:
     started = await yard.start("seq 300000; read x; echo last", stdin=True)
     await yard.until(lambda: yard.printed.endswith(b"300000\n"))
-    running = await started.keep(Keeping("b1", "seq"))
+    running = await started.keep(BackgroundOptions("b1", "seq"))
     assert (running.state, running.size_bytes) == ("running", len(yard.printed))
     await yard.spawner.give("b1", b"\n", eof=True)
     ended = await yard.over("b1")
@@ -173,7 +173,7 @@ async def test_B4_what_could_not_be_kept_of_it_before_is_counted(yard: Yard) -> 
     started = await yard.start("seq 2000; read x; echo last", stdin=True)
     await yard.until(lambda: yard.printed.endswith(b"2000\n"))
     yard.paper.full = True
-    await started.keep(Keeping("b1", "seq"))
+    await started.keep(BackgroundOptions("b1", "seq"))
     await yard.spawner.give("b1", b"\n", eof=True)
     ended = await yard.over("b1")
     there, size = bytes(yard.printed[:1000]), len(yard.printed) + len(b"last\n")
@@ -189,7 +189,7 @@ async def test_B4_what_could_not_be_kept_of_it_before_is_counted(yard: Yard) -> 
 async def test_B1_one_that_ended_before_it_is_kept_is_told_all_the_same(yard: Yard) -> None:
     started = await yard.start("echo quick; exit 4")
     await yard.until(lambda: not Path(f"/proc/{started.pid}").exists())
-    await started.keep(Keeping("b1", "quick"))
+    await started.keep(BackgroundOptions("b1", "quick"))
     ended = await yard.over("b1")
     assert (ended.state, ended.code, yard.output("b1")) == ("failed", 4, b"quick\n")
 
@@ -198,7 +198,7 @@ async def test_ended_never_returns_for_a_kept_command(yard: Yard) -> None:
     started = await yard.start("sleep 0.05")
     waiting = asyncio.create_task(started.ended())
     await asyncio.sleep(0)
-    await started.keep(Keeping("b1", "sleep"))
+    await started.keep(BackgroundOptions("b1", "sleep"))
     await yard.over("b1")
     assert not waiting.done()
     waiting.cancel()
@@ -211,7 +211,7 @@ async def test_an_interrupted_command_is_not_heard_any_more_and_is_let_go(yard: 
     ended = await started.ended()
     assert (ended.code, ended.cause, bytes(yard.printed)) == (9, "interrupt", b"early\n")
     with pytest.raises(OSError, match="was let go"):
-        await started.keep(Keeping("b1", "x"))
+        await started.keep(BackgroundOptions("b1", "x"))
 
 
 async def test_B3_a_time_limit_ends_the_whole_tree(yard: Yard) -> None:
@@ -400,7 +400,7 @@ async def test_ids_that_cannot_name_files_and_ids_in_use_are_refused(yard: Yard)
     for task in ("../x", "", ".hidden", "a/b", "v1", "a398.b1"):
         started = await yard.start("sleep 9")
         with pytest.raises(OSError, match="a task cannot be called"):
-            await started.keep(Keeping(task, "x"))
+            await started.keep(BackgroundOptions(task, "x"))
         started.end("interrupt")
 
 
@@ -456,7 +456,7 @@ async def test_a_daemon_that_a_dead_longrein_had_left_ends_and_one_of_the_next_s
 def test_one_look_that_finds_nobody_is_not_believed() -> None:
     """Who forks and exits while the table of processes is read is in none of it."""
     found: list[dict[int, Process]] = [{}, {7: Process(7, 1, 7, 7, 70)}, {}, {}]
-    rest = Rest("/1.1", 1, 0.0, lambda: (), float("inf"))
+    rest = RemainingProcesses("/1.1", 1, 0.0, lambda: (), float("inf"))
     looks = [rest.is_gone(rest.members(table, dict.fromkeys(table, b"\x00X=/1.1.5/\x00"))) for table in found]
     assert looks == [False, False, False, True]
 
@@ -468,7 +468,7 @@ def test_one_look_that_finds_nobody_is_not_believed() -> None:
 def test_what_is_left_of_the_dead_is_told_by_the_numbers_of_its_commands(
     last: int, environment: bytes, member: bool
 ) -> None:
-    rest = Rest("/1.1", 1, 0.0, lambda: (), last)
+    rest = RemainingProcesses("/1.1", 1, 0.0, lambda: (), last)
     table = {7: Process(7, 1, 7, 7, 70)}
     assert bool(rest.members(table, {7: b"\0LONGREIN_COMMAND=" + environment + b"\0"})) is member
 
@@ -503,10 +503,10 @@ async def test_a_second_longrein_cannot_attach_while_one_is_attached(yard: Yard)
     other.notice = told.append
     assert [one.task for one in await other.adopt()] == ["b1"], "it may look"
     started = await other.start("echo plain", cwd="/", env=yard.env, sink=None, output_bytes_max=99)
-    assert not isinstance(started, Ended)
+    assert not isinstance(started, CommandExit)
     assert (await started.ended()).code == 0, "and run commands of its own"
     with pytest.raises(OSError, match="there is no supervisor"):
-        await started.keep(Keeping("b2", "x"))
+        await started.keep(BackgroundOptions("b2", "x"))
     assert "another longrein is attached" in told[0]
     await other.drain()
     assert (await yard.start("true")).pid > 0, "the first one is as it was"
@@ -514,22 +514,22 @@ async def test_a_second_longrein_cannot_attach_while_one_is_attached(yard: Yard)
 
 async def test_longrein_tasks_of_another_process_stops_one(yard: Yard) -> None:
     await yard.keep("b1", "trap '' TERM; sleep 99; sleep 99")
-    assert await stop_spooled(str(yard.folder), "nobody") is None
-    stopped = await stop_spooled(str(yard.folder), "b1", "the user, from elsewhere")
+    assert await stop_background_task(str(yard.folder), "nobody") is None
+    stopped = await stop_background_task(str(yard.folder), "b1", "the user, from elsewhere")
     assert stopped is not None
     assert (stopped.state, stopped.cause) == ("killed", "the user, from elsewhere")
     await yard.over("b1")
-    assert await stop_spooled(str(yard.folder), "b1") == stopped
+    assert await stop_background_task(str(yard.folder), "b1") == stopped
 
 
 @pytest.fixture
 def frozen(yard: Yard, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None]]:
     """Stops the supervisor, as a debugger does; nobody waits long for it."""
-    for name, limit_s in (("HELLO_S", 0.2), ("DRAIN_S", 0.2), ("START_S", 0.4), ("LATE_S", 0.05)):
+    for name, limit_s in (("HELLO_S", 0.2), ("DRAIN_S", 0.2), ("START_S", 0.4), ("START_GRACE_S", 0.05)):
         monkeypatch.setattr(f"longrein.workspace.supervised_command.{name}", limit_s)
     for name in ("HELLO_S", "END_S"):
         monkeypatch.setattr(f"longrein.workspace.background_tasks.{name}", 0.2)
-    monkeypatch.setattr(link.Link.ask, "__kwdefaults__", {"limit_s": 0.2})
+    monkeypatch.setattr(link.SupervisorConnection.ask, "__kwdefaults__", {"limit_s": 0.2})
     stopped: list[int] = []
 
     def freeze() -> None:
@@ -559,7 +559,7 @@ async def test_a_supervisor_that_hears_nothing_holds_nobody_back(yard: Yard, fro
     task = await yard.keep("b1", "sleep 99")
     supervisor = supervisor_of(yard)
     frozen()
-    await stop_spooled(str(yard.folder), "b1")
+    await stop_background_task(str(yard.folder), "b1")
     assert task.pid not in processes()
     await yard.spawner.drain()
     await yard.until(lambda: spooled_tasks(str(yard.folder))[0].state != "running")
@@ -583,7 +583,7 @@ async def test_a_supervisor_that_cannot_be_woken_is_killed_when_longrein_is_left
     yard: Yard, frozen: Callable[[], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As one that a debugger holds."""
-    monkeypatch.setattr(link.Link, "wake", lambda _: None)
+    monkeypatch.setattr(link.SupervisorConnection, "wake", lambda _: None)
     started = await yard.start("setsid sleep 99 & sleep 98")
     supervisor = supervisor_of(yard)
     frozen()
@@ -599,9 +599,9 @@ async def test_a_supervisor_that_was_stopped_when_its_longrein_died_is_woken_by_
     frozen()
     yard.spawner._link.close()  # type: ignore[union-attr]  # as the death of longrein does
     await yard.until(lambda: is_stopped(supervisor))
-    sweep(lambda _: True)
+    end_orphans(lambda _: True)
     assert is_stopped(supervisor), "somebody has the session open: it is left alone"
-    sweep(lambda session: session != yard.folder.name)
+    end_orphans(lambda session: session != yard.folder.name)
     await yard.until(lambda: process(supervisor) is None)
     assert tagged(yard.tag) == []
 
@@ -621,7 +621,7 @@ async def test_a_time_limit_holds_also_while_the_supervisor_is_stopped(
     ended = await run
     assert (ended.cause, ended.code) == ("lost", None)
     assert ended.message == "the supervisor of processes did not answer, so longrein ended it itself (timeout)"
-    others = [pid for pid, _ in marked("LONGREIN_SESSION") if pid in tagged(yard.tag, "LONGREIN_SESSION")]
+    others = [pid for pid, _ in processes_with("LONGREIN_SESSION") if pid in tagged(yard.tag, "LONGREIN_SESSION")]
     kept = yard.spawner.spooled("b1")
     assert kept is not None
     assert others == [kept.pid], "what it was not about goes on"
@@ -634,7 +634,7 @@ async def test_a_command_cannot_be_kept_by_a_supervisor_that_is_stopped(yard: Ya
     started = await yard.start("sleep 99")
     frozen()
     with pytest.raises(OSError, match="does not answer"):
-        await started.keep(Keeping("b1", "sleep 99"))
+        await started.keep(BackgroundOptions("b1", "sleep 99"))
     started.end("lost")
     await yard.until(lambda: started.pid not in processes())
     wake(yard)
@@ -719,8 +719,8 @@ def test_a_task_whose_folder_was_deleted_does_not_go_on_for_ever(
     now, ended = [0.0], []
     loop = Loop(lambda: now[0])
     tasks = Tasks(loop, Pipes(loop), lambda *how: ended.append(how[1:]), lambda *_: None)
-    nothing = Output(".", "b1", 10, Holding(str, (), words=False)).handed()
-    kept = Kept(task="b1", policy="keep", timeout_s=0, quota_bytes=10, memory_bytes=0, cpu_s=0)
+    nothing = SpoolWriter(".", "b1", 10, StreamRedactor(str, (), words=False)).handed()
+    kept = KeptTask(task="b1", policy="keep", timeout_s=0, quota_bytes=10, memory_bytes=0, cpu_s=0)
     assert not tasks.keep(Command(0, "/1.1.1/", -1, -1, 0.0), kept, {"command": "x"}, nothing)
     for minute, gone in ((1, False), (2, False), (3, True)):
         if gone:
@@ -752,8 +752,8 @@ async def test_where_there_is_no_proc_psutil_tells_of_processes(
     )
     last = "from longrein.workspace.supervisor.main"
     monkeypatch.setattr("longrein.workspace.supervisor.process_tree.LINUX", False)
-    monkeypatch.setattr(link, "FLAGS", ("-E", "-s"))
-    monkeypatch.setattr(link, "BEGIN", link.BEGIN.replace(last, elsewhere + last))
+    monkeypatch.setattr(link, "PYTHON_FLAGS", ("-E", "-s"))
+    monkeypatch.setattr(link, "BOOTSTRAP", link.BOOTSTRAP.replace(last, elsewhere + last))
     yard = Yard(tmp_path, tag)
     await (await yard.start("ls /proc/self/fd")).ended()
     assert len(yard.printed.split()) == 4, "no descriptor of another command: input, two outputs, the listed folder"
@@ -773,7 +773,7 @@ async def test_no_supervisor_can_be_had(tmp_path: Path, tag: str, monkeypatch: p
     assert (await started.ended()).code == 2
     assert bytes(yard.printed) == b"plain\n"
     with pytest.raises(OSError, match="there is no supervisor of processes"):
-        await started.keep(Keeping("b1", "x"))
+        await started.keep(BackgroundOptions("b1", "x"))
     run = yard.spawner.run("exit 3", cwd="/", env=yard.env, sink=Paper(yard.printed), timeout_s=5, output_bytes_max=9)
     assert (await run).code == 3
     assert told == ["commands cannot go on in the background: no supervisor of processes could be had (File exists)"]
@@ -786,7 +786,7 @@ async def test_one_that_fails_at_once_is_done_without(
     yard = Yard(tmp_path, tag)
     told: list[str] = []
     yard.spawner.notice = told.append
-    monkeypatch.setattr("longrein.workspace.supervisor_client.BEGIN", "raise SystemExit('broken')")
+    monkeypatch.setattr("longrein.workspace.supervisor_client.BOOTSTRAP", "raise SystemExit('broken')")
     run = yard.spawner.run("exit 3", cwd="/", env=yard.env, sink=Paper(yard.printed), timeout_s=5, output_bytes_max=9)
     assert (await run).code == 3, "nothing was started, so it is started here"
     assert len(told) == 1

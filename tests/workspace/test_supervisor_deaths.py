@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from longrein.workspace import Spooled, is_supervised, spooled_tasks, sweep
+from longrein.workspace import SpooledTask, end_orphans, is_supervised, spooled_tasks
 from longrein.workspace.supervisor.channel import VERSION
 from longrein.workspace.supervisor.process_tree import process
 from tests.timeouts import HANG_S
@@ -46,7 +46,7 @@ BURST = "sleep {s} & echo over"
 
 HARNESS = """
 import asyncio, json, os, sys, time
-from longrein.workspace import Keeping, SupervisedSpawner, SupervisionOptions
+from longrein.workspace import BackgroundOptions, SupervisedSpawner, SupervisionOptions
 
 class Out:
     def write(self, data): pass
@@ -62,7 +62,7 @@ async def main():
         return await spawner.start(command, cwd=folder, env=env, sink=sink, output_bytes_max=1000)
     waiting = [asyncio.ensure_future((await start(command, Out())).ended()) for command in foreground]
     for task, command in tasks.items():
-        running = await (await start(command)).keep(Keeping(task, command))
+        running = await (await start(command)).keep(BackgroundOptions(task, command))
         supervisor = int(open(f"/proc/{running.pid}/stat").read().rpartition(")")[2].split()[1])
     await asyncio.sleep(0.15)
     print(json.dumps({"supervisor": supervisor}), flush=True)
@@ -151,7 +151,7 @@ def until(ready: Callable[[], object], limit_s: float = HANG_S) -> None:
         time.sleep(0.01)
 
 
-async def adopt(scene: Scene, news: list[str]) -> tuple[Any, list[Spooled]]:
+async def adopt(scene: Scene, news: list[str]) -> tuple[Any, list[SpooledTask]]:
     spawner = supervised(scene.folder, scene.environ)
     spawner.on_news(news.append)
     return spawner, list(await spawner.adopt())
@@ -213,7 +213,7 @@ async def test_B14_R055_both_are_killed_and_the_next_start_of_any_longrein_ends_
     scene.kill(scene.harness.pid, scene.supervisor)
     assert scene.sleepers()
     assert set(scene.states().values()) == {"lost"}, "told so before anybody has looked after them"
-    told = sweep(lambda session: session != scene.session, lambda _: str(scene.folder))
+    told = end_orphans(lambda session: session != scene.session, lambda _: str(scene.folder))
     assert len(told) >= 10
     assert scene.sleepers() == []
     assert tagged(scene.tag) == []
@@ -239,7 +239,7 @@ async def test_B14_both_are_killed_and_the_session_itself_is_opened_again(play: 
     assert not any(b"until [ -e go" in line for line in lines(scene)), (
         "each task's tree was ended by mark and start time"
     )
-    sweep(lambda session: session != scene.session)
+    end_orphans(lambda session: session != scene.session)
     assert scene.sleepers() == []
     await spawner.drain()
 
@@ -247,7 +247,7 @@ async def test_B14_both_are_killed_and_the_session_itself_is_opened_again(play: 
 async def test_R055_a_live_supervisor_spares_its_tasks_from_every_sweep(play: Callable[..., Scene]) -> None:
     scene = play({"plain": ""})
     scene.kill(scene.harness.pid)
-    assert sweep(lambda session: session != scene.session, lambda _: str(scene.folder)) == []
+    assert end_orphans(lambda session: session != scene.session, lambda _: str(scene.folder)) == []
     assert scene.states() == {"plain": "running"}
     (scene.folder / "go").touch()
     until(lambda: scene.states() == {"plain": "failed"})
@@ -268,7 +268,7 @@ async def test_a_stale_socket_and_record_of_a_dead_supervisor_are_replaced(play:
     assert ended.code == 8
     assert is_supervised(str(scene.folder))
     await spawner.drain()
-    sweep(lambda session: session != scene.session)
+    end_orphans(lambda session: session != scene.session)
 
 
 class Silent:

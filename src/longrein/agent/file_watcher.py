@@ -14,7 +14,7 @@ import msgspec
 from longrein.context import Seen, State
 from longrein.events import FileChanged
 from longrein.tools import change_of
-from longrein.workspace import Stamp, Workspace
+from longrein.workspace import FileStamp, Workspace
 
 T = TypeVar("T")
 QUICK_BYTES = 1024 * 1024
@@ -43,7 +43,7 @@ class Watch:
         """Time of the last entry before the session was opened again; 0 for a new one, and after the first look."""
         self.looked: tuple[int, ...] = ()
         """When it looked last, in the log's own terms; not twice at the same point."""
-        self._stamps: dict[str, Stamp] = {}
+        self._stamps: dict[str, FileStamp] = {}
 
     async def changes(
         self,
@@ -66,7 +66,7 @@ class Watch:
             if then is None or then.size_bytes <= QUICK_BYTES:
                 found = workspace.stamp(path, then)
             else:
-                found = await workspace.aside(partial(workspace.stamp, path, then))
+                found = await workspace.run_in_thread(partial(workspace.stamp, path, then))
             self._stamps[path] = found
             if found.hash == expected or (not found.hash and found.inode):
                 continue  # or it is there and cannot be read: that is the next Read's to say
@@ -94,7 +94,7 @@ async def _fact(
     expected: str,
     workspace: Workspace,
     means: tuple[Blobs, Callable[[str], str], int],
-    found: Stamp,
+    found: FileStamp,
 ) -> FileChanged:
     blobs, redact, keep = means
     if not found.hash:
@@ -119,7 +119,7 @@ async def _fact(
 
 async def _quickly(workspace: Workspace, size_bytes: int, work: Callable[[], T]) -> T:
     """`work()`, beside the loop when there is much of it."""
-    return work() if size_bytes <= QUICK_BYTES else await workspace.aside(work)
+    return work() if size_bytes <= QUICK_BYTES else await workspace.run_in_thread(work)
 
 
 def _content(blobs: Blobs, blob: str) -> bytes | None:

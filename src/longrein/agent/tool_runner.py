@@ -146,7 +146,7 @@ def _touched(session: Session, tool: Tool, arguments: dict[str, Any]) -> list[tu
     """(real path, writes) of the files that a call touches; a command's are not known."""
     if tool.access == "command":
         return []
-    look, cwd = session.crew.workspace.look, session.state.cwd
+    look, cwd = session.crew.workspace.resolve, session.state.cwd
     return [(look(path, cwd).real, writes) for path, writes in tool.paths(arguments)]
 
 

@@ -12,7 +12,7 @@ import msgspec
 
 from longrein.agent import Clock
 from longrein.testing.workspace import FLOOD_PIECE, Commands, Ran
-from longrein.workspace import Ended, Keeping, Sink, Spooled
+from longrein.workspace import BackgroundOptions, CommandExit, Sink, SpooledTask
 
 LEFT_S = 2.0
 """How long what was not asked to stay goes on after longrein is gone."""
@@ -35,7 +35,7 @@ class MemorySupervision:
         """Output of those that are over, by path."""
         self.running: list[MemoryProcess] = []
         """Processes that live."""
-        self.watch: Callable[[Keeping], None] = lambda _keeping: None
+        self.watch: Callable[[BackgroundOptions], None] = lambda _keeping: None
         """Called before a command is kept."""
         self.alive = True
         """Whether it lives; a dead one is begun anew by `adopt` or the next start."""
@@ -57,10 +57,10 @@ class MemorySupervision:
         sink: Sink,
         timeout_s: float,
         output_bytes_max: int,
-    ) -> Ended:
+    ) -> CommandExit:
         """See `Spawner.run`."""
         started = await self.start(command, cwd=cwd, env=env, sink=sink, output_bytes_max=output_bytes_max)
-        if isinstance(started, Ended):
+        if isinstance(started, CommandExit):
             return started
         timer = asyncio.ensure_future(self.clock.sleep(timeout_s))
         over = asyncio.ensure_future(started.ended())
@@ -85,13 +85,13 @@ class MemorySupervision:
         sink: Sink | None,
         output_bytes_max: int,
         stdin: bool = False,
-    ) -> "MemoryProcess | Ended":
+    ) -> "MemoryProcess | CommandExit":
         """See `Supervision.start`."""
         self.alive = True
         line = command if isinstance(command, str) else shlex.join(command)
         ran = self._found(line)
         if ran.code < 0:
-            return Ended(None, cause="not_started", message="no such folder")
+            return CommandExit(None, cause="not_started", message="no such folder")
         self.started.append(line)
         return MemoryProcess(self, line, ran, cwd, sink, output_bytes_max, stdin=stdin)
 
@@ -102,7 +102,7 @@ class MemorySupervision:
             ran = self._commands.get(line, Ran(f"bash: {line.split(' ', 1)[0]}: command not found\n", 127))
         return Ran(ran) if isinstance(ran, str) else ran
 
-    async def adopt(self) -> Sequence[Spooled]:
+    async def adopt(self) -> Sequence[SpooledTask]:
         """See `Supervision.adopt`."""
         await asyncio.sleep(0)
         for kept in self.spool.values():
@@ -110,7 +110,7 @@ class MemorySupervision:
                 kept.now = msgspec.structs.replace(kept.now, state="lost", cause=GONE)
         return [kept.now for kept in self.spool.values()]
 
-    def spooled(self, task: str) -> Spooled | None:
+    def spooled(self, task: str) -> SpooledTask | None:
         """See `Supervision.spooled`."""
         kept = self.spool.get(task)
         if kept is None or kept.now.state != "running":
@@ -188,7 +188,7 @@ class Kept(msgspec.Struct):
     """A task in the spool."""
 
     process: "MemoryProcess"
-    now: Spooled
+    now: SpooledTask
 
 
 class MemoryProcess:
@@ -200,7 +200,7 @@ class MemoryProcess:
         self.home, self.line, self.ran, self.cwd, self.sink, self.most = home, line, ran, cwd, sink, most
         self.pid = 1_000 + len(home.started)
         self.output = bytearray()
-        self.kept: Keeping | None = None
+        self.kept: BackgroundOptions | None = None
         self.waits = False
         """Whether it waits for input now."""
         self.given = asyncio.Event()
@@ -208,11 +208,11 @@ class MemoryProcess:
         if not stdin:
             self.given.set()
         self._begun_s, self._begun_us = home.clock.mono_s(), home.clock.wall_us()
-        self._over: asyncio.Future[Ended] = asyncio.get_running_loop().create_future()
+        self._over: asyncio.Future[CommandExit] = asyncio.get_running_loop().create_future()
         home.running.append(self)
         self._life = asyncio.ensure_future(self._live())
 
-    async def ended(self) -> Ended:
+    async def ended(self) -> CommandExit:
         """See `Started.ended`."""
         return await asyncio.shield(self._over)
 
@@ -220,16 +220,16 @@ class MemoryProcess:
         """See `Started.end`: it obeys at once."""
         if self in self.home.running:
             self._life.cancel()
-            self._finish(Ended(None, "SIGTERM", cause, elapsed_s=self.elapsed_s))
+            self._finish(CommandExit(None, "SIGTERM", cause, elapsed_s=self.elapsed_s))
 
     def vanish(self) -> None:
         """It is gone without an end that anybody saw."""
         self._life.cancel()
         self.home.running.remove(self)
         if self.kept is None and not self._over.done():
-            self._over.set_result(Ended(None, "SIGKILL", "interrupt", GONE))
+            self._over.set_result(CommandExit(None, "SIGKILL", "interrupt", GONE))
 
-    async def keep(self, keeping: Keeping) -> Spooled:
+    async def keep(self, keeping: BackgroundOptions) -> SpooledTask:
         """See `Started.keep`."""
         self.home.watch(keeping)
         await asyncio.sleep(0)
@@ -250,8 +250,8 @@ class MemoryProcess:
         """Since it began, by the clock that nobody sets."""
         return self.home.clock.mono_s() - self._begun_s
 
-    def _now(self, keeping: Keeping) -> Spooled:
-        return Spooled(
+    def _now(self, keeping: BackgroundOptions) -> SpooledTask:
+        return SpooledTask(
             keeping.task,
             keeping.command,
             self.cwd,
@@ -285,7 +285,7 @@ class MemoryProcess:
         if not data:
             await self._pass(ran.delay_s)
         code = None if ran.signal else ran.code
-        self._finish(Ended(code, ran.signal, elapsed_s=self.elapsed_s, cwd=ran.cwd or self.cwd))
+        self._finish(CommandExit(code, ran.signal, elapsed_s=self.elapsed_s, cwd=ran.cwd or self.cwd))
 
     def _ask(self, waits: bool) -> None:
         self.waits = waits
@@ -308,17 +308,17 @@ class MemoryProcess:
             kept.now = msgspec.structs.replace(kept.now, size_bytes=len(self.output), written_at=told)
         if len(self.output) < self.most:
             return True
-        self._finish(Ended(None, "SIGTERM", "flood", elapsed_s=self.elapsed_s))
+        self._finish(CommandExit(None, "SIGTERM", "flood", elapsed_s=self.elapsed_s))
         return False
 
-    def _finish(self, ended: Ended) -> None:
+    def _finish(self, ended: CommandExit) -> None:
         self.home.running.remove(self)
         if not self._over.done():
             self._over.set_result(ended)
         if self.kept is not None:
             self._settled(ended, self.kept)
 
-    def _settled(self, ended: Ended, keeping: Keeping) -> None:
+    def _settled(self, ended: CommandExit, keeping: BackgroundOptions) -> None:
         """Its end stands in the spool."""
         states = {"exit": "done" if ended.code == 0 else "failed", "timeout": "timed_out"}
         kept = self.home.spool[keeping.task]

@@ -14,7 +14,7 @@ from typing import TypeVar
 import msgspec
 
 from longrein.agent import Clock
-from longrein.workspace import Ended, Merge, Place, Replaced, Sink, Spawner, Stamp
+from longrein.workspace import CommandExit, FileStamp, Merge, ReplaceResult, ResolvedPath, Sink, Spawner
 
 T = TypeVar("T")
 LINKS_MAX = 40
@@ -70,7 +70,7 @@ class MemorySpawner:
         sink: Sink,
         timeout_s: float,
         output_bytes_max: int,
-    ) -> Ended:
+    ) -> CommandExit:
         """See `workspace.Spawner.run`."""
         line = command if isinstance(command, str) else shlex.join(command)
         self.started.append(line)
@@ -87,7 +87,7 @@ class MemorySpawner:
             ran = self._commands.get(line, Ran(f"bash: {line.split(' ', 1)[0]}: command not found\n", 127))
         return Ran(ran) if isinstance(ran, str) else ran
 
-    async def _play(self, ran: Ran, cwd: str, sink: Sink, timeout_s: float, output_bytes_max: int) -> Ended:
+    async def _play(self, ran: Ran, cwd: str, sink: Sink, timeout_s: float, output_bytes_max: int) -> CommandExit:
         output = ran.output.encode() if isinstance(ran.output, str) else ran.output
         if output[:output_bytes_max]:
             sink.write(output[:output_bytes_max])
@@ -96,16 +96,16 @@ class MemorySpawner:
         takes_s = timeout_s if ran.hang else min(ran.delay_s, timeout_s)
         await self._pass(takes_s)
         if ran.hang or ran.delay_s > timeout_s:
-            return Ended(None, "SIGTERM", "timeout", elapsed_s=timeout_s)
-        return Ended(None if ran.signal else ran.code, ran.signal, elapsed_s=takes_s, cwd=ran.cwd or cwd)
+            return CommandExit(None, "SIGTERM", "timeout", elapsed_s=timeout_s)
+        return CommandExit(None if ran.signal else ran.code, ran.signal, elapsed_s=takes_s, cwd=ran.cwd or cwd)
 
-    async def _flood(self, printed: int, sink: Sink, output_bytes_max: int) -> Ended:
+    async def _flood(self, printed: int, sink: Sink, output_bytes_max: int) -> CommandExit:
         while printed < output_bytes_max:
             piece = FLOOD_PIECE[: output_bytes_max - printed]
             sink.write(piece)
             printed += len(piece)
             await asyncio.sleep(0)
-        return Ended(None, "SIGTERM", "flood")
+        return CommandExit(None, "SIGTERM", "flood")
 
     async def _pass(self, seconds: float) -> None:
         if seconds <= 0 or self._clock is None:
@@ -145,16 +145,16 @@ class MemoryWorkspace:
 
     # --- paths -----------------------------------------------------------------------------------------------
 
-    def look(self, path: str, cwd: str) -> Place:
-        """See `workspace.Workspace.look`."""
+    def resolve(self, path: str, cwd: str) -> ResolvedPath:
+        """See `workspace.Workspace.resolve`."""
         if not path or "\0" in path:
-            return Place(path, "", "", inside=False, kind="")
+            return ResolvedPath(path, "", "", inside=False, kind="")
         home = path == "~" or path.startswith("~/")
         joined = posixpath.join(cwd, self._home + path[1:] if home else path)
         written, real = _tidy(joined), self._real(joined)
         inside = self._inside(written) and self._inside(real)
         kind = self._kind(real)
-        return Place(path, written, real, inside, kind, len(self.files[real]) if kind == "file" else 0)
+        return ResolvedPath(path, written, real, inside, kind, len(self.files[real]) if kind == "file" else 0)
 
     def _inside(self, path: str) -> bool:
         return any(path == root or path.startswith(root.rstrip("/") + "/") for root in self._spellings)
@@ -207,21 +207,21 @@ class MemoryWorkspace:
 
     def replace(
         self, path: str, data: bytes, *, expect: str, base: bytes | None = None, merge: Merge | None = None
-    ) -> Replaced:
+    ) -> ReplaceResult:
         """See `workspace.Workspace.replace`. Nobody comes in between."""
         found = self.files.get(self._real(path))
         if found is None and expect:
             raise FileNotFoundError(errno.ENOENT, "no such file or directory", path)
         if found is None or sha256(found).hexdigest() == expect:
             self.write(path, data)
-            return Replaced(data)
+            return ReplaceResult(data)
         merged = merge(base, data, found) if merge is not None and base is not None and expect else None
         if merged is not None:
             self.write(path, merged)
-        return Replaced(merged, (found,))
+        return ReplaceResult(merged, (found,))
 
-    async def aside(self, work: Callable[[], T], /) -> T:
-        """See `workspace.Workspace.aside`. Here nothing takes long."""
+    async def run_in_thread(self, work: Callable[[], T], /) -> T:
+        """See `workspace.Workspace.run_in_thread`. Here nothing takes long."""
         return work()
 
     def remove(self, path: str) -> None:
@@ -237,12 +237,12 @@ class MemoryWorkspace:
         data = self.files.get(self._real(path))
         return "" if data is None else sha256(data).hexdigest()
 
-    def stamp(self, path: str, then: Stamp | None = None) -> Stamp:
+    def stamp(self, path: str, then: FileStamp | None = None) -> FileStamp:
         """See `workspace.Workspace.stamp`. Here every look is at the content."""
         real = self._real(path)
         if real not in self.files:
-            return Stamp(0, 0, 0, 0, "")
-        now = Stamp(1, len(self.files[real]), 0, 0, "" if real in self.locked else self.hash(real))
+            return FileStamp(0, 0, 0, 0, "")
+        now = FileStamp(1, len(self.files[real]), 0, 0, "" if real in self.locked else self.hash(real))
         return then if now == then else now
 
     def _existing(self, path: str) -> str:

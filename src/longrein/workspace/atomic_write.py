@@ -15,24 +15,24 @@ from hashlib import sha256
 
 import msgspec
 
-from longrein.workspace.files import fill, no_file, open_regular, present, read
-from longrein.workspace.port import Merge, Replaced
+from longrein.workspace.files import check_writable, not_a_file_error, open_regular, read, write_and_close
+from longrein.workspace.port import Merge, ReplaceResult
 from longrein.workspace.temp_files import (
-    Half,
-    Late,
-    alone_in,
-    beside,
-    content,
-    drop_later,
+    LateWrite,
+    TempFile,
+    contains_all_lines,
     exchange,
-    holds,
-    look_again,
+    find_late_writes,
+    folder_lock,
+    free_name_beside,
+    link_new,
     name_hash,
-    new_half,
-    place_new,
-    short,
-    sweep_halves,
-    watch_out,
+    new_temp_file,
+    read_when_closed,
+    recover_temp_files,
+    remove_later,
+    short_hash,
+    watch_replaced,
 )
 
 ROUNDS_MAX = 8
@@ -40,10 +40,10 @@ ROUNDS_MAX = 8
 
 DEPTH_MAX = 3
 """Writes that put back what another had taken out, one within the other."""
-NO_HASH = "0" * 16
+UNKNOWN_HASH = "0" * 16
 BUSY = "is open for writing in another program"
 
-_swept: dict[str, None] = {}
+_recovered: dict[str, None] = {}
 
 
 def write(path: str, data: bytes, *, expect: str | None = None) -> None:
@@ -62,35 +62,37 @@ def write(path: str, data: bytes, *, expect: str | None = None) -> None:
             raise FileExistsError(errno.EEXIST, "was changed by somebody else", path)
         return
     target = _target(path)
-    half = prepared(target, data)
+    half = prepare_temp_file(target, data)
     try:
         os.rename(half.path, target)
     except OSError:
-        _drop(half)
+        _remove_temp_file(half)
         raise
 
 
-def replace(path: str, data: bytes, *, expect: str, base: bytes | None = None, merge: Merge | None = None) -> Replaced:
+def replace(
+    path: str, data: bytes, *, expect: str, base: bytes | None = None, merge: Merge | None = None
+) -> ReplaceResult:
     """Put `data` in the place of content `expect` (its hash, '' for "must not exist"); see `Workspace.replace`."""
     target = _target(path)
     folder = os.path.dirname(target)
-    with alone_in(folder):
-        _sweep_once(folder)
-        for late in look_again():
-            take_in(late, merge)
-        return _Replacing(target, base, merge).run(data, expect) if expect else _create(target, data)
+    with folder_lock(folder):
+        _recover_once(folder)
+        for late in find_late_writes():
+            merge_late_write(late, merge)
+        return _Replacement(target, base, merge).run(data, expect) if expect else _create(target, data)
 
 
-def take_in(late: Late, merge: Merge | None) -> None:
+def merge_late_write(late: LateWrite, merge: Merge | None) -> None:
     """What was written to a file that had already been replaced goes into the one in its place, or beside it."""
     texts = [late.data]
     with suppress(OSError):
-        replaced = _Replacing(late.target, late.before, merge).run(late.data, _sha(late.before))
+        replaced = _Replacement(late.target, late.before, merge).run(late.data, _sha256_hex(late.before))
         texts = [] if replaced.data is not None else [late.data, *replaced.taken[:-1]]
     for text in texts:
         with suppress(OSError):
-            half = prepared(late.target, text)
-            os.rename(half.path, beside(late.target))
+            half = prepare_temp_file(late.target, text)
+            os.rename(half.path, free_name_beside(late.target))
 
 
 def _target(path: str) -> str:
@@ -100,25 +102,25 @@ def _target(path: str) -> str:
         raise OSError(errno.EINVAL, f"no usable path ({error})", path) from None
 
 
-def _sweep_once(folder: str) -> None:
+def _recover_once(folder: str) -> None:
     """What an earlier longrein left in a folder comes back to its place before the first write there."""
-    if folder not in _swept:
-        _swept[folder] = None
-        sweep_halves([folder])
+    if folder not in _recovered:
+        _recovered[folder] = None
+        recover_temp_files([folder])
 
 
-def _create(target: str, data: bytes) -> Replaced:
-    if present(target) is not None:
-        return Replaced(None, (read(target),))
+def _create(target: str, data: bytes) -> ReplaceResult:
+    if check_writable(target) is not None:
+        return ReplaceResult(None, (read(target),))
     make_folders(os.path.dirname(target))
-    half = prepared(target, data)
+    half = prepare_temp_file(target, data)
     try:
-        place_new(half.path, target)
+        link_new(half.path, target)
     except FileExistsError:
-        return Replaced(None, (read(target),))
+        return ReplaceResult(None, (read(target),))
     finally:
-        _drop(half)
-    return Replaced(data)
+        _remove_temp_file(half)
+    return ReplaceResult(data)
 
 
 def make_folders(folder: str) -> None:
@@ -132,41 +134,41 @@ def make_folders(folder: str) -> None:
             os.mkdir(one)
 
 
-def prepared(target: str, data: bytes, expect: str = "") -> Half:
+def prepare_temp_file(target: str, data: bytes, expect: str = "") -> TempFile:
     """`data` as a whole file on disk beside `target`, dressed like what is there. Raises OSError and leaves nothing."""
-    old = present(target)
+    old = check_writable(target)
     folder = os.path.dirname(target)
     if old is None:
         make_folders(folder)
-    half, descriptor = _opened(folder, 0o666 if old is None else 0o600)
+    half, descriptor = _open_temp_file(folder, 0o666 if old is None else 0o600)
     try:
-        fill(descriptor, data, target, old)
+        write_and_close(descriptor, data, target, old)
         whole = msgspec.structs.replace(
-            half, target=name_hash(target), put=short(sha256(data).hexdigest()), there=short(expect)
+            half, target=name_hash(target), put=short_hash(sha256(data).hexdigest()), there=short_hash(expect)
         )
         os.rename(half.path, whole.path)
     except OSError:
-        _drop(half)
+        _remove_temp_file(half)
         raise
     return whole
 
 
-def _opened(folder: str, mode: int) -> tuple[Half, int]:
+def _open_temp_file(folder: str, mode: int) -> tuple[TempFile, int]:
     while True:
-        half = new_half(folder)
+        half = new_temp_file(folder)
         try:
             return half, os.open(half.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
         except FileExistsError:
             continue  # of an earlier process with our number
 
 
-def _drop(half: Half | None) -> None:
+def _remove_temp_file(half: TempFile | None) -> None:
     if half is not None:
         with suppress(FileNotFoundError):
             os.unlink(half.path)
 
 
-class _Replacing:
+class _Replacement:
     """One write that goes on until it stands, or somebody else's text does."""
 
     def __init__(self, target: str, base: bytes | None, merge: Merge | None, depth: int = 0) -> None:
@@ -180,14 +182,14 @@ class _Replacing:
         """What was found that nobody expected, the last one as it came."""
         self.been: list[bytes] = []
         """What has been in the file since, by us and by others."""
-        self.held: Half | None = None
+        self.held: TempFile | None = None
         """The last one, when it was taken out of the file and is not in it again."""
         self.out = b""
         """Its content."""
         self.put = b""
         """What was put in its place."""
 
-    def run(self, put: bytes, expect: str) -> Replaced:
+    def run(self, put: bytes, expect: str) -> ReplaceResult:
         """`put` into the file that holds `expect`. Raises OSError when nobody's text has to be told of."""
         try:
             data = self._rounds(put, expect)
@@ -198,12 +200,12 @@ class _Replacing:
             self._file_back()
             if not self.taken:
                 raise
-            return Replaced(None, tuple(self.taken))
+            return ReplaceResult(None, tuple(self.taken))
         if data is None:
             self._text_back()
         else:
-            _drop(self.held)  # it is within what stands
-        return Replaced(data, tuple(self.taken))
+            _remove_temp_file(self.held)  # it is within what stands
+        return ReplaceResult(data, tuple(self.taken))
 
     def _rounds(self, put: bytes, expect: str) -> bytes | None:
         """What stands in the file in the end; None when theirs is to stand."""
@@ -217,19 +219,19 @@ class _Replacing:
             merged = self._merged(put, theirs)
             if merged is None or merged == there:  # a conflict, or theirs has all that we wanted
                 return merged
-            put, expect = merged, _sha(there)
+            put, expect = merged, _sha256_hex(there)
         return None
 
     def _found(self, expect: str) -> bytes | None:
         """What the file holds now; None when that is what was expected. Raises OSError when it is gone or busy."""
         descriptor, _ = open_regular(self.target)
         try:
-            data = content(descriptor)
+            data = read_when_closed(descriptor)
         finally:
             os.close(descriptor)
         if data is None:
             raise OSError(errno.EBUSY, BUSY, self.target)
-        return None if _sha(data) == expect else data
+        return None if _sha256_hex(data) == expect else data
 
     def _merged(self, put: bytes, theirs: bytes) -> bytes | None:
         """Both; None for a conflict. Theirs was made from our base, or from what somebody wrote since."""
@@ -240,7 +242,7 @@ class _Replacing:
         for base in reversed(self.been):
             if merged is None:
                 merged = self.merge(base, put, theirs)
-                merged = merged if merged is not None and _all_in(merged, self.base, put, theirs) else None
+                merged = merged if merged is not None and _has_all_changes(merged, self.base, put, theirs) else None
         self.been.append(theirs)
         return merged
 
@@ -249,7 +251,7 @@ class _Replacing:
 
         Raises OSError; what had come out is `held` then.
         """
-        half = prepared(self.target, put, expect)
+        half = prepare_temp_file(self.target, put, expect)
         if self.held is not None:
             within = msgspec.structs.replace(self.held, within=half.put)
             os.rename(self.held.path, within.path)
@@ -257,26 +259,26 @@ class _Replacing:
         try:
             looked = exchange(half.path, self.target)
         except OSError:
-            _drop(half)
+            _remove_temp_file(half)
             raise
         if not looked:
             return None
-        _drop(self.held)  # it is within what was put
+        _remove_temp_file(self.held)  # it is within what was put
         self.held, self.put, self.out = half, put, b""
         self.been.append(put)
         return self._out(half, expect)
 
-    def _out(self, half: Half, expect: str) -> bytes | None:
+    def _out(self, half: TempFile, expect: str) -> bytes | None:
         """What came out, looked at until nobody writes to it any more."""
         status = os.lstat(half.path)
         if not stat.S_ISREG(status.st_mode):
-            raise no_file(self.target, status.st_mode)
+            raise not_a_file_error(self.target, status.st_mode)
         descriptor = os.open(half.path, os.O_RDONLY | os.O_CLOEXEC)
-        data = content(descriptor)
-        if data is not None and _sha(data) == expect:
-            _drop(half)
+        data = read_when_closed(descriptor)
+        if data is not None and _sha256_hex(data) == expect:
+            _remove_temp_file(half)
             self.held = None
-            watch_out(descriptor, self.target, data)
+            watch_replaced(descriptor, self.target, data)
             return None
         os.close(descriptor)
         if data is None:
@@ -294,7 +296,7 @@ class _Replacing:
             return
         if there == out:  # ours stands in the file
             for one in self.taken[:-1]:
-                if not holds(there, one):
+                if not contains_all_lines(there, one):
                     self._lay_beside(one)
             came = self._file_back()
             if came is None:
@@ -310,27 +312,27 @@ class _Replacing:
         stands, goal = there, otherwise if both is None else both
         self.taken.append(text)
         if goal != there and self.depth < DEPTH_MAX:
-            again = _Replacing(self.target, self.base, self.merge, self.depth + 1)
+            again = _Replacement(self.target, self.base, self.merge, self.depth + 1)
             again.been = self.been.copy()
             try:
-                back = again.run(goal, _sha(there))
+                back = again.run(goal, _sha256_hex(there))
             except OSError:
                 return there  # the next sweep keeps it beside
             self.taken += back.taken
             stands = back.taken[-1] if back.data is None else back.data
-        if holds(stands, text):
-            _drop(self.held)
+        if contains_all_lines(stands, text):
+            _remove_temp_file(self.held)
         elif self.held is not None:
-            drop_later(self.held.path)
+            remove_later(self.held.path)
         return stands
 
     def _lay_beside(self, text: bytes) -> None:
         """Under a name by which a sweep takes it for somebody's text, should this process be killed."""
         with suppress(OSError):
-            half = prepared(self.target, text)
-            unknown = msgspec.structs.replace(half, put=NO_HASH, there=NO_HASH)
+            half = prepare_temp_file(self.target, text)
+            unknown = msgspec.structs.replace(half, put=UNKNOWN_HASH, there=UNKNOWN_HASH)
             os.rename(half.path, unknown.path)
-            drop_later(unknown.path)
+            remove_later(unknown.path)
 
     def _file_back(self) -> bytes | None:
         """The very file that came out into its place again: somebody may still write to it.
@@ -341,19 +343,19 @@ class _Replacing:
             if self.held is None or not exchange(self.held.path, self.target):
                 return None
             descriptor, _ = open_regular(self.held.path)
-            came = content(descriptor)
+            came = read_when_closed(descriptor)
             os.close(descriptor)
             if came != self.put:
                 return came
-            _drop(self.held)
+            _remove_temp_file(self.held)
             self.held = None
         return None
 
 
-def _all_in(merged: bytes, base: bytes, *sides: bytes) -> bool:
+def _has_all_changes(merged: bytes, base: bytes, *sides: bytes) -> bool:
     """Whether every line that a side has and `base` has not is in `merged`: nothing anybody wrote has gone."""
-    return all(holds(merged + b"\n" + base, side) for side in sides)
+    return all(contains_all_lines(merged + b"\n" + base, side) for side in sides)
 
 
-def _sha(data: bytes) -> str:
+def _sha256_hex(data: bytes) -> str:
     return sha256(data).hexdigest()

@@ -6,32 +6,32 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any
 
 from longrein.workspace import spool
-from longrein.workspace.port import Spooled
+from longrein.workspace.port import SpooledTask
 from longrein.workspace.spool import SPOOL, has_end, usable_id
 from longrein.workspace.supervisor.process_tree import GRACE_S, environment_of, process
-from longrein.workspace.supervisor_client import HELLO_S, Link, connect
-from longrein.workspace.terminate import Trees
+from longrein.workspace.supervisor_client import HELLO_S, SupervisorConnection, connect
+from longrein.workspace.terminate import TreeTerminator
 
 FOREIGN_POLL_S = 0.5
 """Between looks for the ends of tasks that another supervisor looks after: one that speaks another version."""
 END_S = 2 * GRACE_S + 1
 """For a task to end that was told to."""
 POLL_S = 0.02
-GAP = "\n[{sign} elided: {{}} bytes of the output were not kept]\n"
+GAP_MARKER = "\n[{sign} elided: {{}} bytes of the output were not kept]\n"
 
 
-class KeptTasks:
+class BackgroundTasks:
     """What is known of each, by id. Belongs to one event loop."""
 
     def __init__(self, folder: str, sign: str, grace_s: float = GRACE_S) -> None:
         """`sign` makes a marker one of this session's."""
         self._folder = folder
-        self._gap = GAP.format(sign=sign)
+        self._gap = GAP_MARKER.format(sign=sign)
         self._records: dict[str, dict[str, Any]] = {}
         self._ends: dict[str, Mapping[str, Any]] = {}
         """Told by the supervisor: they hold when the spool's folder is gone, too."""
         self._calls: list[Callable[[str], None]] = []
-        self._trees = Trees(grace_s)
+        self._trees = TreeTerminator(grace_s)
         self._closing: set[asyncio.Task[None]] = set()
         self._foreign: set[str] = set()
         self._timer: asyncio.TimerHandle | None = None
@@ -50,18 +50,18 @@ class KeptTasks:
         if not spool.usable_id(task) or self.record(task):
             raise OSError(f"a task cannot be called {task!r}: it is in use, or no file can be called so")
 
-    def known(self, task: str) -> Spooled:
+    def known(self, task: str) -> SpooledTask:
         """A task that is there. Raises OSError when it is not (any more)."""
         found = self.spooled(task)
         if found is None:
             raise OSError(f"the spool {self._folder} is gone")
         return found
 
-    def spooled(self, task: str) -> Spooled | None:
+    def spooled(self, task: str) -> SpooledTask | None:
         """See `Supervision.spooled`."""
         found = spool.read_task(self._folder, task, self.record(task))
         end = self._ends.get(task)
-        return spool.told(found, end, found.written_at) if found and end else found
+        return spool.with_end(found, end, found.written_at) if found and end else found
 
     def read(self, task: str, start: int, size_bytes: int) -> tuple[int, bytes]:
         """See `Supervision.read`."""
@@ -74,7 +74,7 @@ class KeptTasks:
     def settle(self, task: str) -> None:
         """See `Supervision.settle`."""
         if spool.usable_id(task):
-            spool.forget(self._folder, task)
+            spool.remove_task(self._folder, task)
         self._records.pop(task, None)
         self._ends.pop(task, None)
 
@@ -102,7 +102,7 @@ class KeptTasks:
 
     # --- what nobody looks after any more -----------------------------------------------------------------------
 
-    async def adopt(self, owner: str) -> list[Spooled]:
+    async def adopt(self, owner: str) -> list[SpooledTask]:
         """See `Supervision.adopt`; `owner` is the supervisor that we are attached to, '' for none."""
         spool.sweep_spool(self._folder)
         tasks = spool.task_ids(self._folder)
@@ -204,19 +204,19 @@ class KeptTasks:
 # --- A kept task ended from outside its session, which another process may have open ---------------------------------
 
 
-async def stop_spooled(session_folder: str, task: str, cause: str = "the user") -> Spooled | None:
+async def stop_background_task(session_folder: str, task: str, cause: str = "the user") -> SpooledTask | None:
     """End a kept task of a session that another process may have open, and wait for it to be over.
 
     Its supervisor is asked; one that speaks another version, or is dead, is done without: by mark and start time. Gives
     the task as it is then; None for one that the spool does not know.
     """
     folder = os.path.join(session_folder, SPOOL)
-    kept = KeptTasks(folder, "longrein")
+    kept = BackgroundTasks(folder, "longrein")
     spooled = kept.spooled(task) if usable_id(task) else None
     if spooled is None or spooled.state not in ("running", "lost") or has_end(folder, task):
         return spooled
     sock = connect(folder)
-    link = Link(sock, None, lambda _: None, lambda _: None) if sock is not None else None
+    link = SupervisorConnection(sock, None, lambda _: None, lambda _: None) if sock is not None else None
     owner = kept.record(task)["owner"]
     if link is not None:
         link.owner = owner

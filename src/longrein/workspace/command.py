@@ -10,9 +10,9 @@ import msgspec
 
 from longrein.workspace.environment import DEFAULT_PATH
 from longrein.workspace.files import find_program, spellings
-from longrein.workspace.port import Ended, Sink
+from longrein.workspace.port import CommandExit, Sink
 from longrein.workspace.supervisor.launch import launch
-from longrein.workspace.supervisor.process_tree import COMMAND_MARK, GRACE_S, owner_mark, survivors
+from longrein.workspace.supervisor.process_tree import COMMAND_MARK, GRACE_S, has_marked, owner_mark
 from longrein.workspace.supervisor.shell import (
     HELD_PIPE_S,
     LEFT_OPEN_BYTES_MAX,
@@ -21,9 +21,9 @@ from longrein.workspace.supervisor.shell import (
     last_folder,
     report_pipe,
     signal_name,
-    why_not,
+    start_error_text,
 )
-from longrein.workspace.terminate import Trees
+from longrein.workspace.terminate import TreeTerminator
 
 # ---------------------------------------------------------------------------------------------------------------------
 #
@@ -35,20 +35,20 @@ PIPE_BYTES = 1 << 20
 READ_BYTES = 1 << 16
 READS_MAX = 4
 """Reads in one go, before others get their turn."""
-MUCH_BYTES = 1 << 16
+BATCH_ABOVE_BYTES = 1 << 16
 """From here on output is waited for a moment, so that it comes in large pieces: each one costs as much as 50 kB do."""
-PAUSE_S = 0.001
+BATCH_PAUSE_S = 0.001
 """That moment. A pipe of 1 MB does not fill sooner."""
 
 
-class Nobody:
+class NullSink:
     """A `Sink` that forgets."""
 
     def write(self, data: bytes) -> None:
         """See `Sink.write`."""
 
 
-class Running:
+class OutputReader:
     """The output of one command while it runs, and a future for its end. Who learns of its exit calls `exited`."""
 
     def __init__(self, output: int, sink: Sink | None, output_bytes_max: int, stop: Callable[[str], None]) -> None:
@@ -75,9 +75,9 @@ class Running:
                 break
         else:
             return
-        if self.size_bytes > MUCH_BYTES and self.output >= 0 and self._left_bytes > 0:
+        if self.size_bytes > BATCH_ABOVE_BYTES and self.output >= 0 and self._left_bytes > 0:
             self._loop.remove_reader(self.output)
-            self._pause = self._loop.call_later(PAUSE_S, self._listen)
+            self._pause = self._loop.call_later(BATCH_PAUSE_S, self._listen)
 
     def _listen(self) -> None:
         if self.output >= 0 and self._left_bytes > 0:
@@ -93,7 +93,7 @@ class Running:
             self._close_output()
             return 0
         self._take(data)
-        if self.size_bytes > MUCH_BYTES and not self._wide:
+        if self.size_bytes > BATCH_ABOVE_BYTES and not self._wide:
             self._widen()
         return len(data) if self._left_bytes > 0 else 0
 
@@ -150,7 +150,7 @@ class Running:
 
     def mute(self) -> None:
         """Nobody wants to hear the rest, which is read on so that it does not block."""
-        self._sink = Nobody()
+        self._sink = NullSink()
 
     def give_away(self) -> int:
         """The output pipe, if somebody still holds it; -1 else. Who has it closes it."""
@@ -165,7 +165,7 @@ class Running:
         self._close_output()
 
 
-class LeftOpen:
+class OpenPipes:
     """Pipes of what outlives its command (`server &`): read and thrown away, so that writing to them does not kill."""
 
     def __init__(self) -> None:
@@ -207,7 +207,7 @@ POLL_LAST_S = 0.03
 """Where a process's end cannot be waited for as a file descriptor (macOS, old kernels)."""
 
 
-class Child(msgspec.Struct):
+class ChildProcess(msgspec.Struct):
     """A started process and our ends of its pipes."""
 
     process: Popen[bytes]
@@ -217,7 +217,7 @@ class Child(msgspec.Struct):
     """Read end of the pipe in which the shell says its last folder; -1 when it was not asked to."""
 
 
-def start(command: str | Sequence[str], shell: str, cwd: str, env: Mapping[str, str]) -> Child:
+def start_child(command: str | Sequence[str], shell: str, cwd: str, env: Mapping[str, str]) -> ChildProcess:
     """Start it. Raises OSError or ValueError (nothing to start, NUL, what cannot be encoded)."""
     output, their_output = os.pipe()
     report, their_report = report_pipe(command, shell)
@@ -229,7 +229,7 @@ def start(command: str | Sequence[str], shell: str, cwd: str, env: Mapping[str, 
     finally:
         close(their_output, their_report)
     os.set_blocking(output, False)
-    return Child(process, output, report)
+    return ChildProcess(process, output, report)
 
 
 def on_exit(process: Popen[bytes], tell: Callable[[], None]) -> Callable[[], None]:
@@ -274,16 +274,18 @@ def _poll(loop: asyncio.AbstractEventLoop, process: Popen[bytes], tell: Callable
     return stop
 
 
-def ended(returncode: int, cause: str, elapsed_s: float, cwd: str) -> Ended:
+def exit_of(returncode: int, cause: str, elapsed_s: float, cwd: str) -> CommandExit:
     """How it ended, exactly: a code, or the name of the signal."""
     if returncode >= 0:
-        return Ended(returncode, "", cause, "", elapsed_s, cwd)
-    return Ended(None, signal_name(-returncode), cause, "", elapsed_s, cwd)
+        return CommandExit(returncode, "", cause, "", elapsed_s, cwd)
+    return CommandExit(None, signal_name(-returncode), cause, "", elapsed_s, cwd)
 
 
-def not_started(error: OSError | ValueError, command: str | Sequence[str], cwd: str) -> Ended:
+def start_failure(error: OSError | ValueError, command: str | Sequence[str], cwd: str) -> CommandExit:
     """Why it could not start, in one line. The code is what a shell would give: 127 not found, else 126."""
-    return Ended(127 if isinstance(error, FileNotFoundError) else 126, "", "not_started", why_not(error, command, cwd))
+    return CommandExit(
+        127 if isinstance(error, FileNotFoundError) else 126, "", "not_started", start_error_text(error, command, cwd)
+    )
 
 
 # --- spawner ---------------------------------------------------------------------------------------------------------
@@ -308,8 +310,8 @@ class PlainSpawner:
         self._mark = f"{owner_mark()}.{next(_spawners)}."
         self._numbers = count(1)
         self._used = False
-        self._trees = Trees(grace_s)
-        self._left_open = LeftOpen()
+        self._trees = TreeTerminator(grace_s)
+        self._left_open = OpenPipes()
 
     async def run(
         self,
@@ -320,15 +322,15 @@ class PlainSpawner:
         sink: Sink,
         timeout_s: float,
         output_bytes_max: int,
-    ) -> Ended:
+    ) -> CommandExit:
         """See `Spawner.run`."""
         loop = asyncio.get_running_loop()
         started = loop.time()
         own = f"{self._mark}{next(self._numbers)}/"
         try:
-            child = start(command, self.shell, cwd, {**env, COMMAND_MARK: env.get(COMMAND_MARK, "") + own})
+            child = start_child(command, self.shell, cwd, {**env, COMMAND_MARK: env.get(COMMAND_MARK, "") + own})
         except (OSError, ValueError) as error:
-            return not_started(error, command, cwd)
+            return start_failure(error, command, cwd)
         self._used = True
         cause, ending = "exit", None
 
@@ -337,7 +339,7 @@ class PlainSpawner:
             if ending is None and child.process.returncode is None:
                 cause, ending = why, self._trees.end(own, child.process.pid)
 
-        running = Running(child.output, sink, output_bytes_max, stop)
+        running = OutputReader(child.output, sink, output_bytes_max, stop)
         on_exit(child.process, running.exited)
         timer = loop.call_later(timeout_s, stop, "timeout")
         try:
@@ -354,9 +356,9 @@ class PlainSpawner:
             cwd_left = last_folder(child.report)
             close(child.report)
         self._leave(running, cause)
-        return ended(child.process.returncode, cause, loop.time() - started, cwd_left)
+        return exit_of(child.process.returncode, cause, loop.time() - started, cwd_left)
 
-    def _leave(self, running: Running, cause: str) -> None:
+    def _leave(self, running: OutputReader, cause: str) -> None:
         output = running.give_away()
         if cause == "exit" and output >= 0:
             self._left_open.keep(output)
@@ -366,7 +368,7 @@ class PlainSpawner:
     async def drain(self) -> None:
         """Wait for pending kills, then end what commands left running. For shutdown; nothing may run meanwhile."""
         await self._trees.wait_all()
-        if self._used and survivors(self._mark):
+        if self._used and has_marked(self._mark):
             self._trees.end(self._mark, 0)
             await self._trees.wait_all()
         self._left_open.close()

@@ -71,11 +71,11 @@ def children_environment(parent: Mapping[str, str], keep: Sequence[str]) -> dict
     kept = {name: value for name, value in parent.items() if _passes(name, keep)}
     kept.update((name, value) for name, value in ALWAYS.items() if name not in keep)
     kept["PATH"] = clean_path(kept.get("PATH", ""))
-    kept[DEPTH] = str(depth_of(parent) + 1)
+    kept[DEPTH] = str(nesting_depth(parent) + 1)
     return kept
 
 
-def depth_of(environ: Mapping[str, str]) -> int:
+def nesting_depth(environ: Mapping[str, str]) -> int:
     """How many longreins are above the process with this environment."""
     written = environ.get(DEPTH, "")
     return int(written) if written.isdecimal() and len(written) < 4 else 0

@@ -7,7 +7,7 @@ import stat
 from collections.abc import Iterable, Iterator
 from hashlib import sha256
 
-from longrein.workspace.port import Place, Stamp
+from longrein.workspace.port import FileStamp, ResolvedPath
 
 READ_BYTES_MAX = 1 << 30
 """A file above this is refused: it cannot be held in memory beside everything else."""
@@ -37,10 +37,10 @@ def open_regular(path: str) -> tuple[int, int]:
     if stat.S_ISREG(status.st_mode):
         return descriptor, status.st_size
     os.close(descriptor)
-    raise no_file(path, status.st_mode)
+    raise not_a_file_error(path, status.st_mode)
 
 
-def no_file(path: str, mode: int) -> OSError:
+def not_a_file_error(path: str, mode: int) -> OSError:
     """The error for what is there in place of a file."""
     if stat.S_ISDIR(mode):
         return IsADirectoryError(errno.EISDIR, "is a folder", path)
@@ -76,33 +76,33 @@ def content_hash(path: str) -> str:
     return digest.hexdigest()
 
 
-def present(target: str) -> os.stat_result | None:
+def check_writable(target: str) -> os.stat_result | None:
     """What is there now; None for nothing. Refuses what is no file or may not be written."""
     try:
         old = os.stat(target)
     except FileNotFoundError:
         return None
     if not stat.S_ISREG(old.st_mode):
-        raise no_file(target, old.st_mode)
+        raise not_a_file_error(target, old.st_mode)
     if not old.st_mode & 0o222 or not os.access(target, os.W_OK):
         raise PermissionError(errno.EACCES, "is read-only", target)
     return old
 
 
-def fill(descriptor: int, data: bytes, target: str, old: os.stat_result | None) -> None:
+def write_and_close(descriptor: int, data: bytes, target: str, old: os.stat_result | None) -> None:
     """Write all of `data`, dress the new file like the `old` one, bring it to disk, close it. Raises OSError."""
     try:
         view = memoryview(data)
         while view:
             view = view[os.write(descriptor, view) :]
         if old is not None:
-            _dress(descriptor, target, old)
+            _copy_attributes(descriptor, target, old)
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
 
 
-def _dress(descriptor: int, target: str, old: os.stat_result) -> None:
+def _copy_attributes(descriptor: int, target: str, old: os.stat_result) -> None:
     """Give the new file the old one's owner, attributes and mode, in this order: a change of owner clears set-id bits.
 
     Set-id bits stay only with the same owner and group: they must not lend another identity to new content.
@@ -114,7 +114,7 @@ def _dress(descriptor: int, target: str, old: os.stat_result) -> None:
             os.fchown(descriptor, old.st_uid, old.st_gid)
         except PermissionError:
             mode &= 0o777
-    for name, value in _attributes(target):
+    for name, value in _extended_attributes(target):
         try:
             os.setxattr(descriptor, name, value)
         except OSError:
@@ -122,7 +122,7 @@ def _dress(descriptor: int, target: str, old: os.stat_result) -> None:
     os.fchmod(descriptor, mode)
 
 
-def _attributes(target: str) -> Iterator[tuple[str, bytes]]:
+def _extended_attributes(target: str) -> Iterator[tuple[str, bytes]]:
     if not hasattr(os, "listxattr"):  # macOS
         return
     try:
@@ -136,7 +136,7 @@ def remove(path: str) -> None:
     """Remove a regular file (of a link, the link itself). Raises OSError."""
     status = os.lstat(path)
     if stat.S_ISDIR(status.st_mode):
-        raise no_file(path, status.st_mode)
+        raise not_a_file_error(path, status.st_mode)
     os.unlink(path)
 
 
@@ -149,18 +149,18 @@ HASHED_BYTES_MAX = 256 << 20
 """Reading a larger file takes more than a moment: of a sparse one, which costs nothing to make, hours."""
 
 
-def stamp(path: str, known_hash: str | None = None) -> Stamp:
+def stamp(path: str, known_hash: str | None = None) -> FileStamp:
     """The file now. `known_hash` saves reading it, when the caller has just read or written these bytes.
 
     The numbers are taken before the content: a change in between shows as a difference later, never as none.
     """
     numbers = _numbers(path)
     if numbers is None:
-        return Stamp(0, 0, 0, 0, "")
-    return Stamp(*numbers, _identity(path, numbers) if known_hash is None else known_hash)
+        return FileStamp(0, 0, 0, 0, "")
+    return FileStamp(*numbers, _content_id(path, numbers) if known_hash is None else known_hash)
 
 
-def differs(path: str, then: Stamp) -> bool:
+def has_changed(path: str, then: FileStamp) -> bool:
     """Whether the content changed, appeared or vanished since. A touch or a rewrite with the same bytes is no change.
 
     One `stat` when nothing happened.
@@ -170,17 +170,17 @@ def differs(path: str, then: Stamp) -> bool:
         return then.inode != 0
     if numbers == (then.inode, then.size_bytes, then.mtime_ns, then.ctime_ns):
         return False
-    return numbers[1] != then.size_bytes or _identity(path, numbers) != then.hash
+    return numbers[1] != then.size_bytes or _content_id(path, numbers) != then.hash
 
 
-def stamp_again(path: str, then: Stamp) -> Stamp:
+def refresh_stamp(path: str, then: FileStamp) -> FileStamp:
     """The file now; `then` itself, for one `stat`, when its numbers are the same."""
     if _numbers(path) == (then.inode, then.size_bytes, then.mtime_ns, then.ctime_ns):
         return then
     return stamp(path)
 
 
-def _identity(path: str, numbers: tuple[int, int, int, int]) -> str:
+def _content_id(path: str, numbers: tuple[int, int, int, int]) -> str:
     """Hash of the content; of a file too large to be read the numbers stand for it."""
     return content_hash(path) if numbers[1] <= HASHED_BYTES_MAX else "-".join(map(str, numbers))
 
@@ -200,32 +200,32 @@ def _numbers(path: str) -> tuple[int, int, int, int] | None:
 # are.
 
 
-def look(path: str, cwd: str, roots: Iterable[str], home: str) -> Place:
+def resolve_path(path: str, cwd: str, roots: Iterable[str], home: str) -> ResolvedPath:
     """Look `path` up. `roots` are absolute, in each spelling that counts as inside (as given, and real).
 
     Never raises: NUL, what the system cannot encode or an endless name is `kind=''`, outside.
     """
     if not path or "\0" in path:
-        return Place(path, "", "", inside=False, kind="")
+        return ResolvedPath(path, "", "", inside=False, kind="")
     joined = os.path.join(cwd, expand_home(path, home))
-    written = _tidy(joined)
+    written = _normalize(joined)
     try:
         real = os.path.realpath(joined)
     except (OSError, ValueError):
-        return Place(path, written, "", inside=False, kind="")
+        return ResolvedPath(path, written, "", inside=False, kind="")
     inside = is_inside(written, roots) and is_inside(real, roots)
-    return _measured(path, written, real, inside)
+    return _with_kind(path, written, real, inside)
 
 
-def _measured(path: str, written: str, real: str, inside: bool) -> Place:
+def _with_kind(path: str, written: str, real: str, inside: bool) -> ResolvedPath:
     try:
         status = os.stat(real)
     except FileNotFoundError:
-        return Place(path, written, real, inside, "")
+        return ResolvedPath(path, written, real, inside, "")
     except (OSError, ValueError):  # a loop of links, a name too long, a file used as a folder
-        return Place(path, written, real, inside=inside and len(real) < 4096, kind="")
+        return ResolvedPath(path, written, real, inside=inside and len(real) < 4096, kind="")
     kind = kind_of(status.st_mode)
-    return Place(path, written, real, inside, kind, status.st_size if kind == "file" else 0)
+    return ResolvedPath(path, written, real, inside, kind, status.st_size if kind == "file" else 0)
 
 
 def kind_of(mode: int) -> str:
@@ -256,7 +256,7 @@ def _home_of(name: str) -> str:
         return ""
 
 
-def _tidy(path: str) -> str:
+def _normalize(path: str) -> str:
     """`os.path.normpath` without its one exception: POSIX lets `//x` differ from `/x`, Linux and macOS do not."""
     tidy = os.path.normpath(path)
     return tidy[1:] if tidy.startswith("//") else tidy
@@ -264,7 +264,7 @@ def _tidy(path: str) -> str:
 
 def spellings(roots: Iterable[str]) -> tuple[str, ...]:
     """Each root as written and as it really is, without doubles, in order."""
-    both = [spelling for root in roots for spelling in (_tidy(os.path.abspath(root)), os.path.realpath(root))]
+    both = [spelling for root in roots for spelling in (_normalize(os.path.abspath(root)), os.path.realpath(root))]
     return tuple(dict.fromkeys(both))
 
 
@@ -275,10 +275,10 @@ def find_program(name: str, search_path: str, roots: Iterable[str]) -> str:
     """
     for folder in search_path.split(":"):
         found = os.path.join(folder, name)
-        if folder.startswith("/") and os.access(found, os.X_OK) and os.path.isfile(found) and _outside(found, roots):
+        if folder.startswith("/") and os.access(found, os.X_OK) and os.path.isfile(found) and _is_outside(found, roots):
             return found
     return ""
 
 
-def _outside(path: str, roots: Iterable[str]) -> bool:
-    return not is_inside(_tidy(path), roots) and not is_inside(os.path.realpath(path), roots)
+def _is_outside(path: str, roots: Iterable[str]) -> bool:
+    return not is_inside(_normalize(path), roots) and not is_inside(os.path.realpath(path), roots)

@@ -17,7 +17,7 @@ GIT_BYTES_MAX = 16 << 20
 GIT_CUT = 124
 """Exit code of a call that took too long or printed too much; what it printed until then is there."""
 
-DISARMED = {
+SAFE_SETTINGS = {
     "core.fsmonitor": "false",
     "core.hooksPath": "/dev/null",
     "core.pager": "cat",
@@ -42,7 +42,7 @@ DISARMED = {
 }
 """Given on the command line, so above every file of settings."""
 
-QUIET = {
+QUIET_ENVIRONMENT = {
     "GIT_CONFIG_NOSYSTEM": "1",
     "GIT_TERMINAL_PROMPT": "0",
     "GIT_OPTIONAL_LOCKS": "0",
@@ -64,7 +64,7 @@ NO_CONTENT = ("rev-parse", "rev-list", "ls-files", "ls-tree", "for-each-ref", "s
 FILTERS = ("config", "--null", "--name-only", "--get-regexp", r"^filter\..*\.(clean|smudge|process|required)$")
 
 
-class Collected:
+class CollectingSink:
     """A sink that keeps all of it."""
 
     def __init__(self) -> None:
@@ -83,25 +83,25 @@ async def run_git(
     workspace: Workspace, args: Sequence[str], cwd: str, session: str = "", *, timeout_s: float = GIT_TIMEOUT_S
 ) -> tuple[int, bytes]:
     """(exit code, output) of `git <args>` in `cwd`. 127 without git, 124 when it took too long or printed too much."""
-    environment = quiet(workspace.environment(session))
+    environment = quiet_environment(workspace.environment(session))
     git = find_program("git", environment.get("PATH", ""), spellings(workspace.roots))
     if not git:
         return 127, b""
-    options = [git, "--no-pager", "--no-optional-locks", *settings(DISARMED)]
+    options = [git, "--no-pager", "--no-optional-locks", *setting_options(SAFE_SETTINGS)]
     if args and args[0] not in NO_CONTENT:
         code, names = await _run(workspace, [*options, *FILTERS], cwd, environment, timeout_s)
         if code not in (0, 1):
             return code, names
         if b"=" in names:
             return 128, b"fatal: a filter of this repository has '=' in its name and cannot be switched off\n"
-        options += settings({os.fsdecode(name): "" for name in names.split(b"\0") if name})
-    return await _run(workspace, [*options, *args_disarmed(args)], cwd, environment, timeout_s)
+        options += setting_options({os.fsdecode(name): "" for name in names.split(b"\0") if name})
+    return await _run(workspace, [*options, *safe_arguments(args)], cwd, environment, timeout_s)
 
 
 async def _run(
     workspace: Workspace, words: list[str], cwd: str, environment: dict[str, str], timeout_s: float
 ) -> tuple[int, bytes]:
-    output = Collected()
+    output = CollectingSink()
     ended = await workspace.spawner.run(
         words,
         cwd=cwd,
@@ -115,7 +115,7 @@ async def _run(
     return 128 if ended.code is None else ended.code, output.all()
 
 
-def settings(values: Mapping[str, str]) -> list[str]:
+def setting_options(values: Mapping[str, str]) -> list[str]:
     """Options that put these settings above every file; an empty filter is none, `required` wants a boolean."""
     words = []
     for key, value in values.items():
@@ -123,12 +123,12 @@ def settings(values: Mapping[str, str]) -> list[str]:
     return words
 
 
-def args_disarmed(args: Sequence[str]) -> list[str]:
+def safe_arguments(args: Sequence[str]) -> list[str]:
     """The arguments, with no external diff and no text conversion for the words that show differences."""
     words = 2 if tuple(args[:2]) == ("stash", "show") else int(bool(args) and args[0] in SHOWS_DIFFS)
     return [*args[:words], *(("--no-ext-diff", "--no-textconv") if words else ()), *args[words:]]
 
 
-def quiet(environment: Mapping[str, str]) -> dict[str, str]:
+def quiet_environment(environment: Mapping[str, str]) -> dict[str, str]:
     """A child's environment without git's own variables (`GIT_DIR`, `GIT_EXTERNAL_DIFF` …), then `QUIET`."""
-    return {name: value for name, value in environment.items() if not name.startswith("GIT_")} | QUIET
+    return {name: value for name, value in environment.items() if not name.startswith("GIT_")} | QUIET_ENVIRONMENT

@@ -9,11 +9,11 @@ from threading import Thread
 from typing import TypeVar
 
 from longrein.workspace import files
-from longrein.workspace.atomic_write import replace, take_in, write
+from longrein.workspace.atomic_write import merge_late_write, replace, write
 from longrein.workspace.environment import children_environment
-from longrein.workspace.files import look, spellings, stamp, stamp_again
-from longrein.workspace.port import Merge, Place, Replaced, Spawner, Stamp
-from longrein.workspace.temp_files import alone_in, look_again
+from longrein.workspace.files import refresh_stamp, resolve_path, spellings, stamp
+from longrein.workspace.port import FileStamp, Merge, ReplaceResult, ResolvedPath, Spawner
+from longrein.workspace.temp_files import find_late_writes, folder_lock
 from longrein.workspace.walk import walk
 
 # --- Work that waits for a disk or reckons for long, in a thread of its own, so that the loop goes on ----------------
@@ -24,7 +24,7 @@ from longrein.workspace.walk import walk
 T = TypeVar("T")
 
 
-async def aside(work: Callable[[], T]) -> T:
+async def run_in_thread(work: Callable[[], T]) -> T:
     """What `work()` gives, or raises; `work` must end by itself, and soon.
 
     Cancelled, it waits for the end all the same and gives it, so that what was done to a file can be told; the task's
@@ -32,7 +32,7 @@ async def aside(work: Callable[[], T]) -> T:
     """
     loop = asyncio.get_running_loop()
     done: asyncio.Future[T] = loop.create_future()
-    Thread(target=_work, args=(work, loop, done), name="longrein-aside", daemon=True).start()
+    Thread(target=_work, args=(work, loop, done), name="longrein-worker", daemon=True).start()
     while not done.done():
         with suppress(asyncio.CancelledError):
             await asyncio.wait([done])
@@ -68,15 +68,15 @@ class PlainWorkspace:
         self, roots: Sequence[str], spawner: Spawner, environment: Mapping[str, str], keep_env: Sequence[str]
     ) -> None:
         self._spellings = spellings(roots)
-        self.roots = tuple(dict.fromkeys(look(root, "/", (), "").real for root in spellings(roots)))
+        self.roots = tuple(dict.fromkeys(resolve_path(root, "/", (), "").real for root in spellings(roots)))
         self.spawner = spawner
         self._merge: Merge | None = None
         self._home = environment.get("HOME", "")
         self._environment = children_environment(environment, keep_env)
 
-    def look(self, path: str, cwd: str) -> Place:
-        """See `Workspace.look`."""
-        return look(path, cwd, self._spellings, self._home)
+    def resolve(self, path: str, cwd: str) -> ResolvedPath:
+        """See `Workspace.resolve`."""
+        return resolve_path(path, cwd, self._spellings, self._home)
 
     def read(self, path: str, limit_bytes: int = 0) -> bytes:
         """See `Workspace.read`."""
@@ -88,14 +88,14 @@ class PlainWorkspace:
 
     def replace(
         self, path: str, data: bytes, *, expect: str, base: bytes | None = None, merge: Merge | None = None
-    ) -> Replaced:
+    ) -> ReplaceResult:
         """See `Workspace.replace`."""
         self._merge = merge or self._merge
         return replace(path, data, expect=expect, base=base, merge=merge)
 
-    async def aside(self, work: Callable[[], T], /) -> T:
-        """See `Workspace.aside`."""
-        return await aside(work)
+    async def run_in_thread(self, work: Callable[[], T], /) -> T:
+        """See `Workspace.run_in_thread`."""
+        return await run_in_thread(work)
 
     def remove(self, path: str) -> None:
         """See `Workspace.remove`."""
@@ -105,12 +105,12 @@ class PlainWorkspace:
         """See `Workspace.hash`."""
         return files.content_hash(path)
 
-    def stamp(self, path: str, then: Stamp | None = None) -> Stamp:
+    def stamp(self, path: str, then: FileStamp | None = None) -> FileStamp:
         """See `Workspace.stamp`."""
-        for late in look_again():
-            with alone_in(os.path.dirname(late.target)):
-                take_in(late, self._merge)
-        return stamp(path) if then is None else stamp_again(path, then)
+        for late in find_late_writes():
+            with folder_lock(os.path.dirname(late.target)):
+                merge_late_write(late, self._merge)
+        return stamp(path) if then is None else refresh_stamp(path, then)
 
     def walk(
         self, folder: str, visit: Callable[[str, bool], bool], limit_s: float = 10.0, *, ignored: bool = False

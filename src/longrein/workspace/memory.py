@@ -41,7 +41,7 @@ def memory_use(limit_bytes: int = 0) -> MemoryUse:
     return max(uses, key=lambda use: use.share, default=MemoryUse(resident, 0))
 
 
-def give_back() -> None:
+def release_free_memory() -> None:
     """Hand freed memory back to the system where the C library can."""
     if not sys.platform.startswith("linux"):
         return

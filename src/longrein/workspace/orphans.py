@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from longrein.workspace.spool import close_lost
+from longrein.workspace.spool import mark_lost_tasks
 from longrein.workspace.supervisor.process_tree import (
     COMMAND_MARK,
     LINUX,
@@ -21,17 +21,17 @@ from longrein.workspace.supervisor.process_tree import (
     Process,
     ancestors,
     descendants,
-    marked,
     process,
     processes,
+    processes_with,
     send,
     variable,
 )
 
 SESSION_MARK = "LONGREIN_SESSION"
-PATIENCE_S = 0.25
+TERM_WAIT_S = 0.25
 """Between TERM and KILL: a start does not wait longer for what nobody misses."""
-BLIND_MS = 20
+NO_PIDFD_WAIT_MS = 20
 
 
 class Orphan(msgspec.Struct, frozen=True):
@@ -52,7 +52,7 @@ def find_orphans(
     A session that this very process has just opened may be called not held: what we started ourselves is spared,
     because its longrein lives. `found` is what `marked` gives, to be looked at once.
     """
-    found = marked(SESSION_MARK) if found is None else found
+    found = processes_with(SESSION_MARK) if found is None else found
     suspects = [
         (pid, session, variable(one, COMMAND_MARK)) for pid, one in found if (session := variable(one, SESSION_MARK))
     ]
@@ -96,7 +96,7 @@ def _name(pid: int) -> str:
         return "process"
 
 
-def sweep(session_is_held: Callable[[str], bool], folder_of: Callable[[str], str] = lambda _: "") -> list[str]:
+def end_orphans(session_is_held: Callable[[str], bool], folder_of: Callable[[str], str] = lambda _: "") -> list[str]:
     """End what `find_orphans` finds: TERM, `PATIENCE_S`, KILL. One line each of who was ended, such as `sleep (77)`.
 
     `folder_of(session)` is where a session is stored, '' when that is not known: its tasks are then told to be lost.
@@ -104,21 +104,21 @@ def sweep(session_is_held: Callable[[str], bool], folder_of: Callable[[str], str
     """
     ended: dict[int, str] = {}
     sessions: set[str] = set()
-    until = time.monotonic() + PATIENCE_S
+    until = time.monotonic() + TERM_WAIT_S
     number = signal.SIGTERM
-    found: Sequence[tuple[int, bytes]] | None = marked(SESSION_MARK, SPOOL_MARK)
+    found: Sequence[tuple[int, bytes]] | None = processes_with(SESSION_MARK, SPOOL_MARK)
     _wake_supervisors(found or (), session_is_held)
     while orphans := find_orphans(session_is_held, found):
         found = None
         told = [one for one in orphans if send(one.process, number)]
         sessions.update(one.session for one in told if one.session)
         ended.update((one.process.pid, f"{one.name} ({one.process.pid})") for one in told)
-        if number == signal.SIGKILL and time.monotonic() > until + PATIENCE_S:
+        if number == signal.SIGKILL and time.monotonic() > until + TERM_WAIT_S:
             break  # not even KILL ends what waits in the kernel
         _wait_gone([one.process for one in orphans], max(0.01, until - time.monotonic()))
         number = signal.SIGKILL
     for folder in filter(None, map(folder_of, sorted(sessions))):
-        close_lost(folder)
+        mark_lost_tasks(folder)
     return list(ended.values())
 
 
@@ -144,7 +144,7 @@ def _wait_gone(those: list[Process], limit_s: float) -> None:
             poll.unregister(descriptor)
             left -= 1
     if not LINUX:
-        poll.poll(BLIND_MS)
+        poll.poll(NO_PIDFD_WAIT_MS)
     for descriptor in watched:
         os.close(descriptor)
 

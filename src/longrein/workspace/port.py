@@ -8,7 +8,7 @@ import msgspec
 T = TypeVar("T")
 
 
-class Place(msgspec.Struct, frozen=True):
+class ResolvedPath(msgspec.Struct, frozen=True):
     """A path looked up."""
 
     given: str
@@ -25,7 +25,7 @@ class Place(msgspec.Struct, frozen=True):
     """Size of a file."""
 
 
-class Ended(msgspec.Struct, frozen=True):
+class CommandExit(msgspec.Struct, frozen=True):
     """How a command ended."""
 
     code: int | None
@@ -43,7 +43,7 @@ class Ended(msgspec.Struct, frozen=True):
     """The folder the shell was in when it ended, if it reported one."""
 
 
-class Stamp(msgspec.Struct, frozen=True):
+class FileStamp(msgspec.Struct, frozen=True):
     """A file at one moment. A file that does not exist has a stamp too: zeros and no hash."""
 
     inode: int
@@ -58,7 +58,7 @@ Merge = Callable[[bytes, bytes, bytes], bytes | None]
 """(base, ours, theirs) -> both changes in one content, or None for a conflict. Pure; may run in another thread."""
 
 
-class Replaced(msgspec.Struct, frozen=True):
+class ReplaceResult(msgspec.Struct, frozen=True):
     """What became of a write that looks at what it replaces."""
 
     data: bytes | None
@@ -73,7 +73,7 @@ class Sink(Protocol):
     def write(self, data: bytes) -> None: ...
 
 
-class Printout(Sink, Protocol):
+class ReplayableSink(Sink, Protocol):
     """A sink that keeps what it takes, so that a command can become a task without anything being kept twice."""
 
     def pieces(self) -> Iterator[bytes]:
@@ -84,7 +84,7 @@ class Printout(Sink, Protocol):
         ...
 
 
-class Keeping(msgspec.Struct, frozen=True):
+class BackgroundOptions(msgspec.Struct, frozen=True):
     """How a command is kept in the background. The supervisor obeys it, whether longrein lives or not."""
 
     task: str
@@ -103,7 +103,7 @@ class Keeping(msgspec.Struct, frozen=True):
     """CPU of its tree; 0 for no limit."""
 
 
-class Spooled(msgspec.Struct, frozen=True):
+class SpooledTask(msgspec.Struct, frozen=True):
     """A kept task as the spool tells of it."""
 
     task: str
@@ -134,12 +134,12 @@ class Spooled(msgspec.Struct, frozen=True):
     """Whether it waits for its standard input, as far as the system tells."""
 
 
-class Started(Protocol):
+class StartedCommand(Protocol):
     """A command that was started. Foreground until it is kept."""
 
     pid: int
 
-    async def ended(self) -> Ended:
+    async def ended(self) -> CommandExit:
         """Wait for its end. Cancelling the wait leaves it running."""
         ...
 
@@ -147,7 +147,7 @@ class Started(Protocol):
         """End its whole tree: TERM, 2 s grace, KILL, which goes on behind. `ended` then says `cause`."""
         ...
 
-    async def keep(self, keeping: Keeping) -> Spooled:
+    async def keep(self, keeping: BackgroundOptions) -> SpooledTask:
         """From now it is a task: its output, from the first byte on, goes to the spool, its end is written there.
 
         `ended` then never returns. Raises `OSError` when the supervisor is gone.
@@ -168,23 +168,26 @@ class Supervision(Protocol):
         *,
         cwd: str,
         env: Mapping[str, str],
-        sink: Printout | None,
+        sink: ReplayableSink | None,
         output_bytes_max: int,
         stdin: bool = False,
-    ) -> "Started | Ended":
-        """Start a command as `Spawner.run` does; `Ended` with cause `not_started` when it cannot be. Without a sink it
-        is to be kept at once: what it prints waits in its pipe. With `stdin` its standard input is a pipe that stays
-        open for `give`; else it is /dev/null."""
+    ) -> "StartedCommand | CommandExit":
+        """Start a command as `Spawner.run` does.
+
+        Without a sink the caller must keep the command at once; until then its output waits in the pipe. With `stdin`
+        standard input is a pipe that stays open for `give`, else /dev/null. Returns a `CommandExit` with cause
+        `not_started` when the command cannot start.
+        """
         ...
 
-    async def adopt(self) -> Sequence[Spooled]:
+    async def adopt(self) -> Sequence[SpooledTask]:
         """All that the spool holds, from an earlier longrein too: running tasks and ends that were not settled.
 
         What has neither an end nor a live supervisor is ended by its mark and told as `lost`.
         """
         ...
 
-    def spooled(self, task: str) -> Spooled | None:
+    def spooled(self, task: str) -> SpooledTask | None:
         """A task now; None for one that the spool does not know. One look at its files, no process is asked."""
         ...
 
@@ -228,7 +231,7 @@ class Spawner(Protocol):
         sink: Sink,
         timeout_s: float,
         output_bytes_max: int,
-    ) -> Ended:
+    ) -> CommandExit:
         """Run to its end: a shell line (str, through `bash -c`, `sh` where there is no bash) or a program (sequence).
 
         Own session, stdin from /dev/null, no terminal. Returns when the process itself has exited, even if a
@@ -250,7 +253,7 @@ class Workspace(Protocol):
     """Absolute real folders."""
     spawner: Spawner
 
-    def look(self, path: str, cwd: str) -> Place:
+    def resolve(self, path: str, cwd: str) -> ResolvedPath:
         """Look a path up (`~` expanded, relative to `cwd`). Never raises; NUL or an impossible path is `kind=''`."""
         ...
 
@@ -268,7 +271,7 @@ class Workspace(Protocol):
 
     def replace(
         self, path: str, data: bytes, *, expect: str, base: bytes | None = None, merge: Merge | None = None
-    ) -> Replaced:
+    ) -> ReplaceResult:
         """`write` under other writers: put `data` in the place of content `expect` and look at what came out.
 
         Whatever else is found there, before or in the very moment of the exchange, is merged with `data` (`base` is
@@ -278,7 +281,7 @@ class Workspace(Protocol):
         """
         ...
 
-    async def aside(self, work: Callable[[], T], /) -> T:
+    async def run_in_thread(self, work: Callable[[], T], /) -> T:
         """`work()`, which may take long, so that nothing else waits for it: beside the loop where it is a real one.
 
         Cancelled, it goes on to its end all the same and gives what came of it, so that what was done to a file can
@@ -294,7 +297,7 @@ class Workspace(Protocol):
         """SHA-256 (hex) of the content; '' when there is no such file."""
         ...
 
-    def stamp(self, path: str, then: Stamp | None = None) -> Stamp:
+    def stamp(self, path: str, then: FileStamp | None = None) -> FileStamp:
         """The file now. The same as `then`, for no more than a look at its numbers, when it was not touched since."""
         ...
 

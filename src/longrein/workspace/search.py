@@ -15,7 +15,7 @@ from typing import Any, Literal
 import msgspec
 
 from longrein.workspace.files import find_program, spellings
-from longrein.workspace.port import Ended, Workspace
+from longrein.workspace.port import CommandExit, Workspace
 from longrein.workspace.walk import compile_glob, name_glob
 
 Mode = Literal["files", "content", "count", "names"]
@@ -26,7 +26,7 @@ NAMES_BYTES_MAX = 64 << 20
 """Of a search's raw output."""
 
 
-Hidden = Callable[[str], bool]
+IsHidden = Callable[[str], bool]
 """Whether a file, by its path, is to be left out of what was found."""
 FILES_A_GO = 2000
 """Files looked at before the loop may do something else: about 5 ms."""
@@ -65,7 +65,7 @@ class Line(msgspec.Struct, frozen=True):
     """False for context."""
 
 
-class Found(msgspec.Struct, frozen=True):
+class SearchResult(msgspec.Struct, frozen=True):
     """What was found. Paths are absolute."""
 
     paths: tuple[str, ...] = ()
@@ -82,7 +82,7 @@ class Found(msgspec.Struct, frozen=True):
     """Why nothing could be searched, for the model."""
 
 
-class _Taken:
+class _BytesSink:
     """A sink."""
 
     def __init__(self) -> None:
@@ -92,7 +92,7 @@ class _Taken:
         self.data += data
 
 
-async def grep(workspace: Workspace, query: Query, hidden: Hidden | None = None) -> Found:
+async def grep(workspace: Workspace, query: Query, hidden: IsHidden | None = None) -> SearchResult:
     """Look for lines. Never raises for what is on the disk or in the pattern."""
     rg = _rg(workspace)
     if rg:
@@ -104,8 +104,8 @@ async def grep(workspace: Workspace, query: Query, hidden: Hidden | None = None)
 
 
 async def glob(
-    workspace: Workspace, pattern: str, folder: str, limit: int = 100, hidden: Hidden | None = None
-) -> Found:
+    workspace: Workspace, pattern: str, folder: str, limit: int = 100, hidden: IsHidden | None = None
+) -> SearchResult:
     """Files below `folder` whose relative path matches, newest first, then by name.
 
     `pattern` is anchored: `*.py` is in `folder` itself, `**/*.py` anywhere below. A leading part without magic, `/`
@@ -122,8 +122,8 @@ def _rg(workspace: Workspace) -> str:
     return find_program("rg", f"{path}:{beside_python}", spellings(workspace.roots))
 
 
-async def _search(workspace: Workspace, query: Query, words: list[str], hidden: Hidden | None) -> Found:
-    taken = _Taken()
+async def _search(workspace: Workspace, query: Query, words: list[str], hidden: IsHidden | None) -> SearchResult:
+    taken = _BytesSink()
     most = CONTENT_BYTES_MAX if query.mode == "content" else NAMES_BYTES_MAX
     ended = await workspace.spawner.run(
         words,
@@ -136,22 +136,22 @@ async def _search(workspace: Workspace, query: Query, words: list[str], hidden: 
     return await read_output(query, bytes(taken.data), ended, hidden)
 
 
-async def read_output(query: Query, data: bytes, ended: Ended, hidden: Hidden | None = None) -> Found:
+async def read_output(query: Query, data: bytes, ended: CommandExit, hidden: IsHidden | None = None) -> SearchResult:
     """What a search printed, as a value."""
     partial = {"timeout": "time", "flood": "size"}.get(ended.cause, "")
-    if error := _complaint(data, ended):
-        return Found(error=error)
-    wanted = _wanted(query) if hidden is None else _seen(_wanted(query), hidden)
+    if error := _error_text(data, ended):
+        return SearchResult(error=error)
+    wanted = _wanted(query) if hidden is None else _not_hidden(_wanted(query), hidden)
     if query.mode == "content":
         return _lines(query, data, wanted, partial)
     if query.mode == "count":
         counts = [(path, number) for path, number in _counts(data) if wanted(path)]
-        return Found(counts=tuple(counts[: query.limit]), more=len(counts) > query.limit, partial=partial)
+        return SearchResult(counts=tuple(counts[: query.limit]), more=len(counts) > query.limit, partial=partial)
     paths = await newest_first(data.split(b"\0")[:-1], wanted)
-    return Found(paths=tuple(paths[: query.limit]), more=len(paths) > query.limit, partial=partial)
+    return SearchResult(paths=tuple(paths[: query.limit]), more=len(paths) > query.limit, partial=partial)
 
 
-def _complaint(data: bytes, ended: Ended) -> str:
+def _error_text(data: bytes, ended: CommandExit) -> str:
     """Why nothing was searched; '' when something was. Code 2 alone may mean a file that could not be read."""
     if ended.cause == "not_started":
         return ended.message
@@ -172,12 +172,12 @@ def _wanted(query: Query) -> Callable[[str], bool]:
     return lambda path: (matcher.match(path, start) is None) == excludes
 
 
-def _seen(wanted: Callable[[str], bool], hidden: Hidden) -> Callable[[str], bool]:
+def _not_hidden(wanted: Callable[[str], bool], hidden: IsHidden) -> Callable[[str], bool]:
     """The same without what is hidden. A file is asked after once, however many of its lines were found."""
     return cache(lambda path: wanted(path) and not hidden(path))
 
 
-def _lines(query: Query, data: bytes, wanted: Callable[[str], bool], partial: str) -> Found:
+def _lines(query: Query, data: bytes, wanted: Callable[[str], bool], partial: str) -> SearchResult:
     found: list[Line] = []
     for raw in data.split(b"\n"):
         if not raw.startswith((b'{"type":"match"', b'{"type":"context"')):
@@ -188,8 +188,8 @@ def _lines(query: Query, data: bytes, wanted: Callable[[str], bool], partial: st
             continue  # the line at which the output was cut
         found += _split(event, wanted)
         if len(found) > query.limit:
-            return Found(lines=tuple(found[: query.limit]), more=True, partial=partial)
-    return Found(lines=tuple(found), partial=partial)
+            return SearchResult(lines=tuple(found[: query.limit]), more=True, partial=partial)
+    return SearchResult(lines=tuple(found), partial=partial)
 
 
 def _split(event: dict[str, Any], wanted: Callable[[str], bool]) -> list[Line]:

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
 import msgspec
 
-from longrein.workspace.port import Spooled
+from longrein.workspace.port import SpooledTask
 from longrein.workspace.supervisor.channel import RECORD
 from longrein.workspace.supervisor.process_tree import children_of, process
 from longrein.workspace.supervisor.spool_writer import write_end
@@ -19,11 +19,11 @@ SPOOL = "tasks"
 """Folder of the spool in a session's folder."""
 DEPTH_MAX = 6
 """Generations of processes in which somebody is looked for who waits for input."""
-HEAD = -1
+HEAD_OFFSET = -1
 """Stands for the file of the first half where offsets name the others."""
 ENDINGS = ("out", "whole", "whole.new", "end.new", "end")
 """Of a task's files, beside its record and its newest half."""
-EARLY = "early"
+EARLY_PREFIX = "early"
 """How names of output begin that belongs to no task yet; the pid of a longrein follows."""
 COPY_BYTES = 1 << 20
 NO_SUPERVISOR = "its supervisor ended without telling how it went"
@@ -70,7 +70,7 @@ class _Owner(TypedDict):
     start: _Count
 
 
-def spooled_tasks(session_folder: str) -> list[Spooled]:
+def spooled_tasks(session_folder: str) -> list[SpooledTask]:
     """All that the spool of a session holds, oldest first. A task whose supervisor is dead, without an end: `lost`.
 
     A task whose record cannot be read is left out; `unreadable_tasks` names it.
@@ -113,12 +113,12 @@ def record_of(folder: str, task: str) -> dict[str, Any]:
     return _json(os.path.join(folder, f"{task}.json"), _Record)
 
 
-def read_task(folder: str, task: str, record: Mapping[str, Any] | None = None) -> Spooled | None:
+def read_task(folder: str, task: str, record: Mapping[str, Any] | None = None) -> SpooledTask | None:
     """A task now; None for one that is not in this spool. `record` saves a look at what never changes."""
     record = record_of(folder, task) if record is None else record
     if not record:
         return None
-    spooled = Spooled(
+    spooled = SpooledTask(
         task,
         record["command"],
         record["cwd"],
@@ -131,7 +131,7 @@ def read_task(folder: str, task: str, record: Mapping[str, Any] | None = None) -
     if not end and has_end(folder, task):
         end = lost_end(folder, task, UNREADABLE)
     if end:
-        return told(spooled, end, _last_written(folder, task))
+        return with_end(spooled, end, _last_written(folder, task))
     head, pieces = extent(folder, task)
     size = _size(head, pieces)
     alive = owner_lives(record)
@@ -147,7 +147,7 @@ def read_task(folder: str, task: str, record: Mapping[str, Any] | None = None) -
     )
 
 
-def told(spooled: Spooled, end: Mapping[str, Any], written_at: int = 0) -> Spooled:
+def with_end(spooled: SpooledTask, end: Mapping[str, Any], written_at: int = 0) -> SpooledTask:
     """A task with what its end says."""
     return msgspec.structs.replace(
         spooled,
@@ -192,7 +192,7 @@ def write_lost(folder: str, task: str, cause: str) -> None:
         write_end(folder, task, lost_end(folder, task, cause))
 
 
-def close_lost(session_folder: str) -> list[str]:
+def mark_lost_tasks(session_folder: str) -> list[str]:
     """Tasks of a session whose supervisor is dead are told to be lost; those that nobody can tell of stay as they are.
 
     Their processes must be gone.
@@ -213,7 +213,7 @@ def close_lost(session_folder: str) -> list[str]:
 def extent(folder: str, task: str) -> tuple[int, list[tuple[int, int]]]:
     """(size of the first file, (offset, size) of each file of the newest half, in order)."""
     found = ((offset, _file_size(_piece(folder, task, offset))) for offset in _offsets(folder, task))
-    return _file_size(_piece(folder, task, HEAD)), [(offset, size) for offset, size in found if size]
+    return _file_size(_piece(folder, task, HEAD_OFFSET)), [(offset, size) for offset, size in found if size]
 
 
 def _offsets(folder: str, task: str) -> list[int]:
@@ -224,7 +224,7 @@ def _offsets(folder: str, task: str) -> list[int]:
 
 
 def _piece(folder: str, task: str, offset: int) -> str:
-    return os.path.join(folder, f"{task}.out" if offset == HEAD else f"{task}.more/{offset}")
+    return os.path.join(folder, f"{task}.out" if offset == HEAD_OFFSET else f"{task}.more/{offset}")
 
 
 def _file_size(path: str) -> int:
@@ -241,7 +241,7 @@ def _size(head: int, pieces: list[tuple[int, int]]) -> int:
 def read_output(folder: str, task: str, start: int, size_bytes: int) -> tuple[int, bytes]:
     """Output from byte `start` of all that was printed: (offset where it begins, bytes); b"" at the end."""
     head, pieces = extent(folder, task)
-    for offset, size in ((HEAD, head), *pieces):
+    for offset, size in ((HEAD_OFFSET, head), *pieces):
         at = max(0, offset)
         if start < at + size:
             begin = max(start, at)
@@ -270,7 +270,7 @@ def make_whole(folder: str, task: str, gap: str) -> str:
         return whole
     with open(os.open(whole + ".new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as out:
         at = 0
-        for offset, size in ((HEAD, head), *pieces):
+        for offset, size in ((HEAD_OFFSET, head), *pieces):
             if offset > at:
                 out.write(gap.replace("{}", f"{offset - at:,}").encode())
             _copy(_piece(folder, task, offset), out)
@@ -288,7 +288,7 @@ def _copy(path: str, out: Any) -> None:
         return  # nothing was kept of the first half
 
 
-def forget(folder: str, task: str) -> None:
+def remove_task(folder: str, task: str) -> None:
     """Remove a task's files; its record first, so that what a crash leaves is nobody's and is swept (`sweep_spool`)."""
     _remove(os.unlink, os.path.join(folder, f"{task}.json"))
     for offset in _offsets(folder, task):
@@ -307,13 +307,13 @@ def sweep_spool(folder: str) -> None:
     left = (name.rpartition(".")[0] for name in names if name.endswith((".out", ".more", ".end", ".whole")))
     for task in sorted(set(left)):
         if usable_id(task) and f"{task}.json" not in names and not _early_of_the_living(task):
-            forget(folder, task)
+            remove_task(folder, task)
 
 
 def _early_of_the_living(name: str) -> bool:
     """Whether a longrein that lives holds output by this name, for a command that is not kept (yet)."""
     begin, _, pid = name.partition("-")
-    return begin == EARLY and (number := pid.partition("-")[0]).isdecimal() and process(int(number)) is not None
+    return begin == EARLY_PREFIX and (number := pid.partition("-")[0]).isdecimal() and process(int(number)) is not None
 
 
 def _remove(remove: Callable[[str], None], path: str) -> None:
@@ -326,7 +326,7 @@ def _remove(remove: Callable[[str], None], path: str) -> None:
 def _last_written(folder: str, task: str) -> int:
     """Microseconds UTC; 0 for never."""
     try:
-        return os.stat(_piece(folder, task, max(_offsets(folder, task), default=HEAD))).st_mtime_ns // 1000
+        return os.stat(_piece(folder, task, max(_offsets(folder, task), default=HEAD_OFFSET))).st_mtime_ns // 1000
     except OSError:
         return 0
 
@@ -348,13 +348,13 @@ def waits_for_input(pid: int, inode: int) -> bool:
     """Whether somebody below `pid` sits in a read of the pipe `inode` as standard input, as far as the system tells."""
     generation = [pid] if inode else []
     for _ in range(DEPTH_MAX):
-        if any(_sits_in_read(one, inode) for one in generation):
+        if any(_is_reading(one, inode) for one in generation):
             return True
         generation = [child for one in generation for child in children_of(one)]
     return False
 
 
-def _sits_in_read(pid: int, inode: int) -> bool:
+def _is_reading(pid: int, inode: int) -> bool:
     try:
         with open(f"/proc/{pid}/wchan", "rb") as file:
             where = file.read()

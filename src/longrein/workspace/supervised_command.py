@@ -16,34 +16,36 @@ import msgspec
 
 from longrein.events import redactor
 from longrein.workspace import command as children
-from longrein.workspace.background_tasks import END_S, KeptTasks
-from longrein.workspace.command import Nobody, PlainSpawner, Running, not_started
+from longrein.workspace.background_tasks import END_S, BackgroundTasks
+from longrein.workspace.command import NullSink, OutputReader, PlainSpawner, start_failure
 from longrein.workspace.environment import DEFAULT_PATH
-from longrein.workspace.port import Ended, Keeping, Printout, Sink, Spooled, Started
-from longrein.workspace.spool import EARLY
+from longrein.workspace.port import BackgroundOptions, CommandExit, ReplayableSink, Sink, SpooledTask, StartedCommand
+from longrein.workspace.spool import EARLY_PREFIX
 from longrein.workspace.supervisor.process_tree import GIVE_UP_S, GRACE_S
 from longrein.workspace.supervisor.shell import close, last_folder, report_pipe
-from longrein.workspace.supervisor.spool_writer import Holding, Output
-from longrein.workspace.supervisor_client import DEAF, HELLO_S, Link, connect, start_supervisor
+from longrein.workspace.supervisor.spool_writer import SpoolWriter, StreamRedactor
+from longrein.workspace.supervisor_client import HELLO_S, UNRESPONSIVE, SupervisorConnection, connect, start_supervisor
 
 # --- A command that a supervisor started, as longrein sees it until it has ended or is kept --------------------------
 
 
-KEEPING_FIELDS = ("task", "policy", "timeout_s", "quota_bytes", "memory_bytes", "cpu_s")
-"""Those of `Keeping` that the supervisor obeys."""
-LOST = Ended(None, "", "lost", "the supervisor of processes ended, and what it had started was ended with it")
-SILENT = "the supervisor of processes did not answer, so longrein ended it itself ({})"
+SENT_OPTIONS = ("task", "policy", "timeout_s", "quota_bytes", "memory_bytes", "cpu_s")
+"""Those of `BackgroundOptions` that the supervisor obeys."""
+LOST_EXIT = CommandExit(
+    None, "", "lost", "the supervisor of processes ended, and what it had started was ended with it"
+)
+NO_ANSWER = "the supervisor of processes did not answer, so longrein ended it itself ({})"
 _numbers = count(1)
 
 
-class Early:
+class EarlyOutput:
     """Puts into the spool what a command had printed before it was kept."""
 
-    def __init__(self, printout: Printout | None, output: Callable[[], Output]) -> None:
+    def __init__(self, printout: ReplayableSink | None, output: Callable[[], SpoolWriter]) -> None:
         """`printout` has all of it, None when nothing was read; `output()` opens a file in the spool."""
         self._printout, self._open = printout, output
 
-    async def keep(self, keeping: Keeping, printed_bytes: int) -> dict[str, object]:
+    async def keep(self, keeping: BackgroundOptions, printed_bytes: int) -> dict[str, object]:
         """All of it is in the spool under the task's name, redacted and under its quota; what is not to be had again
         is counted. Gives what who goes on writing must know. Raises OSError.
 
@@ -66,14 +68,14 @@ class Early:
         return output.handed()
 
 
-class Foreground:
-    """See `Started`. It is in `running` until it has ended or is kept."""
+class SupervisedCommand:
+    """See `StartedCommand`. It is in `running` until it has ended or is kept."""
 
     def __init__(  # all that becomes of it is decided here
         self,
-        link: Link,
-        running: dict[int, "Foreground"],
-        kept: KeptTasks,
+        link: SupervisorConnection,
+        running: dict[int, "SupervisedCommand"],
+        kept: BackgroundTasks,
         *,
         pipes: tuple[int, int],
         sink: Sink | None,
@@ -90,15 +92,15 @@ class Foreground:
         self._link, self._running, self._kept, self._cwd = link, running, kept, cwd
         running[self.number] = self
         self._began = self._loop.time()
-        self._output = Running(pipes[0], sink, output_bytes_max, self.end)
+        self._output = OutputReader(pipes[0], sink, output_bytes_max, self.end)
         self._output.ended.add_done_callback(self._tell)
         self._report = pipes[1]
-        self.early: Early | None = None
+        self.early: EarlyOutput | None = None
         """It can be kept."""
         self._over: Mapping[str, Any] | None = None
         self._told_to_end = self._is_kept = self._done = False
-        self._why_lost = LOST.message
-        self._end: asyncio.Future[Ended] = self._loop.create_future()
+        self._why_lost = LOST_EXIT.message
+        self._end: asyncio.Future[CommandExit] = self._loop.create_future()
 
     # --- what the supervisor says -------------------------------------------------------------------------------
 
@@ -132,7 +134,7 @@ class Foreground:
     def is_lost(self) -> None:
         """The supervisor is gone: nobody knows how it ends."""
         if not self.started.done():
-            self.did_not_start(ConnectionError(LOST.message))
+            self.did_not_start(ConnectionError(LOST_EXIT.message))
         elif self._over is None:
             self.is_over({})
 
@@ -142,25 +144,25 @@ class Foreground:
         how, elapsed_s = self._over, self._loop.time() - self._began
         left_in = last_folder(self._report)
         if not how:
-            ended = msgspec.structs.replace(LOST, message=self._why_lost, elapsed_s=elapsed_s)
+            ended = msgspec.structs.replace(LOST_EXIT, message=self._why_lost, elapsed_s=elapsed_s)
         elif how["returncode"] is None:
-            ended = Ended(None, "", how["cause"], "it could not be ended", elapsed_s)
+            ended = CommandExit(None, "", how["cause"], "it could not be ended", elapsed_s)
         else:
-            ended = children.ended(how["returncode"], how["cause"], elapsed_s, left_in)
+            ended = children.exit_of(how["returncode"], how["cause"], elapsed_s, left_in)
         self._end.set_result(ended)
         if self._told_to_end:
             self.abandon()
 
     # --- what longrein wants ------------------------------------------------------------------------------------
 
-    async def ended(self) -> Ended:
-        """See `Started.ended`."""
+    async def ended(self) -> CommandExit:
+        """See `StartedCommand.ended`."""
         ended = await asyncio.shield(self._end)
         self.abandon()
         return ended
 
     def end(self, cause: str) -> None:
-        """See `Started.end`. Who interrupts it has heard enough."""
+        """See `StartedCommand.end`. Who interrupts it has heard enough."""
         if self._over is None and not self._told_to_end:
             self._told_to_end = True
             self._link.send(do="end", number=self.number, cause=cause)
@@ -175,7 +177,7 @@ class Foreground:
         except ConnectionError:
             if not self._link.gone and self._over is None and self._mark:
                 await self._kept.end_marked(self._mark, self.pid)
-                self._why_lost = SILENT.format(cause)
+                self._why_lost = NO_ANSWER.format(cause)
                 self.is_lost()
 
     def abandon(self) -> None:
@@ -190,8 +192,8 @@ class Foreground:
         close(self._output.give_away(), self._report)
         self._report = -1
 
-    async def keep(self, keeping: Keeping) -> Spooled:
-        """See `Started.keep`."""
+    async def keep(self, keeping: BackgroundOptions) -> SpooledTask:
+        """See `StartedCommand.keep`."""
         if self._done or self.early is None or self._link.gone:
             raise OSError("it has ended and was let go" if self._done else "there is no supervisor to keep it")
         self._kept.check_new(keeping.task)
@@ -202,34 +204,34 @@ class Foreground:
         written = await self.early.keep(keeping, self._output.size_bytes)
         shown = self._cwd.encode("utf-8", "replace").decode()  # a folder may be called by any bytes
         record = {"task": keeping.task, "command": keeping.command, "cwd": shown}
-        wanted = {name: getattr(keeping, name) for name in KEEPING_FIELDS}
+        wanted = {name: getattr(keeping, name) for name in SENT_OPTIONS}
         answer = await self._link.ask(do="keep", number=self.number, keeping=wanted, record=record, written=written)
         if answer["error"]:
             raise OSError(answer["error"])
         return self._kept.known(keeping.task)
 
 
-class Unkept:
-    """A command without a supervisor, as a `Started`: it cannot be kept."""
+class UnsupervisedCommand:
+    """A command without a supervisor, as a `StartedCommand`: it cannot be kept."""
 
     pid = 0
 
-    def __init__(self, run: "asyncio.Task[Ended]") -> None:
+    def __init__(self, run: "asyncio.Task[CommandExit]") -> None:
         self._run = run
         self._cause = ""
 
-    async def ended(self) -> Ended:
-        """See `Started.ended`."""
+    async def ended(self) -> CommandExit:
+        """See `StartedCommand.ended`."""
         await asyncio.wait([self._run])
-        return Ended(None, "", self._cause) if self._run.cancelled() else self._run.result()
+        return CommandExit(None, "", self._cause) if self._run.cancelled() else self._run.result()
 
     def end(self, cause: str) -> None:
-        """See `Started.end`."""
+        """See `StartedCommand.end`."""
         self._cause = self._cause or cause
         self._run.cancel()
 
-    async def keep(self, keeping: Keeping) -> Spooled:
-        """See `Started.keep`: it never can."""
+    async def keep(self, keeping: BackgroundOptions) -> SpooledTask:
+        """See `StartedCommand.keep`: it never can."""
         raise OSError(f"{keeping.task} cannot go on in the background: there is no supervisor of processes")
 
 
@@ -252,7 +254,7 @@ def open_pipes(command: str | Sequence[str], shell: str) -> tuple[tuple[int, int
 
 START_S = 10.0
 """For a command to be started; then a supervisor that hears nothing is done without."""
-LATE_S = 1.0
+START_GRACE_S = 1.0
 """For the word that it was started at the last moment."""
 DRAIN_S = END_S + GIVE_UP_S
 """For all that may not stay to end; a supervisor that says nothing by then holds nobody back from leaving."""
@@ -304,12 +306,12 @@ class SupervisedSpawner:
         self._wall_us, self._environ = wall_us, environ
         self.notice = notice
         """Gets a line for the user; may be replaced."""
-        self._link: Link | None = None
-        self._opening: asyncio.Task[Link | None] | None = None
+        self._link: SupervisorConnection | None = None
+        self._opening: asyncio.Task[SupervisorConnection | None] | None = None
         self._unable = False
         """No supervisor can be had."""
-        self._commands: dict[int, Foreground] = {}
-        self._kept = KeptTasks(folder, f"longrein:{options.nonce}", options.grace_s)
+        self._commands: dict[int, SupervisedCommand] = {}
+        self._kept = BackgroundTasks(folder, f"longrein:{options.nonce}", options.grace_s)
         self._redact = redactor(options.secrets, options.nonce, options.patterns)
 
     # --- the supervisor -----------------------------------------------------------------------------------------
@@ -323,7 +325,7 @@ class SupervisedSpawner:
     def _opened(self, _: object) -> None:
         self._opening = None
 
-    async def _linked(self) -> Link | None:
+    async def _linked(self) -> SupervisorConnection | None:
         """The conversation with the supervisor, which is started if need be; None when none can be had."""
         if self._link is None:
             self.warm()
@@ -339,13 +341,13 @@ class SupervisedSpawner:
         except ConnectionError:
             return False
 
-    async def _open(self, *, start: bool) -> Link | None:
+    async def _open(self, *, start: bool) -> SupervisorConnection | None:
         if self._link is None and (sock := connect(self._folder)) is not None:
-            self._link = await self._join(Link(sock, None, self._hear, self._lost))
+            self._link = await self._join(SupervisorConnection(sock, None, self._hear, self._lost))
         if self._link is None and start and not self._unable:
             try:
                 os.makedirs(self._folder, mode=0o700, exist_ok=True)
-                link = Link(*start_supervisor(self._folder, self._environ), self._hear, self._lost)
+                link = SupervisorConnection(*start_supervisor(self._folder, self._environ), self._hear, self._lost)
             except OSError as error:
                 self._give_up(error.strerror or str(error))
             else:
@@ -353,7 +355,7 @@ class SupervisedSpawner:
                 self._link = link
         return self._link
 
-    async def _join(self, link: Link) -> Link | None:
+    async def _join(self, link: SupervisorConnection) -> SupervisorConnection | None:
         """Attach to a supervisor that was there before."""
         try:
             answer = await link.ask(limit_s=HELLO_S, do="hello", **self._hello())
@@ -392,7 +394,7 @@ class SupervisedSpawner:
                 if command := self._commands.get(message["number"]):
                     command.is_over(message)
 
-    def _lost(self, link: Link) -> None:
+    def _lost(self, link: SupervisorConnection) -> None:
         """The supervisor is gone."""
         if self._link is link:
             self._link = None
@@ -413,10 +415,10 @@ class SupervisedSpawner:
         *,
         cwd: str,
         env: Mapping[str, str],
-        sink: Printout | None,
+        sink: ReplayableSink | None,
         output_bytes_max: int,
         stdin: bool = False,
-    ) -> Started | Ended:
+    ) -> StartedCommand | CommandExit:
         """See `Supervision.start`. Without a supervisor what is started cannot be kept."""
         begun = await self._begin(command, cwd=cwd, env=env, sink=sink, output_bytes_max=output_bytes_max, stdin=stdin)
         if begun is None:
@@ -424,13 +426,13 @@ class SupervisedSpawner:
                 command,
                 cwd=cwd,
                 env=env,
-                sink=sink or Nobody(),
+                sink=sink or NullSink(),
                 timeout_s=NO_LIMIT_S,
                 output_bytes_max=output_bytes_max,
             )
-            return Unkept(asyncio.get_running_loop().create_task(run))
-        if isinstance(begun, Foreground):
-            begun.early = Early(sink, self._early_output)
+            return UnsupervisedCommand(asyncio.get_running_loop().create_task(run))
+        if isinstance(begun, SupervisedCommand):
+            begun.early = EarlyOutput(sink, self._early_output)
         return begun
 
     async def _begin(
@@ -442,7 +444,7 @@ class SupervisedSpawner:
         sink: Sink | None,
         output_bytes_max: int,
         stdin: bool = False,
-    ) -> Foreground | Ended | None:
+    ) -> SupervisedCommand | CommandExit | None:
         """The command runs, or why it does not; None when there is no supervisor to start it."""
         link = await self._linked()
         if link is None or link.deaf:
@@ -450,8 +452,8 @@ class SupervisedSpawner:
         try:
             ours, theirs = open_pipes(command, self.shell)
         except OSError as error:
-            return not_started(error, command, cwd)
-        begun = Foreground(
+            return start_failure(error, command, cwd)
+        begun = SupervisedCommand(
             link, self._commands, self._kept, pipes=ours, sink=sink, output_bytes_max=output_bytes_max, cwd=cwd
         )
         words = command if isinstance(command, str) else list(command)
@@ -459,7 +461,7 @@ class SupervisedSpawner:
         what = {"command": words, "shell": self.shell, "cwd": cwd, "env": dict(env), "stdin": stdin}
         link.send(theirs, do="start", number=begun.number, until_s=until_s, **what)
         try:
-            failure = await begun.wait_started(START_S + LATE_S)
+            failure = await begun.wait_started(START_S + START_GRACE_S)
         except TimeoutError:
             self._not_heard(link, begun)
             return None
@@ -471,22 +473,22 @@ class SupervisedSpawner:
             return begun
         if not link.heard:
             return None  # it never came up, so nothing was started
-        return LOST if isinstance(failure, ConnectionError) else not_started(failure, command, cwd)
+        return LOST_EXIT if isinstance(failure, ConnectionError) else start_failure(failure, command, cwd)
 
-    def _not_heard(self, link: Link, begun: Foreground) -> None:
+    def _not_heard(self, link: SupervisorConnection, begun: SupervisedCommand) -> None:
         """It was not started, nor will it be: the supervisor may wake up, but that is told until when to start it."""
         if not link.deaf:
-            self.notice(f"{DEAF}: commands run without it, and cannot go on in the background until it does")
+            self.notice(f"{UNRESPONSIVE}: commands run without it, and cannot go on in the background until it does")
         link.deaf = True
         begun.abandon()
         self._commands.pop(begun.number, None)
 
-    def _early_output(self) -> Output:
-        name = f"{EARLY}-{os.getpid()}-{next(_early_numbers)}"
-        return Output(self._folder, name, self._options.quota_bytes, self._holding())
+    def _early_output(self) -> SpoolWriter:
+        name = f"{EARLY_PREFIX}-{os.getpid()}-{next(_early_numbers)}"
+        return SpoolWriter(self._folder, name, self._options.quota_bytes, self._holding())
 
-    def _holding(self) -> Holding:
-        return Holding(self._redact, self._options.secrets, bool(self._options.patterns))
+    def _holding(self) -> StreamRedactor:
+        return StreamRedactor(self._redact, self._options.secrets, bool(self._options.patterns))
 
     async def run(
         self,
@@ -497,7 +499,7 @@ class SupervisedSpawner:
         sink: Sink,
         timeout_s: float,
         output_bytes_max: int,
-    ) -> Ended:
+    ) -> CommandExit:
         """See `Spawner.run`."""
         loop = asyncio.get_running_loop()
         until = loop.time() + timeout_s
@@ -506,7 +508,7 @@ class SupervisedSpawner:
             return await self.plain.run(
                 command, cwd=cwd, env=env, sink=sink, timeout_s=timeout_s, output_bytes_max=output_bytes_max
             )
-        if isinstance(begun, Ended):
+        if isinstance(begun, CommandExit):
             return begun
         timer = loop.call_at(until, begun.end, "timeout")
         try:
@@ -540,12 +542,12 @@ class SupervisedSpawner:
 
     # --- kept tasks ---------------------------------------------------------------------------------------------
 
-    async def adopt(self) -> Sequence[Spooled]:
+    async def adopt(self) -> Sequence[SpooledTask]:
         """See `Supervision.adopt`."""
         link = await self._open(start=False) if os.path.isdir(self._folder) else None
         return await self._kept.adopt(link.owner if link else "")
 
-    def spooled(self, task: str) -> Spooled | None:
+    def spooled(self, task: str) -> SpooledTask | None:
         """See `Supervision.spooled`."""
         return self._kept.spooled(task)
 

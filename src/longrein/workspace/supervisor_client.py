@@ -13,22 +13,22 @@ from typing import Any
 from longrein.workspace.supervisor.channel import SOCKET, VERSION, Channel
 from longrein.workspace.supervisor.process_tree import LINUX, SPOOL_MARK, Process, process, send
 
-LOG = f"v{VERSION}.log"
+LOG_NAME = f"v{VERSION}.log"
 """What a supervisor says that fails; almost always empty."""
-PASSED_ON = ("PATH", "LANG", "LC_ALL", "TMPDIR", "LONGREIN_SESSION", "LONGREIN_COMMAND", "LONGREIN_TEST_TAG")
+PASSED_VARIABLES = ("PATH", "LANG", "LC_ALL", "TMPDIR", "LONGREIN_SESSION", "LONGREIN_COMMAND", "LONGREIN_TEST_TAG")
 """All of the environment that a supervisor gets: commands are its children and could look into the rest."""
-FLAGS = ("-S", "-E", "-s") if LINUX else ("-E", "-s")
+PYTHON_FLAGS = ("-S", "-E", "-s") if LINUX else ("-E", "-s")
 """Of the Python it runs in: without installed packages, but where psutil must tell of processes."""
 EXIT_POLL_S = 0.002
 GONE = "the supervisor of processes is gone"
-DEAF = "the supervisor of processes does not answer"
+UNRESPONSIVE = "the supervisor of processes does not answer"
 HELLO_S = 3.0
 """For one that listens to answer; one that does not is taken for dead."""
 ANSWER_S = 5.0
 """For an answer that takes a moment: one that does not come by then is not waited for any more."""
 PATH_BYTES_MAX = 100
 """Of a socket's path, on every system."""
-BEGIN = (
+BOOTSTRAP = (
     "import sys, types\n"
     "root = sys.argv.pop(1)\n"
     "for name in ('longrein', 'longrein.events', 'longrein.workspace'):\n"
@@ -41,21 +41,21 @@ BEGIN = (
 first thing that happens in a process of its own, which has one thread.
 """
 
-_left: list[subprocess.Popen[bytes]] = []
+_left_running: list[subprocess.Popen[bytes]] = []
 """Supervisors of this process that went on without it; reaped when they have ended."""
 
 
 def start_supervisor(folder: str, environ: Mapping[str, str]) -> tuple[socket.socket, subprocess.Popen[bytes]]:
     """Start one for this spool; what is sent to the socket waits until it is up. Raises OSError."""
-    _left[:] = [one for one in _left if one.poll() is None]
+    _left_running[:] = [one for one in _left_running if one.poll() is None]
     ours, theirs = socket.socketpair()
     root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     try:
-        with open(os.open(os.path.join(folder, LOG), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as log:
-            words = [sys.executable or "python3", *FLAGS, "-c", BEGIN]
+        with open(os.open(os.path.join(folder, LOG_NAME), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as log:
+            words = [sys.executable or "python3", *PYTHON_FLAGS, "-c", BOOTSTRAP]
             popen = subprocess.Popen(
                 [*words, root, folder, str(theirs.fileno())],
-                env={name: environ[name] for name in PASSED_ON if name in environ} | {SPOOL_MARK: folder},
+                env={name: environ[name] for name in PASSED_VARIABLES if name in environ} | {SPOOL_MARK: folder},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -100,7 +100,7 @@ def _connect(sock: socket.socket, folder: str) -> None:
         return sock.connect(f"{short}/t/{SOCKET}")
 
 
-class Link:
+class SupervisorConnection:
     """A conversation that has begun. Belongs to one event loop."""
 
     def __init__(
@@ -108,7 +108,7 @@ class Link:
         sock: socket.socket,
         popen: subprocess.Popen[bytes] | None,
         hear: Callable[[dict[str, Any]], None],
-        lost: Callable[["Link"], None],
+        lost: Callable[["SupervisorConnection"], None],
     ) -> None:
         """`hear` gets what is no answer; `lost` is called once when the supervisor is gone, unless we hung up."""
         self._loop = asyncio.get_running_loop()
@@ -156,7 +156,7 @@ class Link:
             await asyncio.wait([answer], timeout=limit_s)
             if not answer.done():
                 self.deaf = True
-                raise ConnectionError(DEAF)
+                raise ConnectionError(UNRESPONSIVE)
             return answer.result()
         finally:
             self._answers.pop(ref, None)
@@ -187,7 +187,7 @@ class Link:
             if not answer.done():
                 answer.set_exception(ConnectionError(GONE))
         if self._popen is not None:
-            _left.append(self._popen)
+            _left_running.append(self._popen)
 
     def close(self) -> None:
         """Hang up. What is kept goes on."""

@@ -31,16 +31,16 @@ from longrein.workspace.supervisor.process_tree import LINUX, process
 # Linux has `renameat2`; elsewhere, and on file systems that lack it, a second name keeps the replaced file in sight.
 
 
-LINUX_NUMBERS = {"x86_64": 316, "aarch64": 276, "riscv64": 276, "loongarch64": 276, "i686": 353, "armv7l": 382}
+RENAMEAT2_NUMBERS = {"x86_64": 316, "aarch64": 276, "riscv64": 276, "loongarch64": 276, "i686": 353, "armv7l": 382}
 """Of the system call `renameat2`, for a C library without a function for it."""
 AT_FDCWD = -100
 NO_REPLACE, EXCHANGE = 1, 2
 """Flags of `renameat2`."""
-LACKING = (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EPERM)
+UNSUPPORTED_ERRORS = (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EPERM)
 """What a system says that does not know the call, or whose sandbox or file system does not let it through."""
-ALONE_S = 2.0
+LOCK_WAIT_S = 2.0
 """Longest wait for another longrein that writes in the same folder."""
-ALONE_PAUSE_MAX_S = 0.002
+LOCK_PAUSE_MAX_S = 0.002
 """Between two tries to be alone."""
 PAUSE_S, PAUSE_MAX_S = 0.0005, 0.01
 """Between two looks at whether a writer has finished."""
@@ -67,7 +67,7 @@ def exchange(one: str, other: str) -> bool:
     return True
 
 
-def place_new(one: str, other: str) -> None:
+def link_new(one: str, other: str) -> None:
     """Give the file `one` the name `other` too, which must be free: nobody's new file is replaced.
 
     `one` may keep its name. Raises `FileExistsError` when it is not free, and other OSErrors.
@@ -90,7 +90,7 @@ def _rename(one: str, other: str, flag: int) -> bool:
     if call is None:
         return False
     code = call(os.fsencode(one), os.fsencode(other), flag)
-    if code in LACKING:
+    if code in UNSUPPORTED_ERRORS:
         return False
     if code:
         raise OSError(code, os.strerror(code), other)
@@ -103,7 +103,7 @@ def _renameat2() -> Callable[[bytes, bytes, int], int] | None:
     import ctypes
 
     library = ctypes.CDLL(None, use_errno=True)
-    number = LINUX_NUMBERS.get(os.uname().machine, 0) if os.uname().sysname == "Linux" else 0
+    number = RENAMEAT2_NUMBERS.get(os.uname().machine, 0) if os.uname().sysname == "Linux" else 0
     function = getattr(library, "renameat2", None) or (library.syscall if number else None)
     if function is None:
         return None
@@ -116,13 +116,13 @@ def _renameat2() -> Callable[[bytes, bytes, int], int] | None:
     return call
 
 
-def settled(descriptor: int, wait_s: float) -> bool:
+def wait_for_writers(descriptor: int, wait_s: float) -> bool:
     """Wait until nobody has the file behind `descriptor` open for writing; False when that lasts longer than `wait_s`.
 
     `descriptor` must be open for reading only. True also where the system does not tell.
     """
     until, pause_s = time.monotonic() + wait_s, PAUSE_S
-    while written_elsewhere(descriptor):
+    while is_open_for_writing(descriptor):
         if time.monotonic() >= until:
             return False
         time.sleep(pause_s)
@@ -130,7 +130,7 @@ def settled(descriptor: int, wait_s: float) -> bool:
     return True
 
 
-def written_elsewhere(descriptor: int) -> bool:
+def is_open_for_writing(descriptor: int) -> bool:
     """Whether somebody has the file open for writing: then the system grants no lease on it (2 µs).
 
     The lease is given back at once. Should a writer come just then, the signal that tells of it is one that nobody
@@ -150,7 +150,7 @@ def written_elsewhere(descriptor: int) -> bool:
 
 
 @contextmanager
-def alone_in(folder: str) -> Iterator[None]:
+def folder_lock(folder: str) -> Iterator[None]:
     """Every longrein of this machine writes to files of a folder one after the other: the folder itself is the lock.
 
     Without it, two that meet would each take the other's text out and put it back. Where a folder cannot be locked, or
@@ -158,7 +158,7 @@ def alone_in(folder: str) -> Iterator[None]:
     """
     import fcntl
 
-    until, pause_s = time.monotonic() + ALONE_S, PAUSE_S
+    until, pause_s = time.monotonic() + LOCK_WAIT_S, PAUSE_S
     try:
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError:
@@ -170,7 +170,7 @@ def alone_in(folder: str) -> Iterator[None]:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 time.sleep(pause_s)
-                pause_s = min(2 * pause_s, ALONE_PAUSE_MAX_S)
+                pause_s = min(2 * pause_s, LOCK_PAUSE_MAX_S)
             except OSError:
                 break
             else:
@@ -186,19 +186,19 @@ def alone_in(folder: str) -> Iterator[None]:
 # name any more. So its descriptor is kept for a moment, and what came late is found.
 
 
-KEPT_S = 0.5
+WATCH_S = 0.5
 """How long a replaced file is looked at."""
-KEPT_MAX = 16
-KEPT_BYTES_MAX = 16 * 1024 * 1024
+WATCHED_MAX = 16
+WATCHED_BYTES_MAX = 16 * 1024 * 1024
 """Replaced files that are looked at, at once; older ones are let go."""
-SETTLE_S = 0.15
+WRITER_WAIT_S = 0.15
 """How long a program that has a file open for writing is waited for."""
-DROP_S = 2.0
+REMOVE_AFTER_S = 2.0
 """How long a text lies beside its place when a conflict has put it out: by then it is in a log."""
-LOOKS_MAX = 8
+READS_MAX = 8
 
 
-class Late(msgspec.Struct, frozen=True):
+class LateWrite(msgspec.Struct, frozen=True):
     """A text that was written to a file after it had been replaced."""
 
     target: str
@@ -208,7 +208,7 @@ class Late(msgspec.Struct, frozen=True):
     """What it has become."""
 
 
-class _Out(msgspec.Struct):
+class _WatchedFile(msgspec.Struct):
     descriptor: int
     target: str
     data: bytes
@@ -216,20 +216,20 @@ class _Out(msgspec.Struct):
     until_s: float
 
 
-_outs: list[_Out] = []
-_later: list[tuple[float, str]] = []
-_guard = threading.Lock()
+_watched: list[_WatchedFile] = []
+_removals: list[tuple[float, str]] = []
+_lock = threading.Lock()
 
 
-def content(descriptor: int) -> bytes | None:
+def read_when_closed(descriptor: int) -> bytes | None:
     """All of an open file once nobody writes to it; None when that lasts too long. It must be open for reading only."""
-    for _ in range(LOOKS_MAX):
-        if not settled(descriptor, SETTLE_S):
+    for _ in range(READS_MAX):
+        if not wait_for_writers(descriptor, WRITER_WAIT_S):
             return None
         before = _numbers(descriptor)
         os.lseek(descriptor, 0, os.SEEK_SET)
         data = read_up_to(descriptor, READ_BYTES_MAX, before[0])
-        if before == _numbers(descriptor) and not written_elsewhere(descriptor):
+        if before == _numbers(descriptor) and not is_open_for_writing(descriptor):
             return data
     return None
 
@@ -239,63 +239,63 @@ def _numbers(descriptor: int) -> tuple[int, int]:
     return status.st_size, status.st_mtime_ns
 
 
-def watch_out(descriptor: int, target: str, data: bytes) -> None:
+def watch_replaced(descriptor: int, target: str, data: bytes) -> None:
     """Look at a file that was taken out of `target` for a while; `data` is its content. The descriptor is ours now."""
-    with _guard:
-        _outs.append(_Out(descriptor, target, data, _numbers(descriptor), time.monotonic() + KEPT_S))
-        while len(_outs) > KEPT_MAX or sum(len(out.data) for out in _outs) > KEPT_BYTES_MAX:
-            os.close(_outs.pop(0).descriptor)
+    with _lock:
+        _watched.append(_WatchedFile(descriptor, target, data, _numbers(descriptor), time.monotonic() + WATCH_S))
+        while len(_watched) > WATCHED_MAX or sum(len(out.data) for out in _watched) > WATCHED_BYTES_MAX:
+            os.close(_watched.pop(0).descriptor)
 
 
-def drop_later(path: str) -> None:
+def remove_later(path: str) -> None:
     """Remove this file when its text has surely been kept elsewhere: after a while, or at the end of the process."""
-    _at_exit()
-    _later.append((time.monotonic() + DROP_S, path))
+    _remove_at_exit()
+    _removals.append((time.monotonic() + REMOVE_AFTER_S, path))
 
 
 @cache
-def _at_exit() -> None:
-    atexit.register(drop_until, float("inf"))
+def _remove_at_exit() -> None:
+    atexit.register(remove_due, float("inf"))
 
 
-def drop_until(now_s: float) -> None:
+def remove_due(now_s: float) -> None:
     """Remove what is due at this moment of the monotonic clock."""
-    with _guard:
-        while _later and _later[0][0] <= now_s:
+    with _lock:
+        while _removals and _removals[0][0] <= now_s:
             with suppress(OSError):
-                os.unlink(_later.pop(0)[1])
+                os.unlink(_removals.pop(0)[1])
 
 
-def look_again() -> list[Late]:
+def find_late_writes() -> list[LateWrite]:
     """What came late; each is told once. Cheap: a call for each file that was replaced just now."""
-    if _later:
-        drop_until(time.monotonic())
-    if not _outs:
+    if _removals:
+        remove_due(time.monotonic())
+    if not _watched:
         return []
-    late: list[Late] = []
-    with _guard:
-        for out in list(_outs):
+    late: list[LateWrite] = []
+    with _lock:
+        for out in list(_watched):
             changed, over = _numbers(out.descriptor) != out.numbers, time.monotonic() > out.until_s
-            if not (changed or over) or written_elsewhere(out.descriptor):
+            if not (changed or over) or is_open_for_writing(out.descriptor):
                 continue
-            if changed and (data := content(out.descriptor)) is not None and data != out.data:
-                late.append(Late(out.target, out.data, data))
+            if changed and (data := read_when_closed(out.descriptor)) is not None and data != out.data:
+                late.append(LateWrite(out.target, out.data, data))
             os.close(out.descriptor)
-            _outs.remove(out)
+            _watched.remove(out)
     return late
 
 
 # --- halves ----------------------------------------------------------------------------------------------------------
 
 
-BEGIN, END = ".longrein-", ".tmp"
+PREFIX, SUFFIX = ".longrein-", ".tmp"
 HASH_CHARS = 16
 """Of a content's hash, in a name."""
 
 _serial = count(1)
 
 
-class Half(msgspec.Struct, frozen=True):
+class TempFile(msgspec.Struct, frozen=True):
     """A file in the making."""
 
     folder: str
@@ -315,22 +315,22 @@ class Half(msgspec.Struct, frozen=True):
     def path(self) -> str:
         """Where it lies."""
         parts = filter(None, (self.owner, self.number, self.target, self.put, self.there, self.within))
-        return os.path.join(self.folder, BEGIN + "-".join(parts) + END)
+        return os.path.join(self.folder, PREFIX + "-".join(parts) + SUFFIX)
 
 
-def new_half(folder: str) -> Half:
+def new_temp_file(folder: str) -> TempFile:
     """One of this process, under a number that is not used yet."""
-    return Half(folder, _owner(os.getpid()), str(next(_serial)))
+    return TempFile(folder, _owner(os.getpid()), str(next(_serial)))
 
 
-def short(digest: str) -> str:
+def short_hash(digest: str) -> str:
     """A content's hash as it stands in a name."""
     return digest[:HASH_CHARS]
 
 
 def name_hash(path: str) -> str:
     """The name of a target, as it stands in the name of a file in the making."""
-    return short(sha256(os.fsencode(os.path.basename(path))).hexdigest())
+    return short_hash(sha256(os.fsencode(os.path.basename(path))).hexdigest())
 
 
 @cache
@@ -339,34 +339,34 @@ def _owner(pid: int) -> str:
     return f"{pid}.{own.start if own else 0}"
 
 
-def sweep_halves(folders: Iterable[str]) -> list[str]:
+def recover_temp_files(folders: Iterable[str]) -> list[str]:
     """Clear up what killed processes left in `folders`; what living ones make stays.
 
     Gives a sentence for each file with somebody else's text that had to be kept beside its place.
     """
     said: list[str] = []
     for folder in folders:
-        for half in _left_in(folder):
+        for half in _abandoned_files(folder):
             with contextlib.suppress(OSError):  # another process clears up too, or the folder is not ours
-                said += _settle(half)
+                said += _recover(half)
     return said
 
 
-def _left_in(folder: str) -> Iterator[Half]:
+def _abandoned_files(folder: str) -> Iterator[TempFile]:
     try:
         names = os.listdir(folder)
     except OSError:
         return
     for name in names:
-        if not name.startswith(BEGIN) or not name.endswith(END):
+        if not name.startswith(PREFIX) or not name.endswith(SUFFIX):
             continue
-        parts = name[len(BEGIN) : -len(END)].removesuffix(".old").split("-")
+        parts = name[len(PREFIX) : -len(SUFFIX)].removesuffix(".old").split("-")
         pid, _, start = parts[0].partition(".")
-        if pid.isdigit() and not _alive(int(pid), int(start) if start.isdigit() else 0):
-            yield _claimed(os.path.join(folder, name), Half(folder, *parts[:6]))
+        if pid.isdigit() and not _is_alive(int(pid), int(start) if start.isdigit() else 0):
+            yield _claim(os.path.join(folder, name), TempFile(folder, *parts[:6]))
 
 
-def _claimed(path: str, half: Half) -> Half:
+def _claim(path: str, half: TempFile) -> TempFile:
     """The same under a name of this process, so that nobody else clears it up too; a missing one stays missing."""
     mine = msgspec.structs.replace(half, owner=_owner(os.getpid()), number=str(next(_serial)))
     with contextlib.suppress(OSError):
@@ -374,7 +374,7 @@ def _claimed(path: str, half: Half) -> Half:
     return mine
 
 
-def _alive(pid: int, start: int) -> bool:
+def _is_alive(pid: int, start: int) -> bool:
     try:
         os.kill(pid, 0)
     except (ProcessLookupError, OverflowError):
@@ -385,56 +385,56 @@ def _alive(pid: int, start: int) -> bool:
     return now is None or now.start == start
 
 
-def _settle(half: Half) -> list[str]:
+def _recover(half: TempFile) -> list[str]:
     """Drop what everybody has, put back what only it has. Raises OSError."""
-    text = _settled(half.path)
-    digest = "" if text is None else short(sha256(text).hexdigest())
+    text = _read_closed(half.path)
+    digest = "" if text is None else short_hash(sha256(text).hexdigest())
     if not half.there or digest in (half.put, half.there):
         os.unlink(half.path)
         return []
     names = (name for name in os.listdir(half.folder) if name_hash(name) == half.target)
     target = os.path.join(half.folder, next(names, ""))
-    now = short(content_hash(target))
+    now = short_hash(content_hash(target))
     if now == half.put and exchange(half.path, target):
-        return _settle_again(half, target)
-    if now and text is not None and (now == half.within or holds(read(target), text)):
+        return _check_restored(half, target)
+    if now and text is not None and (now == half.within or contains_all_lines(read(target), text)):
         os.unlink(half.path)
         return []
-    return [_kept_beside(half, target if now else "")]
+    return [_move_beside(half, target if now else "")]
 
 
-def _settle_again(half: Half, target: str) -> list[str]:
+def _check_restored(half: TempFile, target: str) -> list[str]:
     """After an exchange: what came out is what was put there, unless somebody wrote in that very moment."""
-    text = _settled(half.path)
-    if text is not None and short(sha256(text).hexdigest()) == half.put:
+    text = _read_closed(half.path)
+    if text is not None and short_hash(sha256(text).hexdigest()) == half.put:
         os.unlink(half.path)
         return []
     exchange(half.path, target)
-    return [_kept_beside(half, target)]
+    return [_move_beside(half, target)]
 
 
-def _settled(path: str) -> bytes | None:
+def _read_closed(path: str) -> bytes | None:
     """Content, once nobody who had the file open before it was taken out writes to it; None when that goes on."""
     descriptor, _ = open_regular(path)
     try:
-        return content(descriptor)
+        return read_when_closed(descriptor)
     finally:
         os.close(descriptor)
 
 
-def holds(text: bytes, other: bytes) -> bool:
+def contains_all_lines(text: bytes, other: bytes) -> bool:
     """Whether every line of `other` is in `text` too: then nothing that anybody wrote goes with it."""
     return set(other.splitlines()) <= set(text.splitlines())
 
 
-def _kept_beside(half: Half, target: str) -> str:
+def _move_beside(half: TempFile, target: str) -> str:
     """Give it a name that people see."""
-    kept = beside(target or os.path.join(half.folder, "kept"))
+    kept = free_name_beside(target or os.path.join(half.folder, "kept"))
     os.rename(half.path, kept)
     return f"{kept} holds a change of {target or 'a file'} by another program, which a crash had cut: compare the two"
 
 
-def beside(target: str) -> str:
+def free_name_beside(target: str) -> str:
     """A free name beside `target`, which people see, for a text of somebody else that has no place in it."""
     names = (f"{target}.theirs{number or ''}" for number in count())
     return next(name for name in names if not os.path.lexists(name))

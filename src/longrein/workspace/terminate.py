@@ -14,11 +14,11 @@ from longrein.workspace.supervisor.process_tree import (
     Tree,
     environment_of,
     processes,
-    term_group,
+    terminate_group,
 )
 
 
-class Trees:
+class TreeTerminator:
     """Every tree that is ending. One task walks them while there are any."""
 
     def __init__(self, grace_s: float = GRACE_S) -> None:
@@ -38,7 +38,7 @@ class Trees:
         tree = Tree(mark, root, loop.time() + self._grace_s)
         if root:
             tree.members(self._table_now(loop), {})
-            term_group(root)
+            terminate_group(root)
         self._trees[tree] = ended = loop.create_future()
         if self._task is None or self._task.done():
             self._task = loop.create_task(self._walk(loop))

@@ -55,7 +55,7 @@ class Worktree(msgspec.Struct, frozen=True):
     @property
     def words(self) -> str:
         """What whoever works in it must know."""
-        left_out = f"Not in it: {listed(self.missing, self.missing_count)} (not committed there). " * bool(
+        left_out = f"Not in it: {short_list(self.missing, self.missing_count)} (not committed there). " * bool(
             self.missing_count
         )
         return (
@@ -66,7 +66,7 @@ class Worktree(msgspec.Struct, frozen=True):
         )
 
 
-class Finished(msgspec.Struct, frozen=True):
+class FinishedWorktree(msgspec.Struct, frozen=True):
     """What became of a worktree when its work was over."""
 
     kept: bool
@@ -96,8 +96,8 @@ async def make_worktree(workspace: Workspace, cwd: str, folder: str, name: str, 
     prefix = os.path.relpath(os.path.realpath(cwd), os.path.realpath(root))
     start = await commit_of(workspace, root, session=session)
     tree = Worktree(path, BRANCHES + name, start, root, "" if prefix == "." else prefix, shown, len(missing))
-    why = _write(tree)
-    return f"no worktree can be made: {why}" if why else await _made(workspace, tree, session)
+    why = _write_record(tree)
+    return f"no worktree can be made: {why}" if why else await _create(workspace, tree, session)
 
 
 def read_worktree(path: str) -> Worktree | None:
@@ -129,23 +129,25 @@ async def worktree_changes(
     return await changed_files(workspace, tree, session), await status(workspace, tree.path, session) or ()
 
 
-async def finish_worktree(workspace: Workspace, tree: Worktree, session: str = "") -> Finished:
+async def finish_worktree(workspace: Workspace, tree: Worktree, session: str = "") -> FinishedWorktree:
     """The work in it is over: removed when nothing changed, else committed on its branch and kept."""
     if not tree.made:
-        await _clear(workspace, tree, session)
-        _forget(tree.path)
-        return Finished(False, "")
+        await _remove_unfinished(workspace, tree, session)
+        _remove_record(tree.path)
+        return FinishedWorktree(False, "")
     changes = await status(workspace, tree.path, session)
     if changes is None:
-        return Finished(
+        return FinishedWorktree(
             True, f"worktree {tree.path} (branch {tree.branch}) was left as it is: git does not answer there"
         )
     if not changes and await commit_of(workspace, tree.path, session=session) == tree.start:
         why = await remove_worktree(workspace, tree, session)
-        return Finished(bool(why), f"worktree {tree.path} is unchanged and was not removed: {why}" if why else "")
+        return FinishedWorktree(
+            bool(why), f"worktree {tree.path} is unchanged and was not removed: {why}" if why else ""
+        )
     left = await _commit_rest(workspace, tree, session) if changes else ""
     files = await changed_files(workspace, tree, session)
-    return Finished(True, await _kept_words(workspace, tree, left, session), files)
+    return FinishedWorktree(True, await _kept_text(workspace, tree, left, session), files)
 
 
 async def remove_worktree(workspace: Workspace, tree: Worktree, session: str = "", *, unmerged: bool = False) -> str:
@@ -155,19 +157,19 @@ async def remove_worktree(workspace: Workspace, tree: Worktree, session: str = "
     """
     changes = await status(workspace, tree.path, session)
     if changes is None or changes:
-        what = f"uncommitted: {listed(changes)}" if changes else "git does not answer there"
+        what = f"uncommitted: {short_list(changes)}" if changes else "git does not answer there"
         return f"{tree.path} was not removed, it holds work ({what})" if changes else what
     head = await commit_of(workspace, tree.path, session=session)
-    merged = head == tree.start or await _is_within(workspace, tree.root, head, session)
+    merged = head == tree.start or await _is_merged(workspace, tree.root, head, session)
     if not merged and not unmerged:
         return f"{tree.branch} holds commits that were not merged"
     code, said = await run_git(workspace, ["worktree", "remove", tree.path], tree.root, session, timeout_s=LONG_S)
     if code:
-        return line_of(said)
+        return one_line(said)
     tip = await commit_of(workspace, tree.root, f"refs/heads/{tree.branch}", session)
     if tip and (tip in (head, tree.start)):  # else somebody has put other work on it
         await run_git(workspace, ["update-ref", "-d", f"refs/heads/{tree.branch}", tip], tree.root, session)
-    _forget(tree.path)
+    _remove_record(tree.path)
     return ""
 
 
@@ -188,7 +190,7 @@ async def _root_of(workspace: Workspace, cwd: str, folder: str, session: str) ->
     if code == 127:
         return Refusal("git is not installed, so there are no worktrees")
     if code:
-        why = line_of(said)
+        why = one_line(said)
         plain = "not a git repository" in why or code == 124
         return Refusal(f"{cwd} is not in a git repository" if plain else f"git refuses here: {why}")
     if said.split() != [b"false", b"true"]:
@@ -196,17 +198,19 @@ async def _root_of(workspace: Workspace, cwd: str, folder: str, session: str) ->
     code, said = await run_git(workspace, ["rev-parse", "--show-toplevel"], cwd, session)
     top = os.fsdecode(said.removesuffix(b"\n"))
     if code or not os.path.isdir(top):
-        return Refusal(f"git does not name the top of {cwd}: {line_of(said)}")
+        return Refusal(f"git does not name the top of {cwd}: {one_line(said)}")
     if is_inside(folder, (top, os.path.realpath(top))):
         return Refusal(f"the state folder lies inside {top}: a worktree there would be part of the user's tree")
-    return await _sound(workspace, top, session)
+    return await _check_repository(workspace, top, session)
 
 
-async def _sound(workspace: Workspace, top: str, session: str) -> str | Refusal:
+async def _check_repository(workspace: Workspace, top: str, session: str) -> str | Refusal:
     """`top` when a worktree of it holds all that it should."""
     code, said = await run_git(workspace, ["rev-parse", "--show-superproject-working-tree"], top, session)
     if code or said.strip():
-        return Refusal(f"{top} is a submodule of {line_of(said)}: worktrees of submodules do not work together with it")
+        return Refusal(
+            f"{top} is a submodule of {one_line(said)}: worktrees of submodules do not work together with it"
+        )
     if not await commit_of(workspace, top, session=session):
         return Refusal(f"{top} has no commit yet: a worktree begins with the last commit")
     code, _ = await run_git(workspace, ["cat-file", "-e", "HEAD:.gitmodules"], top, session)
@@ -215,29 +219,29 @@ async def _sound(workspace: Workspace, top: str, session: str) -> str | Refusal:
     return top
 
 
-async def _made(workspace: Workspace, tree: Worktree, session: str) -> Worktree | str:
+async def _create(workspace: Workspace, tree: Worktree, session: str) -> Worktree | str:
     """Let git make it; that it is made is written last."""
-    await _clear(workspace, tree, session)
+    await _remove_unfinished(workspace, tree, session)
     words = ["worktree", "add", "--quiet", "-b", tree.branch, tree.path, tree.start]
     code, said = await run_git(workspace, words, tree.root, session, timeout_s=LONG_S)
     if code:
-        return f"git cannot make a worktree: {line_of(said)}"
+        return f"git cannot make a worktree: {one_line(said)}"
     made = msgspec.structs.replace(tree, made=True)
     try:
         os.makedirs(made.cwd, exist_ok=True)  # the folder of the session may hold nothing that is committed
     except OSError as error:
         return f"{made.cwd} cannot be made ({error.strerror})"
-    return _write(made) or made
+    return _write_record(made) or made
 
 
-async def _clear(workspace: Workspace, tree: Worktree, session: str) -> None:
+async def _remove_unfinished(workspace: Workspace, tree: Worktree, session: str) -> None:
     """Take away what a crash or an interrupt left half made: nobody has worked in it."""
     if os.path.lexists(tree.path):
         await run_git(workspace, ["worktree", "remove", "--force", tree.path], tree.root, session, timeout_s=LONG_S)
         await run_git(workspace, ["update-ref", "-d", f"refs/heads/{tree.branch}", tree.start], tree.root, session)
 
 
-def _write(tree: Worktree) -> str:
+def _write_record(tree: Worktree) -> str:
     """Write its record, whole or not at all; '' when that was done."""
     record = _record(tree.path)
     try:
@@ -257,7 +261,7 @@ def _record(path: str) -> str:
     return f"{path}.json"
 
 
-def _forget(path: str) -> None:
+def _remove_record(path: str) -> None:
     try:
         os.unlink(_record(path))
     except OSError:
@@ -287,7 +291,7 @@ async def changed_files(workspace: Workspace, tree: Worktree, session: str = "")
     return () if code else tuple(os.path.join(tree.root, os.fsdecode(name)) for name in said.split(b"\0") if name)
 
 
-async def _is_within(workspace: Workspace, root: str, commit: str, session: str) -> bool:
+async def _is_merged(workspace: Workspace, root: str, commit: str, session: str) -> bool:
     """Whether the user's last commit has it: in its history or, of a squashed merge, in what its files hold."""
     code, _ = await run_git(workspace, ["merge-base", "--is-ancestor", commit, "HEAD"], root, session)
     if not commit or code == 0:
@@ -303,38 +307,38 @@ async def _commit_rest(workspace: Workspace, tree: Worktree, session: str) -> st
     if not code:
         words = [*AUTHOR, "commit", "--quiet", "--no-verify", "-m", f"What was left uncommitted in {tree.branch}"]
         code, said = await run_git(workspace, words, tree.path, session, timeout_s=LONG_S)
-    return line_of(said) if code else ""
+    return one_line(said) if code else ""
 
 
-async def _kept_words(workspace: Workspace, tree: Worktree, left: str, session: str) -> str:
+async def _kept_text(workspace: Workspace, tree: Worktree, left: str, session: str) -> str:
     """Where a kept one is, how large its change is, and how to take it over."""
     tip = await commit_of(workspace, tree.path, session=session)
     moved = tip != await commit_of(workspace, tree.root, f"refs/heads/{tree.branch}", session)
     name = tip[:12] if moved else tree.branch  # whoever worked there may have gone to another branch
     code, said = await run_git(workspace, ["diff", "--shortstat", tree.start, "HEAD"], tree.path, session)
-    size = line_of(said) if not code and said.strip() else "no committed change"
+    size = one_line(said) if not code and said.strip() else "no committed change"
     rest = f"; some of it could not be committed ({left}) and lies uncommitted in its folder" if left else ""
     return (
         f"kept on {'commit' if moved else 'branch'} {name}, folder {tree.path}: {size}{rest}. To see it: git diff "
         f"HEAD...{name}; to take it over: git merge --squash {name}, or, where uncommitted changes are in the way, "
-        f"longrein worktrees merge {os.path.basename(tree.path)}{await _clash(workspace, tree, name, session)}"
+        f"longrein worktrees merge {os.path.basename(tree.path)}{await _conflict_note(workspace, tree, name, session)}"
     )
 
 
-async def _clash(workspace: Workspace, tree: Worktree, name: str, session: str) -> str:
+async def _conflict_note(workspace: Workspace, tree: Worktree, name: str, session: str) -> str:
     """What the user's branch has become meanwhile, where that would get in the way of a merge."""
     words = ["merge-tree", "--write-tree", "--name-only", "--no-messages", "-z", "HEAD", name]
     code, said = await run_git(workspace, words, tree.root, session)
     names = [os.fsdecode(piece) for piece in said.split(b"\0")[1:] if piece]
-    return f" (conflicts with the present commit in {listed(names)})" if code == 1 and names else ""
+    return f" (conflicts with the present commit in {short_list(names)})" if code == 1 and names else ""
 
 
-def line_of(said: bytes) -> str:
+def one_line(said: bytes) -> str:
     """What git said, in one line."""
     return " ".join(said.decode("utf-8", "replace").split())[:300] or "it gives no reason"
 
 
-def listed(names: Sequence[str], count: int = 0) -> str:
+def short_list(names: Sequence[str], count: int = 0) -> str:
     """The first few of `names`; `count` when there are more than are given."""
     shown, more = ", ".join(" ".join(name.split()) for name in names[:SHOWN_MAX]), max(count, len(names)) - SHOWN_MAX
     return f"{shown} and {more} more" if more > 0 else shown
@@ -349,7 +353,7 @@ def listed(names: Sequence[str], count: int = 0) -> str:
 # takes whole or not at all; index and branch stay as they are, so what came in is seen as uncommitted changes.
 
 
-class Merged(msgspec.Struct, frozen=True):
+class MergeResult(msgspec.Struct, frozen=True):
     """What came of it."""
 
     done: bool
@@ -361,52 +365,52 @@ class Merged(msgspec.Struct, frozen=True):
     """Files that both sides changed in the same places, or that are in the way; absolute."""
 
 
-async def merge_worktree(workspace: Workspace, tree: Worktree, session: str = "") -> Merged:
+async def merge_worktree(workspace: Workspace, tree: Worktree, session: str = "") -> MergeResult:
     """Bring the changes of `tree` into `tree.root`. What was not committed in it is committed there first; else the
     worktree stays as it is."""
     finished = await finish_worktree(workspace, tree, session)
     if not finished.kept:
-        return Merged(True, f"{tree.branch} changed nothing")
+        return MergeResult(True, f"{tree.branch} changed nothing")
     theirs = await commit_of(workspace, tree.path, session=session)
-    ours = await _picture(workspace, tree.root, session)
+    ours = await _snapshot_commit(workspace, tree.root, session)
     if not ours or not theirs:
         where = tree.path if ours else f"{tree.root}, or it is in the middle of a merge"
-        return Merged(False, f"nothing was touched: git does not answer in {where}")
+        return MergeResult(False, f"nothing was touched: git does not answer in {where}")
     words = ["merge-tree", "--write-tree", "--name-only", "--no-messages", "-z", ours, theirs]
     code, said = await run_git(workspace, words, tree.root, session, timeout_s=LONG_S)
     result, *names = said.split(b"\0")
     conflicts = _absolute(tree.root, names)
     if code == 1 and conflicts:
-        return Merged(False, f"nothing was touched: both sides changed {listed(conflicts)}", (), conflicts)
+        return MergeResult(False, f"nothing was touched: both sides changed {short_list(conflicts)}", (), conflicts)
     if code:
-        return Merged(False, f"nothing was touched: git (2.38 or newer is needed) says {line_of(said)}")
-    return await _applied(workspace, tree, ours, result.decode("ascii", "replace").strip(), session)
+        return MergeResult(False, f"nothing was touched: git (2.38 or newer is needed) says {one_line(said)}")
+    return await _apply(workspace, tree, ours, result.decode("ascii", "replace").strip(), session)
 
 
-async def _picture(workspace: Workspace, root: str, session: str) -> str:
+async def _snapshot_commit(workspace: Workspace, root: str, session: str) -> str:
     """A commit of the folder as it is, which nobody else sees; of a clean one its last commit. '' when git cannot."""
     code, said = await run_git(workspace, ["stash", "create"], root, session, timeout_s=LONG_S)
     words = said.decode("ascii", "replace").split()
     return "" if code else await commit_of(workspace, root, words[-1] if words else "HEAD", session)
 
 
-async def _applied(workspace: Workspace, tree: Worktree, ours: str, result: str, session: str) -> Merged:
+async def _apply(workspace: Workspace, tree: Worktree, ours: str, result: str, session: str) -> MergeResult:
     """Change the folder from the picture to the result."""
-    new = await _differing(workspace, tree.root, session, "--diff-filter=A", ours, result)
+    new = await _changed_between(workspace, tree.root, session, "--diff-filter=A", ours, result)
     there = [path for path in new if os.path.lexists(path)]  # git does not know them, so no picture holds them
     same = [path for path in there if await _is_same(workspace, tree.root, result, path, session)]
     in_the_way = tuple(path for path in there if path not in same)
     if in_the_way:
-        return Merged(False, f"nothing was touched: {listed(in_the_way)} would be overwritten", (), in_the_way)
+        return MergeResult(False, f"nothing was touched: {short_list(in_the_way)} would be overwritten", (), in_the_way)
     but = ["--", ".", *(f":(exclude,literal){os.path.relpath(path, tree.root)}" for path in same)]
-    files = await _differing(workspace, tree.root, session, ours, result, *but)
+    files = await _changed_between(workspace, tree.root, session, ours, result, *but)
     if not files:
-        return Merged(True, f"all of {tree.branch} is in {tree.root} already")
-    why = await _patched(workspace, tree, [ours, result, *but], session)
+        return MergeResult(True, f"all of {tree.branch} is in {tree.root} already")
+    why = await _apply_patch(workspace, tree, [ours, result, *but], session)
     if why:
-        return Merged(False, f"nothing was touched: the folder was changed meanwhile ({why}); try again")
+        return MergeResult(False, f"nothing was touched: the folder was changed meanwhile ({why}); try again")
     count = f"{len(files)} {'file' if len(files) == 1 else 'files'}"
-    return Merged(True, f"{count} changed in {tree.root}, not committed: {listed(files)}", files)
+    return MergeResult(True, f"{count} changed in {tree.root}, not committed: {short_list(files)}", files)
 
 
 async def _is_same(workspace: Workspace, root: str, result: str, path: str, session: str) -> bool:
@@ -419,7 +423,7 @@ async def _is_same(workspace: Workspace, root: str, result: str, path: str, sess
         return False
 
 
-async def _patched(workspace: Workspace, tree: Worktree, sides: Sequence[str], session: str) -> str:
+async def _apply_patch(workspace: Workspace, tree: Worktree, sides: Sequence[str], session: str) -> str:
     """Apply the difference, whole or not at all; '' when that was done."""
     patch = f"{tree.path}.patch"
     try:
@@ -431,10 +435,10 @@ async def _patched(workspace: Workspace, tree: Worktree, sides: Sequence[str], s
     finally:
         if os.path.lexists(patch):
             os.unlink(patch)
-    return line_of(said) if code else ""
+    return one_line(said) if code else ""
 
 
-async def _differing(workspace: Workspace, root: str, session: str, *words: str) -> tuple[str, ...]:
+async def _changed_between(workspace: Workspace, root: str, session: str, *words: str) -> tuple[str, ...]:
     code, said = await run_git(workspace, ["diff", "--name-only", "--no-renames", "-z", *words], root, session)
     return () if code else _absolute(root, said.split(b"\0"))
 

@@ -15,7 +15,7 @@ from longrein.agent.task_pool import TaskPool, agent_of
 from longrein.context import TaskNow
 from longrein.events import Opened, TaskEnded, ToolError
 from longrein.tools import Kept, OutputSlice, TaskView
-from longrein.workspace import Ended, Printout, Spooled
+from longrein.workspace import CommandExit, ReplayableSink, SpooledTask
 
 # ---------------------------------------------------------------------------------------------------------------------
 #
@@ -31,7 +31,7 @@ async def adopt(tasks: Tasks) -> None:
         _take_up(tasks, task, now, found.get(task))
 
 
-def _take_up(tasks: Tasks, task: str, now: TaskNow, there: Spooled | None) -> None:
+def _take_up(tasks: Tasks, task: str, now: TaskNow, there: SpooledTask | None) -> None:
     if now.ended is not None:
         tasks.settling += [task] * (there is not None and there.state != "running" and is_put_away(now.ended))
     elif there is not None and there.state != "running":
@@ -185,8 +185,8 @@ class CallTasks:
         self._tasks, self._call = tasks, call
 
     async def run(
-        self, command: str, *, call: str, sink: Printout, timeout_s: float, background: bool, promote: bool
-    ) -> Ended | Kept:
+        self, command: str, *, call: str, sink: ReplayableSink, timeout_s: float, background: bool, promote: bool
+    ) -> CommandExit | Kept:
         """See `tools.TaskPort`. With `background`, `timeout_s` is its time from its start; 0 for none."""
         if background:
             return await in_background(self._tasks, command, call, timeout_s)

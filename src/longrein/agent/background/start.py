@@ -14,7 +14,7 @@ from longrein.agent.background import tasks as ending
 from longrein.agent.background.tasks import Tasks
 from longrein.events import LongreinError, TaskEnded, TaskStarted
 from longrein.tools import Kept
-from longrein.workspace import Ended, Keeping, Printout, Spooled, Started
+from longrein.workspace import BackgroundOptions, CommandExit, ReplayableSink, SpooledTask, StartedCommand
 
 # ---------------------------------------------------------------------------------------------------------------------
 #
@@ -50,11 +50,11 @@ async def uncut(work: Coroutine[Any, Any, T]) -> T:
 
 
 async def foreground(
-    tasks: Tasks, command: str, call: str, sink: Printout, timeout_s: float, *, promote: bool
-) -> Ended | Kept:
+    tasks: Tasks, command: str, call: str, sink: ReplayableSink, timeout_s: float, *, promote: bool
+) -> CommandExit | Kept:
     """Run it; with `promote` it becomes a task when its time has passed (as options want it) or the user says so."""
     started = await _start(tasks, command, tasks.host.state.cwd, sink)
-    if isinstance(started, Ended):
+    if isinstance(started, CommandExit):
         return started
     wish: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     if promote and not tasks.host.state.profile.startswith("seed"):
@@ -76,7 +76,9 @@ async def foreground(
     return await uncut(_promoted(tasks, started, command, call, why))
 
 
-async def _first(tasks: Tasks, over: "asyncio.Future[Ended]", wish: "asyncio.Future[None]", timeout_s: float) -> str:
+async def _first(
+    tasks: Tasks, over: "asyncio.Future[CommandExit]", wish: "asyncio.Future[None]", timeout_s: float
+) -> str:
     """What comes first: '' when it has ended, else `user` or `timeout`."""
     timer = asyncio.ensure_future(tasks.host.crew.clock.sleep(timeout_s))
     try:
@@ -86,7 +88,7 @@ async def _first(tasks: Tasks, over: "asyncio.Future[Ended]", wish: "asyncio.Fut
     return "" if over.done() else "user" if wish.done() else "timeout"
 
 
-async def _promoted(tasks: Tasks, started: Started, command: str, call: str, why: str) -> Kept:
+async def _promoted(tasks: Tasks, started: StartedCommand, command: str, call: str, why: str) -> Kept:
     tasks.pool.take(anyway=True)  # it runs already, so it cannot wait for a place
     options = tasks.host.crew.task_options
     fact = TaskStarted(
@@ -108,12 +110,12 @@ async def _promoted(tasks: Tasks, started: Started, command: str, call: str, why
 # --- in the background -------------------------------------------------------------------------------------------
 
 
-async def in_background(tasks: Tasks, command: str, call: str, limit_s: float) -> Ended | Kept:
-    """Start it as a task, or let it wait for a place; `Ended` when it could not be started."""
+async def in_background(tasks: Tasks, command: str, call: str, limit_s: float) -> CommandExit | Kept:
+    """Start it as a task, or let it wait for a place; `CommandExit` when it could not be started."""
     return await uncut(_begun(tasks, command, call, limit_s))
 
 
-async def _begun(tasks: Tasks, command: str, call: str, limit_s: float) -> Ended | Kept:
+async def _begun(tasks: Tasks, command: str, call: str, limit_s: float) -> CommandExit | Kept:
     options, state = tasks.host.crew.task_options, tasks.host.state
     fact = TaskStarted(
         "",
@@ -131,7 +133,7 @@ async def _begun(tasks: Tasks, command: str, call: str, limit_s: float) -> Ended
         queue(tasks, queued)
         return Kept(tasks.view(queued.task), "asked")
     started = await _start_seated(tasks, command, state.cwd)
-    if isinstance(started, Ended):
+    if isinstance(started, CommandExit):
         return started
     fact = msgspec.structs.replace(fact, task=tasks.next_id())
     await _keep(tasks, started, fact)
@@ -158,7 +160,7 @@ async def _when_seated(tasks: Tasks, queued: TaskStarted) -> None:
 
 async def _seated(tasks: Tasks, queued: TaskStarted) -> None:
     started = await _start_seated(tasks, queued.command, queued.cwd)
-    if isinstance(started, Ended):
+    if isinstance(started, CommandExit):
         tasks.end(TaskEnded(queued.task, "failed", started.code, f"could not be started: {started.message}"))
         return
     if tasks.ended(queued.task):  # it was stopped while it was started
@@ -171,20 +173,20 @@ async def _seated(tasks: Tasks, queued: TaskStarted) -> None:
 # --- both --------------------------------------------------------------------------------------------------------
 
 
-async def _start_seated(tasks: Tasks, command: str, cwd: str) -> Started | Ended:
+async def _start_seated(tasks: Tasks, command: str, cwd: str) -> StartedCommand | CommandExit:
     """Start what a place was taken for; the place is free again when that fails."""
-    started: Started | Ended | None = None
+    started: StartedCommand | CommandExit | None = None
     try:
         started = await _start(tasks, command, cwd, None, stdin=True)
         return started
     finally:
-        if started is None or isinstance(started, Ended):
+        if started is None or isinstance(started, CommandExit):
             tasks.pool.free()
 
 
 async def _start(
-    tasks: Tasks, command: str, cwd: str, sink: Printout | None, *, stdin: bool = False
-) -> Started | Ended:
+    tasks: Tasks, command: str, cwd: str, sink: ReplayableSink | None, *, stdin: bool = False
+) -> StartedCommand | CommandExit:
     host = tasks.host
     return await tasks.pool.supervision.start(
         command,
@@ -196,9 +198,9 @@ async def _start(
     )
 
 
-async def _keep(tasks: Tasks, started: Started, fact: TaskStarted) -> Spooled | None:
+async def _keep(tasks: Tasks, started: StartedCommand, fact: TaskStarted) -> SpooledTask | None:
     """First the log, then the supervisor. A place was taken for it. None when the supervisor is gone: it is lost."""
-    keeping = Keeping(
+    keeping = BackgroundOptions(
         fact.task,
         fact.command,
         fact.policy,

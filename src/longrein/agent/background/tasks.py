@@ -18,7 +18,7 @@ from longrein.agent.task_pool import TaskPool
 from longrein.context import State, TaskNow
 from longrein.events import TaskEnded, ToolError
 from longrein.tools import TaskView
-from longrein.workspace import Spooled, Supervision
+from longrein.workspace import SpooledTask, Supervision
 
 # --- From what the spool tells of a task to the fact of its end, and to what a person is shown of it -----------------
 
@@ -28,7 +28,7 @@ TAIL_LINES = 100
 UNKNOWN = "longrein ended before it was kept, or the folder of its output is gone"
 
 
-def ended(found: Spooled, output: str, tail: str, note: str = "") -> TaskEnded:
+def ended(found: SpooledTask, output: str, tail: str, note: str = "") -> TaskEnded:
     """The end of a task that the spool knows."""
     gone = not output and not note  # nothing to put away: what it printed is not there any more
     cause = "; ".join(filter(None, (found.cause, found.lost and f"output not kept whole: {found.lost}", note)))
@@ -45,7 +45,7 @@ def ended(found: Spooled, output: str, tail: str, note: str = "") -> TaskEnded:
     )
 
 
-def tail_of(supervision: Supervision, found: Spooled, tail_bytes: int) -> str:
+def tail_of(supervision: Supervision, found: SpooledTask, tail_bytes: int) -> str:
     """The end of its output as safe text."""
     if not found.size_bytes or tail_bytes <= 0:
         return ""
@@ -55,7 +55,7 @@ def tail_of(supervision: Supervision, found: Spooled, tail_bytes: int) -> str:
     return shown.text.rstrip("\n")
 
 
-def view(now: TaskNow, found: Spooled | None, now_us: int) -> TaskView:
+def view(now: TaskNow, found: SpooledTask | None, now_us: int) -> TaskView:
     """A task of this session: what the log says, and of a running one what the spool says now."""
     started, end = now.started, now.ended
     task, command, policy = started.task, started.command, started.policy
@@ -280,7 +280,7 @@ class Tasks:
             elif found.state != "running":
                 self.end(await self._prepared(found))
 
-    async def _prepared(self, found: Spooled) -> TaskEnded:
+    async def _prepared(self, found: SpooledTask) -> TaskEnded:
         supervision, tail = self.pool.supervision, self._tail(found)
         path, blob, note = found.path, "", ""
         try:
@@ -290,7 +290,7 @@ class Tasks:
             note = f"output could not be put away ({error.strerror or error}) and lies in {path}"
         return ended(found, blob, tail, note)
 
-    def _tail(self, found: Spooled) -> str:
+    def _tail(self, found: SpooledTask) -> str:
         crew = self.host.crew
         return crew.redact(tail_of(self.pool.supervision, found, crew.task_options.tail_bytes))
 

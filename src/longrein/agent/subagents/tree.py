@@ -10,7 +10,7 @@ from longrein.agent.session import Session
 from longrein.context import State
 from longrein.events import ChildStarted, Entry, PermissionAsked
 from longrein.models import Model
-from longrein.workspace import Finished, Worktree
+from longrein.workspace import FinishedWorktree, Worktree
 
 # ---------------------------------------------------------------------------------------------------------------------
 #
@@ -152,7 +152,7 @@ class Working:
         self.started, self.session = started, session
         self.walk: asyncio.Task[None] | None = None
         self.worktree: Worktree | None = None
-        self.finished: Finished | None = None
+        self.finished: FinishedWorktree | None = None
         """What became of its worktree."""
         self.problem = ""
         """Why it cannot work at all."""

@@ -14,7 +14,7 @@ from longrein.agent.session import Session
 from longrein.context import ChildNow
 from longrein.permissions import Call
 from longrein.tools import Job, Kind
-from longrein.workspace import Finished, Worktree, finish_worktree, make_worktree, remove_worktree
+from longrein.workspace import FinishedWorktree, Worktree, finish_worktree, make_worktree, remove_worktree
 
 NONE_HERE = "worktrees cannot be made here; do without isolation"
 
@@ -46,7 +46,7 @@ async def dropped(session: Session, trees: Sequence[Worktree]) -> None:
         await remove_worktree(session.crew.workspace, tree, session.process_session)
 
 
-async def finished(session: Session, tree: Worktree) -> Finished:
+async def finished(session: Session, tree: Worktree) -> FinishedWorktree:
     """The work in it is over: gone when nothing changed, else kept with a word on how to take it over."""
     return await finish_worktree(session.crew.workspace, tree, session.process_session)
 

@@ -12,16 +12,16 @@ from longrein.workspace.supervisor.process_tree import (
     environment_of,
     process,
     processes,
-    term_group,
+    terminate_group,
 )
 from longrein.workspace.supervisor.shell import signal_name
-from longrein.workspace.supervisor.spool_writer import Output
+from longrein.workspace.supervisor.spool_writer import SpoolWriter
 
 NEVER = float("inf")
 
 
-class Kept:
-    """What makes a command a task: fields as those of `Keeping`."""
+class KeptTask:
+    """What makes a command a task: fields as those of `BackgroundOptions`."""
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class Kept:
     ) -> None:
         self.task, self.policy, self.timeout_s = task, policy, timeout_s
         self.quota_bytes, self.memory_bytes, self.cpu_s = quota_bytes, memory_bytes, cpu_s
-        self.output: Output | None = None
+        self.output: SpoolWriter | None = None
         """Where its output goes, once it is kept."""
 
 
@@ -56,7 +56,7 @@ class Command:
         """As soon as what waits has been written."""
         self.began_s = began_s
         self.elapsed_s = 0.0
-        self.kept: Kept | None = None
+        self.kept: KeptTask | None = None
         self.tell_end: Callable[[], None] | None = None
         """Tells longrein of a foreground command's end; None when nobody wants to hear of it."""
         self.over = False
@@ -89,7 +89,7 @@ class Command:
         assert self.kept is not None
         output = self.kept.output
         assert output is not None
-        state, code, cause = _ending(self.returncode)
+        state, code, cause = _natural_end(self.returncode)
         if self.ending:
             state, cause = self.state, self.cause
         return {
@@ -104,7 +104,7 @@ class Command:
         }
 
 
-def _ending(returncode: int | None) -> tuple[str, int | None, str]:
+def _natural_end(returncode: int | None) -> tuple[str, int | None, str]:
     """(state, code, cause) of a process that was not told to end."""
     if returncode is None:
         return "lost", None, "it could not be ended"
@@ -119,11 +119,11 @@ def _ending(returncode: int | None) -> tuple[str, int | None, str]:
 
 
 RECENT_S = 0.005
-ALL = float("inf")
+ALL_COMMANDS = float("inf")
 """In place of the number of a last command."""
 
 
-class Rest(Tree):
+class RemainingProcesses(Tree):
     """All that a supervisor ever started, up to command number `last`, but what it is told to spare.
 
     Its own descendants are members also when they took the mark off: it is their sub-reaper. While trees are spared or
@@ -141,7 +141,7 @@ class Rest(Tree):
         spared = {one.pid for tree in trees for one in tree.members(table, environments)}
         first = {pid for pid, environment in environments.items() if self._is_marked(environment)}
         first |= {pid for pid, start in self.known.items() if pid in table and table[pid].start == start}
-        if not trees and self._last == ALL:
+        if not trees and self._last == ALL_COMMANDS:
             first |= descendants(table, {self._own})
         found = descendants(table, first - spared) - spared - {self._own}
         members = [table[pid] for pid in sorted(found) if pid in table]
@@ -159,7 +159,7 @@ class Rest(Tree):
         return bool(found) and number.isdigit() and int(number) <= self._last
 
 
-class Endings:
+class Terminations:
     """Every tree that is ending. They share one look at the process table a round."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
@@ -182,7 +182,7 @@ class Endings:
         """
         if tree.root:
             tree.members(self._recent_table(), {})
-            term_group(tree.root)
+            terminate_group(tree.root)
         self._trees[tree] = done
         self.hurry()
 

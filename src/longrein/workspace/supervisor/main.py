@@ -25,11 +25,11 @@ def main() -> None:
     folder, first = sys.argv[1], socket.socket(fileno=int(sys.argv[2]))
     os.set_inheritable(first.fileno(), False)  # no command may hold it: its end is how longrein's death is known
     os.chdir(folder)
-    become_reaper()
+    become_subreaper()
     supervisor = Supervisor(first, time.monotonic)
     woken = on_signals(supervisor)
     inode = listen(supervisor)
-    introduce()
+    write_own_record()
     supervisor.run()
     if inode == inode_of(SOCKET):  # before it closes: who is refused may begin another at once
         for name in (SOCKET, f"{RECORD}.json"):
@@ -38,7 +38,7 @@ def main() -> None:
     os._exit(0)
 
 
-def become_reaper() -> None:
+def become_subreaper() -> None:
     """Whoever loses its parent becomes this process's child. Elsewhere than on Linux the marks must do."""
     try:
         import ctypes
@@ -90,7 +90,7 @@ def listen(supervisor: Supervisor) -> int:
     return inode_of(SOCKET)
 
 
-def introduce() -> None:
+def write_own_record() -> None:
     """Write down who this is. On a full disk nobody reads it: then only each task's record tells."""
     own = process(os.getpid())
     record = f'{{"pid": {os.getpid()}, "start": {own.start if own else 0}, "version": {VERSION}}}'

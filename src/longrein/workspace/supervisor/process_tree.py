@@ -78,7 +78,7 @@ def environment_of(pid: int) -> bytes:
     return _environment_psutil(pid)
 
 
-def marked(*names: str) -> list[tuple[int, bytes]]:
+def processes_with(*names: str) -> list[tuple[int, bytes]]:
     """(pid, environment) of this user's processes that were started with one of these variables. Cheap: a file each."""
     wanted = [f"\0{name}=".encode() for name in names]
     numbers = _numbers() if LINUX else iter(_from_psutil())
@@ -249,7 +249,7 @@ class Tree:
         return self.kill_at - now if now < self.kill_at else FIRST_ROUND_S
 
 
-def term_group(root: int) -> None:
+def terminate_group(root: int) -> None:
     """TERM to a process group, if it is still there."""
     try:
         os.killpg(root, SIGTERM)
@@ -257,6 +257,6 @@ def term_group(root: int) -> None:
         return
 
 
-def survivors(mark: str) -> bool:
+def has_marked(mark: str) -> bool:
     """Whether any process carries a mark that begins so."""
-    return any(mark in variable(environment, COMMAND_MARK) for _, environment in marked(COMMAND_MARK))
+    return any(mark in variable(environment, COMMAND_MARK) for _, environment in processes_with(COMMAND_MARK))

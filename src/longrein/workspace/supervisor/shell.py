@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 SIGKILL, SIGTERM = 9, 15
 """The same on every system."""
-MOVES = ("cd", "pushd", "popd", "eval", "source", ". ")
+FOLDER_CHANGES = ("cd", "pushd", "popd", "eval", "source", ". ")
 """A line without any of these leaves the shell where it was, so it need not report."""
 HELD_PIPE_S = 0.1
 """How long output is awaited after the exit while somebody else holds the pipe."""
@@ -20,7 +20,11 @@ LEFT_OPEN_BYTES_MAX = 64 << 20
 
 def report_pipe(command: str | Sequence[str], shell: str) -> tuple[int, int]:
     """(our end, the shell's end) of the pipe in which it says its last folder; (-1, -1) when it cannot have moved."""
-    if not isinstance(command, str) or not shell.endswith("bash") or not any(word in command for word in MOVES):
+    if (
+        not isinstance(command, str)
+        or not shell.endswith("bash")
+        or not any(word in command for word in FOLDER_CHANGES)
+    ):
         return -1, -1
     report, theirs = os.pipe()
     os.set_blocking(report, False)
@@ -69,7 +73,7 @@ def signal_name(number: int) -> str:
         return f"SIG{number}"
 
 
-def why_not(error: OSError | ValueError, command: str | Sequence[str], cwd: str) -> str:
+def start_error_text(error: OSError | ValueError, command: str | Sequence[str], cwd: str) -> str:
     """Why a command could not start, in one line."""
     if isinstance(error, ValueError):
         return f"the command or its environment holds what cannot be started ({error})"

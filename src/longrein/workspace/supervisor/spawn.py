@@ -38,7 +38,7 @@ def spawn(
         os.set_inheritable(report, True)  # it keeps its number, and is closed here in a moment
     os.chdir(cwd)
     try:
-        path = shell if isinstance(command, str) else find(words[0], env)
+        path = shell if isinstance(command, str) else find_on_path(words[0], env)
         return os.posix_spawn(path, words, env, file_actions=actions, setsid=True, setsigdef=IGNORED_HERE)
     except NotImplementedError:
         from longrein.workspace.supervisor.launch import launch
@@ -50,7 +50,7 @@ def spawn(
         os.fchdir(home)
 
 
-def find(name: str, env: Mapping[str, str]) -> str:
+def find_on_path(name: str, env: Mapping[str, str]) -> str:
     """The program that a name without a slash means, on the command's own search path."""
     if "/" in name:
         return name

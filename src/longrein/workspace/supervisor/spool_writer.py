@@ -31,12 +31,12 @@ _BEGINNINGS = (
     "xai-",
     "gsk_",
 )
-_OF_TOKENS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-"
+_TOKEN_CHARS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-"
 _TOKEN_BEGINS_CHARS = 16
 _KEY, _KEY_END, _HEADER = "-----BEGIN ", "-----END ", "authorization"
 
 
-class Holding:
+class StreamRedactor:
     """Redacts a stream of bytes. What a token, a header or a key may begin with stays until it is whole."""
 
     def __init__(self, redact: Callable[[str], str], secrets: Sequence[str], words: bool) -> None:
@@ -78,7 +78,7 @@ class Holding:
     def _before_word(self, text: str, recent: int, end: int) -> int:
         """Where the word around `end` begins if it may be a token, else `end`."""
         last = text[recent:end]
-        kept = last.rstrip(_OF_TOKENS) if not self._words else last[: max(map(last.rfind, " \n\t\r")) + 1]
+        kept = last.rstrip(_TOKEN_CHARS) if not self._words else last[: max(map(last.rfind, " \n\t\r")) + 1]
         run = last[len(kept) :]
         if end == len(text):
             suspect = self._words or any(_at_end(run, word) for word in _BEGINNINGS)
@@ -152,7 +152,7 @@ PIECES = 8
 PIECES_MAX = 64
 END_BYTES = 4096
 """Set aside for a task's end when it is kept: it can be told on a full disk, too."""
-WHY = {
+REASONS = {
     errno.ENOSPC: "the disk was full",
     errno.EDQUOT: "the user's disk quota was used up",
     errno.ENOENT: "its folder is gone",
@@ -160,10 +160,10 @@ WHY = {
 }
 
 
-class Output:
+class SpoolWriter:
     """Writes what a task prints: redacted, within the quota, and never fails: what cannot be written is counted."""
 
-    def __init__(self, folder: str, task: str, quota_bytes: int, holding: Holding) -> None:
+    def __init__(self, folder: str, task: str, quota_bytes: int, holding: StreamRedactor) -> None:
         self._folder, self._task, self._holding = folder, task, holding
         self.limit(quota_bytes)
         self.size_bytes = 0
@@ -253,7 +253,7 @@ class Output:
         self.release()
         if self._pieces and self._pieces[-1][1] == 0:
             self._unlink(self._pieces.pop()[0])
-        self.lost = WHY.get(error.errno or 0, error.strerror or str(error))
+        self.lost = REASONS.get(error.errno or 0, error.strerror or str(error))
         self.lost_bytes += size_bytes
         self.size_bytes += size_bytes
 
@@ -303,7 +303,7 @@ class Output:
             return  # it is gone already, with its folder
 
 
-def set_aside(folder: str, task: str) -> None:
+def reserve_end(folder: str, task: str) -> None:
     """Take room for the task's end now, so that it can be written on a full disk. Failing that, one does without."""
     try:
         file = os.open(_end_path(folder, task) + ".new", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)

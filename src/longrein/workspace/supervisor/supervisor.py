@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from errno import EMFILE, ETIMEDOUT
 
 from longrein.workspace.supervisor.channel import VERSION, Channel
-from longrein.workspace.supervisor.commands import ALL, Command, Endings, Kept, Rest
+from longrein.workspace.supervisor.commands import ALL_COMMANDS, Command, KeptTask, RemainingProcesses, Terminations
 from longrein.workspace.supervisor.pipes import READ, WRITE, Loop, Pipes
 from longrein.workspace.supervisor.process_tree import COMMAND_MARK, GRACE_S, Tree, process
 from longrein.workspace.supervisor.shell import close
@@ -18,7 +18,7 @@ ALONE_S = 2.0
 GONE = "longrein is gone"
 
 
-class Peer:
+class Client:
     """Who is connected: the longrein that is attached, or one that only looks in to stop a task."""
 
     def __init__(self, channel: Channel) -> None:
@@ -39,13 +39,13 @@ class Supervisor:
         self.start = own.start if own else 0
         self.owner = f"/{os.getpid()}.{self.start}"
         self.loop = Loop(clock)
-        self.endings = Endings(clock)
+        self.endings = Terminations(clock)
         self.pipes = Pipes(self.loop)
         self.tasks = Tasks(self.loop, self.pipes, self.end, self._task_over)
         self.commands: dict[int, Command] = {}
         """By pid, those whose process runs."""
-        self.peers: list[Peer] = []
-        self.attached: Peer | None = self._meet(first)
+        self.peers: list[Client] = []
+        self.attached: Client | None = self._meet(first)
         self._attachments = 0
         self._number = 0
         """Of the last command that was started."""
@@ -54,7 +54,7 @@ class Supervisor:
         self._farewells = 0
         """Of longreins that went; what they left is about to be told to end."""
         self._stopping = self._unkillable = False
-        self._told: list[Peer] = []
+        self._told: list[Client] = []
         """Who has something to hear: all that one round brings at once, so that it wakes up once."""
         self._keep_s = 24 * 3600.0
         self._alone_s, self._grace_s = ALONE_S, GRACE_S
@@ -92,25 +92,25 @@ class Supervisor:
             return
         self._meet(socket.socket(fileno=descriptor))
 
-    def _meet(self, sock: socket.socket) -> Peer:
-        peer = Peer(Channel(sock))
+    def _meet(self, sock: socket.socket) -> Client:
+        peer = Client(Channel(sock))
         self.peers.append(peer)
         self.loop.watch(sock.fileno(), lambda: self._hear(peer))
         return peer
 
-    def _hear(self, peer: Peer) -> None:
+    def _hear(self, peer: Client) -> None:
         for message in peer.channel.receive():
             descriptors = peer.channel.take(int(str(message.pop("fds", 0))))
             getattr(self, f"do_{message.pop('do')}")(peer, descriptors, **message)
         self._tend(peer)
 
-    def tell(self, peer: Peer | None, **message: object) -> None:
+    def tell(self, peer: Client | None, **message: object) -> None:
         """Say something to who is connected, if anybody is."""
         if peer is not None:
             peer.channel.put(message)
             self._told.append(peer)
 
-    def _tend(self, peer: Peer) -> None:
+    def _tend(self, peer: Client) -> None:
         if peer not in self.peers:
             return
         stuck = not peer.channel.flush()
@@ -120,7 +120,7 @@ class Supervisor:
             peer.stuck = stuck
             self.loop.watch(peer.channel.socket.fileno(), lambda: self._hear(peer), READ | WRITE if stuck else READ)
 
-    def _lose(self, peer: Peer) -> None:
+    def _lose(self, peer: Client) -> None:
         """It is gone. What only it wanted is read for nobody, and told to end soon."""
         self.peers.remove(peer)
         self.loop.unwatch(peer.channel.socket.fileno())
@@ -138,7 +138,7 @@ class Supervisor:
         self.loop.after(0.0 if peer.leaving else self._alone_s, lambda: self._after_farewell(peer, last))
         self.loop.after(self._keep_s, lambda: self._end_forgotten(attachments))
 
-    def _after_farewell(self, peer: Peer, last: int) -> None:
+    def _after_farewell(self, peer: Client, last: int) -> None:
         """End what it left; `last` is the last command that was started while it was there."""
         self._farewells -= 1
         for command in peer.commands.values():
@@ -162,10 +162,10 @@ class Supervisor:
             self.end(command, cause if command.kept else "interrupt")
         self._end_rest(lambda: None)
 
-    def _end_rest(self, done: Callable[[], None], last: float = ALL) -> None:
+    def _end_rest(self, done: Callable[[], None], last: float = ALL_COMMANDS) -> None:
         """End what commands up to number `last` left behind: all but tasks and what a longrein waits for."""
         kill_at = self.loop.clock() + self._grace_s
-        rest = Rest(self.owner, os.getpid(), kill_at, self._spared, last)
+        rest = RemainingProcesses(self.owner, os.getpid(), kill_at, self._spared, last)
 
         def over() -> None:
             self._unkillable = self.loop.clock() >= rest.give_up_at
@@ -182,13 +182,13 @@ class Supervisor:
 
     # --- what it is told --------------------------------------------------------------------------------------
 
-    def do_ping(self, peer: Peer, _: Sequence[int], *, ref: int) -> None:
+    def do_ping(self, peer: Client, _: Sequence[int], *, ref: int) -> None:
         """Longrein wants to know whether anybody listens."""
         self.tell(peer, do="answer", ref=ref, error="")
 
     def do_hello(  # secrets come this way and no other
         self,
-        peer: Peer,
+        peer: Client,
         _: Sequence[int],
         *,
         ref: int,
@@ -210,7 +210,7 @@ class Supervisor:
 
     def do_start(
         self,
-        peer: Peer,
+        peer: Client,
         descriptors: Sequence[int],
         *,
         number: int,
@@ -249,16 +249,16 @@ class Supervisor:
         peer.commands[number] = self.commands[pid] = started
         return self.tell(peer, do="started", number=number, pid=pid, mark=mark)
 
-    def _tell_end(self, peer: Peer, number: int, command: Command) -> None:
+    def _tell_end(self, peer: Client, number: int, command: Command) -> None:
         what = {"returncode": command.returncode, "cause": command.cause, "elapsed_s": command.elapsed_s}
         self.tell(peer, do="ended", number=number, **what)
 
-    def do_end(self, peer: Peer, _: Sequence[int], *, number: int, cause: str) -> None:
+    def do_end(self, peer: Client, _: Sequence[int], *, number: int, cause: str) -> None:
         """End a foreground command."""
         if command := peer.commands.get(number):
             self.end(command, cause)
 
-    def do_done(self, peer: Peer, _: Sequence[int], *, number: int) -> None:
+    def do_done(self, peer: Client, _: Sequence[int], *, number: int) -> None:
         """Longrein has what it wants of a foreground command; its pipe is read for nobody."""
         if command := peer.commands.pop(number, None):
             command.tell_end = None
@@ -266,7 +266,7 @@ class Supervisor:
 
     def do_keep(
         self,
-        peer: Peer,
+        peer: Client,
         _: Sequence[int],
         *,
         ref: int,
@@ -281,7 +281,7 @@ class Supervisor:
             return self.tell(peer, do="answer", ref=ref, error="it is over and forgotten")
         who = {"pid": command.pid, "start": command.start(), "mark": command.mark, "owner": self.owner}
         record = {**record, **who, "stdin_inode": command.stdin_inode, "version": VERSION}
-        kept = Kept(**keeping)  # type: ignore[arg-type]  # what a message holds has no types
+        kept = KeptTask(**keeping)  # type: ignore[arg-type]  # what a message holds has no types
         error = self.tasks.keep(command, kept, record, written)
         self.tell(peer, do="answer", ref=ref, error=error)
         if error:  # nobody would ever find it again
@@ -289,19 +289,19 @@ class Supervisor:
             return self.end(command, "interrupt")
         return self.tasks.finish(command) if command.over else None
 
-    def do_stop(self, peer: Peer, _: Sequence[int], *, ref: int, task: str, cause: str) -> None:
+    def do_stop(self, peer: Client, _: Sequence[int], *, ref: int, task: str, cause: str) -> None:
         """End a task."""
         if command := self.tasks.running.get(task):
             self.end(command, cause)
         self.tell(peer, do="answer", ref=ref, error="", known=command is not None)
 
-    def do_give(self, peer: Peer, _: Sequence[int], *, ref: int, task: str, data: bytes, eof: bool) -> None:
+    def do_give(self, peer: Client, _: Sequence[int], *, ref: int, task: str, data: bytes, eof: bool) -> None:
         """Write to a task's input."""
         command = self.tasks.running.get(task)
         error = self.pipes.give(command, data, eof) if command else "it is over"
         self.tell(peer, do="answer", ref=ref, error=error, broken=command is None or command.stdin < 0)
 
-    def do_drain(self, peer: Peer, _: Sequence[int], *, ref: int) -> None:
+    def do_drain(self, peer: Client, _: Sequence[int], *, ref: int) -> None:
         """A normal exit: all but the kept tasks ends now."""
         peer.leaving = True
         for command in list(self.commands.values()):

@@ -4,11 +4,11 @@ import importlib
 import os
 from collections.abc import Callable, Iterable
 
-from longrein.workspace.supervisor.commands import Command, Kept
+from longrein.workspace.supervisor.commands import Command, KeptTask
 from longrein.workspace.supervisor.pipes import LAST_READ_BYTES, Loop, Pipes
 from longrein.workspace.supervisor.process_tree import Process, processes
 from longrein.workspace.supervisor.shell import HELD_PIPE_S
-from longrein.workspace.supervisor.spool_writer import Holding, Output, set_aside, write_end, write_record
+from longrein.workspace.supervisor.spool_writer import SpoolWriter, StreamRedactor, reserve_end, write_end, write_record
 
 # ---------------------------------------------------------------------------------------------------------------------
 #
@@ -93,7 +93,7 @@ class Tasks:
         """Microseconds UTC: what longrein's clock said, and the monotonic time since. It does not jump."""
         return self._wall_us + int(self._loop.clock() * 1e6)
 
-    def keep(self, command: Command, kept: Kept, record: dict[str, object], written: dict[str, object]) -> str:
+    def keep(self, command: Command, kept: KeptTask, record: dict[str, object], written: dict[str, object]) -> str:
         """The command is a task from now on; `written` says what of its output is in the spool already.
 
         Gives why it cannot be one, or ''.
@@ -110,8 +110,8 @@ class Tasks:
             write_record(HERE, kept.task, json.dumps({**record, **times, **said}))
         except OSError as error:
             return f"its record could not be written: {error.strerror}"
-        set_aside(HERE, kept.task)
-        kept.output = Output(HERE, kept.task, kept.quota_bytes, Holding(redact, secrets, bool(patterns)))
+        reserve_end(HERE, kept.task)
+        kept.output = SpoolWriter(HERE, kept.task, kept.quota_bytes, StreamRedactor(redact, secrets, bool(patterns)))
         kept.output.go_on(written)
         command.kept, self.running[kept.task] = kept, command
         self._limit(command, kept)
@@ -121,7 +121,7 @@ class Tasks:
             self._loop.after(RECORDS_LOOK_S, self._look_for_records)
         return ""
 
-    def _limit(self, command: Command, kept: Kept) -> None:
+    def _limit(self, command: Command, kept: KeptTask) -> None:
         if kept.timeout_s > 0:
             left_s = command.began_s + kept.timeout_s - self._loop.clock()
             self._loop.after(left_s, lambda: self._end(command, f"after {kept.timeout_s:g} s", "timed_out"))
