@@ -87,7 +87,7 @@ def test_B4_quota_reading_and_handing_over(sizes: list[int], quota: int, handed_
             if number == handed_at:
                 output.rename("b1")
                 later = SpoolWriter(folder, "b1", quota, held())
-                later.go_on(output.handed())
+                later.resume_from(output.export_state())
                 output = later
             output.write(printed[at : at + size])
             at += size

@@ -426,8 +426,8 @@ async def test_what_a_dead_longrein_had_in_the_foreground_ends_also_when_another
     await yard.keep("b1", "sleep 9")
     started = await yard.start("trap '' TERM; sleep 98 & sleep 98")
     first = yard.spawner
-    assert first._link is not None
-    first._link.close()  # as its death does: without a word
+    assert first._connection is not None
+    first._connection.close()  # as its death does: without a word
     await yard.opens().adopt()
     going = await yard.start("sleep 97")
     await yard.until(lambda: not alive(started.pid))
@@ -445,7 +445,7 @@ async def test_a_daemon_that_a_dead_longrein_had_left_ends_and_one_of_the_next_s
         return int((yard.folder / "pid").read_text())
 
     old = await daemon()
-    first._link.close()  # type: ignore[union-attr]  # as its death does: without a word
+    first._connection.close()  # type: ignore[union-attr]  # as its death does: without a word
     await yard.opens().adopt()
     new = await daemon()
     await yard.until(lambda: not alive(old))
@@ -533,7 +533,7 @@ def frozen(yard: Yard, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[],
     stopped: list[int] = []
 
     def freeze() -> None:
-        stopped.append(int(yard.spawner._link.owner[1:].partition(".")[0]))  # type: ignore[union-attr]
+        stopped.append(int(yard.spawner._connection.owner[1:].partition(".")[0]))  # type: ignore[union-attr]
         os.kill(stopped[0], signal.SIGSTOP)
 
     yield freeze
@@ -543,7 +543,7 @@ def frozen(yard: Yard, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[],
 
 
 def supervisor_of(yard: Yard) -> int:
-    return int(yard.spawner._link.owner[1:].partition(".")[0])  # type: ignore[union-attr]
+    return int(yard.spawner._connection.owner[1:].partition(".")[0])  # type: ignore[union-attr]
 
 
 def is_stopped(pid: int) -> bool:
@@ -597,7 +597,7 @@ async def test_a_supervisor_that_was_stopped_when_its_longrein_died_is_woken_by_
     await yard.start("setsid sleep 99 & sleep 98")
     supervisor = supervisor_of(yard)
     frozen()
-    yard.spawner._link.close()  # type: ignore[union-attr]  # as the death of longrein does
+    yard.spawner._connection.close()  # type: ignore[union-attr]  # as the death of longrein does
     await yard.until(lambda: is_stopped(supervisor))
     end_orphans(lambda _: True)
     assert is_stopped(supervisor), "somebody has the session open: it is left alone"
@@ -626,7 +626,7 @@ async def test_a_time_limit_holds_also_while_the_supervisor_is_stopped(
     assert kept is not None
     assert others == [kept.pid], "what it was not about goes on"
     wake(yard)
-    await yard.until(lambda: not yard.spawner._link.deaf)  # type: ignore[union-attr]
+    await yard.until(lambda: not yard.spawner._connection.unresponsive)  # type: ignore[union-attr]
     assert (await yard.start("true")).pid > 0, "and it serves again when it wakes up"
 
 
@@ -660,7 +660,7 @@ async def test_what_a_stopped_supervisor_did_not_start_is_run_once_without_it(
     assert len(told) == 1
     assert told[0].startswith("the supervisor of processes does not answer: commands run without it, and cannot go on")
     wake(yard)
-    await yard.until(lambda: not yard.spawner._link.deaf)  # type: ignore[union-attr]
+    await yard.until(lambda: not yard.spawner._connection.unresponsive)  # type: ignore[union-attr]
     assert (await yard.keep("b1", "sleep 99")).state == "running"
     assert (yard.folder / "runs").read_text() == "ran\nran\n"
 
@@ -719,7 +719,7 @@ def test_a_task_whose_folder_was_deleted_does_not_go_on_for_ever(
     now, ended = [0.0], []
     loop = Loop(lambda: now[0])
     tasks = Tasks(loop, Pipes(loop), lambda *how: ended.append(how[1:]), lambda *_: None)
-    nothing = SpoolWriter(".", "b1", 10, StreamRedactor(str, (), words=False)).handed()
+    nothing = SpoolWriter(".", "b1", 10, StreamRedactor(str, (), words=False)).export_state()
     kept = KeptTask(task="b1", policy="keep", timeout_s=0, quota_bytes=10, memory_bytes=0, cpu_s=0)
     assert not tasks.keep(Command(0, "/1.1.1/", -1, -1, 0.0), kept, {"command": "x"}, nothing)
     for minute, gone in ((1, False), (2, False), (3, True)):

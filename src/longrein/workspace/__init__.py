@@ -1,4 +1,4 @@
-"""Where files and processes are."""
+"""Files, search, git and processes of a session."""
 
 from longrein.workspace.background_tasks import stop_background_task
 from longrein.workspace.command import PlainSpawner

@@ -1,4 +1,7 @@
-"""Starts commands beside longrein, without a sandbox. Their end is told by the process, never by the pipe (R051)."""
+"""Run commands as children of this process, without a supervisor.
+
+A command ends when its process exits, not when its output pipe closes (R051): a grandchild may hold the pipe.
+"""
 
 import asyncio
 import os
@@ -25,34 +28,34 @@ from longrein.workspace.supervisor.shell import (
 )
 from longrein.workspace.terminate import TreeTerminator
 
-# ---------------------------------------------------------------------------------------------------------------------
-#
-# What a command prints, read beside everything else until the process has ended; never until its pipe has (R051).
-
+# --- Reading a command's output --------------------------------------------------------------------------------------
 
 PIPE_BYTES = 1 << 20
-"""What a pipe is enlarged to once much has come through it."""
+"""Size that a pipe is enlarged to once much output has come through it."""
 READ_BYTES = 1 << 16
 READS_MAX = 4
-"""Reads in one go, before others get their turn."""
+"""Reads in a row before other work gets its turn."""
 BATCH_ABOVE_BYTES = 1 << 16
-"""From here on output is waited for a moment, so that it comes in large pieces: each one costs as much as 50 kB do."""
+"""Output above this is read in larger batches: each read costs as much as copying 50 kB."""
 BATCH_PAUSE_S = 0.001
-"""That moment. A pipe of 1 MB does not fill sooner."""
+"""Pause between two batches. A pipe of 1 MB does not fill in less."""
 
 
 class NullSink:
-    """A `Sink` that forgets."""
+    """A `Sink` that discards everything."""
 
     def write(self, data: bytes) -> None:
         """See `Sink.write`."""
 
 
 class OutputReader:
-    """The output of one command while it runs, and a future for its end. Who learns of its exit calls `exited`."""
+    """Reads the output of one running command; a future reports its end.
+
+    The owner calls `exited` when the process has exited.
+    """
 
     def __init__(self, output: int, sink: Sink | None, output_bytes_max: int, stop: Callable[[str], None]) -> None:
-        """Without a sink it is left in the pipe, for who is given that."""
+        """Start reading. Without a sink the output stays in the pipe, which the caller may hand on."""
         self._loop = asyncio.get_running_loop()
         self._sink = sink
         self._left_bytes = output_bytes_max
@@ -60,16 +63,16 @@ class OutputReader:
         self._wide = False
         self._pause: asyncio.TimerHandle | None = None
         self.size_bytes = 0
-        """Of what the sink was given."""
+        """Bytes given to the sink."""
         self.output = output
-        """Read end of the output; -1 once it is closed or given away."""
+        """Read end of the output; -1 once it is closed or handed on."""
         self.ended: asyncio.Future[None] = self._loop.create_future()
-        self._late: asyncio.TimerHandle | None = None
+        self._grace_timer: asyncio.TimerHandle | None = None
         if sink is not None:
-            self._loop.add_reader(self.output, self._hear)
+            self._loop.add_reader(self.output, self._on_readable)
 
-    def _hear(self) -> None:
-        """Something has come. Of much output no more is read than others have the patience for."""
+    def _on_readable(self) -> None:
+        """Read a few pieces, so that other work gets its turn."""
         for _ in range(READS_MAX):
             if self._read() < READ_BYTES:
                 break
@@ -77,14 +80,14 @@ class OutputReader:
             return
         if self.size_bytes > BATCH_ABOVE_BYTES and self.output >= 0 and self._left_bytes > 0:
             self._loop.remove_reader(self.output)
-            self._pause = self._loop.call_later(BATCH_PAUSE_S, self._listen)
+            self._pause = self._loop.call_later(BATCH_PAUSE_S, self._resume)
 
-    def _listen(self) -> None:
+    def _resume(self) -> None:
         if self.output >= 0 and self._left_bytes > 0:
-            self._loop.add_reader(self.output, self._hear)
+            self._loop.add_reader(self.output, self._on_readable)
 
     def _read(self) -> int:
-        """Take one piece of what is there; gives its size, 0 when there is nothing more."""
+        """Read one piece; returns its size, 0 when there is no more for now."""
         try:
             data = os.read(self.output, READ_BYTES)
         except BlockingIOError:
@@ -108,7 +111,7 @@ class OutputReader:
             self._sink.write(data)
 
     def _widen(self) -> None:
-        """A larger pipe saves switches between us and the writer."""
+        """Enlarge the pipe, to save switches between reader and writer."""
         self._wide = True
         try:
             import fcntl
@@ -118,62 +121,65 @@ class OutputReader:
             return  # macOS, or this user's pipes hold enough already
 
     def exited(self) -> None:
-        """The process has ended. What is in the pipe now is all of it, unless somebody else holds it."""
+        """Read the rest after the exit; wait a moment when another process holds the pipe."""
         pieces = 2 * PIPE_BYTES // READ_BYTES if self._sink is not None else 0
         while self.output >= 0 and self._left_bytes > 0 and pieces > 0 and self._read():
             pieces -= 1
         if self.output < 0 or self._left_bytes <= 0 or self._sink is None:
             self._finish()
         else:
-            self._late = self._loop.call_later(HELD_PIPE_S, self._finish)
+            self._grace_timer = self._loop.call_later(HELD_PIPE_S, self._finish)
 
     def _close_output(self) -> None:
         if self.output >= 0:
             self._loop.remove_reader(self.output)
             os.close(self.output)
             self.output = -1
-        self._rest()
-        if self._late is not None:
+        self._cancel_pause()
+        if self._grace_timer is not None:
             self._finish()
 
-    def _rest(self) -> None:
+    def _cancel_pause(self) -> None:
         if self._pause is not None:
             self._pause.cancel()
             self._pause = None
 
     def _finish(self) -> None:
-        if self._late is not None:
-            self._late.cancel()
-            self._late = None
+        if self._grace_timer is not None:
+            self._grace_timer.cancel()
+            self._grace_timer = None
         if not self.ended.done():
             self.ended.set_result(None)
 
-    def mute(self) -> None:
-        """Nobody wants to hear the rest, which is read on so that it does not block."""
+    def discard_output(self) -> None:
+        """Read on without keeping anything, so that the command does not block."""
         self._sink = NullSink()
 
-    def give_away(self) -> int:
-        """The output pipe, if somebody still holds it; -1 else. Who has it closes it."""
+    def detach_output(self) -> int:
+        """Hand the open output pipe to the caller, who closes it; -1 when it is closed."""
         output, self.output = self.output, -1
-        self._rest()
+        self._cancel_pause()
         if output >= 0:
             self._loop.remove_reader(output)
         return output
 
     def abandon(self) -> None:
-        """Nobody wants the rest: the pipe is closed."""
+        """Close the pipe and drop the rest."""
         self._close_output()
 
 
 class OpenPipes:
-    """Pipes of what outlives its command (`server &`): read and thrown away, so that writing to them does not kill."""
+    """Pipes of processes that outlive their command (`server &`).
+
+    They are read and discarded: a closed pipe would kill its writer.
+    """
 
     def __init__(self) -> None:
         self._left: dict[int, int] = {}
         """Descriptor -> bytes it may still bring, oldest first."""
 
     def keep(self, output: int) -> None:
-        """Read this pipe until it ends or has brought too much."""
+        """Read this pipe until it ends or reaches its limit."""
         if len(self._left) >= LEFT_OPEN_MAX:
             self._drop(next(iter(self._left)))
         self._left[output] = LEFT_OPEN_BYTES_MAX
@@ -194,17 +200,16 @@ class OpenPipes:
         os.close(output)
 
     def close(self) -> None:
-        """Close all."""
+        """Close all pipes."""
         for output in list(self._left):
             self._drop(output)
 
 
-# --- One child process of longrein's own: its end told by the kernel, what became of it in words ---------------------
-
+# --- One child process -----------------------------------------------------------------------------------------------
 
 POLL_FIRST_S = 0.002
 POLL_LAST_S = 0.03
-"""Where a process's end cannot be waited for as a file descriptor (macOS, old kernels)."""
+"""Polling intervals where an exit has no file descriptor (macOS, old kernels)."""
 
 
 class ChildProcess(msgspec.Struct):
@@ -214,11 +219,11 @@ class ChildProcess(msgspec.Struct):
     output: int
     """Read end, non-blocking."""
     report: int
-    """Read end of the pipe in which the shell says its last folder; -1 when it was not asked to."""
+    """Read end of the pipe in which the shell reports its last folder; -1 for none."""
 
 
 def start_child(command: str | Sequence[str], shell: str, cwd: str, env: Mapping[str, str]) -> ChildProcess:
-    """Start it. Raises OSError or ValueError (nothing to start, NUL, what cannot be encoded)."""
+    """Start a process. Raises OSError or ValueError (empty command, NUL, unencodable text)."""
     output, their_output = os.pipe()
     report, their_report = report_pipe(command, shell)
     try:
@@ -233,7 +238,7 @@ def start_child(command: str | Sequence[str], shell: str, cwd: str, env: Mapping
 
 
 def on_exit(process: Popen[bytes], tell: Callable[[], None]) -> Callable[[], None]:
-    """Call `tell` once when the process has exited and is reaped. Gives what stops the watching."""
+    """Call `tell` once the process has exited and is reaped. Returns a function that stops watching."""
     loop = asyncio.get_running_loop()
     try:
         descriptor = os.pidfd_open(process.pid)
@@ -275,37 +280,36 @@ def _poll(loop: asyncio.AbstractEventLoop, process: Popen[bytes], tell: Callable
 
 
 def exit_of(returncode: int, cause: str, elapsed_s: float, cwd: str) -> CommandExit:
-    """How it ended, exactly: a code, or the name of the signal."""
+    """Build the `CommandExit` of a return code: an exit code or the name of a signal."""
     if returncode >= 0:
         return CommandExit(returncode, "", cause, "", elapsed_s, cwd)
     return CommandExit(None, signal_name(-returncode), cause, "", elapsed_s, cwd)
 
 
 def start_failure(error: OSError | ValueError, command: str | Sequence[str], cwd: str) -> CommandExit:
-    """Why it could not start, in one line. The code is what a shell would give: 127 not found, else 126."""
+    """Build the `CommandExit` of a failed start, with a shell's code: 127 not found, else 126."""
     return CommandExit(
         127 if isinstance(error, FileNotFoundError) else 126, "", "not_started", start_error_text(error, command, cwd)
     )
 
 
-# --- spawner ---------------------------------------------------------------------------------------------------------
-
+# --- The spawner -----------------------------------------------------------------------------------------------------
 
 _spawners = count(1)
 
 
 def find_shell(search_path: str, roots: Sequence[str]) -> str:
-    """`bash`, else `sh`, on the search path or the system's own, never from inside `roots`."""
+    """Find `bash`, else `sh`, on the search path or the system's own, outside `roots`."""
     outside = spellings(roots)
     found = (find_program(name, path, outside) for name in ("bash", "sh") for path in (search_path, DEFAULT_PATH))
     return next(filter(None, found), "/bin/sh")
 
 
 class PlainSpawner:
-    """A `Spawner` whose children are children of this process. Belongs to one event loop."""
+    """A `Spawner` whose commands are children of this process. Belongs to one event loop."""
 
     def __init__(self, search_path: str = DEFAULT_PATH, roots: Sequence[str] = (), *, grace_s: float = GRACE_S) -> None:
-        """`search_path` is where `bash` (else `sh`) is looked for, outside `roots`; `grace_s` is TERM to KILL."""
+        """Look for the shell on `search_path`, outside `roots`. `grace_s` is the time from TERM to KILL."""
         self.shell = find_shell(search_path, roots)
         self._mark = f"{owner_mark()}.{next(_spawners)}."
         self._numbers = count(1)
@@ -359,14 +363,14 @@ class PlainSpawner:
         return exit_of(child.process.returncode, cause, loop.time() - started, cwd_left)
 
     def _leave(self, running: OutputReader, cause: str) -> None:
-        output = running.give_away()
+        output = running.detach_output()
         if cause == "exit" and output >= 0:
             self._left_open.keep(output)
         else:
             close(output)
 
     async def drain(self) -> None:
-        """Wait for pending kills, then end what commands left running. For shutdown; nothing may run meanwhile."""
+        """Wait for pending kills, then end what commands left running. For shutdown, with no command running."""
         await self._trees.wait_all()
         if self._used and has_marked(self._mark):
             self._trees.end(self._mark, 0)

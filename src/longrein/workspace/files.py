@@ -1,4 +1,4 @@
-"""Bytes of the user's files: read whole, hashed, and filled before they get their place (see `replacing`)."""
+"""Read and fill files, compare them with an earlier stamp, and resolve paths."""
 
 import errno
 import os
@@ -10,12 +10,12 @@ from hashlib import sha256
 from longrein.workspace.port import FileStamp, ResolvedPath
 
 READ_BYTES_MAX = 1 << 30
-"""A file above this is refused: it cannot be held in memory beside everything else."""
+"""Largest file that is read: it is held in memory."""
 CHUNK_BYTES = 1 << 18
 
 
 def read(path: str, limit_bytes: int = 0) -> bytes:
-    """Content of a regular file, or its first `limit_bytes` (0: all of it). OSError also for what is no file."""
+    """Read a regular file, or its first `limit_bytes` (0: all). Raises OSError, also for what is not a file."""
     descriptor, size = open_regular(path)
     try:
         wanted = limit_bytes or READ_BYTES_MAX + 1
@@ -28,7 +28,7 @@ def read(path: str, limit_bytes: int = 0) -> bytes:
 
 
 def open_regular(path: str) -> tuple[int, int]:
-    """(descriptor, size). Never waits: a pipe without a writer is refused like any other thing that is no file."""
+    """Open a regular file: (descriptor, size). Never blocks, not even on a pipe without a writer."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
     except ValueError as error:
@@ -41,14 +41,17 @@ def open_regular(path: str) -> tuple[int, int]:
 
 
 def not_a_file_error(path: str, mode: int) -> OSError:
-    """The error for what is there in place of a file."""
+    """Return the error for a folder, device, pipe or socket in place of a file."""
     if stat.S_ISDIR(mode):
         return IsADirectoryError(errno.EISDIR, "is a folder", path)
     return OSError(errno.EINVAL, "is a device, pipe or socket, not a file", path)
 
 
 def read_up_to(descriptor: int, wanted: int, size: int) -> bytes:
-    """Most files come in one read; a file that grows meanwhile, or one of /proc with size 0, in more."""
+    """Read at most `wanted` bytes.
+
+    Most files come in one read; a growing file, or one of /proc with size 0, needs more.
+    """
     data = os.read(descriptor, min(wanted, size + 1))
     if len(data) >= wanted or len(data) == 0:
         return data
@@ -60,7 +63,7 @@ def read_up_to(descriptor: int, wanted: int, size: int) -> bytes:
 
 
 def content_hash(path: str) -> str:
-    """SHA-256 (hex) of a regular file's content; '' when there is none or it cannot be read."""
+    """SHA-256 (hex) of a regular file; '' when it is missing or cannot be read."""
     try:
         descriptor, _ = open_regular(path)
     except OSError:
@@ -77,7 +80,7 @@ def content_hash(path: str) -> str:
 
 
 def check_writable(target: str) -> os.stat_result | None:
-    """What is there now; None for nothing. Refuses what is no file or may not be written."""
+    """Stat the target; None when it does not exist. Raises OSError for a non-file or a read-only file."""
     try:
         old = os.stat(target)
     except FileNotFoundError:
@@ -90,7 +93,7 @@ def check_writable(target: str) -> os.stat_result | None:
 
 
 def write_and_close(descriptor: int, data: bytes, target: str, old: os.stat_result | None) -> None:
-    """Write all of `data`, dress the new file like the `old` one, bring it to disk, close it. Raises OSError."""
+    """Write all of `data`, copy owner and mode of the `old` file, flush and close. Raises OSError."""
     try:
         view = memoryview(data)
         while view:
@@ -103,9 +106,9 @@ def write_and_close(descriptor: int, data: bytes, target: str, old: os.stat_resu
 
 
 def _copy_attributes(descriptor: int, target: str, old: os.stat_result) -> None:
-    """Give the new file the old one's owner, attributes and mode, in this order: a change of owner clears set-id bits.
+    """Copy owner, extended attributes and mode, in this order: a change of owner clears set-id bits.
 
-    Set-id bits stay only with the same owner and group: they must not lend another identity to new content.
+    Set-id bits are kept only with the same owner and group, so that they cannot lend another identity to new content.
     """
     mode = stat.S_IMODE(old.st_mode)
     new = os.fstat(descriptor)
@@ -133,26 +136,25 @@ def _extended_attributes(target: str) -> Iterator[tuple[str, bytes]]:
 
 
 def remove(path: str) -> None:
-    """Remove a regular file (of a link, the link itself). Raises OSError."""
+    """Remove a regular file; of a symlink, the link itself. Raises OSError."""
     status = os.lstat(path)
     if stat.S_ISDIR(status.st_mode):
         raise not_a_file_error(path, status.st_mode)
     os.unlink(path)
 
 
-# ---------------------------------------------------------------------------------------------------------------------
+# --- File stamps -----------------------------------------------------------------------------------------------------
 #
-# Whether a file is still what it was: four numbers of the file system first, its content only when they differ.
-
+# Four numbers of the file system are compared first; the content is read only when they differ.
 
 HASHED_BYTES_MAX = 256 << 20
-"""Reading a larger file takes more than a moment: of a sparse one, which costs nothing to make, hours."""
+"""Largest file that is hashed for a stamp. A sparse file of terabytes would take hours."""
 
 
 def stamp(path: str, known_hash: str | None = None) -> FileStamp:
-    """The file now. `known_hash` saves reading it, when the caller has just read or written these bytes.
+    """Take the file's stamp. `known_hash` saves reading content that the caller has just read or written.
 
-    The numbers are taken before the content: a change in between shows as a difference later, never as none.
+    The numbers are taken before the content, so a change in between shows later as a difference.
     """
     numbers = _numbers(path)
     if numbers is None:
@@ -161,9 +163,9 @@ def stamp(path: str, known_hash: str | None = None) -> FileStamp:
 
 
 def has_changed(path: str, then: FileStamp) -> bool:
-    """Whether the content changed, appeared or vanished since. A touch or a rewrite with the same bytes is no change.
+    """Tell whether the content changed, appeared or vanished since `then`.
 
-    One `stat` when nothing happened.
+    A touch or a rewrite with the same bytes is no change. Costs one `stat` when nothing happened.
     """
     numbers = _numbers(path)
     if numbers is None:
@@ -174,14 +176,14 @@ def has_changed(path: str, then: FileStamp) -> bool:
 
 
 def refresh_stamp(path: str, then: FileStamp) -> FileStamp:
-    """The file now; `then` itself, for one `stat`, when its numbers are the same."""
+    """Return `then` when its numbers still hold (one `stat`), else a new stamp."""
     if _numbers(path) == (then.inode, then.size_bytes, then.mtime_ns, then.ctime_ns):
         return then
     return stamp(path)
 
 
 def _content_id(path: str, numbers: tuple[int, int, int, int]) -> str:
-    """Hash of the content; of a file too large to be read the numbers stand for it."""
+    """Hash of the content; for a file too large to read, its numbers."""
     return content_hash(path) if numbers[1] <= HASHED_BYTES_MAX else "-".join(map(str, numbers))
 
 
@@ -193,17 +195,16 @@ def _numbers(path: str) -> tuple[int, int, int, int] | None:
     return now.st_ino, now.st_size, now.st_mtime_ns, now.st_ctime_ns
 
 
-# --- Where a path leads: lexically, really, and whether both lie in a root -------------------------------------------
+# --- Paths -----------------------------------------------------------------------------------------------------------
 #
-# Nothing here is expanded but `~`: `$HOME/x`, `%2e%2e/x` and `file:///x` are plain (odd) names. Roots are compared by
-# component, so `/w/repo-evil` is not in `/w/repo`; a path is inside only when what is written *and* what it leads to
-# are.
+# Only `~` is expanded: `$HOME/x`, `%2e%2e/x` and `file:///x` are plain names. Roots are compared by component, so
+# `/w/repo-evil` is not in `/w/repo`. A path is inside a root only when both the written path and its real path are.
 
 
 def resolve_path(path: str, cwd: str, roots: Iterable[str], home: str) -> ResolvedPath:
-    """Look `path` up. `roots` are absolute, in each spelling that counts as inside (as given, and real).
+    """Resolve `path`. `roots` are absolute, in each spelling that counts as inside (as given, and real).
 
-    Never raises: NUL, what the system cannot encode or an endless name is `kind=''`, outside.
+    Never raises: NUL, an unencodable or an endless name gives `kind=''`, outside.
     """
     if not path or "\0" in path:
         return ResolvedPath(path, "", "", inside=False, kind="")
@@ -229,19 +230,19 @@ def _with_kind(path: str, written: str, real: str, inside: bool) -> ResolvedPath
 
 
 def kind_of(mode: int) -> str:
-    """`file`, `folder` or `other`."""
+    """Return `file`, `folder` or `other` for a mode."""
     if stat.S_ISREG(mode):
         return "file"
     return "folder" if stat.S_ISDIR(mode) else "other"
 
 
 def is_inside(path: str, roots: Iterable[str]) -> bool:
-    """Whether an absolute, tidy path is one of the roots or below one."""
+    """Tell whether an absolute, normalised path is one of the roots or below one."""
     return any(path == root or path.startswith(root if root == "/" else root + "/") for root in roots)
 
 
 def expand_home(path: str, home: str) -> str:
-    """`~` and `~/x` by `home`, `~name/x` by the password file; what cannot be expanded stays as written."""
+    """Expand `~` and `~/x` by `home`, `~name/x` by the password file. Other paths stay as written."""
     if not path.startswith("~"):
         return path
     name, slash, rest = path[1:].partition("/")
@@ -257,21 +258,21 @@ def _home_of(name: str) -> str:
 
 
 def _normalize(path: str) -> str:
-    """`os.path.normpath` without its one exception: POSIX lets `//x` differ from `/x`, Linux and macOS do not."""
+    """`os.path.normpath`, but `//x` becomes `/x`, as Linux and macOS treat it."""
     tidy = os.path.normpath(path)
     return tidy[1:] if tidy.startswith("//") else tidy
 
 
 def spellings(roots: Iterable[str]) -> tuple[str, ...]:
-    """Each root as written and as it really is, without doubles, in order."""
+    """Return each root as written and with its symlinks followed, without duplicates, in order."""
     both = [spelling for root in roots for spelling in (_normalize(os.path.abspath(root)), os.path.realpath(root))]
     return tuple(dict.fromkeys(both))
 
 
 def find_program(name: str, search_path: str, roots: Iterable[str]) -> str:
-    """Absolute path of an executable on `search_path` that does not come out of a root; '' when there is none.
+    """Return the path of an executable on `search_path` that lies outside the roots; '' for none.
 
-    Relative entries are passed over: what runs for the harness must not depend on the folder it is in.
+    Relative entries are skipped: the programs that longrein runs must not depend on the current folder.
     """
     for folder in search_path.split(":"):
         found = os.path.join(folder, name)

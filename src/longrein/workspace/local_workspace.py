@@ -1,4 +1,4 @@
-"""The plain workspace: the user's own files and processes, without a sandbox."""
+"""Workspace over the user's own files and processes, without a sandbox."""
 
 import asyncio
 import os
@@ -16,19 +16,18 @@ from longrein.workspace.port import FileStamp, Merge, ReplaceResult, ResolvedPat
 from longrein.workspace.temp_files import find_late_writes, folder_lock
 from longrein.workspace.walk import walk
 
-# --- Work that waits for a disk or reckons for long, in a thread of its own, so that the loop goes on ----------------
+# --- Threads for slow work -------------------------------------------------------------------------------------------
 #
-# Not the loop's own pool, which has few threads: there a slow disk would make everything else wait in line.
-
+# Each call has a thread of its own. In the loop's small thread pool one slow disk would delay all other work.
 
 T = TypeVar("T")
 
 
 async def run_in_thread(work: Callable[[], T]) -> T:
-    """What `work()` gives, or raises; `work` must end by itself, and soon.
+    """Run `work()` in a new thread and return its result, or raise its error.
 
-    Cancelled, it waits for the end all the same and gives it, so that what was done to a file can be told; the task's
-    `cancelling()` says that somebody wanted it to stop.
+    `work` must end by itself, and soon. A cancelled call still waits for the end and returns the result, so that a
+    changed file is never unreported; the task's `cancelling()` tells that it was to stop.
     """
     loop = asyncio.get_running_loop()
     done: asyncio.Future[T] = loop.create_future()
@@ -55,8 +54,7 @@ def _tell(loop: asyncio.AbstractEventLoop, tell: Callable[[T], None], value: T) 
         return  # the loop is gone, and whoever waited with it
 
 
-# --- plain -----------------------------------------------------------------------------------------------------------
-
+# --- Workspace -------------------------------------------------------------------------------------------------------
 
 SESSION_MARK = "LONGREIN_SESSION"
 
@@ -126,9 +124,9 @@ class PlainWorkspace:
 def open_workspace(
     roots: Sequence[str], *, spawner: Spawner, environment: Mapping[str, str], keep_env: Sequence[str] = ()
 ) -> PlainWorkspace:
-    """The plain workspace over `roots` (absolute folders).
+    """Open the workspace over `roots` (absolute folders).
 
-    `environment` is the parent's, of which children get an allow-list; `keep_env` widens it: exact names, or
-    beginnings written `MY_*`.
+    `environment` is the parent's environment, of which commands get an allow-list. `keep_env` widens the list: exact
+    names, or prefixes written `MY_*`.
     """
     return PlainWorkspace(roots, spawner, environment, keep_env)

@@ -1,6 +1,6 @@
-"""Ending whole trees: TERM, a grace, KILL, until nobody is left, also of those that ignored, forked away or hid.
+"""End process trees from longrein: TERM, a grace period, KILL, until no process is left.
 
-All trees that are ending share one look at the process table a round.
+Processes that ignore TERM, fork away or hide are found too. All trees share one look at the process table per round.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from longrein.workspace.supervisor.process_tree import (
 
 
 class TreeTerminator:
-    """Every tree that is ending. One task walks them while there are any."""
+    """The process trees that are being ended. One task handles them all."""
 
     def __init__(self, grace_s: float = GRACE_S) -> None:
         self._grace_s = grace_s
@@ -29,10 +29,11 @@ class TreeTerminator:
         self._table: dict[int, Process] | None = None
 
     def end(self, mark: str, root: int) -> asyncio.Future[None]:
-        """Begin to end a tree: its process group gets TERM now, the rest within a round. Done when nobody is left.
+        """Begin to end a tree; the future is done when no process is left.
 
-        `root` is the pid of its session's leader, 0 when only the mark counts. Its children are noted before: once
-        it is dead, who took the mark off could not be told from a stranger.
+        The process group gets TERM now, the rest within a round. `root` is the pid of the session's leader, 0 when only
+        the mark counts. The leader's children are noted first: after its death an unmarked child could not be told from
+        a stranger.
         """
         loop = asyncio.get_running_loop()
         tree = Tree(mark, root, loop.time() + self._grace_s)
@@ -46,7 +47,7 @@ class TreeTerminator:
         return ended
 
     def _table_now(self, loop: asyncio.AbstractEventLoop) -> dict[int, Process]:
-        """The process table; many trees ended in one go share one look."""
+        """Return the process table; trees that are ended together share it."""
         if self._table is None:
             self._table = processes()
             loop.call_soon(self._forget_table)
@@ -56,7 +57,7 @@ class TreeTerminator:
         self._table = None
 
     def hurry(self) -> None:
-        """Look again now: a root has just exited."""
+        """Look again now, because a process has just exited."""
         self._news.set()
 
     async def wait_all(self) -> None:

@@ -95,7 +95,7 @@ class Pipes:
             left -= len(data)
         return command.output >= 0
 
-    def throw_away(self, command: Command) -> None:
+    def discard_output(self, command: Command) -> None:
         """Read it for nobody, so that writing to it neither blocks nor kills. Once it is over, not for ever."""
         if command.output < 0:
             return

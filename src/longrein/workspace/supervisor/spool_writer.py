@@ -163,9 +163,9 @@ REASONS = {
 class SpoolWriter:
     """Writes what a task prints: redacted, within the quota, and never fails: what cannot be written is counted."""
 
-    def __init__(self, folder: str, task: str, quota_bytes: int, holding: StreamRedactor) -> None:
-        self._folder, self._task, self._holding = folder, task, holding
-        self.limit(quota_bytes)
+    def __init__(self, folder: str, task: str, quota_bytes: int, redactor: StreamRedactor) -> None:
+        self._folder, self._task, self._redactor = folder, task, redactor
+        self.set_quota(quota_bytes)
         self.size_bytes = 0
         """All that was printed, after redaction."""
         self.lost = ""
@@ -177,18 +177,18 @@ class SpoolWriter:
         self._file = -1
         self._room = 0
 
-    def limit(self, quota_bytes: int) -> None:
+    def set_quota(self, quota_bytes: int) -> None:
         """Keep so much from now on."""
         self._half_bytes = max(1, quota_bytes // 2)
         self._piece_bytes = max(1, self._half_bytes // PIECES)
 
     def write(self, data: bytes) -> None:
         """Take what was printed."""
-        self._put(memoryview(self._holding.take(data)))
+        self._put(memoryview(self._redactor.take(data)))
 
     def close(self) -> None:
         """Nothing comes any more: write what was held back."""
-        self._put(memoryview(self._holding.rest()))
+        self._put(memoryview(self._redactor.rest()))
         self.release()
 
     def release(self) -> None:
@@ -207,7 +207,7 @@ class SpoolWriter:
             try:
                 written = self._write(data)
             except OSError as error:
-                self.lose(error, len(data))
+                self.count_lost(error, len(data))
                 return
             data = data[written:]
 
@@ -248,7 +248,7 @@ class SpoolWriter:
     def _path(self, piece: int) -> str:
         return os.path.join(self._folder, f"{self._task}.out" if piece < 0 else f"{self._task}.more/{piece}")
 
-    def lose(self, error: OSError, size_bytes: int) -> None:
+    def count_lost(self, error: OSError, size_bytes: int) -> None:
         """So much could not be written: it is counted, and the next write begins a file of its own."""
         self.release()
         if self._pieces and self._pieces[-1][1] == 0:
@@ -257,15 +257,15 @@ class SpoolWriter:
         self.lost_bytes += size_bytes
         self.size_bytes += size_bytes
 
-    def handed(self) -> dict[str, object]:
+    def export_state(self) -> dict[str, object]:
         """What another process needs in order to go on writing. This one must not write any more."""
         self.release()
-        held = self._holding.held.decode("latin-1")
+        held = self._redactor.held.decode("latin-1")
         pieces = [list(piece) for piece in self._pieces]
         numbers = {"size": self.size_bytes, "head": self._head_bytes, "lost_bytes": self.lost_bytes}
         return {**numbers, "lost": self.lost, "pieces": pieces, "held": held}
 
-    def go_on(self, handed: dict[str, object]) -> None:
+    def resume_from(self, handed: dict[str, object]) -> None:
         """Go on where another process stopped."""
         self._take_over(**handed)  # type: ignore[arg-type]  # what a message holds has no types
 
@@ -274,7 +274,7 @@ class SpoolWriter:
     ) -> None:
         self.size_bytes, self._head_bytes, self.lost_bytes, self.lost = size, head, lost_bytes, lost
         self._pieces = [(piece[0], piece[1]) for piece in pieces]
-        self._holding.held = held.encode("latin-1")
+        self._redactor.held = held.encode("latin-1")
 
     def rename(self, task: str) -> None:
         """Everything written so far is that of `task`. Raises OSError."""

@@ -84,7 +84,7 @@ class Tasks:
         self._looking = self._looking_for_records = False
         self.running: dict[str, Command] = {}
 
-    def know(self, *, secrets: list[str], nonce: str, patterns: list[str], wall_us: int) -> None:
+    def set_context(self, *, secrets: list[str], nonce: str, patterns: list[str], wall_us: int) -> None:
         """What must not reach the disk, and what longrein's clock says now, microseconds UTC."""
         self._secrets = secrets, nonce, patterns
         self._wall_us = wall_us - int(self._loop.clock() * 1e6)
@@ -112,7 +112,7 @@ class Tasks:
             return f"its record could not be written: {error.strerror}"
         reserve_end(HERE, kept.task)
         kept.output = SpoolWriter(HERE, kept.task, kept.quota_bytes, StreamRedactor(redact, secrets, bool(patterns)))
-        kept.output.go_on(written)
+        kept.output.resume_from(written)
         command.kept, self.running[kept.task] = kept, command
         self._limit(command, kept)
         self._pipes.spool(command)
@@ -163,7 +163,7 @@ class Tasks:
         assert kept is not None
         assert kept.output is not None
         kept.output.close()
-        self._pipes.throw_away(command)
+        self._pipes.discard_output(command)
         end = command.end_record(self.wall_us())
         try:
             write_end(HERE, kept.task, end)
