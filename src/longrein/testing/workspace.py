@@ -1,4 +1,4 @@
-"""`MemoryWorkspace` and `MemorySpawner`: files in a dict, commands from a table, time from the clock of the test.
+"""`MemoryWorkspace` and `MemorySpawner`: files in a dict, commands from a table, time from the test's clock.
 
 The tools `Grep` and `Glob` search real trees, so they find nothing here; all others work.
 """
@@ -18,46 +18,46 @@ from longrein.workspace import CommandExit, FileStamp, Merge, ReplaceResult, Res
 
 T = TypeVar("T")
 LINKS_MAX = 40
-"""Links that are followed in one path, as in Linux."""
+"""Most links followed in one path, as in Linux."""
 FLOOD_PIECE = b"y\n" * 32_768
-"""What a flooding command prints again and again."""
+"""Output that a flooding command repeats."""
 
 
 class Ran(msgspec.Struct, frozen=True):
-    """What a command does when it is run."""
+    """Behaviour of a scripted command."""
 
     output: str | bytes = b""
-    """What it prints, stdout and stderr together."""
+    """Output, stdout and stderr together."""
     code: int = 0
     """Exit code."""
     delay_s: float = 0.0
-    """How long it takes."""
+    """Run time in seconds."""
     hang: bool = False
-    """It prints and then never ends by itself."""
+    """Print the output and never end."""
     asks: bool = False
-    """After its output it waits until something is written to its standard input, then it ends."""
+    """Wait for standard input after the output, then end."""
     flood: bool = False
-    """It prints without end."""
+    """Print without end."""
     signal: str = ""
-    """What ended it, when not an exit."""
+    """Signal that ends it; '' for an exit."""
     cwd: str = ""
-    """Folder the shell is in at its end; '' for where it began."""
+    """Folder of the shell at its end; '' for where it began."""
 
 
 Commands = Mapping[str, Ran | str] | Callable[[str], Ran | str]
-"""Command line -> what it does; a str is its output. A line that a mapping does not hold is not found (127)."""
+"""Command line -> behaviour; a str is its output. A line that a mapping lacks is not found (127)."""
 
 
 class MemorySpawner:
-    """A `workspace.Spawner` that plays commands. `cancelled` ones are ended at once."""
+    """A `workspace.Spawner` that plays scripted commands. Cancelled ones end at once."""
 
     def __init__(self, commands: Commands | None = None, clock: Clock | None = None) -> None:
         self.started: list[str] = []
         """Every command line that was run, in order."""
         self.running: list[str] = []
-        """Those that have not ended."""
+        """Command lines that have not ended."""
         self.drained = False
-        """Whether a session was closed over it."""
+        """True once a session was closed."""
         self._commands: Commands = {} if commands is None else commands
         self._clock = clock
 
@@ -119,7 +119,7 @@ class MemorySpawner:
 
 
 class MemoryWorkspace:
-    """A `workspace.Workspace` whose files stand in `files`, by absolute path. Folders are where files are.
+    """A `workspace.Workspace` whose files are in `files`, by absolute path. Files imply their folders.
 
     `links` are symbolic links, path -> target. A path in `locked` refuses to be read or changed.
     """
@@ -143,7 +143,7 @@ class MemoryWorkspace:
         self.roots = tuple(dict.fromkeys(self._real(root) for root in roots))
         self._spellings = tuple(dict.fromkeys((*roots, *self.roots)))
 
-    # --- paths -----------------------------------------------------------------------------------------------
+    # --- Paths -------------------------------------------------------------------------------------------------------
 
     def resolve(self, path: str, cwd: str) -> ResolvedPath:
         """See `workspace.Workspace.resolve`."""
@@ -160,7 +160,7 @@ class MemoryWorkspace:
         return any(path == root or path.startswith(root.rstrip("/") + "/") for root in self._spellings)
 
     def _real(self, path: str) -> str:
-        """With every link followed."""
+        """Follow every link."""
         rest = [name for name in path.split("/") if name not in ("", ".")][::-1]
         real, followed = "", 0
         while rest:
@@ -186,7 +186,7 @@ class MemoryWorkspace:
         known = real == "/" or real in self.folders
         return "folder" if known or any(path.startswith(below) for path in (*self.files, *self.folders)) else ""
 
-    # --- files -----------------------------------------------------------------------------------------------
+    # --- Files -------------------------------------------------------------------------------------------------------
 
     def read(self, path: str, limit_bytes: int = 0) -> bytes:
         """See `workspace.Workspace.read`."""
@@ -208,7 +208,7 @@ class MemoryWorkspace:
     def replace(
         self, path: str, data: bytes, *, expect: str, base: bytes | None = None, merge: Merge | None = None
     ) -> ReplaceResult:
-        """See `workspace.Workspace.replace`. Nobody comes in between."""
+        """See `workspace.Workspace.replace`. There are no other writers."""
         found = self.files.get(self._real(path))
         if found is None and expect:
             raise FileNotFoundError(errno.ENOENT, "no such file or directory", path)
@@ -221,7 +221,7 @@ class MemoryWorkspace:
         return ReplaceResult(merged, (found,))
 
     async def run_in_thread(self, work: Callable[[], T], /) -> T:
-        """See `workspace.Workspace.run_in_thread`. Here nothing takes long."""
+        """See `workspace.Workspace.run_in_thread`. Runs in the loop."""
         return work()
 
     def remove(self, path: str) -> None:
@@ -238,7 +238,7 @@ class MemoryWorkspace:
         return "" if data is None else sha256(data).hexdigest()
 
     def stamp(self, path: str, then: FileStamp | None = None) -> FileStamp:
-        """See `workspace.Workspace.stamp`. Here every look is at the content."""
+        """See `workspace.Workspace.stamp`. Always reads the content."""
         real = self._real(path)
         if real not in self.files:
             return FileStamp(0, 0, 0, 0, "")
@@ -268,7 +268,7 @@ class MemoryWorkspace:
         *,
         ignored: bool = False,
     ) -> bool:
-        """See `workspace.Workspace.walk`. Takes no time, so it never runs out of it."""
+        """See `workspace.Workspace.walk`. Never runs out of time."""
         self._walk(_tidy(folder), visit, None if ignored else [])
         return True
 

@@ -1,8 +1,8 @@
-"""Starting one process, from a process that has one thread and whose descriptors are all closed on exec.
+"""Start a process with `posix_spawn`, from the single-threaded supervisor.
 
-So `posix_spawn` will do, which knows no folder and no search path: the supervisor goes into the folder for that moment
-and comes back. `subprocess` would be half of the supervisor's start. Where there is no `setsid` for a spawned process,
-it is what is used.
+All its descriptors are closed on exec. `posix_spawn` sets no folder and searches no path, so the supervisor changes its
+folder for a moment and comes back. Importing `subprocess` would take half of the supervisor's start; it is the fallback
+where spawned processes cannot call `setsid`.
 """
 
 import _signal as signal  # type: ignore[import-not-found]  # it has no stubs; for the figure see the package
@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from longrein.workspace.supervisor.shell import command_words
 
 IGNORED_HERE = [number for name in ("SIGPIPE", "SIGXFSZ") if (number := getattr(signal, name, None)) is not None]
-"""By Python itself; a command gets what everybody gets."""
+"""Signals that Python ignores; a command gets the default."""
 
 
 def spawn(
@@ -26,9 +26,9 @@ def spawn(
     stdin: int,
     home: int,
 ) -> int:
-    """Start it as `launch` does; gives its pid. `home` is a descriptor of the folder to come back to.
+    """Start a command as `launch` does and return its pid. `home` is the folder to come back to.
 
-    Raises OSError or ValueError (nothing to start, NUL, what cannot be encoded). Closes none of the descriptors.
+    Raises OSError or ValueError (empty command, NUL, unencodable text). Closes no descriptor.
     """
     if not command:
         raise ValueError("nothing")
@@ -51,7 +51,7 @@ def spawn(
 
 
 def find_on_path(name: str, env: Mapping[str, str]) -> str:
-    """The program that a name without a slash means, on the command's own search path."""
+    """Find a program by name on the command's own search path."""
     if "/" in name:
         return name
     for folder in env.get("PATH", os.defpath).split(os.pathsep):

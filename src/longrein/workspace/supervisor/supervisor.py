@@ -1,4 +1,4 @@
-"""What the supervisor does when it is told to. One thread, no waiting but in its loop."""
+"""The supervisor's requests and clients. One thread; it waits only in its loop."""
 
 import _socket as socket
 import os
@@ -14,25 +14,25 @@ from longrein.workspace.supervisor.spawn import spawn
 from longrein.workspace.supervisor.tasks import Tasks
 
 ALONE_S = 2.0
-"""After longrein is gone, until what may not go on without it is told to end."""
+"""Seconds between longrein's death and the end of what may not outlive it."""
 GONE = "longrein is gone"
 
 
 class Client:
-    """Who is connected: the longrein that is attached, or one that only looks in to stop a task."""
+    """A connected process: the attached longrein, or one that only stops a task."""
 
     def __init__(self, channel: Channel) -> None:
         self.channel = channel
         self.commands: dict[int, Command] = {}
-        """Its foreground commands by the number it gave them; those it is done with are not in it."""
+        """Its foreground commands by number, without those it is done with."""
         self.stuck = False
-        """Something waits to be sent."""
+        """True while messages wait to be sent."""
         self.leaving = False
-        """It has asked for everything to end that is not kept."""
+        """True once it has asked to end everything but the background tasks."""
 
 
 class Supervisor:
-    """All of it. Methods `do_…` are what it can be told, by the names of the messages."""
+    """The supervisor's state. Each method `do_…` handles the message of that name."""
 
     def __init__(self, first: socket.socket, clock: Callable[[], float]) -> None:
         own = process(os.getpid())
@@ -43,24 +43,24 @@ class Supervisor:
         self.pipes = Pipes(self.loop)
         self.tasks = Tasks(self.loop, self.pipes, self.end, self._task_over)
         self.commands: dict[int, Command] = {}
-        """By pid, those whose process runs."""
+        """Running commands by pid."""
         self.clients: list[Client] = []
         self.attached: Client | None = self._add_client(first)
         self._attachments = 0
         self._number = 0
-        """Of the last command that was started."""
+        """Number of the last command."""
         self._devnull = os.open(os.devnull, os.O_RDONLY)
         self._home = os.open(".", os.O_RDONLY)
         self._departures = 0
-        """Of longreins that went; what they left is about to be told to end."""
+        """Longreins that left and whose commands are about to be told to end."""
         self._stopping = self._unkillable = False
         self._unsent: list[Client] = []
-        """Who has something to hear: all that one round brings at once, so that it wakes up once."""
+        """Clients with queued messages: all messages of a round are sent together, so that they wake up once."""
         self._keep_s = 24 * 3600.0
         self._alone_s, self._grace_s = ALONE_S, GRACE_S
 
     def run(self) -> None:
-        """Until nobody is connected and nothing is left to look after."""
+        """Run until no client is connected and nothing is left to look after."""
         while not self._is_idle():
             self.loop.step(self.terminations.wait_s())
             self.terminations.walk()
@@ -73,19 +73,20 @@ class Supervisor:
         return (self._stopping or not self.clients) and not self._ends_stragglers()
 
     def _ends_stragglers(self) -> bool:
-        """Whether somebody was missed who forked while the table of processes was read; then he is being ended.
+        """End processes that a look at the process table missed because they forked meanwhile.
 
-        All that lost its parent is this process's child, so that without children nothing is left.
+        False when there are none: orphaned descendants are children of this process, so without children nothing is
+        left.
         """
         if self._unkillable or not self.reap():
             return False
         self._end_remaining(lambda: None)
         return True
 
-    # --- who is connected -------------------------------------------------------------------------------------
+    # --- Clients -----------------------------------------------------------------------------------------------------
 
     def accept(self, listening: socket.socket) -> None:
-        """Somebody connects."""
+        """Accept a client."""
         try:
             descriptor, _ = listening._accept()  # type: ignore[attr-defined]  # what `socket.accept` calls
         except OSError:
@@ -105,7 +106,7 @@ class Supervisor:
         self._flush_client(client)
 
     def tell(self, client: Client | None, **message: object) -> None:
-        """Say something to who is connected, if anybody is."""
+        """Queue a message to a client, if there is one."""
         if client is not None:
             client.channel.put(message)
             self._unsent.append(client)
@@ -123,7 +124,7 @@ class Supervisor:
             )
 
     def _remove_client(self, client: Client) -> None:
-        """It is gone. What only it wanted is read for nobody, and told to end soon."""
+        """Remove a client that is gone. Its foreground commands are read for nobody and end soon."""
         self.clients.remove(client)
         self.loop.unwatch(client.channel.socket.fileno())
         client.channel.close()
@@ -141,7 +142,7 @@ class Supervisor:
         self.loop.after(self._keep_s, lambda: self._end_forgotten(attachments))
 
     def _after_departure(self, client: Client, last: int) -> None:
-        """End what it left; `last` is the last command that was started while it was there."""
+        """End what a client left. `last` is the last command started while it was connected."""
         self._departures -= 1
         for command in client.commands.values():
             self.end(command, "interrupt")
@@ -158,14 +159,14 @@ class Supervisor:
                 self.end(command, f"nobody came back within {self._keep_s / 3600:g} h")
 
     def stop_all(self, cause: str) -> None:
-        """End everything, tasks too, and then this process."""
+        """End everything, background tasks too, and then this process."""
         self._stopping = True
         for command in list(self.commands.values()):
             self.end(command, cause if command.kept else "interrupt")
         self._end_remaining(lambda: None)
 
     def _end_remaining(self, done: Callable[[], None], last: float = ALL_COMMANDS) -> None:
-        """End what commands up to number `last` left behind: all but tasks and what a longrein waits for."""
+        """End all processes of commands up to number `last`, except tasks and awaited commands."""
         kill_at = self.loop.clock() + self._grace_s
         rest = RemainingProcesses(self.owner, os.getpid(), kill_at, self._spared, last)
 
@@ -182,10 +183,10 @@ class Supervisor:
         awaited = attached.commands.values() if attached and not attached.leaving else ()
         return [command.tree for command in (*self.tasks.running.values(), *awaited)]
 
-    # --- what it is told --------------------------------------------------------------------------------------
+    # --- Messages ----------------------------------------------------------------------------------------------------
 
     def do_ping(self, client: Client, _: Sequence[int], *, ref: int) -> None:
-        """Longrein wants to know whether anybody listens."""
+        """Answer, so that longrein knows the supervisor listens."""
         self.tell(client, do="answer", ref=ref, error="")
 
     def do_hello(  # secrets come this way and no other
@@ -199,7 +200,7 @@ class Supervisor:
         grace_s: float,
         known: dict[str, object],
     ) -> None:
-        """A longrein wants to be attached: only one is at a time."""
+        """Attach a longrein; only one can be attached at a time."""
         if self.attached is not None and self.attached is not client:
             self._receive(self.attached)  # it may be dead, and its end not yet read
         if self.attached is not None and self.attached is not client:
@@ -221,8 +222,10 @@ class Supervisor:
         until_s: float,
         **what: str | list[str],
     ) -> None:
-        """Start a command; `what` is it, its shell and its folder. The descriptors: both ends of the output pipe, the
-        shell's end of the report pipe. After `until_s` (monotonic) who wanted it has done without.
+        """Start a command; `what` holds the command, its shell and its folder.
+
+        The descriptors are both ends of the output pipe and the shell's end of the report pipe. After `until_s`
+        (monotonic) nothing is started, because longrein no longer waits.
         """
         output, theirs, report = (*descriptors, -1, -1, -1)[:3]
         self._number += 1
@@ -261,7 +264,7 @@ class Supervisor:
             self.end(command, cause)
 
     def do_done(self, client: Client, _: Sequence[int], *, number: int) -> None:
-        """Longrein has what it wants of a foreground command; its pipe is read for nobody."""
+        """Forget a foreground command that longrein no longer needs; its output is discarded."""
         if command := client.commands.pop(number, None):
             command.tell_end = None
             self.pipes.discard_output(command)
@@ -277,7 +280,7 @@ class Supervisor:
         record: dict[str, object],
         written: dict[str, object],
     ) -> None:
-        """A foreground command is a task from now on."""
+        """Make a foreground command a background task."""
         command = client.commands.pop(number, None)
         if command is None:
             return self.tell(client, do="answer", ref=ref, error="it is over and forgotten")
@@ -304,23 +307,26 @@ class Supervisor:
         self.tell(client, do="answer", ref=ref, error=error, broken=command is None or command.stdin < 0)
 
     def do_drain(self, client: Client, _: Sequence[int], *, ref: int) -> None:
-        """A normal exit: all but the kept tasks ends now."""
+        """End everything but the background tasks, at longrein's normal exit."""
         client.leaving = True
         for command in list(self.commands.values()):
             if command.kept is None:
                 self.end(command, "interrupt")
         self._end_remaining(lambda: self.tell(client, do="answer", ref=ref, error=""))
 
-    # --- how commands end -------------------------------------------------------------------------------------
+    # --- Ending commands ---------------------------------------------------------------------------------------------
 
     def end(self, command: Command, cause: str, state: str = "killed") -> None:
-        """End its whole tree."""
+        """End a command's process tree."""
         if not command.ending and not command.over:
             command.told_to_end(cause, state, self.loop.clock() + self._grace_s)
             self.terminations.end(command.tree, lambda: self._tree_gone(command))
 
     def _tree_gone(self, command: Command) -> None:
-        """Nobody of it runs. A leader whose threads are still ending can be reaped, and is over, in a moment."""
+        """Finish a command whose tree is gone.
+
+        A leader whose threads are still ending can be reaped in a moment.
+        """
         self.reap()  # its end may not have been heard of yet
         left_s = command.tree.give_up_at - self.loop.clock()
         if command.returncode is None and left_s > 0:
@@ -329,7 +335,7 @@ class Supervisor:
             self._over(command)
 
     def reap(self) -> bool:
-        """Some process has ended: one that was started here, or one that had lost its parent. False when all have."""
+        """Reap all exited children, also adopted ones. False when there are no children left."""
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -344,7 +350,7 @@ class Supervisor:
                     self._over(command)
 
     def _over(self, command: Command) -> None:
-        """Its process has ended, and when it was told to, its whole tree; or it cannot be ended."""
+        """Finish a command that has ended, with its tree if it was told to, or that cannot be ended."""
         if command.over:
             return
         command.over = True

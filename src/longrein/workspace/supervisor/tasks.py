@@ -1,4 +1,4 @@
-"""The kept tasks of a supervisor: their limits, and how each end is written down, once."""
+"""Background tasks in the supervisor: their limits, and the one-time record of their end."""
 
 import importlib
 import os
@@ -10,18 +10,17 @@ from longrein.workspace.supervisor.process_tree import Process, processes
 from longrein.workspace.supervisor.shell import HELD_PIPE_S
 from longrein.workspace.supervisor.spool_writer import SpoolWriter, StreamRedactor, reserve_end, write_end, write_record
 
-# ---------------------------------------------------------------------------------------------------------------------
+# --- Memory and CPU limits -------------------------------------------------------------------------------------------
 #
-# Memory and CPU of a task's tree. Looked at only while some task has such a limit; from /proc, else not at all.
-
+# Checked only while a task has such a limit, and only where there is /proc.
 
 LOOK_S = 0.5
-"""Between two looks: what a tree may grow by in between is what it can exceed its limit by."""
+"""Seconds between two checks; a tree can exceed its limit by what it grows in between."""
 MIB = 1 << 20
 
 
 def over_limit(commands: Iterable[Command]) -> list[tuple[Command, str]]:
-    """Those whose tree uses more than it may, and of what."""
+    """Return the commands whose tree exceeds a limit, with the reason."""
     table = processes()
     return [(command, why) for command in commands if (why := _excess(command, command.tree.members(table, {})))]
 
@@ -38,13 +37,13 @@ def _excess(command: Command, members: list[Process]) -> str:
 
 
 def resident_bytes(pid: int) -> int:
-    """Memory that a process holds; 0 when it is gone."""
+    """Resident memory of a process; 0 when it is gone."""
     fields = _fields(f"/proc/{pid}/statm")
     return int(fields[1]) * os.sysconf("SC_PAGE_SIZE") if len(fields) > 1 else 0
 
 
 def cpu_seconds(pid: int) -> float:
-    """CPU that a process and those of its children that it has waited for have used; 0 when it is gone."""
+    """CPU seconds of a process and its awaited children; 0 when it is gone."""
     fields = _fields(f"/proc/{pid}/stat")
     return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK") if len(fields) > 14 else 0.0
 
@@ -58,17 +57,16 @@ def _fields(path: str) -> list[bytes]:
     return data[data.rfind(b")") + 1 :].split()
 
 
-# --- tasks -----------------------------------------------------------------------------------------------------------
-
+# --- Tasks -----------------------------------------------------------------------------------------------------------
 
 RECORDS_LOOK_S = 60.0
-"""Between two looks whether the records of the tasks are still there."""
+"""Seconds between two checks that the tasks' records still exist."""
 HERE = "."
 """The spool: the supervisor's own folder."""
 
 
 class Tasks:
-    """Those that are not over, by id."""
+    """The running background tasks, by id."""
 
     def __init__(
         self,
@@ -77,7 +75,7 @@ class Tasks:
         end: Callable[[Command, str, str], None],
         over: Callable[[str, dict[str, object]], None],
     ) -> None:
-        """`end(command, cause, state)` ends a tree; `over(task, end)` is called when a task's end lies in the spool."""
+        """`end(command, cause, state)` ends a tree; `over(task, end)` is called once an end is in the spool."""
         self._loop, self._pipes, self._end, self._over = loop, pipes, end, over
         self._secrets: tuple[list[str], str, list[str]] = ([], "", [])
         self._wall_us = 0
@@ -85,18 +83,18 @@ class Tasks:
         self.running: dict[str, Command] = {}
 
     def set_context(self, *, secrets: list[str], nonce: str, patterns: list[str], wall_us: int) -> None:
-        """What must not reach the disk, and what longrein's clock says now, microseconds UTC."""
+        """Set the secrets that must not reach the disk, and longrein's wall clock (microseconds UTC)."""
         self._secrets = secrets, nonce, patterns
         self._wall_us = wall_us - int(self._loop.clock() * 1e6)
 
     def wall_us(self) -> int:
-        """Microseconds UTC: what longrein's clock said, and the monotonic time since. It does not jump."""
+        """Microseconds UTC: longrein's clock plus the monotonic time since. Never jumps."""
         return self._wall_us + int(self._loop.clock() * 1e6)
 
     def keep(self, command: Command, kept: KeptTask, record: dict[str, object], written: dict[str, object]) -> str:
-        """The command is a task from now on; `written` says what of its output is in the spool already.
+        """Make the command a background task; returns why not, or ''.
 
-        Gives why it cannot be one, or ''.
+        `written` describes the output that is in the spool already.
         """
         import json  # dear as well
 
@@ -130,7 +128,7 @@ class Tasks:
             self._loop.after(0.0, self._look)
 
     def _look(self) -> None:
-        """Some task has a limit that must be looked after."""
+        """End the tasks that exceed their limits."""
         limited = [one for one in self.running.values() if one.kept and (one.kept.memory_bytes or one.kept.cpu_s)]
         for command, why in over_limit(limited):
             self._end(command, why, "killed")
@@ -139,7 +137,7 @@ class Tasks:
             self._loop.after(LOOK_S, self._look)
 
     def _look_for_records(self) -> None:
-        """A task whose folder was deleted can be found by nobody and would go on for ever."""
+        """End tasks whose record was deleted: nobody could find them any more."""
         for task, command in self.running.items():
             try:
                 os.stat(f"{task}.json")
@@ -152,7 +150,10 @@ class Tasks:
             self._loop.after(RECORDS_LOOK_S, self._look_for_records)
 
     def finish(self, command: Command) -> None:
-        """It has ended: take what is in its pipe, a little longer when somebody else holds it, then write it down."""
+        """Read the rest of the output, then write the end.
+
+        While another process holds the pipe, it is read a little longer.
+        """
         if command.output >= 0 and self._pipes.take(command, LAST_READ_BYTES):
             self._loop.after(HELD_PIPE_S, lambda: self._write_down(command))
         else:
