@@ -1,4 +1,4 @@
-"""A real workspace in a temporary folder, real commands in it, and a look at /proc for what outlives them."""
+"""Fixtures: a real workspace in a temporary folder, real commands in it, and the processes that outlive them."""
 
 import asyncio
 import os
@@ -20,7 +20,7 @@ _numbers = count(1)
 def supervised(
     session: Path, environment: dict[str, str], roots: Sequence[str] = (), **options: Any
 ) -> SupervisedSpawner:
-    """A spawner whose spool lies in `session`; its grace is short."""
+    """Spawner with its spool in `session` and a short grace period."""
     told = SupervisionOptions(**{"nonce": "0badcafe", "grace_s": 0.15, **options})
     return SupervisedSpawner(
         str(session / "tasks"),
@@ -36,8 +36,8 @@ def _no_notice(text: str) -> None:
     raise AssertionError(text)
 
 
-class Desk:
-    """Runs commands in one folder and keeps what they print."""
+class CommandHarness:
+    """Runs commands in one folder and collects their output."""
 
     def __init__(self, folder: Path, tag: str, kind: str, grace_s: float = 0.15) -> None:
         self.folder, self.tag = folder, tag
@@ -61,7 +61,7 @@ class Desk:
         self._news.set()
 
     async def until(self, wanted: bytes) -> None:
-        """Wait until the running commands have printed this."""
+        """Wait until the running commands have printed `wanted`."""
         while wanted not in self.printed:
             self._news.clear()
             await self._news.wait()
@@ -85,7 +85,7 @@ class Desk:
 
 
 def tagged(tag: str, *also: str) -> list[int]:
-    """Live processes that carry this tag, and these variables."""
+    """Pids of live processes that carry this tag and these variables."""
     alive, found = processes(), processes_with("LONGREIN_TEST_TAG")
     own = [(pid, env) for pid, env in found if pid in alive and variable(env, "LONGREIN_TEST_TAG") == tag]
     return [pid for pid, env in own if all(variable(env, name) for name in also)]
@@ -102,21 +102,23 @@ def tag() -> Iterator[str]:
 
 @pytest.fixture
 def kind() -> str:
-    """Of spawner: `plain` or `supervised`."""
+    """Kind of spawner: `plain` or `supervised`."""
     return "plain"
 
 
 @pytest.fixture
 def grace_s() -> float:
-    """Between TERM and KILL."""
+    """Seconds between TERM and KILL."""
     return 0.15
 
 
 @pytest.fixture
-async def desk(kind: str, grace_s: float, tmp_path: Path, tag: str, anyio_backend: str) -> AsyncIterator[Desk]:
+async def harness(
+    kind: str, grace_s: float, tmp_path: Path, tag: str, anyio_backend: str
+) -> AsyncIterator[CommandHarness]:
     folder = tmp_path / "repo"
     folder.mkdir()
-    one = Desk(folder.resolve(), tag, kind, grace_s)
+    one = CommandHarness(folder.resolve(), tag, kind, grace_s)
     yield one
     await one.spawner.drain()
     assert tagged(tag) == []

@@ -1,4 +1,4 @@
-"""Files are replaced whole or not at all, and stay what they were in everything but content."""
+"""Atomic writes: a file is replaced completely or not at all, and keeps everything but its content."""
 
 import errno
 import hashlib

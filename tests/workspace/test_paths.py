@@ -1,4 +1,4 @@
-"""Looking a path up: inside means that what is written and what it leads to both lie in a root, by component."""
+"""Path resolution: inside means that the written and the real path both lie in a root, by component."""
 
 import os
 from pathlib import Path

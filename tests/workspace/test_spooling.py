@@ -1,4 +1,4 @@
-"""What a task prints, cut anywhere: no secret gets through, the quota holds, and a reader sees what was not kept."""
+"""Task output, cut anywhere: no secret gets through, the quota holds, and readers see what is missing."""
 
 import os
 import string

@@ -191,7 +191,7 @@ class Kept(msgspec.Struct):
 
 
 class MemoryProcess:
-    """One started command: a `workspace.StartedCommand`."""
+    """A started command: a `workspace.StartedCommand`."""
 
     def __init__(
         self, home: MemorySupervision, line: str, ran: Ran, cwd: str, sink: Sink | None, most: int, *, stdin: bool

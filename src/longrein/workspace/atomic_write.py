@@ -166,7 +166,7 @@ def _open_temp_file(folder: str, mode: int) -> tuple[TempFile, int]:
         try:
             return temp, os.open(temp.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
         except FileExistsError:
-            continue  # of an earlier process with our number
+            continue  # left by an earlier process with our pid
 
 
 def _remove_temp_file(temp: TempFile | None) -> None:
@@ -176,7 +176,7 @@ def _remove_temp_file(temp: TempFile | None) -> None:
 
 
 class _Replacement:
-    """One replacement, with the contents that others wrote meanwhile."""
+    """A replacement, with the contents that others wrote meanwhile."""
 
     def __init__(self, target: str, base: bytes | None, merge: Merge | None, depth: int = 0) -> None:
         self.target = target
@@ -211,7 +211,7 @@ class _Replacement:
         if data is None:
             self._restore_text()
         else:
-            _remove_temp_file(self.displaced)  # it is within what stands
+            _remove_temp_file(self.displaced)  # its text is in the merged content
         return ReplaceResult(data, tuple(self.foreign))
 
     def _exchange_until_stable(self, ours: bytes, expect: str) -> bytes | None:
@@ -224,7 +224,7 @@ class _Replacement:
             if theirs is None:
                 return ours
             merged = self._merge(ours, theirs)
-            if merged is None or merged == there:  # a conflict, or theirs has all that we wanted
+            if merged is None or merged == there:  # a conflict, or theirs contains our change
                 return merged
             ours, expect = merged, _sha256_hex(there)
         return None
@@ -273,7 +273,7 @@ class _Replacement:
             raise
         if not exchanged:
             return None
-        _remove_temp_file(self.displaced)  # it is within what was put
+        _remove_temp_file(self.displaced)  # its text is in `ours`
         self.displaced, self.ours, self.displaced_data = temp, ours, b""
         self.versions.append(ours)
         return self._check_displaced(temp, expect)
@@ -304,7 +304,7 @@ class _Replacement:
         displaced_data, there = self.displaced_data, self.foreign[-1]
         if self.displaced is None:
             return
-        if there == displaced_data:  # ours stands in the file
+        if there == displaced_data:  # the file holds our content
             for one in self.foreign[:-1]:
                 if not contains_all_lines(there, one):
                     self._save_beside(one)
@@ -327,7 +327,7 @@ class _Replacement:
             try:
                 back = again.run(goal, _sha256_hex(there))
             except OSError:
-                return there  # the next sweep keeps it beside
+                return there  # recovery keeps it beside the target
             self.foreign += back.taken
             stands = back.taken[-1] if back.data is None else back.data
         if contains_all_lines(stands, text):

@@ -41,7 +41,7 @@ async def run_in_thread(work: Callable[[], T]) -> T:
 def _work(work: Callable[[], T], loop: asyncio.AbstractEventLoop, done: "asyncio.Future[T]") -> None:
     try:
         result = work()
-    except BaseException as error:  # whatever it is, it is the caller's
+    except BaseException as error:  # raised in the caller
         _tell(loop, done.set_exception, error)
     else:
         _tell(loop, done.set_result, result)
@@ -51,7 +51,7 @@ def _tell(loop: asyncio.AbstractEventLoop, tell: Callable[[T], None], value: T) 
     try:
         loop.call_soon_threadsafe(tell, value)
     except RuntimeError:
-        return  # the loop is gone, and whoever waited with it
+        return  # the loop is closed
 
 
 # --- Workspace -------------------------------------------------------------------------------------------------------

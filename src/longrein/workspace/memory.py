@@ -50,7 +50,7 @@ def release_free_memory() -> None:
         return
     import ctypes
 
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc; others give back by themselves
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc only; other libraries do this themselves
     if trim is not None:
         trim(0)
 
@@ -61,7 +61,7 @@ def _process_bytes() -> tuple[int, int, int]:
         with open("/proc/self/statm", encoding="ascii") as file:
             pages = [int(number) for number in file.read().split()]
     except OSError:
-        import psutil  # type: ignore[import-untyped]  # it has no stubs of its own
+        import psutil  # type: ignore[import-untyped]  # no stubs
 
         found = psutil.Process().memory_info()
         return found.rss, found.vms, found.rss

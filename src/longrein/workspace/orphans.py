@@ -116,7 +116,7 @@ def end_orphans(session_is_held: Callable[[str], bool], folder_of: Callable[[str
         sessions.update(one.session for one in told if one.session)
         ended.update((one.process.pid, f"{one.name} ({one.process.pid})") for one in told)
         if number == signal.SIGKILL and time.monotonic() > until + TERM_WAIT_S:
-            break  # not even KILL ends what waits in the kernel
+            break  # KILL does not end a process that is stuck in the kernel
         _wait_gone([one.process for one in orphans], max(0.01, until - time.monotonic()))
         number = signal.SIGKILL
     for folder in filter(None, map(folder_of, sorted(sessions))):

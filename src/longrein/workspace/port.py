@@ -29,7 +29,7 @@ class ResolvedPath(msgspec.Struct, frozen=True):
 
 
 class CommandExit(msgspec.Struct, frozen=True):
-    """How a command ended."""
+    """Outcome of a command."""
 
     code: int | None
     """Exit code; None when a signal ended it."""

@@ -54,7 +54,7 @@ class Query(msgspec.Struct, frozen=True):
 
 
 class Line(msgspec.Struct, frozen=True):
-    """One line of a file."""
+    """A line of a file."""
 
     path: str
     number: int
@@ -185,7 +185,7 @@ def _lines(query: Query, data: bytes, wanted: Callable[[str], bool], partial: st
         try:
             event = msgspec.json.decode(raw)
         except msgspec.MsgspecError:
-            continue  # the line at which the output was cut
+            continue  # the last line, where the output was cut
         found += _split(event, wanted)
         if len(found) > query.limit:
             return SearchResult(lines=tuple(found[: query.limit]), more=True, partial=partial)

@@ -201,7 +201,7 @@ def mark_lost_tasks(session_folder: str) -> list[str]:
         try:
             write_lost(folder, task, NO_SUPERVISOR)
         except OSError:
-            return []  # the next one to read it sees as much
+            return []  # the next reader comes to the same result
     return lost
 
 
@@ -320,7 +320,7 @@ def _remove(remove: Callable[[str], None], path: str) -> None:
     try:
         remove(path)
     except OSError:
-        return  # it was never there
+        return  # it did not exist
 
 
 def _last_written(folder: str, task: str) -> int:

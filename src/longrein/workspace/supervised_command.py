@@ -73,7 +73,7 @@ class SupervisedCommand:
     It is in `running` until it has ended or is in the background.
     """
 
-    def __init__(  # all that becomes of it is decided here
+    def __init__(
         self,
         connection: SupervisorConnection,
         running: dict[int, "SupervisedCommand"],
@@ -207,7 +207,7 @@ class SupervisedCommand:
         close(self._output.detach_output(), self._report)
         self._report = -1
         written = await self.early.keep(keeping, self._output.size_bytes)
-        shown = self._cwd.encode("utf-8", "replace").decode()  # a folder may be called by any bytes
+        shown = self._cwd.encode("utf-8", "replace").decode()  # a folder name may be any bytes
         record = {"task": keeping.task, "command": keeping.command, "cwd": shown}
         wanted = {name: getattr(keeping, name) for name in SENT_OPTIONS}
         answer = await self._connection.ask(
@@ -280,7 +280,7 @@ class SupervisionOptions(msgspec.Struct, frozen=True):
     patterns: tuple[str, ...] = ()
     """Regular expressions of further secrets."""
     keep_s: float = 24 * 3600.0
-    """How long background tasks run with no longrein connected."""
+    """Seconds that background tasks run with no longrein connected."""
     quota_bytes: int = 64 << 20
     """Quota for a command's output before it goes to the background."""
     alone_s: float = 2.0
@@ -415,7 +415,7 @@ class SupervisedSpawner:
         if self._connection is connection:
             self._connection = None
         if not connection.owner:
-            return  # it died before it had said who it was; whose tasks it had is asked of the spool
+            return  # it died before it was identified; the spool tells whose tasks it had
         commands = list(self._commands.values())
         if not connection.has_answered:
             self._give_up("it ended at once")
@@ -490,7 +490,7 @@ class SupervisedSpawner:
         if failure is None:
             return running
         if not connection.has_answered:
-            return None  # it never came up, so nothing was started
+            return None  # the supervisor never came up, so nothing was started
         return LOST_EXIT if isinstance(failure, ConnectionError) else start_failure(failure, command, cwd)
 
     def _not_heard(self, connection: SupervisorConnection, running: SupervisedCommand) -> None:
@@ -548,7 +548,7 @@ class SupervisedSpawner:
         connection = self._connection
         if connection is not None:
             connection.wake()
-            with suppress(ConnectionError):  # what it left is being ended, then, or it is deaf
+            with suppress(ConnectionError):  # it died and its commands are being ended, or it does not answer
                 await connection.ask(limit_s=DRAIN_S, do="drain")
             stays = bool(self._kept.owned(connection.owner))
             if connection.unresponsive and not stays:

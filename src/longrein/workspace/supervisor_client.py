@@ -212,7 +212,7 @@ class SupervisorConnection:
     async def wait_exit(self, limit_s: float) -> None:
         """Wait until the process has exited, at most `limit_s`. After `close`."""
         until = self._loop.time() + limit_s
-        while self._lives() and self._loop.time() < until:  # noqa: ASYNC110  # it may be nobody's child here
+        while self._lives() and self._loop.time() < until:  # noqa: ASYNC110  # it may not be our child
             await asyncio.sleep(EXIT_POLL_S)
 
     def _lives(self) -> bool:

@@ -183,14 +183,14 @@ def folder_lock(folder: str) -> Iterator[None]:
 # replaced file is kept for a moment, and late writes to it are found.
 
 WATCH_S = 0.5
-"""How long a replaced file is watched."""
+"""Seconds that a replaced file is watched."""
 WATCHED_MAX = 16
 WATCHED_BYTES_MAX = 16 * 1024 * 1024
 """Limits of the files watched at once; the oldest are dropped."""
 WRITER_WAIT_S = 0.15
 """Longest wait for a program that has the file open for writing."""
 REMOVE_AFTER_S = 2.0
-"""How long a displaced text stays on disk after a conflict; by then it is in a log."""
+"""Seconds that a displaced text stays on disk after a conflict; by then it is in a log."""
 READS_MAX = 8
 
 
@@ -347,7 +347,7 @@ def recover_temp_files(folders: Iterable[str]) -> list[str]:
     said: list[str] = []
     for folder in folders:
         for temp in _abandoned_files(folder):
-            with contextlib.suppress(OSError):  # another process clears up too, or the folder is not ours
+            with contextlib.suppress(OSError):  # another process recovers it too, or the folder is not writable
                 said += _recover(temp)
     return said
 

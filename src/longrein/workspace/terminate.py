@@ -68,7 +68,7 @@ class TreeTerminator:
     async def _walk(self, loop: asyncio.AbstractEventLoop) -> None:
         try:
             await self._rounds(loop)
-        except asyncio.CancelledError:  # the loop closes: no time for a grace
+        except asyncio.CancelledError:  # the loop is closing: KILL at once
             for tree in self._trees:
                 tree.kill_at = 0.0
                 tree.give_up_at = loop.time() + GIVE_UP_S

@@ -72,7 +72,7 @@ class FinishedWorktree(msgspec.Struct, frozen=True):
 
     kept: bool
     text: str
-    """Where the worktree is and how to merge it; '' when it was removed without a remark."""
+    """Place of the worktree and how to merge it; '' when it was removed without a remark."""
     files: tuple[str, ...] = ()
     """Files that its commits changed, by their place in the user's tree."""
 
@@ -168,7 +168,7 @@ async def remove_worktree(workspace: Workspace, tree: Worktree, session: str = "
     if code:
         return one_line(said)
     tip = await commit_of(workspace, tree.root, f"refs/heads/{tree.branch}", session)
-    if tip and (tip in (head, tree.start)):  # else somebody has put other work on it
+    if tip and (tip in (head, tree.start)):  # else the branch holds other work
         await run_git(workspace, ["update-ref", "-d", f"refs/heads/{tree.branch}", tip], tree.root, session)
     _remove_record(tree.path)
     return ""
@@ -229,7 +229,7 @@ async def _create(workspace: Workspace, tree: Worktree, session: str) -> Worktre
         return f"git cannot make a worktree: {one_line(said)}"
     made = msgspec.structs.replace(tree, made=True)
     try:
-        os.makedirs(made.cwd, exist_ok=True)  # the folder of the session may hold nothing that is committed
+        os.makedirs(made.cwd, exist_ok=True)  # the session's folder may hold no committed file
     except OSError as error:
         return f"{made.cwd} cannot be made ({error.strerror})"
     return _write_record(made) or made
@@ -315,7 +315,7 @@ async def _kept_text(workspace: Workspace, tree: Worktree, left: str, session: s
     """Say where a kept worktree is, how large its change is, and how to merge it."""
     tip = await commit_of(workspace, tree.path, session=session)
     moved = tip != await commit_of(workspace, tree.root, f"refs/heads/{tree.branch}", session)
-    name = tip[:12] if moved else tree.branch  # whoever worked there may have gone to another branch
+    name = tip[:12] if moved else tree.branch  # the subagent may have switched to another branch
     code, said = await run_git(workspace, ["diff", "--shortstat", tree.start, "HEAD"], tree.path, session)
     size = one_line(said) if not code and said.strip() else "no committed change"
     rest = f"; some of it could not be committed ({left}) and lies uncommitted in its folder" if left else ""
@@ -357,7 +357,7 @@ class MergeResult(msgspec.Struct, frozen=True):
 
     done: bool
     text: str
-    """One line: what was merged, or why nothing was touched."""
+    """The merged files, or why nothing was touched; one line."""
     files: tuple[str, ...] = ()
     """Changed files, absolute."""
     conflicts: tuple[str, ...] = ()
@@ -398,7 +398,7 @@ async def _snapshot_commit(workspace: Workspace, root: str, session: str) -> str
 async def _apply(workspace: Workspace, tree: Worktree, ours: str, result: str, session: str) -> MergeResult:
     """Change the folder from the snapshot to the merge result."""
     new = await _changed_between(workspace, tree.root, session, "--diff-filter=A", ours, result)
-    there = [path for path in new if os.path.lexists(path)]  # git does not know them, so no picture holds them
+    there = [path for path in new if os.path.lexists(path)]  # untracked, so not in the snapshot
     same = [path for path in there if await _is_same(workspace, tree.root, result, path, session)]
     in_the_way = tuple(path for path in there if path not in same)
     if in_the_way:

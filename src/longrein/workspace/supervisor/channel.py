@@ -33,7 +33,7 @@ _CLOSE_ON_EXEC = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
 
 
 class Channel:
-    """One end of the connection."""
+    """A message channel's end."""
 
     def __init__(self, sock: socket.socket) -> None:
         sock.setblocking(False)

@@ -77,7 +77,7 @@ class Command:
         """Record the exit of its process."""
         self.returncode = returncode
         self.elapsed_s = now - self.began_s
-        self.tree.root = 0  # its number may soon be somebody else's
+        self.tree.root = 0  # the pid may soon be reused
 
     def told_to_end(self, cause: str, state: str, kill_at: float) -> None:
         """Mark its tree as ending."""

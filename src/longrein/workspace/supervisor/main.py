@@ -1,6 +1,6 @@
 """Entry point of the supervisor: its socket, its signals and its exit."""
 
-import _signal as signal  # type: ignore[import-not-found]  # it has no stubs; for the figure see the package
+import _signal as signal  # type: ignore[import-not-found]  # no stubs; figures in the package's docstring
 import _socket as socket
 import os
 import sys
@@ -26,7 +26,7 @@ def main() -> None:
     `argv` holds the spool folder and the descriptor of a socket whose other end is longrein's.
     """
     folder, first = sys.argv[1], socket.socket(fileno=int(sys.argv[2]))
-    os.set_inheritable(first.fileno(), False)  # no command may hold it: its end is how longrein's death is known
+    os.set_inheritable(first.fileno(), False)  # no command may hold it: its end reports longrein's death
     os.chdir(folder)
     become_subreaper()
     supervisor = Supervisor(first, time.monotonic)
@@ -34,7 +34,7 @@ def main() -> None:
     inode = listen(supervisor)
     write_own_record()
     supervisor.run()
-    if inode == inode_of(SOCKET):  # before it closes: who is refused may begin another at once
+    if inode == inode_of(SOCKET):  # before the socket closes: a refused client may start a new supervisor at once
         for name in (SOCKET, f"{RECORD}.json"):
             unlink(name)
     woken.close()

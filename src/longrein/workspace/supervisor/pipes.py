@@ -49,7 +49,7 @@ class Loop:
             at_most_s = due_s if at_most_s is None else min(due_s, at_most_s)
         ready = self._poll.poll(None if at_most_s is None else math.ceil(1000 * at_most_s))
         for descriptor, call in [(descriptor, self._calls[descriptor]) for descriptor, _ in ready]:
-            if self._calls.get(descriptor) is call:  # not given up by one that came before it
+            if self._calls.get(descriptor) is call:  # an earlier call may have unwatched it
                 call()
         while self._timers and self._timers[0][0] <= self.clock():
             heappop(self._timers)[2]()

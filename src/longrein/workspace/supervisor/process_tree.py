@@ -140,7 +140,7 @@ def send(one: Process, number: int) -> bool:
 
 
 def _from_psutil() -> dict[int, Process]:
-    import psutil  # type: ignore[import-untyped]  # it has no stubs of its own
+    import psutil  # type: ignore[import-untyped]  # no stubs
 
     own, found = os.getuid(), {}
     for one in psutil.process_iter(["pid", "ppid", "uids", "status", "create_time"]):
@@ -199,7 +199,7 @@ def owner_mark() -> str:
 
 
 class Tree:
-    """One command's process tree."""
+    """Process tree of one command."""
 
     def __init__(self, mark: str, root: int, kill_at: float) -> None:
         self.mark = mark.encode()

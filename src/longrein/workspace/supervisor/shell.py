@@ -42,7 +42,7 @@ def command_words(command: str | Sequence[str], report: int) -> list[str]:
         return list(command)
     if report < 0:
         return ["bash", "-c", command]
-    # nobody may be left to hear the report (the command was kept, or longrein died): that must not end it by SIGPIPE
+    # the report may have no reader (the command was kept, or longrein died): SIGPIPE must not end the shell
     said = f"trap '' PIPE; builtin pwd -P 2>/dev/null >&{report}"
     return ["bash", "-c", f'trap "{said}" EXIT; eval "$1"', "bash", command]
 
@@ -67,7 +67,7 @@ def last_folder(report: int) -> str:
 
 def signal_name(number: int) -> str:
     """Return a signal's name, such as `SIGKILL`; a real-time signal by its number."""
-    import signal  # names every number there is: a fifth of the supervisor's start
+    import signal  # slow to import: a fifth of the supervisor's start
 
     try:
         return signal.Signals(number).name

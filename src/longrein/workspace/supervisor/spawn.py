@@ -5,7 +5,7 @@ folder for a moment and comes back. Importing `subprocess` would take half of th
 where spawned processes cannot call `setsid`.
 """
 
-import _signal as signal  # type: ignore[import-not-found]  # it has no stubs; for the figure see the package
+import _signal as signal  # type: ignore[import-not-found]  # no stubs; figures in the package's docstring
 import os
 from collections.abc import Mapping, Sequence
 
@@ -35,7 +35,7 @@ def spawn(
     words = command_words(command, report)
     actions = [(os.POSIX_SPAWN_DUP2, one, number) for number, one in ((0, stdin), (1, output), (2, output))]
     if report >= 0:
-        os.set_inheritable(report, True)  # it keeps its number, and is closed here in a moment
+        os.set_inheritable(report, True)  # it keeps its number; the caller closes it soon
     os.chdir(cwd)
     try:
         path = shell if isinstance(command, str) else find_on_path(words[0], env)
@@ -44,7 +44,7 @@ def spawn(
         from longrein.workspace.supervisor.launch import launch
 
         popen = launch(command, shell, cwd, env, output=output, report=report, stdin=stdin)
-        popen.returncode, pid = 0, popen.pid  # it is reaped by number
+        popen.returncode, pid = 0, popen.pid  # the supervisor reaps it by pid
         return int(pid)
     finally:
         os.fchdir(home)

@@ -269,7 +269,7 @@ class SpoolWriter:
 
     def resume_from(self, handed: dict[str, object]) -> None:
         """Go on where another process stopped."""
-        self._take_over(**handed)  # type: ignore[arg-type]  # what a message holds has no types
+        self._take_over(**handed)  # type: ignore[arg-type]  # messages are untyped
 
     def _take_over(
         self, *, size: int, head: int, lost_bytes: int, lost: str, pieces: Sequence[Sequence[int]], held: str
@@ -314,7 +314,7 @@ def reserve_end(folder: str, task: str) -> None:
     try:
         os.posix_fallocate(file, 0, END_BYTES)
     except (AttributeError, OSError):
-        pass  # not every system, not every file system
+        pass  # not supported by every system and file system
     finally:
         os.close(file)
 

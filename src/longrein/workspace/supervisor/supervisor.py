@@ -146,7 +146,7 @@ class Supervisor:
         self._departures -= 1
         for command in client.commands.values():
             self.end(command, "interrupt")
-        if self.attached is not None:  # somebody came back: what the dead one left is not theirs
+        if self.attached is not None:  # a new longrein is attached: end only what the dead one left
             return self._end_remaining(lambda: None, last)
         for command in list(self.tasks.running.values()):
             if command.kept and command.kept.policy != "keep":
@@ -189,7 +189,7 @@ class Supervisor:
         """Answer, so that longrein knows the supervisor listens."""
         self.tell(client, do="answer", ref=ref, error="")
 
-    def do_hello(  # secrets come this way and no other
+    def do_hello(  # the only message that carries secrets
         self,
         client: Client,
         _: Sequence[int],
@@ -202,13 +202,13 @@ class Supervisor:
     ) -> None:
         """Attach a longrein; only one can be attached at a time."""
         if self.attached is not None and self.attached is not client:
-            self._receive(self.attached)  # it may be dead, and its end not yet read
+            self._receive(self.attached)  # it may be dead without the loop having noticed
         if self.attached is not None and self.attached is not client:
             return self.tell(client, do="answer", ref=ref, error="another longrein is attached to this supervisor")
         self.attached = client
         self._attachments += 1
         self._keep_s, self._alone_s, self._grace_s = keep_s, alone_s, grace_s
-        self.tasks.set_context(**known)  # type: ignore[arg-type]  # what a message holds has no types
+        self.tasks.set_context(**known)  # type: ignore[arg-type]  # messages are untyped
         return self.tell(client, do="answer", ref=ref, error="", pid=os.getpid(), start=self.start)
 
     def do_start(
@@ -242,7 +242,7 @@ class Supervisor:
                 os.set_blocking(own_input, False)
             marked = {**env, COMMAND_MARK: env.get(COMMAND_MARK, "") + mark}
             pipes = {"output": theirs, "report": report, "stdin": their_input}
-            pid = spawn(**what, env=marked, **pipes, home=self._home)  # type: ignore[arg-type]  # messages are not typed
+            pid = spawn(**what, env=marked, **pipes, home=self._home)  # type: ignore[arg-type]  # messages are untyped
         except (OSError, ValueError) as error:
             close(output, own_input)
             errno = error.errno if isinstance(error, OSError) else None
@@ -286,10 +286,10 @@ class Supervisor:
             return self.tell(client, do="answer", ref=ref, error="it is over and forgotten")
         who = {"pid": command.pid, "start": command.start(), "mark": command.mark, "owner": self.owner}
         record = {**record, **who, "stdin_inode": command.stdin_inode, "version": VERSION}
-        kept = KeptTask(**keeping)  # type: ignore[arg-type]  # what a message holds has no types
+        kept = KeptTask(**keeping)  # type: ignore[arg-type]  # messages are untyped
         error = self.tasks.keep(command, kept, record, written)
         self.tell(client, do="answer", ref=ref, error=error)
-        if error:  # nobody would ever find it again
+        if error:  # nobody could find it again
             self.pipes.discard_output(command)
             return self.end(command, "interrupt")
         return self.tasks.finish(command) if command.over else None
@@ -327,7 +327,7 @@ class Supervisor:
 
         A leader whose threads are still ending can be reaped in a moment.
         """
-        self.reap()  # its end may not have been heard of yet
+        self.reap()  # its exit may not have been read yet
         left_s = command.tree.give_up_at - self.loop.clock()
         if command.returncode is None and left_s > 0:
             self.loop.after(left_s, lambda: self._over(command))

@@ -96,10 +96,10 @@ class Tasks:
 
         `written` describes the output that is in the spool already.
         """
-        import json  # dear as well
+        import json  # slow to import
 
         secrets, nonce, patterns = self._secrets
-        redactor = importlib.import_module("longrein.events.redact").redactor  # dear, and few sessions keep anything
+        redactor = importlib.import_module("longrein.events.redact").redactor  # slow to import, seldom needed
         redact = redactor(secrets, nonce, patterns)
         began_at = self.wall_us() - int((self._loop.clock() - command.began_s) * 1e6)
         times = {"began_s": command.began_s, "started_at": began_at}
@@ -144,7 +144,7 @@ class Tasks:
             except FileNotFoundError:
                 self._end(command, "its folder was deleted", "killed")
             except OSError:
-                continue  # that it cannot be seen now does not mean that it is gone
+                continue  # unreadable now does not mean deleted
         self._looking_for_records = bool(self.running)
         if self.running:
             self._loop.after(RECORDS_LOOK_S, self._look_for_records)
