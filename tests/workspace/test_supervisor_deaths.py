@@ -1,7 +1,7 @@
-"""Who dies takes along what is his and nothing else: longrein, its supervisor, or both, while commands run.
+"""Deaths of longrein, its supervisor, or both while commands run: each takes along only its own processes.
 
-Each kind runs in the foreground and as a kept task. What `env -i` hides has no mark left: its supervisor, whose child
-it becomes, still finds it.
+Each kind of command runs in the foreground and as a background task. `env -i` removes the mark; the supervisor still
+finds such a process, which becomes its child.
 """
 
 import asyncio

@@ -81,10 +81,12 @@ class BackgroundTasks:
     def owned(self, owner: str) -> list[str]:
         """Return the running tasks of this supervisor."""
         return [
-            task for task in spool.task_ids(self._folder) if self._open(task) and self.record(task)["owner"] == owner
+            task
+            for task in spool.task_ids(self._folder)
+            if self._is_running(task) and self.record(task)["owner"] == owner
         ]
 
-    def _open(self, task: str) -> bool:
+    def _is_running(self, task: str) -> bool:
         return bool(self.record(task)) and task not in self._ends and not spool.has_end(self._folder, task)
 
     # --- News --------------------------------------------------------------------------------------------------------
@@ -106,10 +108,10 @@ class BackgroundTasks:
         """See `Supervision.adopt`. `owner` is the connected supervisor, '' for none."""
         spool.sweep_spool(self._folder)
         tasks = spool.task_ids(self._folder)
-        lost = [task for task in tasks if self._open(task) and not spool.owner_lives(self.record(task))]
-        await self._end_and_write(lost, spool.NO_SUPERVISOR)
-        self._foreign |= {task for task in tasks if self._open(task) and self.record(task)["owner"] != owner}
-        self._look_again()
+        lost = [task for task in tasks if self._is_running(task) and not spool.owner_lives(self.record(task))]
+        await self._end_as_lost(lost, spool.NO_SUPERVISOR)
+        self._foreign |= {task for task in tasks if self._is_running(task) and self.record(task)["owner"] != owner}
+        self._schedule_poll()
         found = [one for one in map(self.spooled, tasks) if one is not None]
         return sorted(found, key=lambda one: (one.started_at, one.task))
 
@@ -138,10 +140,10 @@ class BackgroundTasks:
         lost = self.owned(owner) if owner else []
         if owner:
             self._trees.end(f"{owner}.", 0)
-        for task in await self._end_and_write(lost, "its supervisor ended while it ran"):
+        for task in await self._end_as_lost(lost, "its supervisor ended while it ran"):
             self.tell(task)
 
-    async def _end_and_write(self, lost: list[str], cause: str) -> list[str]:
+    async def _end_as_lost(self, lost: list[str], cause: str) -> list[str]:
         """End these tasks' trees, then write that the tasks are lost."""
         for task in lost:
             self._end_tree(self.record(task))
@@ -158,43 +160,43 @@ class BackgroundTasks:
         alive = leader is not None and leader.start == record["start"]
         return self._trees.end(record["mark"], record["pid"] if alive else 0)
 
-    async def stop_unheard(self, task: str, cause: str) -> None:
+    async def end_without_supervisor(self, task: str, cause: str) -> None:
         """End a task whose supervisor does not answer, and write its end."""
-        if self._open(task):
-            await self._end_and_write([task], f"{cause}; its supervisor did not answer")
+        if self._is_running(task):
+            await self._end_as_lost([task], f"{cause}; its supervisor did not answer")
             self.tell(task)
 
     # --- Tasks of a supervisor of another version --------------------------------------------------------------------
 
     def stop(self, task: str) -> None:
         """End a task by its mark, for a supervisor that cannot be asked; it writes the end itself."""
-        if self._open(task):
+        if self._is_running(task):
             self._end_tree(self.record(task))
 
-    def _look_again(self) -> None:
+    def _schedule_poll(self) -> None:
         if self._foreign and self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(FOREIGN_POLL_S, self._look)
+            self._timer = asyncio.get_running_loop().call_later(FOREIGN_POLL_S, self._poll_foreign)
 
-    def _look(self) -> None:
+    def _poll_foreign(self) -> None:
         self._timer = None
         for task in sorted(self._foreign):
-            if not self._open(task):
+            if not self._is_running(task):
                 self._foreign.discard(task)
                 self.tell(task)
             elif not spool.owner_lives(self.record(task)):
                 self._foreign.discard(task)
                 self.supervisor_died(self.record(task)["owner"], ())
-        self._look_again()
+        self._schedule_poll()
 
-    async def wait_over(self, task: str, limit_s: float) -> None:
+    async def wait_for_end(self, task: str, limit_s: float) -> None:
         """Wait until a task has ended, at most `limit_s`.
 
         A task whose supervisor is dead is marked as lost.
         """
         until = asyncio.get_running_loop().time() + limit_s
-        while self._open(task) and asyncio.get_running_loop().time() < until:
+        while self._is_running(task) and asyncio.get_running_loop().time() < until:
             if not spool.owner_lives(self.record(task)):
-                await self._end_and_write([task], spool.NO_SUPERVISOR)
+                await self._end_as_lost([task], spool.NO_SUPERVISOR)
                 return
             await asyncio.sleep(POLL_S)
 
@@ -234,7 +236,7 @@ async def stop_background_task(session_folder: str, task: str, cause: str = "the
         answer = {"known": False}
     if not answer["known"]:
         kept.stop(task)
-    await kept.wait_over(task, END_S)
+    await kept.wait_for_end(task, END_S)
     if connection is not None:
         connection.close()
     return kept.spooled(task)

@@ -91,11 +91,11 @@ class SupervisedCommand:
         """Number that identifies the command in messages to the supervisor."""
         self.started: asyncio.Future[OSError | ValueError | None] = self._loop.create_future()
         """See `wait_started`."""
-        self._connection, self._running, self._kept, self._cwd = connection, running, kept, cwd
+        self._connection, self._running, self._background, self._cwd = connection, running, kept, cwd
         running[self.number] = self
         self._began = self._loop.time()
         self._output = OutputReader(pipes[0], sink, output_bytes_max, self.end)
-        self._output.ended.add_done_callback(self._tell)
+        self._output.ended.add_done_callback(self._report_end)
         self._report = pipes[1]
         self.early: EarlyOutput | None = None
         """Set when the command can go to the background."""
@@ -106,7 +106,7 @@ class SupervisedCommand:
 
     # --- Messages from the supervisor --------------------------------------------------------------------------------
 
-    def runs(self, pid: int, mark: str) -> None:
+    def on_started(self, pid: int, mark: str) -> None:
         """Handle `started`: the command runs, its processes carry `mark`."""
         self.pid, self._mark = pid, mark
         if not self.started.done():
@@ -122,7 +122,7 @@ class SupervisedCommand:
             raise TimeoutError
         return self.started.result()
 
-    def did_not_start(self, error: OSError | ValueError) -> None:
+    def on_start_failed(self, error: OSError | ValueError) -> None:
         """Handle `not_started`."""
         self._running.pop(self.number, None)
         self._done = True
@@ -130,20 +130,20 @@ class SupervisedCommand:
         if not self.started.done():
             self.started.set_result(error)
 
-    def is_over(self, how: Mapping[str, Any]) -> None:
+    def on_ended(self, how: Mapping[str, Any]) -> None:
         """Handle `ended`: the process has exited; if it was told to end, its whole tree has."""
         self._running.pop(self.number, None)
         self._over = how
         self._output.exited()
 
-    def is_lost(self) -> None:
+    def on_lost(self) -> None:
         """Handle the supervisor's death: the outcome is unknown."""
         if not self.started.done():
-            self.did_not_start(ConnectionError(LOST_EXIT.message))
+            self.on_start_failed(ConnectionError(LOST_EXIT.message))
         elif self._over is None:
-            self.is_over({})
+            self.on_ended({})
 
-    def _tell(self, _: object) -> None:
+    def _report_end(self, _: object) -> None:
         if self._is_kept or self._end.done() or self._over is None:
             return
         how, elapsed_s = self._over, self._loop.time() - self._began
@@ -171,19 +171,19 @@ class SupervisedCommand:
         if self._over is None and not self._told_to_end:
             self._told_to_end = True
             self._connection.send(do="end", number=self.number, cause=cause)
-            self._kept.run_in_background(self._end_unheard(cause))
+            self._background.run_in_background(self._end_if_unanswered(cause))
             if cause == "interrupt":
                 self._output.discard_output()
 
-    async def _end_unheard(self, cause: str) -> None:
+    async def _end_if_unanswered(self, cause: str) -> None:
         """End the process tree from here, by its mark, when the supervisor does not answer."""
         try:
             await self._connection.ask(do="ping")
         except ConnectionError:
             if not self._connection.gone and self._over is None and self._mark:
-                await self._kept.end_marked(self._mark, self.pid)
+                await self._background.end_marked(self._mark, self.pid)
                 self._why_lost = NO_ANSWER.format(cause)
-                self.is_lost()
+                self.on_lost()
 
     def abandon(self) -> None:
         """Drop the rest of the output; the command can no longer go to the background."""
@@ -201,7 +201,7 @@ class SupervisedCommand:
         """See `StartedCommand.keep`."""
         if self._done or self.early is None or self._connection.gone:
             raise OSError("it has ended and was let go" if self._done else "there is no supervisor to keep it")
-        self._kept.check_new(keeping.task)
+        self._background.check_new(keeping.task)
         self._is_kept = True
         self._running.pop(self.number, None)
         close(self._output.detach_output(), self._report)
@@ -215,7 +215,7 @@ class SupervisedCommand:
         )
         if answer["error"]:
             raise OSError(answer["error"])
-        return self._kept.known(keeping.task)
+        return self._background.known(keeping.task)
 
 
 class UnsupervisedCommand:
@@ -317,17 +317,17 @@ class SupervisedSpawner:
         """Gets a line for the user; may be replaced."""
         self._connection: SupervisorConnection | None = None
         self._opening: asyncio.Task[SupervisorConnection | None] | None = None
-        self._unable = False
+        self._unavailable = False
         """True when no supervisor can be started."""
         self._commands: dict[int, SupervisedCommand] = {}
-        self._kept = BackgroundTasks(folder, f"longrein:{options.nonce}", options.grace_s)
+        self._background = BackgroundTasks(folder, f"longrein:{options.nonce}", options.grace_s)
         self._redact = redactor(options.secrets, options.nonce, options.patterns)
 
     # --- Connection to the supervisor --------------------------------------------------------------------------------
 
     def warm(self) -> None:
         """See `Supervision.warm`."""
-        if self._connection is None and self._opening is None and not self._unable:
+        if self._connection is None and self._opening is None and not self._unavailable:
             self._opening = asyncio.get_running_loop().create_task(self._open(start=True))
             self._opening.add_done_callback(self._opened)
 
@@ -352,12 +352,12 @@ class SupervisedSpawner:
 
     async def _open(self, *, start: bool) -> SupervisorConnection | None:
         if self._connection is None and (sock := connect(self._folder)) is not None:
-            self._connection = await self._join(SupervisorConnection(sock, None, self._receive, self._lost))
-        if self._connection is None and start and not self._unable:
+            self._connection = await self._attach(SupervisorConnection(sock, None, self._receive, self._on_lost))
+        if self._connection is None and start and not self._unavailable:
             try:
                 os.makedirs(self._folder, mode=0o700, exist_ok=True)
                 connection = SupervisorConnection(
-                    *start_supervisor(self._folder, self._environ), self._receive, self._lost
+                    *start_supervisor(self._folder, self._environ), self._receive, self._on_lost
                 )
             except OSError as error:
                 self._give_up(error.strerror or str(error))
@@ -366,7 +366,7 @@ class SupervisedSpawner:
                 self._connection = connection
         return self._connection
 
-    async def _join(self, connection: SupervisorConnection) -> SupervisorConnection | None:
+    async def _attach(self, connection: SupervisorConnection) -> SupervisorConnection | None:
         """Attach to a running supervisor."""
         try:
             answer = await connection.ask(limit_s=HELLO_S, do="hello", **self._hello())
@@ -391,26 +391,26 @@ class SupervisedSpawner:
         return {"keep_s": options.keep_s, "alone_s": options.alone_s, "grace_s": options.grace_s, "known": known}
 
     def _give_up(self, why: str) -> None:
-        if not self._unable:
-            self._unable = True
+        if not self._unavailable:
+            self._unavailable = True
             self.notice(f"commands cannot go on in the background: no supervisor of processes could be had ({why})")
 
     def _receive(self, message: dict[str, Any]) -> None:
         match message.pop("do"):
             case "news":
-                self._kept.tell(message["task"], message["end"])
+                self._background.tell(message["task"], message["end"])
             case "started":
                 if command := self._commands.get(message["number"]):
-                    command.runs(message["pid"], message["mark"])
+                    command.on_started(message["pid"], message["mark"])
             case "not_started":
                 if command := self._commands.get(message["number"]):
                     errno, text = message["errno"], message["text"]
-                    command.did_not_start(ValueError(text) if errno is None else OSError(errno, os.strerror(errno)))
+                    command.on_start_failed(ValueError(text) if errno is None else OSError(errno, os.strerror(errno)))
             case "ended":
                 if command := self._commands.get(message["number"]):
-                    command.is_over(message)
+                    command.on_ended(message)
 
-    def _lost(self, connection: SupervisorConnection) -> None:
+    def _on_lost(self, connection: SupervisorConnection) -> None:
         """Handle the end of the supervisor."""
         if self._connection is connection:
             self._connection = None
@@ -420,8 +420,8 @@ class SupervisedSpawner:
         if not connection.has_answered:
             self._give_up("it ended at once")
         for command in commands:
-            command.is_lost()
-        self._kept.supervisor_died(connection.owner, [command.pid for command in commands if command.pid])
+            command.on_lost()
+        self._background.supervisor_died(connection.owner, [command.pid for command in commands if command.pid])
 
     # --- Starting commands -------------------------------------------------------------------------------------------
 
@@ -436,7 +436,7 @@ class SupervisedSpawner:
         stdin: bool = False,
     ) -> StartedCommand | CommandExit:
         """See `Supervision.start`. Without a supervisor the command cannot go to the background."""
-        running = await self._begin(
+        running = await self._start_supervised(
             command, cwd=cwd, env=env, sink=sink, output_bytes_max=output_bytes_max, stdin=stdin
         )
         if running is None:
@@ -453,7 +453,7 @@ class SupervisedSpawner:
             running.early = EarlyOutput(sink, self._early_output)
         return running
 
-    async def _begin(
+    async def _start_supervised(
         self,
         command: str | Sequence[str],
         *,
@@ -472,7 +472,13 @@ class SupervisedSpawner:
         except OSError as error:
             return start_failure(error, command, cwd)
         running = SupervisedCommand(
-            connection, self._commands, self._kept, pipes=ours, sink=sink, output_bytes_max=output_bytes_max, cwd=cwd
+            connection,
+            self._commands,
+            self._background,
+            pipes=ours,
+            sink=sink,
+            output_bytes_max=output_bytes_max,
+            cwd=cwd,
         )
         words = command if isinstance(command, str) else list(command)
         until_s = time.monotonic() + START_S
@@ -481,7 +487,7 @@ class SupervisedSpawner:
         try:
             failure = await running.wait_started(START_S + START_GRACE_S)
         except TimeoutError:
-            self._not_heard(connection, running)
+            self._mark_unresponsive(connection, running)
             return None
         except asyncio.CancelledError:
             running.end("interrupt")
@@ -493,7 +499,7 @@ class SupervisedSpawner:
             return None  # the supervisor never came up, so nothing was started
         return LOST_EXIT if isinstance(failure, ConnectionError) else start_failure(failure, command, cwd)
 
-    def _not_heard(self, connection: SupervisorConnection, running: SupervisedCommand) -> None:
+    def _mark_unresponsive(self, connection: SupervisorConnection, running: SupervisedCommand) -> None:
         """Stop using a supervisor that does not answer.
 
         The command will not start later: the supervisor knows the time limit of the request.
@@ -524,7 +530,7 @@ class SupervisedSpawner:
         """See `Spawner.run`."""
         loop = asyncio.get_running_loop()
         until = loop.time() + timeout_s
-        running = await self._begin(command, cwd=cwd, env=env, sink=sink, output_bytes_max=output_bytes_max)
+        running = await self._start_supervised(command, cwd=cwd, env=env, sink=sink, output_bytes_max=output_bytes_max)
         if running is None:
             return await self.plain.run(
                 command, cwd=cwd, env=env, sink=sink, timeout_s=timeout_s, output_bytes_max=output_bytes_max
@@ -550,15 +556,15 @@ class SupervisedSpawner:
             connection.wake()
             with suppress(ConnectionError):  # it died and its commands are being ended, or it does not answer
                 await connection.ask(limit_s=DRAIN_S, do="drain")
-            stays = bool(self._kept.owned(connection.owner))
+            stays = bool(self._background.owned(connection.owner))
             if connection.unresponsive and not stays:
                 connection.kill()
-                self._kept.supervisor_died(connection.owner, ())
+                self._background.supervisor_died(connection.owner, ())
             connection.close()
             self._connection = None
             if not stays:
                 await connection.wait_exit(EXIT_S)
-        await self._kept.wait()
+        await self._background.wait()
         await self.plain.drain()
 
     # --- Background tasks --------------------------------------------------------------------------------------------
@@ -566,45 +572,45 @@ class SupervisedSpawner:
     async def adopt(self) -> Sequence[SpooledTask]:
         """See `Supervision.adopt`."""
         connection = await self._open(start=False) if os.path.isdir(self._folder) else None
-        return await self._kept.adopt(connection.owner if connection else "")
+        return await self._background.adopt(connection.owner if connection else "")
 
     def spooled(self, task: str) -> SpooledTask | None:
         """See `Supervision.spooled`."""
-        return self._kept.spooled(task)
+        return self._background.spooled(task)
 
     def read(self, task: str, start: int, size_bytes: int) -> tuple[int, bytes]:
         """See `Supervision.read`."""
-        return self._kept.read(task, start, size_bytes)
+        return self._background.read(task, start, size_bytes)
 
     def on_news(self, call: Callable[[str], None]) -> None:
         """See `Supervision.on_news`."""
-        self._kept.on_news(call)
+        self._background.on_news(call)
 
     def whole(self, task: str) -> str:
         """See `Supervision.whole`."""
-        return self._kept.whole(task)
+        return self._background.whole(task)
 
     def settle(self, task: str) -> None:
         """See `Supervision.settle`."""
-        self._kept.settle(task)
+        self._background.settle(task)
 
     async def stop(self, task: str, cause: str) -> None:
         """See `Supervision.stop`."""
         connection = self._connection
-        if connection is not None and self._kept.record(task).get("owner") == connection.owner:
+        if connection is not None and self._background.record(task).get("owner") == connection.owner:
             try:
                 await connection.ask(do="stop", task=task, cause=cause)
             except ConnectionError:
                 if connection.gone:
                     raise
-                await self._kept.stop_unheard(task, cause)
+                await self._background.end_without_supervisor(task, cause)
         else:
-            self._kept.stop(task)
+            self._background.stop(task)
 
     async def give(self, task: str, data: bytes, *, eof: bool) -> None:
         """See `Supervision.give`."""
         connection = self._connection
-        if connection is None or self._kept.record(task).get("owner") != connection.owner:
+        if connection is None or self._background.record(task).get("owner") != connection.owner:
             raise OSError(f"the input of {task} cannot be reached: it is over, or its supervisor is of another version")
         answer = await connection.ask(do="give", task=task, data=data, eof=eof)
         if answer["error"]:

@@ -94,7 +94,7 @@ class TreeTerminator:
         for tree in list(self._trees):
             members = tree.members(table, environments)
             if members and now < tree.give_up_at:
-                tree.tell(members, now)
+                tree.signal_members(members, now)
                 continue
             ended = self._trees.pop(tree)
             if not ended.done():

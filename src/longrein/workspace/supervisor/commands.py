@@ -57,7 +57,7 @@ class Command:
         self.began_s = began_s
         self.elapsed_s = 0.0
         self.kept: KeptTask | None = None
-        self.tell_end: Callable[[], None] | None = None
+        self.report_end: Callable[[], None] | None = None
         """Reports a foreground command's end to longrein; None when nobody wants it."""
         self.over = False
         """True once its end was reported."""
@@ -79,10 +79,10 @@ class Command:
         self.elapsed_s = now - self.began_s
         self.tree.root = 0  # the pid may soon be reused
 
-    def told_to_end(self, cause: str, state: str, kill_at: float) -> None:
+    def mark_ending(self, cause: str, state: str, kill_at: float) -> None:
         """Mark its tree as ending."""
         self.ending, self.cause, self.state = True, cause, state
-        self.tree.expect_death(kill_at)
+        self.tree.set_kill_time(kill_at)
 
     def end_record(self, wall_us: int) -> dict[str, object]:
         """Build the task's end for the spool."""
@@ -216,7 +216,7 @@ class Terminations:
         for tree, done in list(self._trees.items()):
             members = tree.members(table, environments)
             if not tree.is_gone(members) and now < tree.give_up_at:
-                tree.tell(members, now)
+                tree.signal_members(members, now)
                 continue
             del self._trees[tree]
             done()

@@ -204,7 +204,7 @@ class Tree:
     def __init__(self, mark: str, root: int, kill_at: float) -> None:
         self.mark = mark.encode()
         self.root = root
-        self.expect_death(kill_at)
+        self.set_kill_time(kill_at)
         self.known: dict[int, int] = {}
         """pid -> start of every process ever found: a child stays a member when its parent has died."""
         self._told: set[tuple[int, int]] = set()
@@ -226,11 +226,11 @@ class Tree:
         """Tell whether no process is left, after a look that found `members`."""
         return not members
 
-    def expect_death(self, kill_at: float) -> None:
+    def set_kill_time(self, kill_at: float) -> None:
         """Set the time of KILL."""
         self.kill_at, self.give_up_at = kill_at, kill_at + GIVE_UP_S
 
-    def tell(self, members: list[Process], now: float) -> None:
+    def signal_members(self, members: list[Process], now: float) -> None:
         """Send TERM to new members; after the grace period, KILL to all."""
         for one in members:
             if now >= self.kill_at:

@@ -134,7 +134,7 @@ class Supervisor:
         self._attachments += 1
         attachments = self._attachments
         for command in client.commands.values():
-            command.tell_end = None
+            command.report_end = None
             self.pipes.discard_output(command)
         self._departures += 1
         last = self._number
@@ -250,11 +250,11 @@ class Supervisor:
         finally:
             close(theirs, report, their_input)
         started = Command(pid, mark, output, own_input, self.loop.clock())
-        started.tell_end = lambda: self._tell_end(client, number, started)
+        started.report_end = lambda: self._report_end(client, number, started)
         client.commands[number] = self.commands[pid] = started
         return self.tell(client, do="started", number=number, pid=pid, mark=mark)
 
-    def _tell_end(self, client: Client, number: int, command: Command) -> None:
+    def _report_end(self, client: Client, number: int, command: Command) -> None:
         what = {"returncode": command.returncode, "cause": command.cause, "elapsed_s": command.elapsed_s}
         self.tell(client, do="ended", number=number, **what)
 
@@ -266,7 +266,7 @@ class Supervisor:
     def do_done(self, client: Client, _: Sequence[int], *, number: int) -> None:
         """Forget a foreground command that longrein no longer needs; its output is discarded."""
         if command := client.commands.pop(number, None):
-            command.tell_end = None
+            command.report_end = None
             self.pipes.discard_output(command)
 
     def do_keep(
@@ -319,7 +319,7 @@ class Supervisor:
     def end(self, command: Command, cause: str, state: str = "killed") -> None:
         """End a command's process tree."""
         if not command.ending and not command.over:
-            command.told_to_end(cause, state, self.loop.clock() + self._grace_s)
+            command.mark_ending(cause, state, self.loop.clock() + self._grace_s)
             self.terminations.end(command.tree, lambda: self._tree_gone(command))
 
     def _tree_gone(self, command: Command) -> None:
@@ -359,8 +359,8 @@ class Supervisor:
         self.pipes.close_input(command)
         if command.kept is not None:
             self.tasks.finish(command)
-        elif command.tell_end is not None:
-            command.tell_end()
+        elif command.report_end is not None:
+            command.report_end()
         else:
             self.pipes.discard_output(command)
 

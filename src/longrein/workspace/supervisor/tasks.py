@@ -14,7 +14,7 @@ from longrein.workspace.supervisor.spool_writer import SpoolWriter, StreamRedact
 #
 # Checked only while a task has such a limit, and only where there is /proc.
 
-LOOK_S = 0.5
+LIMITS_CHECK_S = 0.5
 """Seconds between two checks; a tree can exceed its limit by what it grows in between."""
 MIB = 1 << 20
 
@@ -59,7 +59,7 @@ def _fields(path: str) -> list[bytes]:
 
 # --- Tasks -----------------------------------------------------------------------------------------------------------
 
-RECORDS_LOOK_S = 60.0
+RECORDS_CHECK_S = 60.0
 """Seconds between two checks that the tasks' records still exist."""
 HERE = "."
 """The spool: the supervisor's own folder."""
@@ -79,7 +79,7 @@ class Tasks:
         self._loop, self._pipes, self._end, self._over = loop, pipes, end, over
         self._secrets: tuple[list[str], str, list[str]] = ([], "", [])
         self._wall_us = 0
-        self._looking = self._looking_for_records = False
+        self._checking_limits = self._checking_records = False
         self.running: dict[str, Command] = {}
 
     def set_context(self, *, secrets: list[str], nonce: str, patterns: list[str], wall_us: int) -> None:
@@ -114,29 +114,29 @@ class Tasks:
         command.kept, self.running[kept.task] = kept, command
         self._limit(command, kept)
         self._pipes.spool(command)
-        if not self._looking_for_records:
-            self._looking_for_records = True
-            self._loop.after(RECORDS_LOOK_S, self._look_for_records)
+        if not self._checking_records:
+            self._checking_records = True
+            self._loop.after(RECORDS_CHECK_S, self._check_records)
         return ""
 
     def _limit(self, command: Command, kept: KeptTask) -> None:
         if kept.timeout_s > 0:
             left_s = command.began_s + kept.timeout_s - self._loop.clock()
             self._loop.after(left_s, lambda: self._end(command, f"after {kept.timeout_s:g} s", "timed_out"))
-        if (kept.memory_bytes or kept.cpu_s) and not self._looking:
-            self._looking = True
-            self._loop.after(0.0, self._look)
+        if (kept.memory_bytes or kept.cpu_s) and not self._checking_limits:
+            self._checking_limits = True
+            self._loop.after(0.0, self._check_limits)
 
-    def _look(self) -> None:
+    def _check_limits(self) -> None:
         """End the tasks that exceed their limits."""
         limited = [one for one in self.running.values() if one.kept and (one.kept.memory_bytes or one.kept.cpu_s)]
         for command, why in over_limit(limited):
             self._end(command, why, "killed")
-        self._looking = bool(limited)
+        self._checking_limits = bool(limited)
         if limited:
-            self._loop.after(LOOK_S, self._look)
+            self._loop.after(LIMITS_CHECK_S, self._check_limits)
 
-    def _look_for_records(self) -> None:
+    def _check_records(self) -> None:
         """End tasks whose record was deleted: nobody could find them any more."""
         for task, command in self.running.items():
             try:
@@ -145,9 +145,9 @@ class Tasks:
                 self._end(command, "its folder was deleted", "killed")
             except OSError:
                 continue  # unreadable now does not mean deleted
-        self._looking_for_records = bool(self.running)
+        self._checking_records = bool(self.running)
         if self.running:
-            self._loop.after(RECORDS_LOOK_S, self._look_for_records)
+            self._loop.after(RECORDS_CHECK_S, self._check_records)
 
     def finish(self, command: Command) -> None:
         """Read the rest of the output, then write the end.
@@ -155,11 +155,11 @@ class Tasks:
         While another process holds the pipe, it is read a little longer.
         """
         if command.output >= 0 and self._pipes.take(command, LAST_READ_BYTES):
-            self._loop.after(HELD_PIPE_S, lambda: self._write_down(command))
+            self._loop.after(HELD_PIPE_S, lambda: self._write_end(command))
         else:
-            self._write_down(command)
+            self._write_end(command)
 
-    def _write_down(self, command: Command) -> None:
+    def _write_end(self, command: Command) -> None:
         kept = command.kept
         assert kept is not None
         assert kept.output is not None
