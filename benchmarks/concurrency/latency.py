@@ -13,7 +13,14 @@ import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from longrein.workspace import Ended, Keeping, PlainSpawner, SupervisedSpawner, SupervisionOptions, spooled_tasks
+from longrein.workspace import (
+    BackgroundOptions,
+    CommandExit,
+    PlainSpawner,
+    SupervisedSpawner,
+    SupervisionOptions,
+    spooled_tasks,
+)
 
 RUNS = 300
 IDLE_TASKS = 100
@@ -45,7 +52,7 @@ def supervised(folder: str) -> SupervisedSpawner:
     )
 
 
-async def run(spawner: Spawner, command: str) -> tuple[Ended, int]:
+async def run(spawner: Spawner, command: str) -> tuple[CommandExit, int]:
     """One command; gives its end and how much it printed."""
     sink = Sink()
     ended = await spawner.run(command, cwd="/", env=ENVIRONMENT, sink=sink, timeout_s=60, output_bytes_max=1 << 30)
@@ -92,8 +99,8 @@ async def idle_cpu(folder: str) -> float:
     spawner = supervised(folder)
     for number in range(IDLE_TASKS):
         started = await spawner.start("sleep 600", cwd="/", env=ENVIRONMENT, sink=None, output_bytes_max=1 << 20)
-        assert not isinstance(started, Ended)
-        await started.keep(Keeping(f"b{number}", "sleep"))
+        assert not isinstance(started, CommandExit)
+        await started.keep(BackgroundOptions(f"b{number}", "sleep"))
     pid = int(Path(f"/proc/{spooled_tasks(folder)[0].pid}/stat").read_text().rpartition(")")[2].split()[1])
     before, own = cpu_of(pid), own_cpu()
     await asyncio.sleep(IDLE_S)

@@ -14,8 +14,10 @@ from longrein.events import Image, Text
 from longrein.frontends.argv import Options
 from longrein.frontends.headless import Output, SessionFacts, Style, run_headless
 from longrein.frontends.stdio import read_lines, say
-from longrein.run_context import discard_unused, named_budget, read_run_context
-from longrein.workspace import depth_of
+from longrein.run_context import discard_unused
+from longrein.run_context import named_budget
+from longrein.run_context import read_run_context
+from longrein.workspace import nesting_depth
 
 
 def run_print(options: Options) -> int:
@@ -68,7 +70,7 @@ def facts_of(built: Composition) -> SessionFacts:
         max_output_tokens=model.budget.max_output_tokens,
         sizes=sizes,
         notes=built.notes,
-        nested=depth_of(built.place.environ) > 0,
+        nested=nesting_depth(built.place.environ) > 0,
     )
 
 

@@ -74,10 +74,10 @@ from longrein.workspace import (
     SupervisedSpawner,
     SupervisionOptions,
     Workspace,
-    give_back,
     memory_use,
     open_workspace,
-    sweep_halves,
+    recover_temp_files,
+    release_free_memory,
 )
 
 MIB = 1024 * 1024
@@ -286,7 +286,7 @@ def _left_behind(ended: Sequence[str], roots: Sequence[str], state: State) -> li
     """Describe what a crash left: processes that were ended, temporary files that were removed."""
     told = [f"ended what a crash had left running: {', '.join(ended)}"] if ended else []
     folders = dict.fromkeys((*roots, *(os.path.dirname(path) for path in state.files)))
-    return [*told, *(sweep_halves(folders) if state.seq else ())]
+    return [*told, *(recover_temp_files(folders) if state.seq else ())]
 
 
 def _limits(settings: Settings) -> Limits:
@@ -348,7 +348,7 @@ def _ease(deps: Dependencies, log: SessionLog) -> None:
         forget()
     log.reader.close()
     gc.collect()
-    give_back()
+    release_free_memory()
 
 
 def _nested(place: RunContext, folder: str, told: Collection[str]) -> Iterable[tuple[str, str]]:

@@ -14,7 +14,7 @@ from longrein.events import Entry, LongreinError, Opened, Parent, SessionUnknown
 from longrein.frontends.argv import Options
 from longrein.models import ModelOptions, known_provider, look_up, offered_models
 from longrein.store import Reader, discard_empty, find_session, fork_log, is_open, latest_session, session_info
-from longrein.workspace import depth_of, sweep
+from longrein.workspace import end_orphans, nesting_depth
 
 
 class SystemClock:
@@ -70,7 +70,7 @@ def check_depth(place: RunContext) -> None:
 
     No tool list ends such a chain, since a command may start anything.
     """
-    above = depth_of(place.environ)
+    above = nesting_depth(place.environ)
     if above > NESTED_MAX:
         raise UsageError(
             f"commands of longrein have started longrein {above} levels deep already; what is to be done is done there"
@@ -198,7 +198,7 @@ def sweep_orphans(place: RunContext) -> list[str]:
     sessions = os.path.join(place.state_dir, "sessions")
     if not os.path.isdir(sessions):
         return []
-    return sweep(lambda one: _is_held_or_foreign(place.state_dir, one), lambda one: os.path.join(sessions, one))
+    return end_orphans(lambda one: _is_held_or_foreign(place.state_dir, one), lambda one: os.path.join(sessions, one))
 
 
 def _is_held_or_foreign(folder: str, session: str) -> bool:

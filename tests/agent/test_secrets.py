@@ -28,7 +28,7 @@ from longrein.events import (
 )
 from longrein.models import Failure, Reply
 from longrein.testing.store import MemoryBlob
-from longrein.workspace.supervisor.spool_writer import Holding
+from longrein.workspace.supervisor.spool_writer import StreamRedactor
 from tests.agent.house import House, Script, call, results, says
 from tests.workspace.test_spooling import KNOWN, REDACT, cut, streams
 
@@ -237,7 +237,7 @@ def test_what_a_command_printed_before_it_became_a_task_is_redacted_as_one_text(
         writer = blobs.RedactingBlobs(log, REDACT, KNOWN).new_blob()  # type: ignore[arg-type]
     for piece in cut(data, places):
         writer.write(piece)
-    spooled = Holding(REDACT, KNOWN, words=False)
+    spooled = StreamRedactor(REDACT, KNOWN, words=False)
     assert b"".join(map(spooled.take, writer.pieces())) + spooled.rest() == REDACT(data.decode()).encode()
 
 

@@ -13,7 +13,7 @@ from longrein.testing.harness import open_test_session, results, said, story
 from longrein.testing.scripted_model import ScriptedModel, call, says
 from longrein.testing.supervisor import MemoryProcess, MemorySupervision
 from longrein.testing.workspace import Ran
-from longrein.workspace import Ended
+from longrein.workspace import CommandExit
 from tests.agent.stage import Stage, background, one_turn, words
 
 
@@ -138,7 +138,7 @@ def test_B2_more_tasks_than_places_wait_in_order_and_none_is_lost() -> None:
 class SlowStart(MemorySupervision):
     """Each command needs a second to begin."""
 
-    async def start(self, command: str | Sequence[str], **more: Any) -> MemoryProcess | Ended:
+    async def start(self, command: str | Sequence[str], **more: Any) -> MemoryProcess | CommandExit:
         await self.clock.sleep(1)
         return await super().start(command, **more)
 

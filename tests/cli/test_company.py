@@ -28,7 +28,7 @@ from longrein.events import (
     Usage,
 )
 from longrein.store import SessionLog, open_log
-from longrein.workspace import SPOOL, Keeping, SupervisedSpawner, SupervisionOptions
+from longrein.workspace import SPOOL, BackgroundOptions, SupervisedSpawner, SupervisionOptions
 from tests.store.kit import ID, child_opened, done, opened, said, wall_us
 
 from .fake_app import FakeApp
@@ -82,7 +82,7 @@ class Open:
             started = await self.spawner.start(
                 command, cwd="/", env={"PATH": os.environ["PATH"]}, sink=None, output_bytes_max=1 << 20
             )
-            await started.keep(Keeping(task, command))  # type: ignore[union-attr]
+            await started.keep(BackgroundOptions(task, command))  # type: ignore[union-attr]
 
         self.do(keep())
         self.add(self.log, TaskStarted(task, command, cwd="/"))
@@ -180,7 +180,7 @@ def test_a_task_in_a_folder_of_any_name_is_listed(run: Run, here: Open, tmp_path
         started = await here.spawner.start(
             "sleep 60", cwd=os.fsdecode(folder), env={"PATH": os.environ["PATH"]}, sink=None, output_bytes_max=1 << 20
         )
-        await started.keep(Keeping("b1", "sleep 60"))  # type: ignore[union-attr]
+        await started.keep(BackgroundOptions("b1", "sleep 60"))  # type: ignore[union-attr]
 
     here.do(keep())
     assert "b1  running" in run("tasks")[1]

@@ -39,7 +39,7 @@ from longrein.models import Delta, Reply
 from longrein.permissions import Rules
 from longrein.store import Reader, open_log
 from longrein.tools import builtin_tools
-from longrein.workspace import PlainSpawner, open_workspace, sweep_halves
+from longrein.workspace import PlainSpawner, open_workspace, recover_temp_files
 
 ROOM = Budget(100_000_000, 10_000)
 NAMESPACE = uuid.UUID("00000000-0000-4000-8000-00000000feed")
@@ -109,7 +109,7 @@ async def run_agents(folder: Path, labels: Sequence[str], files: Sequence[Path],
     """Agents of one process, as of one tree: they share locks and know of each other's writing."""
     shared: list[Dependencies] = []
     for path in dict.fromkeys(path.parent for path in files):
-        sweep_halves([str(path)])
+        recover_temp_files([str(path)])
     await asyncio.gather(*(run_agent(folder, label, files, edits, seed, shared) for label in labels))
 
 
@@ -219,7 +219,7 @@ def campaign(
     finally:
         editor.terminate()
         editor.wait()
-    sweep_halves([str(tree)])
+    recover_temp_files([str(tree)])
     return {**judged(folder, labels, paths), "codes": codes, "seconds": round(time.monotonic() - begun, 1)}
 
 

@@ -67,7 +67,7 @@ from longrein.testing.store import MemoryDisk
 from longrein.testing.supervisor import MemorySupervision
 from longrein.testing.workspace import MemoryWorkspace, Ran
 from longrein.tools import ToolOptions, agent_tool
-from longrein.workspace import Keeping
+from longrein.workspace import BackgroundOptions
 from tests.load.storm import MORE, named
 from tests.testing.simulate import MODES, TOOLS, Broken, difference, hold, key_of, raise_first
 from tests.testing.simulate import bash as run
@@ -270,7 +270,7 @@ class TreeSimulation:
         if line.startswith(("run ", "echo ")):
             hold("law 8: a command runs at most once", line not in self.supervision.started, line)
 
-    def _on_keep(self, keeping: Keeping) -> None:
+    def _on_keep(self, keeping: BackgroundOptions) -> None:
         """Before a command is kept its `TaskStarted` is on disk."""
         safe = self.disk.writes[: self.disk.flushed]
         every = [e.event for write in safe for part in (write.entries, *write.below.values()) for e in part]

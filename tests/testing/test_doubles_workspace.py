@@ -14,7 +14,7 @@ from longrein.testing.harness import Answers, Approver, kill, memory_dependencie
 from longrein.testing.scripted_model import ScriptedModel, call, says
 from longrein.testing.store import MemoryDisk
 from longrein.testing.workspace import MemorySpawner, MemoryWorkspace, Ran
-from longrein.workspace import Ended, PlainSpawner, Workspace, open_workspace
+from longrein.workspace import CommandExit, PlainSpawner, Workspace, open_workspace
 
 FILES = {"a.py": "a = 1\n", "src/b.py": "b\n", "src/c.log": "log\n", ".gitignore": "*.log\nbuild/\n", "build/x.py": ""}
 LINKS = {"link.py": "a.py", "out": "/var", "loop": "loop", "in": "src"}
@@ -53,7 +53,7 @@ LOOKED = [
 
 
 def looked(space: Workspace, root: str) -> list[tuple[object, ...]]:
-    places = [space.look(path, root) for path in LOOKED]
+    places = [space.resolve(path, root) for path in LOOKED]
     return [
         (p.given, p.path, p.inside, p.kind) + ((p.real, p.size_bytes) if "loop" not in p.given else ()) for p in places
     ]
@@ -130,17 +130,17 @@ COMMANDS = {
     "ls": "a.py\n",
 }
 PLAYED = [
-    ("ls", b"a.py\n", Ended(0, cwd="/w")),
-    ("pytest", b"1 failed\n", Ended(1, elapsed_s=30, cwd="/w")),
-    ("serve", b"ready\n", Ended(None, "SIGTERM", "timeout", elapsed_s=120)),
-    ("yes", b"y\n" * 50, Ended(None, "SIGTERM", "flood")),
-    ("boom", b"", Ended(None, "SIGSEGV", cwd="/w")),
-    ("nope -x", b"bash: nope: command not found\n", Ended(127, cwd="/w")),
+    ("ls", b"a.py\n", CommandExit(0, cwd="/w")),
+    ("pytest", b"1 failed\n", CommandExit(1, elapsed_s=30, cwd="/w")),
+    ("serve", b"ready\n", CommandExit(None, "SIGTERM", "timeout", elapsed_s=120)),
+    ("yes", b"y\n" * 50, CommandExit(None, "SIGTERM", "flood")),
+    ("boom", b"", CommandExit(None, "SIGSEGV", cwd="/w")),
+    ("nope -x", b"bash: nope: command not found\n", CommandExit(127, cwd="/w")),
 ]
 
 
 @pytest.mark.parametrize(("line", "output", "ended"), PLAYED)
-def test_a_command_does_what_the_table_says(line: str, output: bytes, ended: Ended) -> None:
+def test_a_command_does_what_the_table_says(line: str, output: bytes, ended: CommandExit) -> None:
     clock = VirtualClock()
     spawner, sink = MemorySpawner(COMMANDS, clock), Taken()
     run = spawner.run(line, cwd="/w", env={}, sink=sink, timeout_s=120, output_bytes_max=100)

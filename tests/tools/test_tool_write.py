@@ -64,14 +64,14 @@ async def test_a_file_keeps_its_ways(desk: Any, before: bytes, after: bytes, sai
 
 
 async def test_somebody_was_faster(desk: Any) -> None:
-    look, path = desk.workspace.look, desk.root / "a.txt"
+    look, path = desk.workspace.resolve, desk.root / "a.txt"
 
     def late(*args: Any) -> Any:
         place = look(*args)
         path.write_text("theirs\n")
         return place
 
-    desk.workspace.look = late
+    desk.workspace.resolve = late
     text = await desk.call("Write", file_path="a.txt", content="mine\n")
     assert text == f"[changed] {path} was created by somebody else just now; nothing was written. Read it again."
     assert path.read_text() == "theirs\n"

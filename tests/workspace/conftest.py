@@ -1,4 +1,4 @@
-"""A real workspace in a temporary folder, real commands in it, and a look at /proc for what outlives them."""
+"""Fixtures: a real workspace in a temporary folder, real commands in it, and the processes that outlive them."""
 
 import asyncio
 import os
@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from longrein.workspace import Ended, PlainSpawner, SupervisedSpawner, SupervisionOptions, open_workspace
-from longrein.workspace.supervisor.process_tree import marked, processes, variable
+from longrein.workspace import CommandExit, PlainSpawner, SupervisedSpawner, SupervisionOptions, open_workspace
+from longrein.workspace.supervisor.process_tree import processes, processes_with, variable
 from tests.timeouts import HANG_S
 
 _numbers = count(1)
@@ -20,7 +20,7 @@ _numbers = count(1)
 def supervised(
     session: Path, environment: dict[str, str], roots: Sequence[str] = (), **options: Any
 ) -> SupervisedSpawner:
-    """A spawner whose spool lies in `session`; its grace is short."""
+    """Spawner with its spool in `session` and a short grace period."""
     told = SupervisionOptions(**{"nonce": "0badcafe", "grace_s": 0.15, **options})
     return SupervisedSpawner(
         str(session / "tasks"),
@@ -36,8 +36,8 @@ def _no_notice(text: str) -> None:
     raise AssertionError(text)
 
 
-class Desk:
-    """Runs commands in one folder and keeps what they print."""
+class CommandHarness:
+    """Runs commands in one folder and collects their output."""
 
     def __init__(self, folder: Path, tag: str, kind: str, grace_s: float = 0.15) -> None:
         self.folder, self.tag = folder, tag
@@ -61,14 +61,14 @@ class Desk:
         self._news.set()
 
     async def until(self, wanted: bytes) -> None:
-        """Wait until the running commands have printed this."""
+        """Wait until the running commands have printed `wanted`."""
         while wanted not in self.printed:
             self._news.clear()
             await self._news.wait()
 
     async def run(
         self, command: str | Sequence[str], *, timeout_s: float = HANG_S, most: int = 1 << 20, cwd: str = ""
-    ) -> Ended:
+    ) -> CommandExit:
         self.printed.clear()
         return await self.spawner.run(
             command,
@@ -85,8 +85,8 @@ class Desk:
 
 
 def tagged(tag: str, *also: str) -> list[int]:
-    """Live processes that carry this tag, and these variables."""
-    alive, found = processes(), marked("LONGREIN_TEST_TAG")
+    """Pids of live processes that carry this tag and these variables."""
+    alive, found = processes(), processes_with("LONGREIN_TEST_TAG")
     own = [(pid, env) for pid, env in found if pid in alive and variable(env, "LONGREIN_TEST_TAG") == tag]
     return [pid for pid, env in own if all(variable(env, name) for name in also)]
 
@@ -95,28 +95,30 @@ def tagged(tag: str, *also: str) -> list[int]:
 def tag() -> Iterator[str]:
     own = f"workspace-{os.getpid()}-{next(_numbers)}"
     yield own
-    for pid, env in marked("LONGREIN_TEST_TAG"):
+    for pid, env in processes_with("LONGREIN_TEST_TAG"):
         if variable(env, "LONGREIN_TEST_TAG") == own:
             os.kill(pid, 9)
 
 
 @pytest.fixture
 def kind() -> str:
-    """Of spawner: `plain` or `supervised`."""
+    """Kind of spawner: `plain` or `supervised`."""
     return "plain"
 
 
 @pytest.fixture
 def grace_s() -> float:
-    """Between TERM and KILL."""
+    """Seconds between TERM and KILL."""
     return 0.15
 
 
 @pytest.fixture
-async def desk(kind: str, grace_s: float, tmp_path: Path, tag: str, anyio_backend: str) -> AsyncIterator[Desk]:
+async def harness(
+    kind: str, grace_s: float, tmp_path: Path, tag: str, anyio_backend: str
+) -> AsyncIterator[CommandHarness]:
     folder = tmp_path / "repo"
     folder.mkdir()
-    one = Desk(folder.resolve(), tag, kind, grace_s)
+    one = CommandHarness(folder.resolve(), tag, kind, grace_s)
     yield one
     await one.spawner.drain()
     assert tagged(tag) == []

@@ -1,4 +1,4 @@
-"""Commands: how they end is told exactly, by the process and not by its pipe; the rest of the tree goes with them."""
+"""Commands: their exact outcome comes from the process, not from its pipe; the rest of the tree ends too."""
 
 import asyncio
 import os
@@ -11,9 +11,9 @@ import pytest
 
 from longrein.workspace import PlainSpawner
 from longrein.workspace import command as child_module
-from longrein.workspace.command import Running
+from longrein.workspace.command import OutputReader
 from tests.timeouts import HANG_S
-from tests.workspace.conftest import Desk
+from tests.workspace.conftest import CommandHarness
 
 pytestmark = pytest.mark.anyio
 
@@ -46,21 +46,21 @@ def kind(request: pytest.FixtureRequest) -> str:
     ],
 )
 async def test_R063_how_a_command_ends_is_told_exactly(
-    desk: Desk, command: str, code: int | None, by: str, printed: str
+    harness: CommandHarness, command: str, code: int | None, by: str, printed: str
 ) -> None:
-    (desk.folder / "plain").write_text("x")
-    ended = await desk.run(command)
-    assert (ended.code, ended.signal, ended.cause, desk.printed.decode()) == (code, by, "exit", printed)
+    (harness.folder / "plain").write_text("x")
+    ended = await harness.run(command)
+    assert (ended.code, ended.signal, ended.cause, harness.printed.decode()) == (code, by, "exit", printed)
 
 
-async def test_R063_a_syntax_error_and_a_missing_interpreter_are_the_shells_to_tell(desk: Desk) -> None:
-    assert (await desk.run("echo )")).code == 2
-    assert b"syntax error near unexpected token `)'" in desk.printed
-    script = desk.folder / "script"
+async def test_R063_a_syntax_error_and_a_missing_interpreter_are_the_shells_to_tell(harness: CommandHarness) -> None:
+    assert (await harness.run("echo )")).code == 2
+    assert b"syntax error near unexpected token `)'" in harness.printed
+    script = harness.folder / "script"
     script.write_text("#!/no/such/interpreter\n")
     script.chmod(0o755)
-    assert (await desk.run("./script")).code in (126, 127)
-    assert b"./script: " in desk.printed
+    assert (await harness.run("./script")).code in (126, 127)
+    assert b"./script: " in harness.printed
 
 
 @pytest.mark.parametrize(
@@ -77,52 +77,54 @@ async def test_R063_a_syntax_error_and_a_missing_interpreter_are_the_shells_to_t
         ([], 126, "the command or its environment holds what cannot be started (nothing)"),
     ],
 )
-async def test_R063_what_cannot_start_says_why(desk: Desk, command: str | list[str], code: int, message: str) -> None:
-    ended = await desk.run(command)
+async def test_R063_what_cannot_start_says_why(
+    harness: CommandHarness, command: str | list[str], code: int, message: str
+) -> None:
+    ended = await harness.run(command)
     assert (ended.cause, ended.code) == ("not_started", code)
     assert ended.message == message
 
 
-async def test_R086_a_folder_that_is_gone_is_told(desk: Desk) -> None:
-    ended = await desk.run("ls", cwd=str(desk.folder / "gone"))
-    assert ended.message == f"the folder {desk.folder}/gone does not exist (any more)"
+async def test_R086_a_folder_that_is_gone_is_told(harness: CommandHarness) -> None:
+    ended = await harness.run("ls", cwd=str(harness.folder / "gone"))
+    assert ended.message == f"the folder {harness.folder}/gone does not exist (any more)"
 
 
-async def test_R051_a_process_left_behind_holds_the_pipe_but_not_the_answer(desk: Desk) -> None:
-    ended = await desk.run("sleep 60 & echo done")
-    assert (ended.code, bytes(desk.printed)) == (0, b"done\n")
-    assert len(desk.survivors()) == 1, "it may go on until longrein ends"
+async def test_R051_a_process_left_behind_holds_the_pipe_but_not_the_answer(harness: CommandHarness) -> None:
+    ended = await harness.run("sleep 60 & echo done")
+    assert (ended.code, bytes(harness.printed)) == (0, b"done\n")
+    assert len(harness.survivors()) == 1, "it may go on until longrein ends"
 
 
-async def test_what_is_left_behind_can_go_on_printing(desk: Desk) -> None:
-    await desk.run("(while :; do echo tick || exit; echo more >> ticks; sleep 0.005; done) & true")
-    ticks = desk.folder / "ticks"
+async def test_what_is_left_behind_can_go_on_printing(harness: CommandHarness) -> None:
+    await harness.run("(while :; do echo tick || exit; echo more >> ticks; sleep 0.005; done) & true")
+    ticks = harness.folder / "ticks"
     async with asyncio.timeout(HANG_S):  # else its pipe was closed on it
         while not ticks.exists() or ticks.stat().st_size <= 10 * len("more\n"):  # noqa: ASYNC110
             await asyncio.sleep(0.01)
 
 
-async def test_output_just_after_the_exit_is_kept(desk: Desk) -> None:
-    await desk.run("(sleep 0.03; echo late) & echo early")
-    assert bytes(desk.printed) == b"early\nlate\n"
+async def test_output_just_after_the_exit_is_kept(harness: CommandHarness) -> None:
+    await harness.run("(sleep 0.03; echo late) & echo early")
+    assert bytes(harness.printed) == b"early\nlate\n"
 
 
-async def test_a_process_that_closes_its_output_is_still_waited_for(desk: Desk) -> None:
-    ended = await desk.run("exec >&- 2>&-; sleep 0.05; exit 4")
+async def test_a_process_that_closes_its_output_is_still_waited_for(harness: CommandHarness) -> None:
+    ended = await harness.run("exec >&- 2>&-; sleep 0.05; exit 4")
     assert ended.code == 4
     assert ended.elapsed_s >= 0.05
 
 
 @pytest.mark.parametrize("command", ["cat", "read x || echo none", f"{sys.executable} -S -c 'input()' || true"])
-async def test_R057_whoever_reads_gets_the_end_of_the_file_at_once(desk: Desk, command: str) -> None:
-    ended = await desk.run(command)
+async def test_R057_whoever_reads_gets_the_end_of_the_file_at_once(harness: CommandHarness, command: str) -> None:
+    ended = await harness.run(command)
     assert (ended.cause, ended.code) == ("exit", 0)
 
 
-async def test_R053_a_tree_that_ignores_TERM_is_killed_whole(desk: Desk) -> None:
-    ended = await desk.run("trap '' TERM; sleep 999 & sleep 999", timeout_s=0.1)
+async def test_R053_a_tree_that_ignores_TERM_is_killed_whole(harness: CommandHarness) -> None:
+    ended = await harness.run("trap '' TERM; sleep 999 & sleep 999", timeout_s=0.1)
     assert (ended.cause, ended.signal) == ("timeout", "SIGKILL")
-    assert desk.survivors() == []
+    assert harness.survivors() == []
 
 
 @pytest.mark.parametrize(
@@ -135,56 +137,56 @@ async def test_R053_a_tree_that_ignores_TERM_is_killed_whole(desk: Desk) -> None
         "set -m; sleep 999 & sleep 998 & wait",
     ],
 )
-async def test_R053_who_forks_away_is_found(desk: Desk, escape: str) -> None:
-    running = asyncio.create_task(desk.run(escape, timeout_s=0.15))
+async def test_R053_who_forks_away_is_found(harness: CommandHarness, escape: str) -> None:
+    running = asyncio.create_task(harness.run(escape, timeout_s=0.15))
     ended = await running
     assert ended.cause == "timeout"
-    assert desk.survivors() == []
+    assert harness.survivors() == []
 
 
 @pytest.mark.parametrize("grace_s", [HANG_S])
-async def test_TERM_comes_once_and_leaves_time_to_tidy_up(desk: Desk) -> None:
+async def test_TERM_comes_once_and_leaves_time_to_tidy_up(harness: CommandHarness) -> None:
     command = "trap 'echo told' TERM; exec 2>/dev/null; sleep 999 & wait; sleep 0.05; echo tidied; exit 7"
-    ended = await desk.run(command, timeout_s=0.4)
-    assert bytes(desk.printed) == b"told\ntidied\n"
+    ended = await harness.run(command, timeout_s=0.4)
+    assert bytes(harness.printed) == b"told\ntidied\n"
     assert (ended.cause, ended.code) == ("timeout", 7)
 
 
-async def test_one_commands_timeout_leaves_the_others_alone(desk: Desk) -> None:
-    other = asyncio.create_task(desk.run("sleep 0.4; exit 5"))
-    assert (await desk.run("sleep 999", timeout_s=0.1)).cause == "timeout"
+async def test_one_commands_timeout_leaves_the_others_alone(harness: CommandHarness) -> None:
+    other = asyncio.create_task(harness.run("sleep 0.4; exit 5"))
+    assert (await harness.run("sleep 999", timeout_s=0.1)).cause == "timeout"
     assert (await other).code == 5
 
 
 @pytest.mark.parametrize("grace_s", [1.0])
-async def test_an_interrupt_is_at_once_and_the_kill_goes_on_behind_it(desk: Desk) -> None:
+async def test_an_interrupt_is_at_once_and_the_kill_goes_on_behind_it(harness: CommandHarness) -> None:
     command = "trap '' TERM; echo ready; while :; do sleep 9; done"
-    running = [asyncio.create_task(desk.run(command)) for _ in range(3)]
-    await desk.until(b"ready\nready\nready\n")
+    running = [asyncio.create_task(harness.run(command)) for _ in range(3)]
+    await harness.until(b"ready\nready\nready\n")
     for one in running:
         one.cancel()
     assert [type(end) for end in await asyncio.gather(*running, return_exceptions=True)] == [asyncio.CancelledError] * 3
-    assert desk.survivors(), "they ignore TERM"
+    assert harness.survivors(), "they ignore TERM"
     async with asyncio.timeout(HANG_S):
-        while desk.survivors():  # noqa: ASYNC110 - other processes end
+        while harness.survivors():  # noqa: ASYNC110 - other processes end
             await asyncio.sleep(0.01)
 
 
-async def test_R059_a_flood_is_cut_at_the_limit(desk: Desk) -> None:
-    ended = await desk.run("yes", most=100_000)
-    assert (ended.cause, len(desk.printed)) == ("flood", 100_000)
-    assert (await desk.run("head -c 100000 /dev/zero", most=100_000)).cause == "exit"
-    assert len(desk.printed) == 100_000, "exactly the limit is no flood"
+async def test_R059_a_flood_is_cut_at_the_limit(harness: CommandHarness) -> None:
+    ended = await harness.run("yes", most=100_000)
+    assert (ended.cause, len(harness.printed)) == ("flood", 100_000)
+    assert (await harness.run("head -c 100000 /dev/zero", most=100_000)).cause == "exit"
+    assert len(harness.printed) == 100_000, "exactly the limit is no flood"
 
 
-async def test_R061_output_is_bytes(desk: Desk) -> None:
-    await desk.run(r"printf 'a\0b\377c\355\240\200'")
-    assert bytes(desk.printed) == b"a\0b\xffc\xed\xa0\x80"
+async def test_R061_output_is_bytes(harness: CommandHarness) -> None:
+    await harness.run(r"printf 'a\0b\377c\355\240\200'")
+    assert bytes(harness.printed) == b"a\0b\xffc\xed\xa0\x80"
 
 
-async def test_no_piece_of_a_large_output_is_lost_or_moved(desk: Desk) -> None:
-    await desk.run("seq 1 300000", most=1 << 24)
-    assert bytes(desk.printed) == "".join(f"{n}\n" for n in range(1, 300_001)).encode()
+async def test_no_piece_of_a_large_output_is_lost_or_moved(harness: CommandHarness) -> None:
+    await harness.run("seq 1 300000", most=1 << 24)
+    assert bytes(harness.printed) == "".join(f"{n}\n" for n in range(1, 300_001)).encode()
 
 
 async def test_much_output_in_small_pieces_is_taken_in_large_ones() -> None:
@@ -197,7 +199,7 @@ async def test_much_output_in_small_pieces_is_taken_in_large_ones() -> None:
         def write(self, data: bytes) -> None:
             pieces.append(data)
 
-    running = Running(theirs, Pieces(), 1 << 30, lambda _: None)
+    running = OutputReader(theirs, Pieces(), 1 << 30, lambda _: None)
     for _ in range(3000):
         os.write(ours, b"x" * 1000)
         await asyncio.sleep(0)
@@ -219,7 +221,7 @@ async def test_output_over_the_limit_is_cut_there_also_while_it_is_waited_for(mo
             sizes.append(len(data))
 
     stopped: list[str] = []
-    running = Running(theirs, Sizes(), most, stopped.append)
+    running = OutputReader(theirs, Sizes(), most, stopped.append)
     while not stopped:
         os.write(ours, b"x" * 1000)
         await asyncio.sleep(0)
@@ -249,44 +251,44 @@ async def test_output_over_the_limit_is_cut_there_also_while_it_is_waited_for(mo
         ("cd sub; kill -9 $$", None),
     ],
 )
-async def test_the_shell_says_where_it_was_left(desk: Desk, command: str, left_in: str | None) -> None:
+async def test_the_shell_says_where_it_was_left(harness: CommandHarness, command: str, left_in: str | None) -> None:
     for name in ("sub", "a b\n"):
-        (desk.folder / name).mkdir()
-    (desk.folder / "go").write_text("cd sub\n")
-    ended = await desk.run(command)
-    assert ended.cwd == ("" if left_in is None else os.path.normpath(desk.folder / left_in))
+        (harness.folder / name).mkdir()
+    (harness.folder / "go").write_text("cd sub\n")
+    ended = await harness.run(command)
+    assert ended.cwd == ("" if left_in is None else os.path.normpath(harness.folder / left_in))
 
 
-async def test_a_cd_costs_the_command_nothing_it_can_see(desk: Desk) -> None:
-    await desk.run("cd /; echo $LINENO $- $FUNCNAME; return 2>/dev/null\necho $LINENO")
-    with_cd = bytes(desk.printed)
-    await desk.run("true; echo $LINENO $- $FUNCNAME; return 2>/dev/null\necho $LINENO")
-    assert with_cd == bytes(desk.printed)
+async def test_a_cd_costs_the_command_nothing_it_can_see(harness: CommandHarness) -> None:
+    await harness.run("cd /; echo $LINENO $- $FUNCNAME; return 2>/dev/null\necho $LINENO")
+    with_cd = bytes(harness.printed)
+    await harness.run("true; echo $LINENO $- $FUNCNAME; return 2>/dev/null\necho $LINENO")
+    assert with_cd == bytes(harness.printed)
 
 
-async def test_children_hold_none_of_our_files_and_no_signal_is_ignored(desk: Desk) -> None:
-    with open(desk.folder / "open", "wb"):
-        await desk.run("ls /proc/self/fd; grep SigIgn /proc/self/status")
-    *files, _, ignored = desk.printed.decode().split()
+async def test_children_hold_none_of_our_files_and_no_signal_is_ignored(harness: CommandHarness) -> None:
+    with open(harness.folder / "open", "wb"):
+        await harness.run("ls /proc/self/fd; grep SigIgn /proc/self/status")
+    *files, _, ignored = harness.printed.decode().split()
     assert files == ["0", "1", "2", "3"], "3 is the folder ls reads"
     assert int(ignored, 16) & 0x7FFFFFFF == 0, "of the signals 1 to 31; a C library may keep a real-time one for itself"
 
 
 async def test_where_a_process_cannot_be_waited_for_as_a_file_it_is_asked(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
+    harness: CommandHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def none(_: int) -> int:
         raise OSError("not on this system")
 
     monkeypatch.setattr(child_module.os, "pidfd_open", none)
-    assert (await desk.run("sleep 0.02; exit 9")).code == 9
-    assert (await desk.run("sleep 99", timeout_s=0.05)).cause == "timeout"
+    assert (await harness.run("sleep 0.02; exit 9")).code == 9
+    assert (await harness.run("sleep 99", timeout_s=0.05)).cause == "timeout"
 
 
-async def test_without_bash_there_is_sh(desk: Desk, tmp_path: Path) -> None:
-    desk.spawner.shell = "/bin/sh"
-    ended = await desk.run("cd /; echo $((1 + 1))")
-    assert (ended.code, ended.cwd, bytes(desk.printed)) == (0, "", b"2\n")
+async def test_without_bash_there_is_sh(harness: CommandHarness, tmp_path: Path) -> None:
+    harness.spawner.shell = "/bin/sh"
+    ended = await harness.run("cd /; echo $((1 + 1))")
+    assert (ended.code, ended.cwd, bytes(harness.printed)) == (0, "", b"2\n")
 
 
 def test_S026_a_shell_from_the_repository_is_never_taken(tmp_path: Path) -> None:
@@ -297,40 +299,40 @@ def test_S026_a_shell_from_the_repository_is_never_taken(tmp_path: Path) -> None
     assert spawner.shell.endswith("/bash")
 
 
-async def test_ten_thousand_lines_from_each_of_twenty_at_once(desk: Desk) -> None:
-    ends = await asyncio.gather(*[desk.run("seq 10000", most=1 << 24) for _ in range(20)])
+async def test_ten_thousand_lines_from_each_of_twenty_at_once(harness: CommandHarness) -> None:
+    ends = await asyncio.gather(*[harness.run("seq 10000", most=1 << 24) for _ in range(20)])
     assert {end.code for end in ends} == {0}
 
 
-async def test_thirty_two_commands_run_at_once(desk: Desk) -> None:
+async def test_thirty_two_commands_run_at_once(harness: CommandHarness) -> None:
     """Each ends only when all have begun."""
     command = "mkdir in.{0}; until [ -e in.31 ] && set -- in.* && [ $# = 32 ]; do sleep 0.05; done"
-    ends = await asyncio.gather(*[desk.run(command.format(n)) for n in range(32)])
+    ends = await asyncio.gather(*[harness.run(command.format(n)) for n in range(32)])
     assert {(end.cause, end.code) for end in ends} == {("exit", 0)}
 
 
-async def test_law_11_shutdown_ends_what_commands_left(desk: Desk) -> None:
-    await desk.run("nohup sleep 999 >/dev/null 2>&1 & setsid sleep 999 & true")
-    assert len(desk.survivors()) == 2
-    await desk.spawner.drain()
-    assert desk.survivors() == []
+async def test_law_11_shutdown_ends_what_commands_left(harness: CommandHarness) -> None:
+    await harness.run("nohup sleep 999 >/dev/null 2>&1 & setsid sleep 999 & true")
+    assert len(harness.survivors()) == 2
+    await harness.spawner.drain()
+    assert harness.survivors() == []
 
 
-async def test_signal_names_are_the_systems(desk: Desk) -> None:
-    assert (await desk.run(f"kill -{int(signal.SIGPIPE)} $$")).signal == "SIGPIPE"
+async def test_signal_names_are_the_systems(harness: CommandHarness) -> None:
+    assert (await harness.run(f"kill -{int(signal.SIGPIPE)} $$")).signal == "SIGPIPE"
 
 
 def test_law_11_a_loop_that_closes_in_the_middle_leaves_nobody(tmp_path: Path, tag: str) -> None:
     async def main() -> None:
-        desk = Desk(tmp_path, tag, "plain")
-        desk.spawner = PlainSpawner(grace_s=30)
-        running = asyncio.create_task(desk.run("trap '' TERM; echo ready; while :; do sleep 9; done", timeout_s=0.1))
-        await desk.until(b"ready")
+        harness = CommandHarness(tmp_path, tag, "plain")
+        harness.spawner = PlainSpawner(grace_s=30)
+        running = asyncio.create_task(harness.run("trap '' TERM; echo ready; while :; do sleep 9; done", timeout_s=0.1))
+        await harness.until(b"ready")
         await asyncio.sleep(0.2)
-        assert desk.survivors(), "it had its TERM and ignores it"
+        assert harness.survivors(), "it had its TERM and ignores it"
         assert not running.done()
 
     asyncio.run(main())
     until = time.monotonic() + HANG_S
-    while Desk(tmp_path, tag, "plain").survivors():
+    while CommandHarness(tmp_path, tag, "plain").survivors():
         assert time.monotonic() < until, "it lives on"

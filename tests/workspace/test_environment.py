@@ -1,9 +1,9 @@
-"""Children get an allow-list of the parent's environment, and nothing in it that waits or paints."""
+"""Environment of commands: an allow-list, without anything that waits or colours."""
 
 import pytest
 
 from longrein.workspace.environment import DEFAULT_PATH, children_environment
-from tests.workspace.conftest import Desk
+from tests.workspace.conftest import CommandHarness
 
 PARENT = {
     "PATH": "/usr/bin::.:bin:/opt/bin",
@@ -81,21 +81,23 @@ def test_A17_nothing_waits_pages_or_paints() -> None:
 
 
 @pytest.mark.anyio
-async def test_S069_no_key_reaches_a_command_and_the_marks_do(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_S069_no_key_reaches_a_command_and_the_marks_do(
+    harness: CommandHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("ANTHROPIC_API_KEY", "canary")
-    await desk.run("env")
-    printed = desk.printed.decode()
+    await harness.run("env")
+    printed = harness.printed.decode()
     assert "canary" not in printed
-    assert f"LONGREIN_SESSION={desk.session}\n" in printed
-    assert f"LONGREIN_TEST_TAG={desk.tag}\n" in printed
-    assert f"PWD={desk.folder}\n" in printed
+    assert f"LONGREIN_SESSION={harness.session}\n" in printed
+    assert f"LONGREIN_TEST_TAG={harness.tag}\n" in printed
+    assert f"PWD={harness.folder}\n" in printed
 
 
 @pytest.mark.anyio
-async def test_git_in_a_command_neither_waits_nor_pages(desk: Desk) -> None:
+async def test_git_in_a_command_neither_waits_nor_pages(harness: CommandHarness) -> None:
     command = (
         "git init -q . && git config user.email a@b && git config user.name n && git commit -q --allow-empty -m one"
         " && git commit --amend --allow-empty -q && git log --format=%s"
     )
-    ended = await desk.run(command)
-    assert (ended.code, bytes(desk.printed)) == (0, b"one\n")
+    ended = await harness.run(command)
+    assert (ended.code, bytes(harness.printed)) == (0, b"one\n")

@@ -1,4 +1,4 @@
-"""Files are replaced whole or not at all, and stay what they were in everything but content."""
+"""Atomic writes: a file is replaced completely or not at all, and keeps everything but its content."""
 
 import errno
 import hashlib
@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from longrein.workspace import differs, stamp
 from longrein.workspace import files as files_module
+from longrein.workspace import has_changed, stamp
 from longrein.workspace.atomic_write import write
 from longrein.workspace.files import content_hash, read, remove
 
@@ -253,11 +253,11 @@ def test_a_file_that_has_become_endless_is_told_apart_by_its_numbers(tmp_path: P
     small = stamp(str(path))
     os.truncate(path, 20 << 30)
     huge = stamp(str(path), None)
-    assert differs(str(path), small)
-    assert not differs(str(path), huge)
+    assert has_changed(str(path), small)
+    assert not has_changed(str(path), huge)
     assert stamp(str(path)) == huge
     os.truncate(path, 30 << 30)
-    assert differs(str(path), huge)
+    assert has_changed(str(path), huge)
     os.truncate(path, 3)
     path.write_bytes(b"one")
     assert stamp(str(path)).hash == small.hash
@@ -268,18 +268,18 @@ def test_E22_a_stamp_tells_a_change_from_a_touch(tmp_path: Path) -> None:
     path.write_bytes(b"one")
     then = stamp(str(path))
     assert then == stamp(str(path), sha(b"one"))
-    assert not differs(str(path), then)
+    assert not has_changed(str(path), then)
     os.utime(path, ns=(1, 1))
-    assert not differs(str(path), then), "a touch changes no content"
+    assert not has_changed(str(path), then), "a touch changes no content"
     path.unlink()
     path.write_bytes(b"one")
-    assert not differs(str(path), then), "nor does writing the same again"
+    assert not has_changed(str(path), then), "nor does writing the same again"
     path.write_bytes(b"two")
     os.utime(path, ns=(then.mtime_ns, then.mtime_ns))
-    assert differs(str(path), then), "same size and time, other content"
+    assert has_changed(str(path), then), "same size and time, other content"
     path.unlink()
-    assert differs(str(path), then)
+    assert has_changed(str(path), then)
     gone = stamp(str(path))
-    assert not differs(str(path), gone)
+    assert not has_changed(str(path), gone)
     path.write_bytes(b"")
-    assert differs(str(path), gone)
+    assert has_changed(str(path), gone)

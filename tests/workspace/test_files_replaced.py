@@ -1,4 +1,4 @@
-"""Replacing a file while others write to it: nothing that anybody wrote is lost, not even by a kill in the middle."""
+"""Replacing a file while others write it: no text is lost, not even by a kill in the middle."""
 
 import contextlib
 import hashlib
@@ -10,10 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from longrein.workspace import Replaced, sweep_halves
-from longrein.workspace import atomic_write as replacing
-from longrein.workspace import temp_files as afterwards
-from longrein.workspace import temp_files as exchange_module
+from longrein.workspace import ReplaceResult, atomic_write, recover_temp_files, temp_files
 from longrein.workspace.atomic_write import replace
 from longrein.workspace.files import read
 
@@ -25,13 +22,13 @@ def sha(data: bytes) -> str:
 
 
 def joined(base: bytes, ours: bytes, theirs: bytes) -> bytes | None:
-    """A merge for these tests: the words that either side has."""
+    """Merge for these tests: the words of both sides."""
     words = dict.fromkeys((*base.split(), *ours.split(), *theirs.split()))
     return b" ".join(words) + b"\n"
 
 
 def refusing(_base: bytes, _ours: bytes, _theirs: bytes) -> None:
-    """Everything is a conflict."""
+    """Merge that always conflicts."""
 
 
 def in_place(path: Path, data: bytes) -> None:
@@ -49,25 +46,25 @@ def appended(path: Path, data: bytes) -> None:
         file.write(data)
 
 
-class Meanwhile:
-    """Somebody writes right before each of the next exchanges."""
+class WriteBeforeExchange:
+    """Runs another program's write right before each of the next exchanges."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *acts: Callable[[], object]) -> None:
         self.acts = list(acts)
-        real = exchange_module.exchange
+        real = temp_files.exchange
 
         def late(one: str, other: str) -> bool:
             if self.acts:
                 self.acts.pop(0)()
             return real(one, other)
 
-        monkeypatch.setattr(replacing, "exchange", late)
+        monkeypatch.setattr(atomic_write, "exchange", late)
 
 
 @pytest.fixture(params=["exchange", "second name"])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     if request.param != "exchange":
-        monkeypatch.setattr(exchange_module, "_renameat2", lambda: None)
+        monkeypatch.setattr(temp_files, "_renameat2", lambda: None)
     return str(request.param)
 
 
@@ -76,35 +73,35 @@ def path(tmp_path: Path) -> Iterator[Path]:
     path = tmp_path / "file"
     path.write_bytes(OLD)
     yield path
-    afterwards.drop_until(float("inf"))
+    temp_files.remove_due(float("inf"))
     assert [name for name in os.listdir(tmp_path) if name.startswith(".")] == []
 
 
-def put(path: Path, merge: object = joined) -> Replaced:
+def put(path: Path, merge: object = joined) -> ReplaceResult:
     return replace(str(path), OURS, expect=sha(OLD), base=OLD, merge=merge)  # type: ignore[arg-type]
 
 
 def test_nobody_else(path: Path, way: str) -> None:
-    assert put(path) == Replaced(OURS)
+    assert put(path) == ReplaceResult(OURS)
     assert path.read_bytes() == OURS
 
 
 @pytest.mark.parametrize("write", [in_place, by_rename])
 def test_R079_somebody_was_there_before(path: Path, write: Callable[[Path, bytes], None]) -> None:
     write(path, THEIRS)
-    assert put(path, refusing) == Replaced(None, (THEIRS,))
-    assert put(path, None) == Replaced(None, (THEIRS,))
+    assert put(path, refusing) == ReplaceResult(None, (THEIRS,))
+    assert put(path, None) == ReplaceResult(None, (THEIRS,))
     assert path.read_bytes() == THEIRS
-    assert put(path) == Replaced(b"base ours theirs\n", (THEIRS,))
+    assert put(path) == ReplaceResult(b"base ours theirs\n", (THEIRS,))
     assert path.read_bytes() == b"base ours theirs\n"
-    assert put(path) == Replaced(b"base ours theirs\n", (b"base ours theirs\n",)), "it has all that we wanted"
+    assert put(path) == ReplaceResult(b"base ours theirs\n", (b"base ours theirs\n",)), "it has all that we wanted"
 
 
 @pytest.mark.parametrize("write", [in_place, by_rename, appended])
 def test_R079_somebody_writes_in_the_very_moment(
     path: Path, way: str, write: Callable[[Path, bytes], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    Meanwhile(monkeypatch, lambda: write(path, THEIRS))
+    WriteBeforeExchange(monkeypatch, lambda: write(path, THEIRS))
     if write is by_rename and way != "exchange":
         return  # what is renamed there between the last look and our rename is not seen without an exchange
     replaced = put(path)
@@ -115,32 +112,32 @@ def test_R079_somebody_writes_in_the_very_moment(
 def test_a_conflict_in_the_very_moment_puts_theirs_back_and_not_a_copy(
     path: Path, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    Meanwhile(monkeypatch, lambda: in_place(path, THEIRS))
+    WriteBeforeExchange(monkeypatch, lambda: in_place(path, THEIRS))
     inode = path.stat().st_ino
-    assert put(path, refusing) == Replaced(None, (THEIRS,))
+    assert put(path, refusing) == ReplaceResult(None, (THEIRS,))
     assert (path.read_bytes(), path.stat().st_ino) == (THEIRS, inode)
 
 
 def test_one_writer_after_the_other(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     acts = [lambda n=n: in_place(path, b"base w%d\n" % n) for n in range(3)]
-    Meanwhile(monkeypatch, *acts)
+    WriteBeforeExchange(monkeypatch, *acts)
     replaced = put(path)
     assert replaced.data == path.read_bytes() == b"base ours w0 w1 w2\n"
     assert replaced.taken == (b"base w0\n", b"base w1\n", b"base w2\n")
 
 
 def test_writers_without_end_have_their_way(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    Meanwhile(monkeypatch, *(lambda n=n: in_place(path, b"w%d\n" % n) for n in range(100)))  # type: ignore[misc]
+    WriteBeforeExchange(monkeypatch, *(lambda n=n: in_place(path, b"w%d\n" % n) for n in range(100)))  # type: ignore[misc]
     replaced = put(path)
     assert replaced.data is None
     assert replaced.taken[-1] == path.read_bytes()
-    assert len(replaced.taken) >= replacing.ROUNDS_MAX
+    assert len(replaced.taken) >= atomic_write.ROUNDS_MAX
 
 
 def test_who_writes_while_theirs_is_put_back_stands(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    Meanwhile(monkeypatch, lambda: in_place(path, THEIRS), lambda: in_place(path, b"newer\n"))
+    WriteBeforeExchange(monkeypatch, lambda: in_place(path, THEIRS), lambda: in_place(path, b"newer\n"))
     replaced = put(path, refusing)
-    assert replaced == Replaced(None, (THEIRS, b"newer\n"))
+    assert replaced == ReplaceResult(None, (THEIRS, b"newer\n"))
     assert path.read_bytes() == b"newer\n"
 
 
@@ -160,7 +157,7 @@ def test_a_program_that_opened_the_file_before_and_writes_after_is_waited_for(
         opened.append(threading.Thread(target=finish))
         opened[0].start()
 
-    Meanwhile(monkeypatch, begin)
+    WriteBeforeExchange(monkeypatch, begin)
     replaced = put(path)
     opened[0].join()
     assert replaced.data == path.read_bytes() == b"base ours late\n"
@@ -168,11 +165,11 @@ def test_a_program_that_opened_the_file_before_and_writes_after_is_waited_for(
 
 @pytest.mark.parametrize("late", [False, True])
 def test_a_program_that_keeps_the_file_open_keeps_it(path: Path, late: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(afterwards, "SETTLE_S", 0.01)
+    monkeypatch.setattr(temp_files, "WRITER_WAIT_S", 0.01)
     with contextlib.ExitStack() as stack:
         opened = []
         begin = lambda: opened.append(stack.enter_context(path.open("ab", 0)))  # noqa: E731
-        Meanwhile(monkeypatch, begin) if late else begin()
+        WriteBeforeExchange(monkeypatch, begin) if late else begin()
         with pytest.raises(OSError, match="is open for writing in another program"):
             put(path)
         opened[0].write(b"more\n")
@@ -184,22 +181,22 @@ def test_what_is_no_file_any_more_is_left_alone(path: Path, monkeypatch: pytest.
         path.unlink()
         path.symlink_to("elsewhere")
 
-    Meanwhile(monkeypatch, becomes_a_link)
+    WriteBeforeExchange(monkeypatch, becomes_a_link)
     with pytest.raises(OSError, match="is a device, pipe or socket"):
         put(path)
     assert os.readlink(path) == "elsewhere"
     path.unlink()
     path.write_bytes(OLD)
-    Meanwhile(monkeypatch, path.unlink)
+    WriteBeforeExchange(monkeypatch, path.unlink)
     with pytest.raises(FileNotFoundError):
         put(path)
     assert not path.exists()
 
 
 def test_a_new_file_replaces_nobody(path: Path) -> None:
-    assert replace(str(path), OURS, expect="") == Replaced(None, (OLD,))
+    assert replace(str(path), OURS, expect="") == ReplaceResult(None, (OLD,))
     assert path.read_bytes() == OLD
-    assert replace(str(path) + "2", OURS, expect="") == Replaced(OURS)
+    assert replace(str(path) + "2", OURS, expect="") == ReplaceResult(OURS)
 
 
 def test_a_file_system_that_can_neither_exchange_nor_link_still_writes(
@@ -208,12 +205,12 @@ def test_a_file_system_that_can_neither_exchange_nor_link_still_writes(
     def refused(*_: object, **__: object) -> None:
         raise PermissionError
 
-    monkeypatch.setattr(exchange_module, "_renameat2", lambda: None)
-    monkeypatch.setattr(exchange_module.os, "link", refused)
-    assert put(path) == Replaced(OURS)
-    assert replace(str(path) + "2", OURS, expect="") == Replaced(OURS)
+    monkeypatch.setattr(temp_files, "_renameat2", lambda: None)
+    monkeypatch.setattr(temp_files.os, "link", refused)
+    assert put(path) == ReplaceResult(OURS)
+    assert replace(str(path) + "2", OURS, expect="") == ReplaceResult(OURS)
     in_place(path, THEIRS)
-    assert put(path, refusing) == Replaced(None, (THEIRS,))
+    assert put(path, refusing) == ReplaceResult(None, (THEIRS,))
 
 
 # --- killed ------------------------------------------------------------------------------------------------------
@@ -237,7 +234,7 @@ def killed_at(step: int, act: Callable[[], object]) -> bool:
 
     for name in ("open", "write", "fsync", "rename", "link", "unlink"):
         setattr(os, name, counted(getattr(os, name)))
-    replacing.exchange = counted(exchange_module.exchange)  # type: ignore[assignment]
+    atomic_write.exchange = counted(temp_files.exchange)  # type: ignore[assignment]
     try:
         act()
     finally:
@@ -264,7 +261,7 @@ def test_P10_killed_at_any_instant_the_file_is_the_old_one_or_the_new_one_and_no
     found = []
     for path in steps(tmp_path, put):
         assert path.read_bytes() in (OLD, OURS)
-        assert sweep_halves([str(path.parent)]) == []
+        assert recover_temp_files([str(path.parent)]) == []
         assert os.listdir(path.parent) == ["file"]
         found.append(path.read_bytes())
     assert found[-1] == OURS
@@ -276,21 +273,21 @@ def test_killed_at_any_instant_somebodys_text_that_was_taken_out_comes_back(tmp_
     """Somebody writes right before the exchange; the kill comes anywhere after."""
 
     def act(path: Path) -> None:
-        real, done = replacing.exchange, []
+        real, done = atomic_write.exchange, []
 
         def late(one: str, other: str) -> bool:
             if not done:
-                done.append(exchange_module.os.replace(str(path) + ".new", path))
+                done.append(temp_files.os.replace(str(path) + ".new", path))
             return real(one, other)
 
-        replacing.exchange = late
+        atomic_write.exchange = late
         put(path, merge)
 
     found = []
     for number, path in enumerate(
         steps(tmp_path, lambda path: (path.with_name("file.new").write_bytes(THEIRS), act(path)))
     ):
-        said = sweep_halves([str(path.parent)])
+        said = recover_temp_files([str(path.parent)])
         written = path.with_name("file.new").exists()
         texts = [one.read_bytes() for one in path.parent.iterdir() if one.name != "file.new"]
         assert written or any(b"theirs" in text for text in texts), number
@@ -306,14 +303,17 @@ def test_what_was_taken_out_and_whose_place_was_written_since_is_kept_beside(tmp
     path.write_bytes(b"somebody else again\n")
     pid = os.fork()
     if not pid:
-        from longrein.workspace.temp_files import name_hash, new_half, short
+        from longrein.workspace.temp_files import name_hash, new_temp_file, short_hash
 
-        half = new_half(str(tmp_path))
-        name = half.path.removesuffix(".tmp") + f"-{name_hash(str(path))}-{short(sha(OURS))}-{short(sha(OLD))}.tmp"
+        half = new_temp_file(str(tmp_path))
+        name = (
+            half.path.removesuffix(".tmp")
+            + f"-{name_hash(str(path))}-{short_hash(sha(OURS))}-{short_hash(sha(OLD))}.tmp"
+        )
         Path(name).write_bytes(THEIRS)
         os._exit(0)
     os.waitpid(pid, 0)
-    (said,) = sweep_halves([str(tmp_path)])
+    (said,) = recover_temp_files([str(tmp_path)])
     assert said == (
         f"{path}.theirs holds a change of {path} by another program, which a crash had cut: compare the two"
     )
@@ -325,7 +325,7 @@ def test_what_a_living_process_makes_is_left_alone(tmp_path: Path) -> None:
     for name in (f".longrein-{os.getpid()}-7.tmp", f".longrein-{os.getpid()}.0-8.tmp", ".longrein-x.tmp"):
         (tmp_path / name).write_bytes(b"")
     (tmp_path / f".longrein-{os.getpid()}.12-9.tmp").write_bytes(b"of an earlier process with this number")
-    assert sweep_halves([str(tmp_path), "/none"]) == []
+    assert recover_temp_files([str(tmp_path), "/none"]) == []
     assert len(os.listdir(tmp_path)) == 3
 
 
@@ -344,7 +344,7 @@ def test_theirs_may_have_been_made_from_what_stood_there_before_ours(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An editor that read the file before our first exchange writes after it: ours is not taken for removed."""
-    Meanwhile(monkeypatch, lambda: in_place(path, b"base\nt1\n"), lambda: in_place(path, b"base\nt1\nt2\n"))
+    WriteBeforeExchange(monkeypatch, lambda: in_place(path, b"base\nt1\n"), lambda: in_place(path, b"base\nt1\nt2\n"))
     replaced = replace(str(path), b"base\nours\n", expect=sha(OLD), base=OLD, merge=lines)
     assert replaced.data == path.read_bytes() == b"base\nours\nt1\nt2\n"
 
@@ -354,18 +354,18 @@ def test_who_opened_the_file_too_late_to_be_seen_is_found_afterwards(
 ) -> None:
     """Held up between finding the name and opening it, a program writes to a file that has no name any more."""
     kept: list[int] = []
-    watch = replacing.watch_out
+    watch = atomic_write.watch_replaced
 
     def watching(descriptor: int, target: str, data: bytes) -> None:
         kept.append(descriptor)
         watch(descriptor, target, data)
 
-    monkeypatch.setattr(replacing, "watch_out", watching)
-    assert put(path) == Replaced(OURS)
+    monkeypatch.setattr(atomic_write, "watch_replaced", watching)
+    assert put(path) == ReplaceResult(OURS)
     with open(f"/proc/self/fd/{kept[0]}", "ab") as file:
         file.write(b"late\n")
         file.flush()
-        assert afterwards.look_again() == [], "it is not done yet"
+        assert temp_files.find_late_writes() == [], "it is not done yet"
     replace(str(path) + "2", OURS, expect="", merge=joined)
     assert path.read_bytes() == b"base late ours\n"
     with open(f"/proc/self/fd/{kept[1]}", "ab") as file:
@@ -376,15 +376,15 @@ def test_who_opened_the_file_too_late_to_be_seen_is_found_afterwards(
 
 
 def test_replaced_files_are_let_go_after_a_while(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(afterwards, "KEPT_S", -1.0)
-    monkeypatch.setattr(afterwards, "_outs", [])
+    monkeypatch.setattr(temp_files, "WATCH_S", -1.0)
+    monkeypatch.setattr(temp_files, "_watched", [])
     before = len(os.listdir("/proc/self/fd"))
     put(path)
     assert len(os.listdir("/proc/self/fd")) == before + 1
-    assert afterwards.look_again() == []
+    assert temp_files.find_late_writes() == []
     assert len(os.listdir("/proc/self/fd")) == before
-    monkeypatch.setattr(afterwards, "KEPT_S", 60.0)
-    monkeypatch.setattr(afterwards, "KEPT_MAX", 3)
+    monkeypatch.setattr(temp_files, "WATCH_S", 60.0)
+    monkeypatch.setattr(temp_files, "WATCHED_MAX", 3)
     for n in range(8):
         text = b"%d\n" % n
         replace(str(path), text, expect=sha(path.read_bytes()))
@@ -395,7 +395,7 @@ def test_two_longreins_write_in_a_folder_one_after_the_other(path: Path, monkeyp
     done: list[str] = []
 
     def other() -> None:
-        with exchange_module.alone_in(str(path.parent)):
+        with temp_files.folder_lock(str(path.parent)):
             done.append("other begins")
             time.sleep(0.03)
             done.append("other ends")
@@ -408,8 +408,8 @@ def test_two_longreins_write_in_a_folder_one_after_the_other(path: Path, monkeyp
     done.append("ours")
     thread.join()
     assert done == ["other begins", "other ends", "ours"]
-    monkeypatch.setattr(exchange_module, "ALONE_S", 0.01)
-    with exchange_module.alone_in(str(path.parent)):
-        assert replace(str(path), b"x\n", expect=sha(OURS)) == Replaced(b"x\n"), "it does not wait for ever"
-    with exchange_module.alone_in(str(path)), exchange_module.alone_in("/none"):
+    monkeypatch.setattr(temp_files, "LOCK_WAIT_S", 0.01)
+    with temp_files.folder_lock(str(path.parent)):
+        assert replace(str(path), b"x\n", expect=sha(OURS)) == ReplaceResult(b"x\n"), "it does not wait for ever"
+    with temp_files.folder_lock(str(path)), temp_files.folder_lock("/none"):
         pass

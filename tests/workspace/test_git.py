@@ -1,4 +1,4 @@
-"""Our own git calls run nothing that a repository brings along."""
+"""Git calls of longrein run nothing that a repository brings along."""
 
 import subprocess
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from longrein.workspace import run_git
-from tests.workspace.conftest import Desk
+from tests.workspace.conftest import CommandHarness
 
 pytestmark = pytest.mark.anyio
 
@@ -24,9 +24,9 @@ COMMANDS = """
 
 
 @pytest.fixture
-def hostile(desk: Desk) -> Path:
+def hostile(harness: CommandHarness) -> Path:
     """A repository in which every command that git can be made to run leaves `tripped` behind."""
-    folder = desk.folder
+    folder = harness.folder
     git(folder, "init", "-q")
     (folder / "a").write_text("one\n")
     git(folder, "add", "a")
@@ -60,41 +60,45 @@ def hostile(desk: Desk) -> Path:
         (["checkout", "-q", "--", "a"], ""),
     ],
 )
-async def test_S049_nothing_of_the_repository_runs(desk: Desk, hostile: Path, args: list[str], said: str) -> None:
-    code, output = await run_git(desk.workspace, args, str(hostile))
+async def test_S049_nothing_of_the_repository_runs(
+    harness: CommandHarness, hostile: Path, args: list[str], said: str
+) -> None:
+    code, output = await run_git(harness.workspace, args, str(hostile))
     assert (code, output.decode()[: len(said)]) == (0, said)
     assert not (hostile / "tripped").exists()
 
 
-async def test_S049_the_trap_is_armed(desk: Desk, hostile: Path) -> None:
-    await desk.run("git status; git diff; true")
+async def test_S049_the_trap_is_armed(harness: CommandHarness, hostile: Path) -> None:
+    await harness.run("git status; git diff; true")
     assert (hostile / "tripped").exists(), "without disarming it would have run"
 
 
-async def test_a_filter_that_cannot_be_switched_off_by_name_is_refused(desk: Desk, hostile: Path) -> None:
+async def test_a_filter_that_cannot_be_switched_off_by_name_is_refused(harness: CommandHarness, hostile: Path) -> None:
     git(hostile, "config", "filter.a=b.clean", "true")
-    assert (await run_git(desk.workspace, ["status"], str(hostile)))[0] == 128
-    assert (await run_git(desk.workspace, ["rev-parse", "HEAD"], str(hostile)))[0] == 0
+    assert (await run_git(harness.workspace, ["status"], str(hostile)))[0] == 128
+    assert (await run_git(harness.workspace, ["rev-parse", "HEAD"], str(hostile)))[0] == 0
 
 
-async def test_R086_outside_a_repository_it_is_an_error_code(desk: Desk) -> None:
-    code, output = await run_git(desk.workspace, ["status"], str(desk.folder))
+async def test_R086_outside_a_repository_it_is_an_error_code(harness: CommandHarness) -> None:
+    code, output = await run_git(harness.workspace, ["status"], str(harness.folder))
     assert code == 128
     assert output.startswith(b"fatal: not a git repository")
-    assert (await run_git(desk.workspace, ["status"], str(desk.folder / "gone")))[0] in (126, 127)
+    assert (await run_git(harness.workspace, ["status"], str(harness.folder / "gone")))[0] in (126, 127)
 
 
-async def test_the_environment_cannot_point_git_elsewhere(desk: Desk, hostile: Path) -> None:
-    desk.workspace._environment["GIT_DIR"] = "/nowhere"
-    assert (await run_git(desk.workspace, ["rev-parse", "--show-toplevel"], str(hostile)))[1] == f"{hostile}\n".encode()
+async def test_the_environment_cannot_point_git_elsewhere(harness: CommandHarness, hostile: Path) -> None:
+    harness.workspace._environment["GIT_DIR"] = "/nowhere"
+    assert (await run_git(harness.workspace, ["rev-parse", "--show-toplevel"], str(hostile)))[
+        1
+    ] == f"{hostile}\n".encode()
 
 
-async def test_R086_worktree_bare_and_submodule(desk: Desk, hostile: Path) -> None:
+async def test_R086_worktree_bare_and_submodule(harness: CommandHarness, hostile: Path) -> None:
     git(hostile, "-c", "core.hooksPath=/dev/null", "worktree", "add", "-q", "--no-checkout", "tree")
-    git(desk.folder, "init", "-q", "--bare", "bare")
+    git(harness.folder, "init", "-q", "--bare", "bare")
     top = ["rev-parse", "--show-toplevel"]
-    assert (await run_git(desk.workspace, top, str(hostile / "tree")))[1] == f"{hostile}/tree\n".encode()
-    assert (await run_git(desk.workspace, ["rev-parse", "--is-bare-repository"], str(desk.folder / "bare"))) == (
+    assert (await run_git(harness.workspace, top, str(hostile / "tree")))[1] == f"{hostile}/tree\n".encode()
+    assert (await run_git(harness.workspace, ["rev-parse", "--is-bare-repository"], str(harness.folder / "bare"))) == (
         0,
         b"true\n",
     )

@@ -1,4 +1,4 @@
-"""What a crash left is found by its mark and ended at the next start; what anybody still holds is not touched."""
+"""Orphans of a crash are found by their mark and ended at the next start; held sessions are not touched."""
 
 import os
 import signal
@@ -10,22 +10,22 @@ from pathlib import Path
 
 import pytest
 
-from longrein.workspace import sweep
+from longrein.workspace import end_orphans
 from longrein.workspace.orphans import find_orphans
-from longrein.workspace.supervisor.process_tree import Process, marked, owner_mark, process, send, variable
+from longrein.workspace.supervisor.process_tree import Process, owner_mark, process, processes_with, send, variable
 from tests.timeouts import HANG_S
 from tests.work import files_opened
 
 
-class Crash:
-    """Starts processes as a longrein would have, through a parent that is gone."""
+class CrashedSession:
+    """Starts processes as a crashed longrein leaves them: marked, with a parent that is gone."""
 
     def __init__(self, tag: str) -> None:
         self.tag = tag
         self.session = f"crashed-{tag}"
 
-    def leave(self, script: str = "exec sleep 999", **marks: str) -> int:
-        """Pid of a process in a session of its own whose parent has exited."""
+    def start_orphan(self, script: str = "exec sleep 999", **marks: str) -> int:
+        """Start a process in a session of its own whose parent has exited; returns its pid."""
         environment = {"PATH": os.environ["PATH"], "LONGREIN_TEST_TAG": self.tag, "LONGREIN_SESSION": self.session}
         words = ["sh", "-c", 'setsid sh -c "$1" >/dev/null 2>&1 & echo $!', "sh", script]
         done = subprocess.run(words, env=environment | marks, stdout=subprocess.PIPE, check=False, timeout=HANG_S)
@@ -35,17 +35,19 @@ class Crash:
         return pid
 
     def alive(self) -> list[int]:
-        found = [pid for pid, env in marked("LONGREIN_TEST_TAG") if variable(env, "LONGREIN_TEST_TAG") == self.tag]
+        found = [
+            pid for pid, env in processes_with("LONGREIN_TEST_TAG") if variable(env, "LONGREIN_TEST_TAG") == self.tag
+        ]
         return [pid for pid in found if process(pid) is not None]
 
     def held(self, session: str) -> bool:
-        """Only this test's sessions are known, as only those of one state folder are to a real longrein."""
+        """True for other sessions: a real longrein knows only those of one state folder."""
         return session != self.session
 
 
 @pytest.fixture
-def crash(tag: str) -> Crash:
-    return Crash(tag)
+def crashed(tag: str) -> CrashedSession:
+    return CrashedSession(tag)
 
 
 def wait_until(ready: Callable[[], bool]) -> None:
@@ -63,20 +65,22 @@ def gone(pid: int) -> bool:
     return process(pid) is None
 
 
-def test_R055_what_a_crash_left_is_ended(crash: Crash) -> None:
-    pids = [crash.leave(), crash.leave()]
-    said = sweep(crash.held)
+def test_R055_what_a_crash_left_is_ended(crashed: CrashedSession) -> None:
+    pids = [crashed.start_orphan(), crashed.start_orphan()]
+    said = end_orphans(crashed.held)
     assert all(f"({pid})" in " ".join(said) for pid in pids)
     assert all(gone(pid) for pid in pids)
-    assert sweep(crash.held) == []
+    assert end_orphans(crashed.held) == []
 
 
-def test_R055_who_ignores_TERM_is_killed_and_children_without_a_mark_go_along(crash: Crash, tmp_path: Path) -> None:
+def test_R055_who_ignores_TERM_is_killed_and_children_without_a_mark_go_along(
+    crashed: CrashedSession, tmp_path: Path
+) -> None:
     ready = tmp_path / "ready"
-    crash.leave(f"trap '' TERM; env -u LONGREIN_SESSION sleep 999 & touch {ready}; while :; do sleep 9; done")
+    crashed.start_orphan(f"trap '' TERM; env -u LONGREIN_SESSION sleep 999 & touch {ready}; while :; do sleep 9; done")
     wait_for(ready)
-    sweep(crash.held)
-    assert crash.alive() == []
+    end_orphans(crashed.held)
+    assert crashed.alive() == []
 
 
 HARNESS = """
@@ -99,62 +103,62 @@ asyncio.run(main())
 """
 
 
-def test_R055_a_harness_killed_while_five_commands_run(crash: Crash) -> None:
-    words = [sys.executable, "-c", HARNESS, crash.session]
-    environment = {"PATH": os.environ["PATH"], "LONGREIN_TEST_TAG": crash.tag}
+def test_R055_a_harness_killed_while_five_commands_run(crashed: CrashedSession) -> None:
+    words = [sys.executable, "-c", HARNESS, crashed.session]
+    environment = {"PATH": os.environ["PATH"], "LONGREIN_TEST_TAG": crashed.tag}
     with subprocess.Popen(words, env=environment, stdout=subprocess.PIPE) as harness:
         assert harness.stdout is not None
         ready = b""
         while ready.count(b"r") < 5:
             ready += harness.stdout.read1(10)
-        assert sweep(crash.held) == [], "its longrein lives"
+        assert end_orphans(crashed.held) == [], "its longrein lives"
         harness.kill()
-    assert len(crash.alive()) >= 10
-    assert len(sweep(crash.held)) >= 10
-    assert crash.alive() == []
+    assert len(crashed.alive()) >= 10
+    assert len(end_orphans(crashed.held)) >= 10
+    assert crashed.alive() == []
 
 
-def test_a_session_that_is_held_keeps_its_processes(crash: Crash) -> None:
-    pid = crash.leave()
+def test_a_session_that_is_held_keeps_its_processes(crashed: CrashedSession) -> None:
+    pid = crashed.start_orphan()
     asked: list[str] = []
-    assert sweep(lambda session: not asked.append(session)) == []  # type: ignore[func-returns-value]
-    assert crash.session in asked
+    assert end_orphans(lambda session: not asked.append(session)) == []  # type: ignore[func-returns-value]
+    assert crashed.session in asked
     assert not gone(pid)
 
 
-def test_a_process_whose_longrein_lives_is_spared_whatever_the_lock_says(crash: Crash) -> None:
-    pid = crash.leave(LONGREIN_COMMAND=f"{owner_mark()}.1.1/")
-    assert [one for one in find_orphans(crash.held) if one.process.pid == pid] == []
+def test_a_process_whose_longrein_lives_is_spared_whatever_the_lock_says(crashed: CrashedSession) -> None:
+    pid = crashed.start_orphan(LONGREIN_COMMAND=f"{owner_mark()}.1.1/")
+    assert [one for one in find_orphans(crashed.held) if one.process.pid == pid] == []
 
 
 @pytest.mark.parametrize("command", ["/{dead}.5.1.1/", "/1.1.1.1/", "/x.y/", "", "//", "/{alive}//{dead}.7.1.1/"])
-def test_a_mark_whose_longrein_is_dead_protects_nobody(crash: Crash, command: str) -> None:
+def test_a_mark_whose_longrein_is_dead_protects_nobody(crashed: CrashedSession, command: str) -> None:
     died = subprocess.Popen(["true"])
     died.wait()
     mark = command.format(dead=died.pid, alive=owner_mark().strip("/") + ".1.1")
-    pid = crash.leave(LONGREIN_COMMAND=mark)
-    assert pid in [one.process.pid for one in find_orphans(crash.held)]
+    pid = crashed.start_orphan(LONGREIN_COMMAND=mark)
+    assert pid in [one.process.pid for one in find_orphans(crashed.held)]
 
 
 def test_a_longrein_started_inside_a_lost_session_spares_itself_and_who_started_it(
-    crash: Crash, tmp_path: Path
+    crashed: CrashedSession, tmp_path: Path
 ) -> None:
     ready, went = tmp_path / "ready", tmp_path / "went"
     program = (
-        "from longrein.workspace import sweep\n"
-        f"said = sweep(lambda session: session != {crash.session!r})\n"
+        "from longrein.workspace import end_orphans\n"
+        f"said = end_orphans(lambda session: session != {crashed.session!r})\n"
         f"open({str(went)!r}, 'w').write(repr(said))\n"
     )
-    other = crash.leave(f"touch {ready}; exec sleep 999")
+    other = crashed.start_orphan(f"touch {ready}; exec sleep 999")
     wait_for(ready)
-    crash.leave(f'{sys.executable} -c "$PROGRAM"; sleep 999; true', PROGRAM=program)
+    crashed.start_orphan(f'{sys.executable} -c "$PROGRAM"; sleep 999; true', PROGRAM=program)
     wait_until(lambda: went.exists() and bool(went.read_text()))
     assert f"sleep ({other})" in went.read_text()
-    assert len(crash.alive()) >= 1, "its own shell lives on"
+    assert len(crashed.alive()) >= 1, "its own shell lives on"
 
 
-def test_a_number_that_now_belongs_to_another_is_not_signalled(crash: Crash) -> None:
-    pid = crash.leave()
+def test_a_number_that_now_belongs_to_another_is_not_signalled(crashed: CrashedSession) -> None:
+    pid = crashed.start_orphan()
     real = process(pid)
     assert real is not None
     earlier = Process(pid, real.parent, real.group, real.session, real.start - 1)
@@ -163,8 +167,8 @@ def test_a_number_that_now_belongs_to_another_is_not_signalled(crash: Crash) -> 
     assert send(real, signal.SIGKILL) is True
 
 
-def test_the_look_opens_at_most_two_small_files_of_each_process(crash: Crash) -> None:
-    crash.leave()
+def test_the_look_opens_at_most_two_small_files_of_each_process(crashed: CrashedSession) -> None:
+    crashed.start_orphan()
     with files_opened() as opened:
         find_orphans(lambda _: True)
     assert len(opened) <= 2 * len(list(filter(str.isdigit, os.listdir("/proc")))) + 20

@@ -1,4 +1,4 @@
-"""Looking a path up: inside means that what is written and what it leads to both lie in a root, by component."""
+"""Path resolution: inside means that the written and the real path both lie in a root, by component."""
 
 import os
 from pathlib import Path
@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from longrein.workspace import Place
-from longrein.workspace.files import find_program, is_inside, look, spellings
+from longrein.workspace import ResolvedPath
+from longrein.workspace.files import find_program, is_inside, resolve_path, spellings
 
 
 @pytest.fixture
@@ -30,8 +30,8 @@ def world(tmp_path: Path) -> Path:
     return tmp_path / "w"
 
 
-def looked(world: Path, path: str, root: str = "repo") -> Place:
-    return look(path, str(world / "repo"), spellings([str(world / root)]), str(world.parent / "home"))
+def looked(world: Path, path: str, root: str = "repo") -> ResolvedPath:
+    return resolve_path(path, str(world / "repo"), spellings([str(world / root)]), str(world.parent / "home"))
 
 
 @pytest.mark.parametrize(
@@ -112,12 +112,12 @@ def test_R086_names_with_blanks_newlines_and_bytes_that_are_no_text(world: Path)
 
 def test_the_root_of_the_file_system_holds_everything() -> None:
     assert is_inside("/etc", ["/"])
-    assert look("x", "/", ("/",), "").inside
+    assert resolve_path("x", "/", ("/",), "").inside
 
 
 @given(st.text(max_size=40), st.text(max_size=10))
 def test_no_text_makes_it_raise_or_lets_it_out(path: str, home: str) -> None:
-    place = look(path, "/usr/lib", ("/usr/lib",), home)
+    place = resolve_path(path, "/usr/lib", ("/usr/lib",), home)
     if place.inside:
         assert place.real == "/usr/lib" or place.real.startswith("/usr/lib/")
         assert ".." not in place.path.split("/")

@@ -1,4 +1,4 @@
-"""Search by content and by name: `rg` and the search in Python give the same, and neither can hang the session."""
+"""Search by content and by name: `rg` and Python give the same, and neither can hang the session."""
 
 import os
 from pathlib import Path
@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from longrein.workspace import Found, Query, glob, grep, split_glob
+from longrein.workspace import Query, SearchResult, glob, grep, split_glob
 from longrein.workspace import search as search_module
 from longrein.workspace.walk import compile_glob
-from tests.workspace.conftest import Desk
+from tests.workspace.conftest import CommandHarness
 
 TREE = {
     ".gitignore": "*.log\nbuild/\n!keep.log\n/top.txt\n",
@@ -34,15 +34,15 @@ TREE = {
 
 
 @pytest.fixture
-def tree(desk: Desk) -> Path:
+def tree(harness: CommandHarness) -> Path:
     for number, (name, text) in enumerate(TREE.items()):
-        path = desk.folder / name
+        path = harness.folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(text.encode())
         os.utime(path, ns=(10**18 - number, 10**18 - number))
-    (desk.folder / "link.py").symlink_to("a.py")
-    (desk.folder / "sub" / "up").symlink_to("..")
-    return desk.folder
+    (harness.folder / "link.py").symlink_to("a.py")
+    (harness.folder / "sub" / "up").symlink_to("..")
+    return harness.folder
 
 
 @pytest.fixture(params=["rg", "python"])
@@ -54,7 +54,7 @@ def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
     return str(request.param)
 
 
-def told(found: Found, folder: Path) -> list[str]:
+def told(found: SearchResult, folder: Path) -> list[str]:
     """What was found, one text each, relative to the folder."""
     start = len(str(folder)) + 1
     paths = [path[start:] for path in found.paths] + [f"{path[start:]}={number}" for path, number in found.counts]
@@ -102,9 +102,9 @@ def told(found: Found, folder: Path) -> list[str]:
     ],
 )
 async def test_both_engines_find_the_same(
-    desk: Desk, tree: Path, engine: str, query: dict[str, object], expected: list[str]
+    harness: CommandHarness, tree: Path, engine: str, query: dict[str, object], expected: list[str]
 ) -> None:
-    found = await grep(desk.workspace, Query(str(tree), **query))  # type: ignore[arg-type]
+    found = await grep(harness.workspace, Query(str(tree), **query))  # type: ignore[arg-type]
     assert (told(found, tree), found.error, found.partial, found.more) == (expected, "", "", False)
 
 
@@ -124,86 +124,92 @@ async def test_both_engines_find_the_same(
     ],
 )
 async def test_names_are_found_newest_first(
-    desk: Desk, tree: Path, engine: str, pattern: str, expected: list[str]
+    harness: CommandHarness, tree: Path, engine: str, pattern: str, expected: list[str]
 ) -> None:
-    assert told(await glob(desk.workspace, pattern, str(tree)), tree) == expected
+    assert told(await glob(harness.workspace, pattern, str(tree)), tree) == expected
 
 
 @pytest.mark.anyio
-async def test_a_limit_is_kept_and_told(desk: Desk, tree: Path, engine: str) -> None:
-    files = await grep(desk.workspace, Query(str(tree), "one", limit=2))
+async def test_a_limit_is_kept_and_told(harness: CommandHarness, tree: Path, engine: str) -> None:
+    files = await grep(harness.workspace, Query(str(tree), "one", limit=2))
     assert (told(files, tree), files.more) == (["a.py", "b.txt"], True)
-    lines = await grep(desk.workspace, Query(str(tree), "o", mode="content", limit=1))
+    lines = await grep(harness.workspace, Query(str(tree), "o", mode="content", limit=1))
     assert (len(lines.lines), lines.more) == (1, True)
-    assert (await glob(desk.workspace, "**/*", str(tree), 3)).more
+    assert (await glob(harness.workspace, "**/*", str(tree), 3)).more
 
 
 @pytest.mark.anyio
-async def test_a_pattern_that_is_none_is_told(desk: Desk, tree: Path, engine: str) -> None:
-    found = await grep(desk.workspace, Query(str(tree), "(unclosed"))
+async def test_a_pattern_that_is_none_is_told(harness: CommandHarness, tree: Path, engine: str) -> None:
+    found = await grep(harness.workspace, Query(str(tree), "(unclosed"))
     assert "unclosed" in found.error or "unterminated" in found.error
     assert found.paths == ()
 
 
 @pytest.mark.anyio
-async def test_one_file_is_searched_even_if_ignored(desk: Desk, tree: Path, engine: str) -> None:
-    found = await grep(desk.workspace, Query(str(tree / "lost.log"), "one", mode="content"))
+async def test_one_file_is_searched_even_if_ignored(harness: CommandHarness, tree: Path, engine: str) -> None:
+    found = await grep(harness.workspace, Query(str(tree / "lost.log"), "one", mode="content"))
     assert told(found, tree) == ["lost.log:1:one ignored"]
 
 
 @pytest.mark.anyio
-async def test_names_and_lines_that_are_no_utf8(desk: Desk, engine: str) -> None:
-    name = os.fsencode(desk.folder) + b"/odd \xff\n name.txt"
+async def test_names_and_lines_that_are_no_utf8(harness: CommandHarness, engine: str) -> None:
+    name = os.fsencode(harness.folder) + b"/odd \xff\n name.txt"
     with open(name, "wb") as file:
         file.write(b"caf\xe9 one\n")
-    found = await grep(desk.workspace, Query(str(desk.folder), "one", mode="content"))
+    found = await grep(harness.workspace, Query(str(harness.folder), "one", mode="content"))
     assert [(os.fsencode(one.path), os.fsencode(one.text)) for one in found.lines] == [(name, b"caf\xe9 one")]
-    assert [os.fsencode(path) for path in (await grep(desk.workspace, Query(str(desk.folder), "one"))).paths] == [name]
-    counted = await grep(desk.workspace, Query(str(desk.folder), "one", mode="count"))
+    assert [os.fsencode(path) for path in (await grep(harness.workspace, Query(str(harness.folder), "one"))).paths] == [
+        name
+    ]
+    counted = await grep(harness.workspace, Query(str(harness.folder), "one", mode="count"))
     assert [(os.fsencode(path), number) for path, number in counted.counts] == [(name, 1)]
-    assert [os.fsencode(path) for path in (await glob(desk.workspace, "*", str(desk.folder))).paths] == [name]
+    assert [os.fsencode(path) for path in (await glob(harness.workspace, "*", str(harness.folder))).paths] == [name]
 
 
 @pytest.mark.anyio
-async def test_R088_a_hopeless_pattern_costs_its_time_and_no_more(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    (desk.folder / "a.txt").write_text("early\n")
-    (desk.folder / "b.txt").write_text("a" * 60 + "b\n")
+async def test_R088_a_hopeless_pattern_costs_its_time_and_no_more(
+    harness: CommandHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (harness.folder / "a.txt").write_text("early\n")
+    (harness.folder / "b.txt").write_text("a" * 60 + "b\n")
     monkeypatch.setattr(search_module, "_rg", lambda workspace: "")
     monkeypatch.setattr(search_module, "SEARCH_S", 0.4)
-    found = await grep(desk.workspace, Query(str(desk.folder), "early|(a+)+$", mode="content"))
+    found = await grep(harness.workspace, Query(str(harness.folder), "early|(a+)+$", mode="content"))
     assert found.partial == "time"
 
 
 @pytest.mark.anyio
-async def test_R088_too_much_is_partial(desk: Desk, engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    (desk.folder / "a.txt").write_text("one line\n" * 20_000)
+async def test_R088_too_much_is_partial(harness: CommandHarness, engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    (harness.folder / "a.txt").write_text("one line\n" * 20_000)
     monkeypatch.setattr(search_module, "CONTENT_BYTES_MAX", 100_000)
-    found = await grep(desk.workspace, Query(str(desk.folder), "one", mode="content", limit=10**6))
+    found = await grep(harness.workspace, Query(str(harness.folder), "one", mode="content", limit=10**6))
     assert found.partial == "size"
     assert 100 < len(found.lines) < 20_000
 
 
 @pytest.mark.anyio
-async def test_the_search_in_python_runs_nothing_of_the_folder(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_search_in_python_runs_nothing_of_the_folder(
+    harness: CommandHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in ("re.py", "longrein.py", "sitecustomize.py", "usercustomize.py"):
-        (desk.folder / name).write_text(f"open({str(desk.folder / 'tripped')!r}, 'w')\n")
+        (harness.folder / name).write_text(f"open({str(harness.folder / 'tripped')!r}, 'w')\n")
     monkeypatch.setattr(search_module, "_rg", lambda workspace: "")
-    monkeypatch.chdir(desk.folder)
-    desk.workspace._environment["PYTHONPATH"] = str(desk.folder)
-    assert len((await glob(desk.workspace, "*.py", str(desk.folder))).paths) == 4
-    assert not (desk.folder / "tripped").exists()
+    monkeypatch.chdir(harness.folder)
+    harness.workspace._environment["PYTHONPATH"] = str(harness.folder)
+    assert len((await glob(harness.workspace, "*.py", str(harness.folder))).paths) == 4
+    assert not (harness.folder / "tripped").exists()
 
 
 @pytest.mark.anyio
 async def test_an_rg_of_the_repository_or_its_settings_are_never_used(
-    desk: Desk, tree: Path, monkeypatch: pytest.MonkeyPatch
+    harness: CommandHarness, tree: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tree / "rg").write_text(f"#!/bin/sh\ntouch {tree}/tripped\n")
     (tree / "rg").chmod(0o755)
     (tree / "ripgreprc").write_text("--pre=./rg\n")
-    desk.workspace._environment["PATH"] = f"{tree}:{os.environ['PATH']}"
-    desk.workspace._environment["RIPGREP_CONFIG_PATH"] = str(tree / "ripgreprc")
-    assert (await grep(desk.workspace, Query(str(tree), "import os"))).paths
+    harness.workspace._environment["PATH"] = f"{tree}:{os.environ['PATH']}"
+    harness.workspace._environment["RIPGREP_CONFIG_PATH"] = str(tree / "ripgreprc")
+    assert (await grep(harness.workspace, Query(str(tree), "import os"))).paths
     assert not (tree / "tripped").exists()
 
 
@@ -259,14 +265,14 @@ def test_a_globs_plain_beginning_is_a_folder(pattern: str, parts: tuple[str, str
     assert split_glob(pattern) == parts
 
 
-def test_walking_goes_in_order_past_what_is_ignored_and_along_no_link(desk: Desk, tree: Path) -> None:
+def test_walking_goes_in_order_past_what_is_ignored_and_along_no_link(harness: CommandHarness, tree: Path) -> None:
     seen: list[str] = []
 
     def visit(path: str, is_folder: bool) -> bool:
         seen.append(path[len(str(tree)) + 1 :] + ("/" if is_folder else ""))
         return not path.endswith("deep")
 
-    assert desk.workspace.walk(str(tree), visit)
+    assert harness.workspace.walk(str(tree), visit)
     assert seen == [
         ".gitignore",
         ".hidden/",
@@ -287,25 +293,25 @@ def test_walking_goes_in_order_past_what_is_ignored_and_along_no_link(desk: Desk
     ]
 
 
-def test_the_ignores_of_folders_above_count_up_to_the_repository(desk: Desk, tree: Path) -> None:
+def test_the_ignores_of_folders_above_count_up_to_the_repository(harness: CommandHarness, tree: Path) -> None:
     (tree.parent / ".gitignore").write_text("*\n")
     seen: list[str] = []
-    desk.workspace.walk(str(tree / "sub"), lambda path, _: bool(seen.append(os.path.basename(path))))
+    harness.workspace.walk(str(tree / "sub"), lambda path, _: bool(seen.append(os.path.basename(path))))
     assert seen == [".gitignore", "deep", "lost.log", "top.txt", "up"]
 
 
-def test_R088_a_walk_ends_when_its_time_is_up(desk: Desk, tree: Path) -> None:
-    assert desk.workspace.walk(str(tree), lambda *_: True, limit_s=0.0) is False
-    assert desk.workspace.walk(str(tree / "nowhere"), lambda *_: True) is True
+def test_R088_a_walk_ends_when_its_time_is_up(harness: CommandHarness, tree: Path) -> None:
+    assert harness.workspace.walk(str(tree), lambda *_: True, limit_s=0.0) is False
+    assert harness.workspace.walk(str(tree / "nowhere"), lambda *_: True) is True
 
 
-def test_an_unreadable_folder_and_an_odd_gitignore_are_passed_over(desk: Desk, tmp_path: Path) -> None:
-    folder = desk.folder
+def test_an_unreadable_folder_and_an_odd_gitignore_are_passed_over(harness: CommandHarness, tmp_path: Path) -> None:
+    folder = harness.folder
     (folder / ".gitignore").write_bytes(b"\xff\xfe[\n!!!\n***\n\\\nx.txt\n")
     (folder / "x.txt").write_text("")
     os.mkfifo(folder / "pipe")
     (folder / "sub").mkdir()
     os.mkfifo(folder / "sub" / ".gitignore")
     seen: list[str] = []
-    assert desk.workspace.walk(str(folder), lambda path, _: seen.append(os.path.basename(path)) or True)  # type: ignore[func-returns-value]
+    assert harness.workspace.walk(str(folder), lambda path, _: seen.append(os.path.basename(path)) or True)  # type: ignore[func-returns-value]
     assert {"pipe", "sub"} <= set(seen)

@@ -1,4 +1,4 @@
-"""What a task prints, cut anywhere: no secret gets through, the quota holds, and a reader sees what was not kept."""
+"""Task output, cut anywhere: no secret gets through, the quota holds, and readers see what is missing."""
 
 import os
 import string
@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from longrein.events import redactor
-from longrein.workspace.spool import extent, forget, make_whole, read_output, sweep_spool
-from longrein.workspace.supervisor.spool_writer import HOLD_CHARS_MAX, Holding, Output
+from longrein.workspace.spool import extent, make_whole, read_output, remove_task, sweep_spool
+from longrein.workspace.supervisor.spool_writer import HOLD_CHARS_MAX, SpoolWriter, StreamRedactor
 
 KNOWN = ("hunter2-hunter2", "pass phrase with blanks", "schlüssel-öffnet")
 TOKENS = (
@@ -29,8 +29,8 @@ streams = st.lists(st.one_of(words, st.sampled_from(KNOWN + TOKENS), st.just("\n
 REDACT = redactor(KNOWN, "0badcafe")
 
 
-def held() -> Holding:
-    return Holding(REDACT, KNOWN, words=False)
+def held() -> StreamRedactor:
+    return StreamRedactor(REDACT, KNOWN, words=False)
 
 
 def cut(data: bytes, places: list[int]) -> list[bytes]:
@@ -81,13 +81,13 @@ def test_bytes_that_are_no_text_pass_as_they_are() -> None:
 def test_B4_quota_reading_and_handing_over(sizes: list[int], quota: int, handed_at: int) -> None:
     printed = b"".join(b"%d " % n for n in range(4000))
     with tempfile.TemporaryDirectory() as folder:
-        output = Output(folder, "early", quota, held())
+        output = SpoolWriter(folder, "early", quota, held())
         at = 0
         for number, size in enumerate(sizes):
             if number == handed_at:
                 output.rename("b1")
-                later = Output(folder, "b1", quota, held())
-                later.go_on(output.handed())
+                later = SpoolWriter(folder, "b1", quota, held())
+                later.resume_from(output.export_state())
                 output = later
             output.write(printed[at : at + size])
             at += size
@@ -110,12 +110,12 @@ def test_B4_quota_reading_and_handing_over(sizes: list[int], quota: int, handed_
         text = Path(whole).read_bytes() if whole else b""
         assert text.startswith(printed[: min(at, quota // 2)])
         assert len(text) == kept or f"|{at - kept:,}|".encode() in text
-        forget(folder, "b1")
+        remove_task(folder, "b1")
         assert os.listdir(folder) == []
 
 
 def test_a_full_disk_leaves_a_gap_and_what_comes_after_it_is_kept(tmp_path: Path) -> None:
-    output = Output(str(tmp_path), "b1", 1000, held())
+    output = SpoolWriter(str(tmp_path), "b1", 1000, held())
     output.write(b"before ")
     output.release()
     (tmp_path / "b1.out").rename(tmp_path / "aside")
@@ -131,7 +131,7 @@ def test_a_full_disk_leaves_a_gap_and_what_comes_after_it_is_kept(tmp_path: Path
 
 
 def test_a_disk_that_stays_full_costs_no_file_a_write(tmp_path: Path) -> None:
-    output = Output(str(tmp_path), "b1", 1000, held())
+    output = SpoolWriter(str(tmp_path), "b1", 1000, held())
     (tmp_path / "b1.out").symlink_to("/dev/full")
     (tmp_path / "b1.more").write_text("in the way")
     for _ in range(100):

@@ -1,4 +1,4 @@
-"""Kept commands: they go on, print, take input, obey limits, and their end is told once, by the supervisor's spool."""
+"""Background tasks: output, input, limits, and one report of each end through the spool."""
 
 import asyncio
 import json
@@ -13,22 +13,22 @@ from pathlib import Path
 import pytest
 
 from longrein.workspace import (
-    Ended,
-    Keeping,
-    Spooled,
+    BackgroundOptions,
+    CommandExit,
+    SpooledTask,
     SupervisedSpawner,
+    end_orphans,
     is_supervised,
     open_workspace,
     spooled_tasks,
-    stop_spooled,
-    sweep,
+    stop_background_task,
+    supervisor_client,
 )
-from longrein.workspace import supervisor_client as link
 from longrein.workspace.supervisor.channel import VERSION
-from longrein.workspace.supervisor.commands import Command, Kept, Rest
+from longrein.workspace.supervisor.commands import Command, KeptTask, RemainingProcesses
 from longrein.workspace.supervisor.pipes import Loop, Pipes
-from longrein.workspace.supervisor.process_tree import Process, marked, process, processes
-from longrein.workspace.supervisor.spool_writer import Holding, Output
+from longrein.workspace.supervisor.process_tree import Process, process, processes, processes_with
+from longrein.workspace.supervisor.spool_writer import SpoolWriter, StreamRedactor
 from longrein.workspace.supervisor.tasks import Tasks
 from tests.timeouts import HANG_S
 from tests.workspace.conftest import supervised, tagged
@@ -37,8 +37,8 @@ pytestmark = pytest.mark.anyio
 SECRET = "correct-horse-battery"
 
 
-class Paper:
-    """What one command printed while nobody had kept it."""
+class OutputBuffer:
+    """`ReplayableSink` that keeps a command's foreground output."""
 
     def __init__(self, all_printed: bytearray) -> None:
         self.data, self.all_printed = bytearray(), all_printed
@@ -55,8 +55,8 @@ class Paper:
                 raise OSError(28, "No space left on device")
 
 
-class Yard:
-    """Starts commands in one folder, keeps them, and hears of their ends."""
+class SupervisorHarness:
+    """Starts commands in one folder, keeps them, and collects the news of their ends."""
 
     def __init__(self, folder: Path, tag: str, **options: object) -> None:
         self.folder, self.tag = folder, tag
@@ -65,16 +65,16 @@ class Yard:
         self.printed = bytearray()
         self.news: list[str] = []
         self._heard = asyncio.Event()
-        self.spawner = self.opens()
+        self.spawner = self.reopen()
 
-    def opens(self) -> SupervisedSpawner:
-        """Another longrein on the same session."""
+    def reopen(self) -> SupervisedSpawner:
+        """Open the same session with another longrein."""
         spawner = supervised(self.folder, self.environ, **self.options)
-        spawner.on_news(self._hear)
+        spawner.on_news(self._on_news)
         self.spawner = spawner
         return spawner
 
-    def _hear(self, task: str) -> None:
+    def _on_news(self, task: str) -> None:
         self.news.append(task)
         self._heard.set()
 
@@ -83,22 +83,22 @@ class Yard:
         return open_workspace([str(self.folder)], spawner=self.spawner, environment=self.environ).environment("s")
 
     async def start(self, command: str, *, stdin: bool = False):  # type: ignore[no-untyped-def]
-        self.paper = Paper(self.printed)
-        return await self._started(command, self.paper, stdin=stdin)
+        self.buffer = OutputBuffer(self.printed)
+        return await self._started(command, self.buffer, stdin=stdin)
 
-    async def _started(self, command: str, sink: Paper | None, *, stdin: bool):  # type: ignore[no-untyped-def]
+    async def _started(self, command: str, sink: OutputBuffer | None, *, stdin: bool):  # type: ignore[no-untyped-def]
         started = await self.spawner.start(
             command, cwd=str(self.folder), env=self.env, sink=sink, output_bytes_max=1 << 28, stdin=stdin
         )
-        assert not isinstance(started, Ended), started
+        assert not isinstance(started, CommandExit), started
         return started
 
-    async def keep(self, task: str, command: str, *, stdin: bool = False, **limits: object) -> Spooled:
+    async def keep(self, task: str, command: str, *, stdin: bool = False, **limits: object) -> SpooledTask:
         started = await self._started(command, None, stdin=stdin)
-        return await started.keep(Keeping(task, command, **limits))  # type: ignore[arg-type]
+        return await started.keep(BackgroundOptions(task, command, **limits))  # type: ignore[arg-type]
 
-    async def over(self, *tasks: str) -> Spooled:
-        """Wait for their ends; gives the last."""
+    async def over(self, *tasks: str) -> SpooledTask:
+        """Wait for the ends of these tasks; returns the last."""
         async with asyncio.timeout(HANG_S):
             while not set(tasks) <= set(self.news):
                 self._heard.clear()
@@ -120,8 +120,8 @@ class Yard:
 
 
 @pytest.fixture
-async def yard(tmp_path: Path, tag: str, anyio_backend: str) -> AsyncIterator[Yard]:
-    one = Yard(tmp_path, tag)
+async def harness(tmp_path: Path, tag: str, anyio_backend: str) -> AsyncIterator[SupervisorHarness]:
+    one = SupervisorHarness(tmp_path, tag)
     yield one
     for task in [task.task for task in spooled_tasks(str(tmp_path)) if task.state == "running"]:
         await one.spawner.stop(task, "the end of the test")
@@ -143,169 +143,173 @@ async def yard(tmp_path: Path, tag: str, anyio_backend: str) -> AsyncIterator[Ya
     ],
 )
 async def test_B1_B7_a_kept_command_ends_as_it_ended(
-    yard: Yard, command: str, state: str, code: int | None, cause: str, printed: bytes
+    harness: SupervisorHarness, command: str, state: str, code: int | None, cause: str, printed: bytes
 ) -> None:
-    await yard.keep("b1", command)
-    ended = await yard.over("b1")
-    assert (ended.state, ended.code, ended.cause, yard.output("b1")) == (state, code, cause, printed)
+    await harness.keep("b1", command)
+    ended = await harness.over("b1")
+    assert (ended.state, ended.code, ended.cause, harness.output("b1")) == (state, code, cause, printed)
     assert ended.size_bytes == len(printed)
-    assert yard.news == ["b1"]
-    whole = yard.spawner.whole("b1")
+    assert harness.news == ["b1"]
+    whole = harness.spawner.whole("b1")
     assert (Path(whole).read_bytes() if whole else b"") == printed
-    yard.spawner.settle("b1")
-    assert yard.spawner.spooled("b1") is None
-    assert yard.files() == [f"v{VERSION}.{kind}" for kind in ("json", "log", "sock")]
+    harness.spawner.settle("b1")
+    assert harness.spawner.spooled("b1") is None
+    assert harness.files() == [f"v{VERSION}.{kind}" for kind in ("json", "log", "sock")]
 
 
-async def test_B1_what_was_printed_before_it_was_kept_is_there_from_the_first_byte(yard: Yard) -> None:
-    started = await yard.start("seq 300000; read x; echo last", stdin=True)
-    await yard.until(lambda: yard.printed.endswith(b"300000\n"))
-    running = await started.keep(Keeping("b1", "seq"))
-    assert (running.state, running.size_bytes) == ("running", len(yard.printed))
-    await yard.spawner.give("b1", b"\n", eof=True)
-    ended = await yard.over("b1")
-    whole = Path(yard.spawner.whole("b1")).read_bytes()
+async def test_B1_what_was_printed_before_it_was_kept_is_there_from_the_first_byte(harness: SupervisorHarness) -> None:
+    started = await harness.start("seq 300000; read x; echo last", stdin=True)
+    await harness.until(lambda: harness.printed.endswith(b"300000\n"))
+    running = await started.keep(BackgroundOptions("b1", "seq"))
+    assert (running.state, running.size_bytes) == ("running", len(harness.printed))
+    await harness.spawner.give("b1", b"\n", eof=True)
+    ended = await harness.over("b1")
+    whole = Path(harness.spawner.whole("b1")).read_bytes()
     assert whole == b"".join(b"%d\n" % n for n in range(1, 300001)) + b"last\n"
     assert ended.elided_bytes == 0
 
 
-async def test_B4_what_could_not_be_kept_of_it_before_is_counted(yard: Yard) -> None:
-    started = await yard.start("seq 2000; read x; echo last", stdin=True)
-    await yard.until(lambda: yard.printed.endswith(b"2000\n"))
-    yard.paper.full = True
-    await started.keep(Keeping("b1", "seq"))
-    await yard.spawner.give("b1", b"\n", eof=True)
-    ended = await yard.over("b1")
-    there, size = bytes(yard.printed[:1000]), len(yard.printed) + len(b"last\n")
+async def test_B4_what_could_not_be_kept_of_it_before_is_counted(harness: SupervisorHarness) -> None:
+    started = await harness.start("seq 2000; read x; echo last", stdin=True)
+    await harness.until(lambda: harness.printed.endswith(b"2000\n"))
+    harness.buffer.full = True
+    await started.keep(BackgroundOptions("b1", "seq"))
+    await harness.spawner.give("b1", b"\n", eof=True)
+    ended = await harness.over("b1")
+    there, size = bytes(harness.printed[:1000]), len(harness.printed) + len(b"last\n")
     assert (ended.size_bytes, ended.elided_bytes, ended.lost) == (
         size,
         size - 1005,
         f"the disk was full: {size - 1005:,} bytes were not written",
     )
-    assert yard.output("b1") == there
-    assert yard.spawner.read("b1", 1000, 99) == (size - 5, b"last\n")
+    assert harness.output("b1") == there
+    assert harness.spawner.read("b1", 1000, 99) == (size - 5, b"last\n")
 
 
-async def test_B1_one_that_ended_before_it_is_kept_is_told_all_the_same(yard: Yard) -> None:
-    started = await yard.start("echo quick; exit 4")
-    await yard.until(lambda: not Path(f"/proc/{started.pid}").exists())
-    await started.keep(Keeping("b1", "quick"))
-    ended = await yard.over("b1")
-    assert (ended.state, ended.code, yard.output("b1")) == ("failed", 4, b"quick\n")
+async def test_B1_one_that_ended_before_it_is_kept_is_told_all_the_same(harness: SupervisorHarness) -> None:
+    started = await harness.start("echo quick; exit 4")
+    await harness.until(lambda: not Path(f"/proc/{started.pid}").exists())
+    await started.keep(BackgroundOptions("b1", "quick"))
+    ended = await harness.over("b1")
+    assert (ended.state, ended.code, harness.output("b1")) == ("failed", 4, b"quick\n")
 
 
-async def test_ended_never_returns_for_a_kept_command(yard: Yard) -> None:
-    started = await yard.start("sleep 0.05")
+async def test_ended_never_returns_for_a_kept_command(harness: SupervisorHarness) -> None:
+    started = await harness.start("sleep 0.05")
     waiting = asyncio.create_task(started.ended())
     await asyncio.sleep(0)
-    await started.keep(Keeping("b1", "sleep"))
-    await yard.over("b1")
+    await started.keep(BackgroundOptions("b1", "sleep"))
+    await harness.over("b1")
     assert not waiting.done()
     waiting.cancel()
 
 
-async def test_an_interrupted_command_is_not_heard_any_more_and_is_let_go(yard: Yard) -> None:
-    started = await yard.start("trap 'echo late; exit 9' TERM; echo early; while :; do sleep 0.01; done")
-    await yard.until(lambda: yard.printed)
+async def test_an_interrupted_command_is_not_heard_any_more_and_is_let_go(harness: SupervisorHarness) -> None:
+    started = await harness.start("trap 'echo late; exit 9' TERM; echo early; while :; do sleep 0.01; done")
+    await harness.until(lambda: harness.printed)
     started.end("interrupt")
     ended = await started.ended()
-    assert (ended.code, ended.cause, bytes(yard.printed)) == (9, "interrupt", b"early\n")
+    assert (ended.code, ended.cause, bytes(harness.printed)) == (9, "interrupt", b"early\n")
     with pytest.raises(OSError, match="was let go"):
-        await started.keep(Keeping("b1", "x"))
+        await started.keep(BackgroundOptions("b1", "x"))
 
 
-async def test_B3_a_time_limit_ends_the_whole_tree(yard: Yard) -> None:
-    await yard.keep("b1", "trap '' TERM; setsid sleep 99 & sleep 99", timeout_s=0.1)
-    ended = await yard.over("b1")
+async def test_B3_a_time_limit_ends_the_whole_tree(harness: SupervisorHarness) -> None:
+    await harness.keep("b1", "trap '' TERM; setsid sleep 99 & sleep 99", timeout_s=0.1)
+    ended = await harness.over("b1")
     assert (ended.state, ended.cause, ended.code) == ("timed_out", "after 0.1 s", None)
-    assert tagged(yard.tag, "LONGREIN_SESSION") == []
+    assert tagged(harness.tag, "LONGREIN_SESSION") == []
 
 
-async def test_B2_a_memory_limit_and_a_cpu_limit(yard: Yard) -> None:
+async def test_B2_a_memory_limit_and_a_cpu_limit(harness: SupervisorHarness) -> None:
     hog = f"{sys.executable} -S -c 'x = bytes(1 << 26); y = [*range(9)] * (1 << 22); import time; time.sleep(9)'"
-    await yard.keep("b1", hog + "; true", memory_bytes=30 << 20)
-    await yard.keep("b2", "while :; do :; done", cpu_s=0.1)
-    assert (await yard.over("b1")).cause == "it used more than 30 MiB of memory"
-    ended = await yard.over("b2")
+    await harness.keep("b1", hog + "; true", memory_bytes=30 << 20)
+    await harness.keep("b2", "while :; do :; done", cpu_s=0.1)
+    assert (await harness.over("b1")).cause == "it used more than 30 MiB of memory"
+    ended = await harness.over("b2")
     assert (ended.state, ended.cause) == ("killed", "it used more than 0.1 s of CPU")
 
 
 @pytest.mark.parametrize("quota", [1000, 4096, 100_000])
-async def test_B4_output_beyond_the_quota_keeps_its_first_and_its_newest_half(yard: Yard, quota: int) -> None:
-    await yard.keep("b1", "seq 50000", quota_bytes=quota)
-    ended = await yard.over("b1")
+async def test_B4_output_beyond_the_quota_keeps_its_first_and_its_newest_half(
+    harness: SupervisorHarness, quota: int
+) -> None:
+    await harness.keep("b1", "seq 50000", quota_bytes=quota)
+    ended = await harness.over("b1")
     printed = b"".join(b"%d\n" % n for n in range(1, 50001))
     assert ended.size_bytes == len(printed)
-    whole = Path(yard.spawner.whole("b1")).read_bytes()
+    whole = Path(harness.spawner.whole("b1")).read_bytes()
     head, _, tail = whole.partition(b"\n[longrein:0badcafe elided: ")
     assert head == printed[: quota // 2]
     told, _, tail = tail.partition(b" bytes of the output were not kept]\n")
     assert printed.endswith(tail)
     assert quota // 2 >= len(tail) >= quota * 3 // 8
     assert int(told.replace(b",", b"")) == ended.elided_bytes == len(printed) - len(head) - len(tail)
-    at, data = yard.spawner.read("b1", quota // 2, 10)
+    at, data = harness.spawner.read("b1", quota // 2, 10)
     assert (at, data) == (len(printed) - len(tail), tail[:10]), "what was not kept is skipped"
-    assert yard.spawner.read("b1", len(printed), 10) == (len(printed), b"")
+    assert harness.spawner.read("b1", len(printed), 10) == (len(printed), b"")
 
 
 async def test_B4_a_full_disk_is_counted_and_the_command_goes_on(tmp_path: Path, tag: str) -> None:
-    yard = Yard(tmp_path, tag)
-    await yard.keep("b1", "read x; seq 20000; read x; echo more; exit 7", stdin=True)
+    harness = SupervisorHarness(tmp_path, tag)
+    await harness.keep("b1", "read x; seq 20000; read x; echo more; exit 7", stdin=True)
     target = tmp_path / "tasks" / "b1.out"
     target.symlink_to("/dev/full")
-    await yard.spawner.give("b1", b"\n\n", eof=False)
-    ended = await yard.over("b1")
+    await harness.spawner.give("b1", b"\n\n", eof=False)
+    ended = await harness.over("b1")
     assert (ended.state, ended.code) == ("failed", 7)
     assert ended.lost.startswith("the disk was full: ")
     assert ended.elided_bytes > 0
-    await yard.spawner.drain()
+    await harness.spawner.drain()
 
 
-async def test_a_secret_never_reaches_the_spool_however_it_is_cut(yard: Yard) -> None:
+async def test_a_secret_never_reaches_the_spool_however_it_is_cut(harness: SupervisorHarness) -> None:
     half = len(SECRET) // 2
     token = "ghp_" + "a1B2" * 9
-    await yard.keep(
+    await harness.keep(
         "b1",
         f"printf 'x {SECRET[:half]}'; sleep 0.05; printf '{SECRET[half:]} y\\n'; sleep 0.03;"
         f"printf 'tok {token[:7]}'; sleep 0.05; printf '{token[7:]} z\\n'; printf 'name? '; sleep 0.05",
     )
-    await yard.until(lambda: b"name? " in yard.output("b1"))
-    await yard.over("b1")
-    printed = yard.output("b1").decode()
+    await harness.until(lambda: b"name? " in harness.output("b1"))
+    await harness.over("b1")
+    printed = harness.output("b1").decode()
     assert printed.count("[longrein:0badcafe secret: ") == 2
     assert SECRET not in printed
     assert token not in printed
-    assert all(SECRET.encode() not in p.read_bytes() for p in (yard.folder / "tasks").iterdir() if p.is_file())
+    assert all(SECRET.encode() not in p.read_bytes() for p in (harness.folder / "tasks").iterdir() if p.is_file())
 
 
-async def test_a_secret_in_the_command_itself_is_not_written_down(yard: Yard) -> None:
-    kept = await yard.keep("b1", f"sleep 0; : {SECRET}")
+async def test_a_secret_in_the_command_itself_is_not_written_down(harness: SupervisorHarness) -> None:
+    kept = await harness.keep("b1", f"sleep 0; : {SECRET}")
     assert kept.command.startswith("sleep 0; : [longrein:0badcafe secret: ")
-    await yard.over("b1")
+    await harness.over("b1")
 
 
-async def test_after_its_supervisor_died_the_next_command_gets_a_new_one(yard: Yard) -> None:
-    running = await yard.keep("b1", "trap '' TERM; sleep 99; sleep 99")
-    started = await yard.start("sleep 98")
+async def test_after_its_supervisor_died_the_next_command_gets_a_new_one(harness: SupervisorHarness) -> None:
+    running = await harness.keep("b1", "trap '' TERM; sleep 99; sleep 99")
+    started = await harness.start("sleep 98")
     os.kill(parent_of(running.pid), signal.SIGKILL)
     ended = await started.ended()
     assert (ended.code, ended.signal, ended.cause) == (None, "", "lost")
     assert ended.message == "the supervisor of processes ended, and what it had started was ended with it"
-    assert (await (await yard.start("exit 6")).ended()).code == 6
-    lost = await yard.over("", "b1")
+    assert (await (await harness.start("exit 6")).ended()).code == 6
+    lost = await harness.over("", "b1")
     assert (lost.state, lost.code, lost.cause) == ("lost", None, "its supervisor ended while it ran")
-    assert yard.news == ["", "b1"]
-    assert [one.state for one in await yard.spawner.adopt()] == ["lost"]
-    assert tagged(yard.tag, "LONGREIN_SESSION") == []
+    assert harness.news == ["", "b1"]
+    assert [one.state for one in await harness.spawner.adopt()] == ["lost"]
+    assert tagged(harness.tag, "LONGREIN_SESSION") == []
 
 
 def parent_of(pid: int) -> int:
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
-async def test_secrets_are_neither_in_the_arguments_nor_in_the_environment_of_the_supervisor(yard: Yard) -> None:
-    yard.environ["API_KEY"] = SECRET
-    started = await yard.start("sleep 5")
+async def test_secrets_are_neither_in_the_arguments_nor_in_the_environment_of_the_supervisor(
+    harness: SupervisorHarness,
+) -> None:
+    harness.environ["API_KEY"] = SECRET
+    started = await harness.start("sleep 5")
     parent = parent_of(started.pid)
     assert SECRET.encode() not in Path(f"/proc/{parent}/cmdline").read_bytes()
     assert b"API_KEY" not in Path(f"/proc/{parent}/environ").read_bytes()
@@ -313,38 +317,38 @@ async def test_secrets_are_neither_in_the_arguments_nor_in_the_environment_of_th
     started.end("interrupt")
 
 
-async def test_B13_input_is_given_and_closed(yard: Yard) -> None:
-    await yard.keep("b1", "read x; echo got $x; cat; echo end", stdin=True)
-    await yard.until(lambda: (found := yard.spawner.spooled("b1")) and found.reads_input)
-    await yard.spawner.give("b1", b"one\ntwo\n", eof=False)
-    await yard.until(lambda: b"two" in yard.output("b1"))
-    await yard.spawner.give("b1", b"", eof=True)
-    await yard.over("b1")
-    assert yard.output("b1") == b"got one\ntwo\nend\n"
+async def test_B13_input_is_given_and_closed(harness: SupervisorHarness) -> None:
+    await harness.keep("b1", "read x; echo got $x; cat; echo end", stdin=True)
+    await harness.until(lambda: (found := harness.spawner.spooled("b1")) and found.reads_input)
+    await harness.spawner.give("b1", b"one\ntwo\n", eof=False)
+    await harness.until(lambda: b"two" in harness.output("b1"))
+    await harness.spawner.give("b1", b"", eof=True)
+    await harness.over("b1")
+    assert harness.output("b1") == b"got one\ntwo\nend\n"
     with pytest.raises(OSError, match="it is over"):
-        await yard.spawner.give("b1", b"x", eof=False)
+        await harness.spawner.give("b1", b"x", eof=False)
 
 
-async def test_B13_input_that_nobody_takes(yard: Yard) -> None:
-    await yard.keep("b1", "exec sleep 9 <&-", stdin=True)
-    await yard.keep("b2", "sleep 9")
-    await yard.until(lambda: "sleep" in Path(f"/proc/{spooled_tasks(str(yard.folder))[0].pid}/comm").read_text())
+async def test_B13_input_that_nobody_takes(harness: SupervisorHarness) -> None:
+    await harness.keep("b1", "exec sleep 9 <&-", stdin=True)
+    await harness.keep("b2", "sleep 9")
+    await harness.until(lambda: "sleep" in Path(f"/proc/{spooled_tasks(str(harness.folder))[0].pid}/comm").read_text())
     with pytest.raises(BrokenPipeError, match="nobody reads its input"):
-        await yard.spawner.give("b1", b"x", eof=False)
+        await harness.spawner.give("b1", b"x", eof=False)
     with pytest.raises(BrokenPipeError, match="it takes no input"):
-        await yard.spawner.give("b2", b"x", eof=False)
+        await harness.spawner.give("b2", b"x", eof=False)
     with pytest.raises(OSError, match="cannot be reached"):
-        await yard.spawner.give("nobody", b"x", eof=False)
+        await harness.spawner.give("nobody", b"x", eof=False)
 
 
-async def test_stop_ends_the_tree_and_names_who_wanted_it(yard: Yard) -> None:
-    await yard.keep("b1", "trap '' TERM; (setsid sleep 99 &); sleep 99; sleep 99")
-    await yard.spawner.stop("b1", "the user")
-    ended = await yard.over("b1")
+async def test_stop_ends_the_tree_and_names_who_wanted_it(harness: SupervisorHarness) -> None:
+    await harness.keep("b1", "trap '' TERM; (setsid sleep 99 &); sleep 99; sleep 99")
+    await harness.spawner.stop("b1", "the user")
+    ended = await harness.over("b1")
     assert (ended.state, ended.cause) == ("killed", "the user")
-    assert tagged(yard.tag, "LONGREIN_SESSION") == []
-    await yard.spawner.stop("b1", "again")
-    await yard.spawner.stop("nobody", "again")
+    assert tagged(harness.tag, "LONGREIN_SESSION") == []
+    await harness.spawner.stop("b1", "again")
+    await harness.spawner.stop("nobody", "again")
 
 
 THREADS = (
@@ -352,111 +356,115 @@ THREADS = (
 )
 
 
-async def test_one_whose_threads_outlive_its_leader_for_a_moment_has_its_time_too(yard: Yard) -> None:
+async def test_one_whose_threads_outlive_its_leader_for_a_moment_has_its_time_too(harness: SupervisorHarness) -> None:
     for number in range(3):
         began = time.monotonic()
         memory = "held = b'x' * (64 << 20); print('up', flush=True); time.sleep(99)"
-        await yard.keep(f"b{number}", f'exec {sys.executable} -S -E -c "{THREADS}; {memory}"')
-        await yard.until(lambda task=f"b{number}": yard.output(task))  # type: ignore[misc]
-        await yard.spawner.stop(f"b{number}", "the user")
-        ended = await yard.over(f"b{number}")
+        await harness.keep(f"b{number}", f'exec {sys.executable} -S -E -c "{THREADS}; {memory}"')
+        await harness.until(lambda task=f"b{number}": harness.output(task))  # type: ignore[misc]
+        await harness.spawner.stop(f"b{number}", "the user")
+        ended = await harness.over(f"b{number}")
         assert (ended.state, ended.cause) == ("killed", "the user")
         assert 0 < ended.elapsed_s <= time.monotonic() - began
 
 
-async def test_many_commands_leave_no_descriptor_open(yard: Yard) -> None:
+async def test_many_commands_leave_no_descriptor_open(harness: SupervisorHarness) -> None:
     def descriptors() -> tuple[int, int]:
         return len(os.listdir("/proc/self/fd")), len(os.listdir(f"/proc/{record['pid']}/fd"))
 
     async def each() -> None:
-        await (await yard.start("true", stdin=True)).ended()
-        ended = await yard.start("sleep 9", stdin=True)
+        await (await harness.start("true", stdin=True)).ended()
+        ended = await harness.start("sleep 9", stdin=True)
         ended.end("interrupt")
         await ended.ended()
-        await (await yard.start("nosuch")).ended()
-        await yard.keep("b1", "cat", stdin=True)
-        await yard.spawner.give("b1", b"x", eof=True)
-        await yard.over("b1")
-        yard.spawner.settle("b1")
-        yard.news.clear()
+        await (await harness.start("nosuch")).ended()
+        await harness.keep("b1", "cat", stdin=True)
+        await harness.spawner.give("b1", b"x", eof=True)
+        await harness.over("b1")
+        harness.spawner.settle("b1")
+        harness.news.clear()
 
     await each()
-    record = json.loads((yard.folder / "tasks" / f"v{VERSION}.json").read_bytes())
+    record = json.loads((harness.folder / "tasks" / f"v{VERSION}.json").read_bytes())
     before = descriptors()
     for _ in range(10):
         await each()
-    await yard.until(lambda: descriptors() <= before)
+    await harness.until(lambda: descriptors() <= before)
 
 
-async def test_R051_a_task_whose_daemon_holds_its_pipe_is_over_when_it_has_ended(yard: Yard) -> None:
-    await yard.keep("b1", "sleep 60 & echo done")
-    ended = await yard.over("b1")
-    assert (ended.state, yard.output("b1")) == ("done", b"done\n")
-    assert len(tagged(yard.tag, "LONGREIN_COMMAND")) == 1, "it may go on until longrein ends"
+async def test_R051_a_task_whose_daemon_holds_its_pipe_is_over_when_it_has_ended(harness: SupervisorHarness) -> None:
+    await harness.keep("b1", "sleep 60 & echo done")
+    ended = await harness.over("b1")
+    assert (ended.state, harness.output("b1")) == ("done", b"done\n")
+    assert len(tagged(harness.tag, "LONGREIN_COMMAND")) == 1, "it may go on until longrein ends"
 
 
-async def test_ids_that_cannot_name_files_and_ids_in_use_are_refused(yard: Yard) -> None:
-    await yard.keep("a398.b1", "sleep 9")
+async def test_ids_that_cannot_name_files_and_ids_in_use_are_refused(harness: SupervisorHarness) -> None:
+    await harness.keep("a398.b1", "sleep 9")
     for task in ("../x", "", ".hidden", "a/b", "v1", "a398.b1"):
-        started = await yard.start("sleep 9")
+        started = await harness.start("sleep 9")
         with pytest.raises(OSError, match="a task cannot be called"):
-            await started.keep(Keeping(task, "x"))
+            await started.keep(BackgroundOptions(task, "x"))
         started.end("interrupt")
 
 
-async def test_an_exit_in_order_lets_kept_tasks_go_on_and_ends_the_others(yard: Yard) -> None:
-    await yard.keep("b1", "sleep 0.3; echo late; exit 6")
-    await yard.keep("b2", "sleep 99", policy="stop")
-    await yard.start("sleep 98")
-    await yard.spawner.drain()
-    await yard.until(
-        lambda: {t.task: t.state for t in spooled_tasks(str(yard.folder))} == {"b1": "running", "b2": "killed"}
+async def test_an_exit_in_order_lets_kept_tasks_go_on_and_ends_the_others(harness: SupervisorHarness) -> None:
+    await harness.keep("b1", "sleep 0.3; echo late; exit 6")
+    await harness.keep("b2", "sleep 99", policy="stop")
+    await harness.start("sleep 98")
+    await harness.spawner.drain()
+    await harness.until(
+        lambda: {t.task: t.state for t in spooled_tasks(str(harness.folder))} == {"b1": "running", "b2": "killed"}
     )
-    assert is_supervised(str(yard.folder))
-    adopted = await yard.opens().adopt()
+    assert is_supervised(str(harness.folder))
+    adopted = await harness.reopen().adopt()
     assert [(one.task, one.state, one.cause) for one in adopted] == [
         ("b1", "running", ""),
         ("b2", "killed", "longrein is gone"),
     ]
-    ended = await yard.over("b1")
-    assert (ended.state, ended.code, yard.output("b1")) == ("failed", 6, b"late\n")
+    ended = await harness.over("b1")
+    assert (ended.state, ended.code, harness.output("b1")) == ("failed", 6, b"late\n")
 
 
-async def test_what_a_dead_longrein_had_in_the_foreground_ends_also_when_another_is_there_at_once(yard: Yard) -> None:
-    await yard.keep("b1", "sleep 9")
-    started = await yard.start("trap '' TERM; sleep 98 & sleep 98")
-    first = yard.spawner
-    assert first._link is not None
-    first._link.close()  # as its death does: without a word
-    await yard.opens().adopt()
-    going = await yard.start("sleep 97")
-    await yard.until(lambda: not alive(started.pid))
-    await yard.until(lambda: len(tagged(yard.tag, "LONGREIN_SESSION")) == 2)
+async def test_what_a_dead_longrein_had_in_the_foreground_ends_also_when_another_is_there_at_once(
+    harness: SupervisorHarness,
+) -> None:
+    await harness.keep("b1", "sleep 9")
+    started = await harness.start("trap '' TERM; sleep 98 & sleep 98")
+    first = harness.spawner
+    assert first._connection is not None
+    first._connection.close()  # as its death does: without a word
+    await harness.reopen().adopt()
+    going = await harness.start("sleep 97")
+    await harness.until(lambda: not alive(started.pid))
+    await harness.until(lambda: len(tagged(harness.tag, "LONGREIN_SESSION")) == 2)
     assert alive(going.pid)
-    assert spooled_tasks(str(yard.folder))[0].state == "running"
+    assert spooled_tasks(str(harness.folder))[0].state == "running"
 
 
-async def test_a_daemon_that_a_dead_longrein_had_left_ends_and_one_of_the_next_stays(yard: Yard) -> None:
-    await yard.keep("b1", "sleep 99")
-    first = yard.spawner
+async def test_a_daemon_that_a_dead_longrein_had_left_ends_and_one_of_the_next_stays(
+    harness: SupervisorHarness,
+) -> None:
+    await harness.keep("b1", "sleep 99")
+    first = harness.spawner
 
     async def daemon() -> int:
-        await (await yard.start("setsid sleep 98 & echo $! > pid")).ended()
-        return int((yard.folder / "pid").read_text())
+        await (await harness.start("setsid sleep 98 & echo $! > pid")).ended()
+        return int((harness.folder / "pid").read_text())
 
     old = await daemon()
-    first._link.close()  # type: ignore[union-attr]  # as its death does: without a word
-    await yard.opens().adopt()
+    first._connection.close()  # type: ignore[union-attr]  # as its death does: without a word
+    await harness.reopen().adopt()
     new = await daemon()
-    await yard.until(lambda: not alive(old))
+    await harness.until(lambda: not alive(old))
     assert alive(new)
-    assert spooled_tasks(str(yard.folder))[0].state == "running"
+    assert spooled_tasks(str(harness.folder))[0].state == "running"
 
 
 def test_one_look_that_finds_nobody_is_not_believed() -> None:
     """Who forks and exits while the table of processes is read is in none of it."""
     found: list[dict[int, Process]] = [{}, {7: Process(7, 1, 7, 7, 70)}, {}, {}]
-    rest = Rest("/1.1", 1, 0.0, lambda: (), float("inf"))
+    rest = RemainingProcesses("/1.1", 1, 0.0, lambda: (), float("inf"))
     looks = [rest.is_gone(rest.members(table, dict.fromkeys(table, b"\x00X=/1.1.5/\x00"))) for table in found]
     assert looks == [False, False, False, True]
 
@@ -468,7 +476,7 @@ def test_one_look_that_finds_nobody_is_not_believed() -> None:
 def test_what_is_left_of_the_dead_is_told_by_the_numbers_of_its_commands(
     last: int, environment: bytes, member: bool
 ) -> None:
-    rest = Rest("/1.1", 1, 0.0, lambda: (), last)
+    rest = RemainingProcesses("/1.1", 1, 0.0, lambda: (), last)
     table = {7: Process(7, 1, 7, 7, 70)}
     assert bool(rest.members(table, {7: b"\0LONGREIN_COMMAND=" + environment + b"\0"})) is member
 
@@ -478,62 +486,62 @@ def alive(pid: int) -> bool:
 
 
 async def test_nobody_comes_back_within_task_keep(tmp_path: Path, tag: str) -> None:
-    yard = Yard(tmp_path, tag, keep_s=0.2)
-    await yard.keep("b1", "sleep 99")
-    await yard.spawner.drain()
-    await yard.until(lambda: not tagged(tag))
+    harness = SupervisorHarness(tmp_path, tag, keep_s=0.2)
+    await harness.keep("b1", "sleep 99")
+    await harness.spawner.drain()
+    await harness.until(lambda: not tagged(tag))
     (left,) = spooled_tasks(str(tmp_path))
     assert (left.state, left.cause) == ("killed", f"nobody came back within {0.2 / 3600:g} h")
-    assert yard.files() == ["b1.end", "b1.json", f"v{VERSION}.log"]
+    assert harness.files() == ["b1.end", "b1.json", f"v{VERSION}.log"]
 
 
 async def test_who_comes_back_in_time_stops_that_clock(tmp_path: Path, tag: str) -> None:
-    yard = Yard(tmp_path, tag, keep_s=0.4)
-    await yard.keep("b1", "sleep 0.6")
-    await yard.spawner.drain()
-    await yard.opens().adopt()
-    assert (await yard.over("b1")).state == "done"
-    await yard.spawner.drain()
+    harness = SupervisorHarness(tmp_path, tag, keep_s=0.4)
+    await harness.keep("b1", "sleep 0.6")
+    await harness.spawner.drain()
+    await harness.reopen().adopt()
+    assert (await harness.over("b1")).state == "done"
+    await harness.spawner.drain()
 
 
-async def test_a_second_longrein_cannot_attach_while_one_is_attached(yard: Yard) -> None:
-    await yard.keep("b1", "sleep 9")
+async def test_a_second_longrein_cannot_attach_while_one_is_attached(harness: SupervisorHarness) -> None:
+    await harness.keep("b1", "sleep 9")
     told: list[str] = []
-    other = supervised(yard.folder, yard.environ)
+    other = supervised(harness.folder, harness.environ)
     other.notice = told.append
     assert [one.task for one in await other.adopt()] == ["b1"], "it may look"
-    started = await other.start("echo plain", cwd="/", env=yard.env, sink=None, output_bytes_max=99)
-    assert not isinstance(started, Ended)
+    started = await other.start("echo plain", cwd="/", env=harness.env, sink=None, output_bytes_max=99)
+    assert not isinstance(started, CommandExit)
     assert (await started.ended()).code == 0, "and run commands of its own"
     with pytest.raises(OSError, match="there is no supervisor"):
-        await started.keep(Keeping("b2", "x"))
+        await started.keep(BackgroundOptions("b2", "x"))
     assert "another longrein is attached" in told[0]
     await other.drain()
-    assert (await yard.start("true")).pid > 0, "the first one is as it was"
+    assert (await harness.start("true")).pid > 0, "the first one is as it was"
 
 
-async def test_longrein_tasks_of_another_process_stops_one(yard: Yard) -> None:
-    await yard.keep("b1", "trap '' TERM; sleep 99; sleep 99")
-    assert await stop_spooled(str(yard.folder), "nobody") is None
-    stopped = await stop_spooled(str(yard.folder), "b1", "the user, from elsewhere")
+async def test_longrein_tasks_of_another_process_stops_one(harness: SupervisorHarness) -> None:
+    await harness.keep("b1", "trap '' TERM; sleep 99; sleep 99")
+    assert await stop_background_task(str(harness.folder), "nobody") is None
+    stopped = await stop_background_task(str(harness.folder), "b1", "the user, from elsewhere")
     assert stopped is not None
     assert (stopped.state, stopped.cause) == ("killed", "the user, from elsewhere")
-    await yard.over("b1")
-    assert await stop_spooled(str(yard.folder), "b1") == stopped
+    await harness.over("b1")
+    assert await stop_background_task(str(harness.folder), "b1") == stopped
 
 
 @pytest.fixture
-def frozen(yard: Yard, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None]]:
+def frozen(harness: SupervisorHarness, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None]]:
     """Stops the supervisor, as a debugger does; nobody waits long for it."""
-    for name, limit_s in (("HELLO_S", 0.2), ("DRAIN_S", 0.2), ("START_S", 0.4), ("LATE_S", 0.05)):
+    for name, limit_s in (("HELLO_S", 0.2), ("DRAIN_S", 0.2), ("START_S", 0.4), ("START_GRACE_S", 0.05)):
         monkeypatch.setattr(f"longrein.workspace.supervised_command.{name}", limit_s)
     for name in ("HELLO_S", "END_S"):
         monkeypatch.setattr(f"longrein.workspace.background_tasks.{name}", 0.2)
-    monkeypatch.setattr(link.Link.ask, "__kwdefaults__", {"limit_s": 0.2})
+    monkeypatch.setattr(supervisor_client.SupervisorConnection.ask, "__kwdefaults__", {"limit_s": 0.2})
     stopped: list[int] = []
 
     def freeze() -> None:
-        stopped.append(int(yard.spawner._link.owner[1:].partition(".")[0]))  # type: ignore[union-attr]
+        stopped.append(int(harness.spawner._connection.owner[1:].partition(".")[0]))  # type: ignore[union-attr]
         os.kill(stopped[0], signal.SIGSTOP)
 
     yield freeze
@@ -542,174 +550,185 @@ def frozen(yard: Yard, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[],
             os.kill(supervisor, signal.SIGCONT)
 
 
-def supervisor_of(yard: Yard) -> int:
-    return int(yard.spawner._link.owner[1:].partition(".")[0])  # type: ignore[union-attr]
+def supervisor_of(harness: SupervisorHarness) -> int:
+    return int(harness.spawner._connection.owner[1:].partition(".")[0])  # type: ignore[union-attr]
 
 
 def is_stopped(pid: int) -> bool:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
 
 
-def wake(yard: Yard) -> None:
-    os.kill(supervisor_of(yard), signal.SIGCONT)
+def wake(harness: SupervisorHarness) -> None:
+    os.kill(supervisor_of(harness), signal.SIGCONT)
 
 
-async def test_a_supervisor_that_hears_nothing_holds_nobody_back(yard: Yard, frozen: Callable[[], None]) -> None:
+async def test_a_supervisor_that_hears_nothing_holds_nobody_back(
+    harness: SupervisorHarness, frozen: Callable[[], None]
+) -> None:
     """Its tasks can be ended all the same, and longrein can be left: that wakes it, and it ends."""
-    task = await yard.keep("b1", "sleep 99")
-    supervisor = supervisor_of(yard)
+    task = await harness.keep("b1", "sleep 99")
+    supervisor = supervisor_of(harness)
     frozen()
-    await stop_spooled(str(yard.folder), "b1")
+    await stop_background_task(str(harness.folder), "b1")
     assert task.pid not in processes()
-    await yard.spawner.drain()
-    await yard.until(lambda: spooled_tasks(str(yard.folder))[0].state != "running")
-    await yard.until(lambda: process(supervisor) is None)
+    await harness.spawner.drain()
+    await harness.until(lambda: spooled_tasks(str(harness.folder))[0].state != "running")
+    await harness.until(lambda: process(supervisor) is None)
 
 
 async def test_a_supervisor_that_was_stopped_goes_on_with_its_tasks_when_longrein_is_left(
-    yard: Yard, frozen: Callable[[], None]
+    harness: SupervisorHarness, frozen: Callable[[], None]
 ) -> None:
-    task, ended = await yard.keep("b1", "sleep 99"), await yard.start("sleep 98")
-    supervisor = supervisor_of(yard)
+    task, ended = await harness.keep("b1", "sleep 99"), await harness.start("sleep 98")
+    supervisor = supervisor_of(harness)
     frozen()
-    await yard.spawner.drain()
+    await harness.spawner.drain()
     assert [task.pid in processes(), ended.pid in processes()] == [True, False]
-    await yard.until(lambda: not is_stopped(supervisor))
-    (found,) = await yard.opens().adopt()
+    await harness.until(lambda: not is_stopped(supervisor))
+    (found,) = await harness.reopen().adopt()
     assert found.state == "running"
 
 
 async def test_a_supervisor_that_cannot_be_woken_is_killed_when_longrein_is_left(
-    yard: Yard, frozen: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+    harness: SupervisorHarness, frozen: Callable[[], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As one that a debugger holds."""
-    monkeypatch.setattr(link.Link, "wake", lambda _: None)
-    started = await yard.start("setsid sleep 99 & sleep 98")
-    supervisor = supervisor_of(yard)
+    monkeypatch.setattr(supervisor_client.SupervisorConnection, "wake", lambda _: None)
+    started = await harness.start("setsid sleep 99 & sleep 98")
+    supervisor = supervisor_of(harness)
     frozen()
-    await yard.spawner.drain()
+    await harness.spawner.drain()
     assert not {started.pid, supervisor} & processes().keys()
 
 
 async def test_a_supervisor_that_was_stopped_when_its_longrein_died_is_woken_by_the_next_start(
-    yard: Yard, frozen: Callable[[], None]
+    harness: SupervisorHarness, frozen: Callable[[], None]
 ) -> None:
-    await yard.start("setsid sleep 99 & sleep 98")
-    supervisor = supervisor_of(yard)
+    await harness.start("setsid sleep 99 & sleep 98")
+    supervisor = supervisor_of(harness)
     frozen()
-    yard.spawner._link.close()  # type: ignore[union-attr]  # as the death of longrein does
-    await yard.until(lambda: is_stopped(supervisor))
-    sweep(lambda _: True)
+    harness.spawner._connection.close()  # type: ignore[union-attr]  # as the death of longrein does
+    await harness.until(lambda: is_stopped(supervisor))
+    end_orphans(lambda _: True)
     assert is_stopped(supervisor), "somebody has the session open: it is left alone"
-    sweep(lambda session: session != yard.folder.name)
-    await yard.until(lambda: process(supervisor) is None)
-    assert tagged(yard.tag) == []
+    end_orphans(lambda session: session != harness.folder.name)
+    await harness.until(lambda: process(supervisor) is None)
+    assert tagged(harness.tag) == []
 
 
 @pytest.mark.parametrize("command", ["sleep 99; echo never", "trap '' TERM; setsid sleep 99 & sleep 99", "sleep 0.1"])
 async def test_a_time_limit_holds_also_while_the_supervisor_is_stopped(
-    yard: Yard, frozen: Callable[[], None], command: str
+    harness: SupervisorHarness, frozen: Callable[[], None], command: str
 ) -> None:
-    await yard.keep("b1", "sleep 98")
+    await harness.keep("b1", "sleep 98")
     run = asyncio.ensure_future(
-        yard.spawner.run(
-            command, cwd=str(yard.folder), env=yard.env, sink=Paper(yard.printed), timeout_s=0.3, output_bytes_max=99
+        harness.spawner.run(
+            command,
+            cwd=str(harness.folder),
+            env=harness.env,
+            sink=OutputBuffer(harness.printed),
+            timeout_s=0.3,
+            output_bytes_max=99,
         )
     )
-    await yard.until(lambda: any(one.pid for one in yard.spawner._commands.values()))
+    await harness.until(lambda: any(one.pid for one in harness.spawner._commands.values()))
     frozen()
     ended = await run
     assert (ended.cause, ended.code) == ("lost", None)
     assert ended.message == "the supervisor of processes did not answer, so longrein ended it itself (timeout)"
-    others = [pid for pid, _ in marked("LONGREIN_SESSION") if pid in tagged(yard.tag, "LONGREIN_SESSION")]
-    kept = yard.spawner.spooled("b1")
+    others = [pid for pid, _ in processes_with("LONGREIN_SESSION") if pid in tagged(harness.tag, "LONGREIN_SESSION")]
+    kept = harness.spawner.spooled("b1")
     assert kept is not None
     assert others == [kept.pid], "what it was not about goes on"
-    wake(yard)
-    await yard.until(lambda: not yard.spawner._link.deaf)  # type: ignore[union-attr]
-    assert (await yard.start("true")).pid > 0, "and it serves again when it wakes up"
+    wake(harness)
+    await harness.until(lambda: not harness.spawner._connection.unresponsive)  # type: ignore[union-attr]
+    assert (await harness.start("true")).pid > 0, "and it serves again when it wakes up"
 
 
-async def test_a_command_cannot_be_kept_by_a_supervisor_that_is_stopped(yard: Yard, frozen: Callable[[], None]) -> None:
-    started = await yard.start("sleep 99")
+async def test_a_command_cannot_be_kept_by_a_supervisor_that_is_stopped(
+    harness: SupervisorHarness, frozen: Callable[[], None]
+) -> None:
+    started = await harness.start("sleep 99")
     frozen()
     with pytest.raises(OSError, match="does not answer"):
-        await started.keep(Keeping("b1", "sleep 99"))
+        await started.keep(BackgroundOptions("b1", "sleep 99"))
     started.end("lost")
-    await yard.until(lambda: started.pid not in processes())
-    wake(yard)
+    await harness.until(lambda: started.pid not in processes())
+    wake(harness)
 
 
 async def test_what_a_stopped_supervisor_did_not_start_is_run_once_without_it(
-    yard: Yard, frozen: Callable[[], None]
+    harness: SupervisorHarness, frozen: Callable[[], None]
 ) -> None:
     told: list[str] = []
-    yard.spawner.notice = told.append
-    await yard.start("true")
+    harness.spawner.notice = told.append
+    await harness.start("true")
     frozen()
     for _ in range(2):
-        ended = await yard.spawner.run(
+        ended = await harness.spawner.run(
             "echo ran >> runs",
-            cwd=str(yard.folder),
-            env=yard.env,
-            sink=Paper(yard.printed),
+            cwd=str(harness.folder),
+            env=harness.env,
+            sink=OutputBuffer(harness.printed),
             timeout_s=5,
             output_bytes_max=99,
         )
         assert ended.code == 0
     assert len(told) == 1
     assert told[0].startswith("the supervisor of processes does not answer: commands run without it, and cannot go on")
-    wake(yard)
-    await yard.until(lambda: not yard.spawner._link.deaf)  # type: ignore[union-attr]
-    assert (await yard.keep("b1", "sleep 99")).state == "running"
-    assert (yard.folder / "runs").read_text() == "ran\nran\n"
+    wake(harness)
+    await harness.until(lambda: not harness.spawner._connection.unresponsive)  # type: ignore[union-attr]
+    assert (await harness.keep("b1", "sleep 99")).state == "running"
+    assert (harness.folder / "runs").read_text() == "ran\nran\n"
 
 
-async def test_a_task_of_a_stopped_supervisor_is_ended_and_told(yard: Yard, frozen: Callable[[], None]) -> None:
-    task = await yard.keep("b1", "sleep 99")
+async def test_a_task_of_a_stopped_supervisor_is_ended_and_told(
+    harness: SupervisorHarness, frozen: Callable[[], None]
+) -> None:
+    task = await harness.keep("b1", "sleep 99")
     frozen()
-    await yard.spawner.stop("b1", "stopped by the user")
-    over = await yard.over("b1")
+    await harness.spawner.stop("b1", "stopped by the user")
+    over = await harness.over("b1")
     assert (over.state, over.cause) == ("lost", "stopped by the user; its supervisor did not answer")
     assert task.pid not in processes()
-    wake(yard)
+    wake(harness)
 
 
 async def test_a_supervisor_of_another_version_keeps_its_tasks(tmp_path: Path, tag: str) -> None:
-    yard = Yard(tmp_path, tag, alone_s=9.0)
-    await yard.keep("b1", "echo old; sleep 0.2; exit 5")
-    await yard.keep("b2", "sleep 99")
+    harness = SupervisorHarness(tmp_path, tag, alone_s=9.0)
+    await harness.keep("b1", "echo old; sleep 0.2; exit 5")
+    await harness.keep("b2", "sleep 99")
     for kind in ("sock", "json"):  # as an older one would have called them
         (tmp_path / "tasks" / f"v{VERSION}.{kind}").rename(tmp_path / "tasks" / f"v0.{kind}")
-    older = yard.spawner
-    newer = yard.opens()
-    yard.news.clear()
+    older = harness.spawner
+    newer = harness.reopen()
+    harness.news.clear()
     assert [one.state for one in await newer.adopt()] == ["running", "running"]
-    await yard.keep("b3", "exit 9")
-    assert (await yard.over("b3")).code == 9
-    assert (await yard.over("b1")).code == 5, "its end is read from the spool"
+    await harness.keep("b3", "exit 9")
+    assert (await harness.over("b3")).code == 9
+    assert (await harness.over("b1")).code == 5, "its end is read from the spool"
     with pytest.raises(OSError, match="another version"):
         await newer.give("b2", b"x", eof=False)
     await newer.stop("b2", "the user")
-    assert (await yard.over("b2")).state == "failed"
+    assert (await harness.over("b2")).state == "failed"
     assert newer.read("b1", 0, 99) == (0, b"old\n")
     await newer.drain()
     await older.drain()
 
 
-async def test_a_folder_that_vanished(yard: Yard) -> None:
-    await yard.keep("b1", "read x; echo lost words; exit 3", stdin=True)
-    aside = yard.folder / "aside"
-    for file in (yard.folder / "tasks").iterdir():
+async def test_a_folder_that_vanished(harness: SupervisorHarness) -> None:
+    await harness.keep("b1", "read x; echo lost words; exit 3", stdin=True)
+    aside = harness.folder / "aside"
+    for file in (harness.folder / "tasks").iterdir():
         file.unlink()
-    (yard.folder / "tasks").rename(aside)
+    (harness.folder / "tasks").rename(aside)
     aside.rmdir()
-    await yard.spawner.give("b1", b"\n", eof=True)
-    ended = await yard.over("b1")
+    await harness.spawner.give("b1", b"\n", eof=True)
+    ended = await harness.over("b1")
     assert (ended.state, ended.code) == ("failed", 3)
     assert "its folder is gone" in ended.lost or "No such file" in ended.lost
-    assert yard.spawner.whole("b1") == ""
-    assert (await yard.start("true")).pid, "commands go on"
+    assert harness.spawner.whole("b1") == ""
+    assert (await harness.start("true")).pid, "commands go on"
 
 
 def test_a_task_whose_folder_was_deleted_does_not_go_on_for_ever(
@@ -719,8 +738,8 @@ def test_a_task_whose_folder_was_deleted_does_not_go_on_for_ever(
     now, ended = [0.0], []
     loop = Loop(lambda: now[0])
     tasks = Tasks(loop, Pipes(loop), lambda *how: ended.append(how[1:]), lambda *_: None)
-    nothing = Output(".", "b1", 10, Holding(str, (), words=False)).handed()
-    kept = Kept(task="b1", policy="keep", timeout_s=0, quota_bytes=10, memory_bytes=0, cpu_s=0)
+    nothing = SpoolWriter(".", "b1", 10, StreamRedactor(str, (), words=False)).export_state()
+    kept = KeptTask(task="b1", policy="keep", timeout_s=0, quota_bytes=10, memory_bytes=0, cpu_s=0)
     assert not tasks.keep(Command(0, "/1.1.1/", -1, -1, 0.0), kept, {"command": "x"}, nothing)
     for minute, gone in ((1, False), (2, False), (3, True)):
         if gone:
@@ -731,17 +750,17 @@ def test_a_task_whose_folder_was_deleted_does_not_go_on_for_ever(
 
 
 async def test_where_no_socket_can_lie_tasks_are_kept_told_of_and_stopped(tmp_path: Path, tag: str) -> None:
-    yard = Yard(tmp_path, tag)
+    harness = SupervisorHarness(tmp_path, tag)
     (tmp_path / "tasks" / f"v{VERSION}.sock").mkdir(parents=True)
-    await yard.keep("b1", "echo one; sleep 0.2; exit 4")
-    await yard.keep("b2", "sleep 99")
-    await yard.spawner.drain()
-    assert {one.state for one in await yard.opens().adopt()} == {"running"}
-    assert (await yard.over("b1")).code == 4
-    await yard.spawner.stop("b2", "the user")
-    assert (await yard.over("b2")).cause == "SIGTERM"
-    await yard.spawner.drain()
-    await yard.until(lambda: not tagged(tag))
+    await harness.keep("b1", "echo one; sleep 0.2; exit 4")
+    await harness.keep("b2", "sleep 99")
+    await harness.spawner.drain()
+    assert {one.state for one in await harness.reopen().adopt()} == {"running"}
+    assert (await harness.over("b1")).code == 4
+    await harness.spawner.stop("b2", "the user")
+    assert (await harness.over("b2")).cause == "SIGTERM"
+    await harness.spawner.drain()
+    await harness.until(lambda: not tagged(tag))
 
 
 async def test_where_there_is_no_proc_psutil_tells_of_processes(
@@ -752,69 +771,73 @@ async def test_where_there_is_no_proc_psutil_tells_of_processes(
     )
     last = "from longrein.workspace.supervisor.main"
     monkeypatch.setattr("longrein.workspace.supervisor.process_tree.LINUX", False)
-    monkeypatch.setattr(link, "FLAGS", ("-E", "-s"))
-    monkeypatch.setattr(link, "BEGIN", link.BEGIN.replace(last, elsewhere + last))
-    yard = Yard(tmp_path, tag)
-    await (await yard.start("ls /proc/self/fd")).ended()
-    assert len(yard.printed.split()) == 4, "no descriptor of another command: input, two outputs, the listed folder"
-    await yard.keep("b1", "(setsid sleep 99 &); sleep 99")
-    await yard.spawner.stop("b1", "the user")
-    assert (await yard.over("b1")).state == "killed"
-    await yard.spawner.drain()
+    monkeypatch.setattr(supervisor_client, "PYTHON_FLAGS", ("-E", "-s"))
+    monkeypatch.setattr(supervisor_client, "BOOTSTRAP", supervisor_client.BOOTSTRAP.replace(last, elsewhere + last))
+    harness = SupervisorHarness(tmp_path, tag)
+    await (await harness.start("ls /proc/self/fd")).ended()
+    assert len(harness.printed.split()) == 4, "no descriptor of another command: input, two outputs, the listed folder"
+    await harness.keep("b1", "(setsid sleep 99 &); sleep 99")
+    await harness.spawner.stop("b1", "the user")
+    assert (await harness.over("b1")).state == "killed"
+    await harness.spawner.drain()
     assert tagged(tag) == []
 
 
 async def test_no_supervisor_can_be_had(tmp_path: Path, tag: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    yard = Yard(tmp_path, tag)
+    harness = SupervisorHarness(tmp_path, tag)
     told: list[str] = []
-    yard.spawner.notice = told.append
+    harness.spawner.notice = told.append
     (tmp_path / "tasks").write_text("a file is in the way")
-    started = await yard.start("echo plain; exit 2")
+    started = await harness.start("echo plain; exit 2")
     assert (await started.ended()).code == 2
-    assert bytes(yard.printed) == b"plain\n"
+    assert bytes(harness.printed) == b"plain\n"
     with pytest.raises(OSError, match="there is no supervisor of processes"):
-        await started.keep(Keeping("b1", "x"))
-    run = yard.spawner.run("exit 3", cwd="/", env=yard.env, sink=Paper(yard.printed), timeout_s=5, output_bytes_max=9)
+        await started.keep(BackgroundOptions("b1", "x"))
+    run = harness.spawner.run(
+        "exit 3", cwd="/", env=harness.env, sink=OutputBuffer(harness.printed), timeout_s=5, output_bytes_max=9
+    )
     assert (await run).code == 3
     assert told == ["commands cannot go on in the background: no supervisor of processes could be had (File exists)"]
-    await yard.spawner.drain()
+    await harness.spawner.drain()
 
 
 async def test_one_that_fails_at_once_is_done_without(
     tmp_path: Path, tag: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    yard = Yard(tmp_path, tag)
+    harness = SupervisorHarness(tmp_path, tag)
     told: list[str] = []
-    yard.spawner.notice = told.append
-    monkeypatch.setattr("longrein.workspace.supervisor_client.BEGIN", "raise SystemExit('broken')")
-    run = yard.spawner.run("exit 3", cwd="/", env=yard.env, sink=Paper(yard.printed), timeout_s=5, output_bytes_max=9)
+    harness.spawner.notice = told.append
+    monkeypatch.setattr("longrein.workspace.supervisor_client.BOOTSTRAP", "raise SystemExit('broken')")
+    run = harness.spawner.run(
+        "exit 3", cwd="/", env=harness.env, sink=OutputBuffer(harness.printed), timeout_s=5, output_bytes_max=9
+    )
     assert (await run).code == 3, "nothing was started, so it is started here"
     assert len(told) == 1
     assert (tmp_path / "tasks" / f"v{VERSION}.log").read_text() == "broken\n"
-    await yard.spawner.drain()
+    await harness.spawner.drain()
 
 
-async def test_warm_may_be_said_twice_and_the_first_command_runs(yard: Yard) -> None:
-    yard.spawner.warm()
-    yard.spawner.warm()
-    assert (await (await yard.start("exit 1")).ended()).code == 1
+async def test_warm_may_be_said_twice_and_the_first_command_runs(harness: SupervisorHarness) -> None:
+    harness.spawner.warm()
+    harness.spawner.warm()
+    assert (await (await harness.start("exit 1")).ended()).code == 1
 
 
 async def test_a_long_path_is_no_hindrance(tmp_path: Path, tag: str) -> None:
     deep = tmp_path / ("d" * 100) / ("e" * 100)
     deep.mkdir(parents=True)
-    yard = Yard(deep, tag)
-    await yard.keep("b1", "sleep 0.1; exit 4")
-    await yard.spawner.drain()
-    await yard.opens().adopt()
-    assert (await yard.over("b1")).code == 4
-    await yard.spawner.drain()
+    harness = SupervisorHarness(deep, tag)
+    await harness.keep("b1", "sleep 0.1; exit 4")
+    await harness.spawner.drain()
+    await harness.reopen().adopt()
+    assert (await harness.over("b1")).code == 4
+    await harness.spawner.drain()
 
 
-async def test_a_supervisor_told_to_end_ends_all_and_says_so(yard: Yard) -> None:
-    running = await yard.keep("b1", "sleep 99")
-    started = await yard.start("sleep 98")
+async def test_a_supervisor_told_to_end_ends_all_and_says_so(harness: SupervisorHarness) -> None:
+    running = await harness.keep("b1", "sleep 99")
+    started = await harness.start("sleep 98")
     os.kill(parent_of(running.pid), signal.SIGTERM)
-    ended = await yard.over("b1")
+    ended = await harness.over("b1")
     assert (ended.state, ended.cause) == ("killed", "its supervisor was told to end (SIGTERM)")
     assert (await started.ended()).code is None

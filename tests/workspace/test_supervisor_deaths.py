@@ -1,7 +1,7 @@
-"""Who dies takes along what is his and nothing else: longrein, its supervisor, or both, while commands run.
+"""Deaths of longrein, its supervisor, or both while commands run: each takes along only its own processes.
 
-Each kind runs in the foreground and as a kept task. What `env -i` hides has no mark left: its supervisor, whose child
-it becomes, still finds it.
+Each kind of command runs in the foreground and as a background task. `env -i` removes the mark; the supervisor still
+finds such a process, which becomes its child.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from longrein.workspace import Spooled, is_supervised, spooled_tasks, sweep
+from longrein.workspace import SpooledTask, end_orphans, is_supervised, spooled_tasks
 from longrein.workspace.supervisor.channel import VERSION
 from longrein.workspace.supervisor.process_tree import process
 from tests.timeouts import HANG_S
@@ -46,7 +46,7 @@ BURST = "sleep {s} & echo over"
 
 HARNESS = """
 import asyncio, json, os, sys, time
-from longrein.workspace import Keeping, SupervisedSpawner, SupervisionOptions
+from longrein.workspace import BackgroundOptions, SupervisedSpawner, SupervisionOptions
 
 class Out:
     def write(self, data): pass
@@ -62,7 +62,7 @@ async def main():
         return await spawner.start(command, cwd=folder, env=env, sink=sink, output_bytes_max=1000)
     waiting = [asyncio.ensure_future((await start(command, Out())).ended()) for command in foreground]
     for task, command in tasks.items():
-        running = await (await start(command)).keep(Keeping(task, command))
+        running = await (await start(command)).keep(BackgroundOptions(task, command))
         supervisor = int(open(f"/proc/{running.pid}/stat").read().rpartition(")")[2].split()[1])
     await asyncio.sleep(0.15)
     print(json.dumps({"supervisor": supervisor}), flush=True)
@@ -78,7 +78,7 @@ asyncio.run(main())
 """
 
 
-class Scene:
+class CrashScenario:
     """A longrein in a process of its own, with commands of all kinds."""
 
     def __init__(self, folder: Path, tag: str, kinds: dict[str, str]) -> None:
@@ -91,8 +91,8 @@ class Scene:
         foreground.append(BURST.format(s=self.sleep))
         self.tasks = {name: f"{prefix} {TASK}" for name, prefix in prefixes.items()}
         env = {**self.environ, "LONGREIN_SESSION": self.session}
-        told = json.dumps([str(folder), env, foreground, self.tasks])
-        words = [sys.executable, "-c", HARNESS, told]
+        arguments = json.dumps([str(folder), env, foreground, self.tasks])
+        words = [sys.executable, "-c", HARNESS, arguments]
         self.harness = subprocess.Popen(words, env=self.environ, stdout=subprocess.PIPE)
         self.supervisor = self.hear()["supervisor"]
 
@@ -103,7 +103,7 @@ class Scene:
         return json.loads(line)  # type: ignore[no-any-return]
 
     def sleepers(self) -> list[int]:
-        """Processes of this scene's commands, marked or not."""
+        """Pids of this scenario's commands, marked or not."""
         found = []
         for name in os.listdir("/proc"):
             try:
@@ -130,17 +130,19 @@ class Scene:
 
 
 @pytest.fixture
-def play(tmp_path: Path, tag: str) -> Iterator[Callable[..., Scene]]:
-    scenes: list[Scene] = []
+def start_scenario(tmp_path: Path, tag: str) -> Iterator[Callable[..., CrashScenario]]:
+    scenarios: list[CrashScenario] = []
 
-    def begin(*kinds: dict[str, str]) -> Scene:
-        scenes.append(Scene(tmp_path, tag, {name: prefix for some in kinds for name, prefix in some.items()}))
-        return scenes[-1]
+    def begin(*kinds: dict[str, str]) -> CrashScenario:
+        scenarios.append(
+            CrashScenario(tmp_path, tag, {name: prefix for some in kinds for name, prefix in some.items()})
+        )
+        return scenarios[-1]
 
     yield begin
-    for scene in scenes:
-        scene.end()
-        for pid in scene.sleepers():
+    for scenario in scenarios:
+        scenario.end()
+        for pid in scenario.sleepers():
             os.kill(pid, signal.SIGKILL)
 
 
@@ -151,38 +153,40 @@ def until(ready: Callable[[], object], limit_s: float = HANG_S) -> None:
         time.sleep(0.01)
 
 
-async def adopt(scene: Scene, news: list[str]) -> tuple[Any, list[Spooled]]:
-    spawner = supervised(scene.folder, scene.environ)
+async def adopt(scenario: CrashScenario, news: list[str]) -> tuple[Any, list[SpooledTask]]:
+    spawner = supervised(scenario.folder, scenario.environ)
     spawner.on_news(news.append)
     return spawner, list(await spawner.adopt())
 
 
-async def test_B14_R055_longrein_is_killed_its_tasks_go_on_and_are_adopted(play: Callable[..., Scene]) -> None:
-    scene = play(KINDS, UNMARKED)
-    at_work = len(scene.sleepers())
-    scene.kill(scene.harness.pid)
-    until(lambda: not any(b"sleep 9" in line and b"echo r" in line for line in lines(scene)))
-    until(lambda: len(scene.sleepers()) < at_work / 2 + 2)
-    assert set(scene.states().values()) == {"running"}
-    assert is_supervised(str(scene.folder))
+async def test_B14_R055_longrein_is_killed_its_tasks_go_on_and_are_adopted(
+    start_scenario: Callable[..., CrashScenario],
+) -> None:
+    scenario = start_scenario(KINDS, UNMARKED)
+    at_work = len(scenario.sleepers())
+    scenario.kill(scenario.harness.pid)
+    until(lambda: not any(b"sleep 9" in line and b"echo r" in line for line in lines(scenario)))
+    until(lambda: len(scenario.sleepers()) < at_work / 2 + 2)
+    assert set(scenario.states().values()) == {"running"}
+    assert is_supervised(str(scenario.folder))
     news: list[str] = []
-    spawner, found = await adopt(scene, news)
-    assert {one.task for one in found} == set(scene.tasks)
-    (scene.folder / "go").touch()
+    spawner, found = await adopt(scenario, news)
+    assert {one.task for one in found} == set(scenario.tasks)
+    (scenario.folder / "go").touch()
     async with asyncio.timeout(HANG_S):
-        while set(news) != set(scene.tasks):  # noqa: ASYNC110  # what is waited for happens in another process
+        while set(news) != set(scenario.tasks):  # noqa: ASYNC110  # what is waited for happens in another process
             await asyncio.sleep(0.01)
-    for task in scene.tasks:
+    for task in scenario.tasks:
         ended = spawner.spooled(task)
         assert (ended.state, ended.code, spawner.read(task, 0, 99)[1]) == ("failed", 7, b"start\nend\n"), task
     await spawner.drain()
-    assert scene.sleepers() == []
-    assert tagged(scene.tag) == []
+    assert scenario.sleepers() == []
+    assert tagged(scenario.tag) == []
 
 
-def lines(scene: Scene) -> list[bytes]:
+def lines(scenario: CrashScenario) -> list[bytes]:
     found = []
-    for pid in scene.sleepers():
+    for pid in scenario.sleepers():
         try:
             found.append(Path(f"/proc/{pid}/cmdline").read_bytes())
         except OSError:
@@ -191,84 +195,90 @@ def lines(scene: Scene) -> list[bytes]:
 
 
 async def test_B14_the_supervisor_is_killed_its_longrein_ends_all_and_tells_them_lost(
-    play: Callable[..., Scene],
+    start_scenario: Callable[..., CrashScenario],
 ) -> None:
-    scene = play(KINDS)
-    scene.kill(scene.supervisor)
-    said = await asyncio.get_running_loop().run_in_executor(None, scene.hear)
+    scenario = start_scenario(KINDS)
+    scenario.kill(scenario.supervisor)
+    said = await asyncio.get_running_loop().run_in_executor(None, scenario.hear)
     assert set(said["tasks"].values()) == {"lost"}
     assert said["foreground"] == ["exit", "lost"], "one had ended before"
-    assert said["news"] == ["", *sorted(scene.tasks)]
-    assert scene.sleepers() == []
-    for task in spooled_tasks(str(scene.folder)):
+    assert said["news"] == ["", *sorted(scenario.tasks)]
+    assert scenario.sleepers() == []
+    for task in spooled_tasks(str(scenario.folder)):
         assert (task.state, task.code, task.cause) == ("lost", None, "its supervisor ended while it ran")
-    scene.harness.wait(5)
-    assert tagged(scene.tag) == []
+    scenario.harness.wait(5)
+    assert tagged(scenario.tag) == []
 
 
 async def test_B14_R055_both_are_killed_and_the_next_start_of_any_longrein_ends_what_is_left(
-    play: Callable[..., Scene],
+    start_scenario: Callable[..., CrashScenario],
 ) -> None:
-    scene = play(KINDS)
-    scene.kill(scene.harness.pid, scene.supervisor)
-    assert scene.sleepers()
-    assert set(scene.states().values()) == {"lost"}, "told so before anybody has looked after them"
-    told = sweep(lambda session: session != scene.session, lambda _: str(scene.folder))
+    scenario = start_scenario(KINDS)
+    scenario.kill(scenario.harness.pid, scenario.supervisor)
+    assert scenario.sleepers()
+    assert set(scenario.states().values()) == {"lost"}, "told so before anybody has looked after them"
+    told = end_orphans(lambda session: session != scenario.session, lambda _: str(scenario.folder))
     assert len(told) >= 10
-    assert scene.sleepers() == []
-    assert tagged(scene.tag) == []
-    for task in scene.tasks:
-        assert (scene.folder / "tasks" / f"{task}.end").exists()
+    assert scenario.sleepers() == []
+    assert tagged(scenario.tag) == []
+    for task in scenario.tasks:
+        assert (scenario.folder / "tasks" / f"{task}.end").exists()
     news: list[str] = []
-    spawner, found = await adopt(scene, news)
+    spawner, found = await adopt(scenario, news)
     for one in found:
         why = "its supervisor ended without telling how it went"
         assert (one.state, one.code, one.cause) == ("lost", None, why)
-    for task in scene.tasks:
+    for task in scenario.tasks:
         spawner.settle(task)
-    assert spooled_tasks(str(scene.folder)) == []
+    assert spooled_tasks(str(scenario.folder)) == []
     await spawner.drain()
 
 
-async def test_B14_both_are_killed_and_the_session_itself_is_opened_again(play: Callable[..., Scene]) -> None:
-    scene = play(KINDS)
-    scene.kill(scene.harness.pid, scene.supervisor)
+async def test_B14_both_are_killed_and_the_session_itself_is_opened_again(
+    start_scenario: Callable[..., CrashScenario],
+) -> None:
+    scenario = start_scenario(KINDS)
+    scenario.kill(scenario.harness.pid, scenario.supervisor)
     news: list[str] = []
-    spawner, found = await adopt(scene, news)
+    spawner, found = await adopt(scenario, news)
     assert {one.state for one in found} == {"lost"}
-    assert not any(b"until [ -e go" in line for line in lines(scene)), (
+    assert not any(b"until [ -e go" in line for line in lines(scenario)), (
         "each task's tree was ended by mark and start time"
     )
-    sweep(lambda session: session != scene.session)
-    assert scene.sleepers() == []
+    end_orphans(lambda session: session != scenario.session)
+    assert scenario.sleepers() == []
     await spawner.drain()
 
 
-async def test_R055_a_live_supervisor_spares_its_tasks_from_every_sweep(play: Callable[..., Scene]) -> None:
-    scene = play({"plain": ""})
-    scene.kill(scene.harness.pid)
-    assert sweep(lambda session: session != scene.session, lambda _: str(scene.folder)) == []
-    assert scene.states() == {"plain": "running"}
-    (scene.folder / "go").touch()
-    until(lambda: scene.states() == {"plain": "failed"})
-    until(lambda: not tagged(scene.tag))
-    (left,) = spooled_tasks(str(scene.folder))
+async def test_R055_a_live_supervisor_spares_its_tasks_from_every_sweep(
+    start_scenario: Callable[..., CrashScenario],
+) -> None:
+    scenario = start_scenario({"plain": ""})
+    scenario.kill(scenario.harness.pid)
+    assert end_orphans(lambda session: session != scenario.session, lambda _: str(scenario.folder)) == []
+    assert scenario.states() == {"plain": "running"}
+    (scenario.folder / "go").touch()
+    until(lambda: scenario.states() == {"plain": "failed"})
+    until(lambda: not tagged(scenario.tag))
+    (left,) = spooled_tasks(str(scenario.folder))
     assert (left.state, left.code) == ("failed", 7), "its end is there when nobody was"
 
 
-async def test_a_stale_socket_and_record_of_a_dead_supervisor_are_replaced(play: Callable[..., Scene]) -> None:
-    scene = play({"plain": ""})
-    scene.kill(scene.harness.pid, scene.supervisor)
-    assert (scene.folder / "tasks" / f"v{VERSION}.sock").exists()
-    assert not is_supervised(str(scene.folder))
-    spawner, found = await adopt(scene, [])
+async def test_a_stale_socket_and_record_of_a_dead_supervisor_are_replaced(
+    start_scenario: Callable[..., CrashScenario],
+) -> None:
+    scenario = start_scenario({"plain": ""})
+    scenario.kill(scenario.harness.pid, scenario.supervisor)
+    assert (scenario.folder / "tasks" / f"v{VERSION}.sock").exists()
+    assert not is_supervised(str(scenario.folder))
+    spawner, found = await adopt(scenario, [])
     assert [one.state for one in found] == ["lost"]
-    env = {**scene.environ, "LONGREIN_SESSION": scene.session}
+    env = {**scenario.environ, "LONGREIN_SESSION": scenario.session}
     ended = await spawner.run("exit 8", cwd="/", env=env, sink=Silent(), timeout_s=5, output_bytes_max=9)
     assert ended.code == 8
-    assert is_supervised(str(scene.folder))
+    assert is_supervised(str(scenario.folder))
     await spawner.drain()
-    sweep(lambda session: session != scene.session)
+    end_orphans(lambda session: session != scenario.session)
 
 
 class Silent:

@@ -18,7 +18,7 @@ from longrein.workspace import (
     read_worktree,
     remove_worktree,
 )
-from tests.workspace.conftest import Desk
+from tests.workspace.conftest import CommandHarness
 
 pytestmark = pytest.mark.anyio
 
@@ -31,16 +31,16 @@ def git(folder: Path | str, *args: str) -> str:
 
 
 @pytest.fixture
-def repo(desk: Desk) -> Path:
+def repo(harness: CommandHarness) -> Path:
     """A repository with two files and one commit."""
-    git(desk.folder, "init", "-q", "-b", "main")
-    (desk.folder / "a.txt").write_text(BASE)
-    (desk.folder / "sub").mkdir()
-    (desk.folder / "sub" / "b.txt").write_text("b\n")
-    (desk.folder / ".gitignore").write_text("*.log\n")
-    git(desk.folder, "add", ".")
-    git(desk.folder, "commit", "-q", "-m", "first")
-    return desk.folder
+    git(harness.folder, "init", "-q", "-b", "main")
+    (harness.folder / "a.txt").write_text(BASE)
+    (harness.folder / "sub").mkdir()
+    (harness.folder / "sub" / "b.txt").write_text("b\n")
+    (harness.folder / ".gitignore").write_text("*.log\n")
+    git(harness.folder, "add", ".")
+    git(harness.folder, "commit", "-q", "-m", "first")
+    return harness.folder
 
 
 @pytest.fixture
@@ -48,8 +48,8 @@ def state(tmp_path: Path) -> str:
     return str(tmp_path / "state" / "worktrees")
 
 
-async def made(desk: Desk, state: str, name: str = "a398-1f3e", cwd: str = "") -> Worktree:
-    tree = await make_worktree(desk.workspace, cwd or str(desk.folder), state, name)
+async def made(harness: CommandHarness, state: str, name: str = "a398-1f3e", cwd: str = "") -> Worktree:
+    tree = await make_worktree(harness.workspace, cwd or str(harness.folder), state, name)
     assert isinstance(tree, Worktree), tree
     return tree
 
@@ -70,10 +70,10 @@ def seen(repo: Path) -> tuple[str, str, str]:
 
 
 async def test_s18_a_worktree_lies_in_the_state_folder_on_a_branch_of_its_own(
-    desk: Desk, repo: Path, state: str
+    harness: CommandHarness, repo: Path, state: str
 ) -> None:
     before = seen(repo)
-    tree = await made(desk, state, cwd=str(repo / "sub"))
+    tree = await made(harness, state, cwd=str(repo / "sub"))
     assert (tree.path, tree.branch, tree.root) == (f"{state}/a398-1f3e", "longrein/a398-1f3e", str(repo))
     assert tree.cwd == f"{state}/a398-1f3e/sub"
     assert tree.mapped(f"{repo}/sub/b.txt") == f"{state}/a398-1f3e/sub/b.txt"
@@ -83,13 +83,15 @@ async def test_s18_a_worktree_lies_in_the_state_folder_on_a_branch_of_its_own(
     assert os.stat(state).st_mode & 0o777 == 0o700
     assert read_worktree(tree.path) == tree
     assert list_worktrees(state) == [tree]
-    assert await made(desk, state) == tree, "one that is there is given again: after a crash, or asked again"
+    assert await made(harness, state) == tree, "one that is there is given again: after a crash, or asked again"
 
 
-async def test_s18_what_is_not_committed_is_not_in_it_and_that_is_said(desk: Desk, repo: Path, state: str) -> None:
+async def test_s18_what_is_not_committed_is_not_in_it_and_that_is_said(
+    harness: CommandHarness, repo: Path, state: str
+) -> None:
     edit(repo, "a.txt", 1, "mine")
     (repo / "new file").write_text("x")
-    tree = await made(desk, state)
+    tree = await made(harness, state)
     assert (tree.missing, tree.missing_count) == (("a.txt", "new file"), 2)
     assert "Not in it: a.txt, new file (not committed there)." in tree.words
     assert Path(tree.path, "a.txt").read_text() == BASE
@@ -113,8 +115,8 @@ async def test_s18_what_is_not_committed_is_not_in_it_and_that_is_said(desk: Des
         ("a\n", False),
     ],
 )
-async def test_s18_names(desk: Desk, repo: Path, state: str, name: str, right: bool) -> None:
-    made_or_why = await make_worktree(desk.workspace, str(repo), state, name)
+async def test_s18_names(harness: CommandHarness, repo: Path, state: str, name: str, right: bool) -> None:
+    made_or_why = await make_worktree(harness.workspace, str(repo), state, name)
     assert isinstance(made_or_why, Worktree) == right
     if not right:
         assert "is no name for a worktree" in str(made_or_why)
@@ -154,9 +156,9 @@ REFUSED: list[tuple[Callable[[Path], Path], str]] = [
 
 @pytest.mark.parametrize(("place", "said"), REFUSED, ids=lambda one: getattr(one, "__name__", ""))
 async def test_R086_where_there_can_be_none_it_says_why(
-    desk: Desk, repo: Path, state: str, place: Callable[[Path], Path], said: str
+    harness: CommandHarness, repo: Path, state: str, place: Callable[[Path], Path], said: str
 ) -> None:
-    why = await make_worktree(desk.workspace, str(place(repo)), state, "a398")
+    why = await make_worktree(harness.workspace, str(place(repo)), state, "a398")
     assert isinstance(why, str)
     assert said in why
     assert "\n" not in why
@@ -164,63 +166,65 @@ async def test_R086_where_there_can_be_none_it_says_why(
 
 
 async def test_R086_no_worktree_inside_a_worktree_and_none_inside_the_users_tree(
-    desk: Desk, repo: Path, state: str
+    harness: CommandHarness, repo: Path, state: str
 ) -> None:
-    tree = await made(desk, state)
-    why = await make_worktree(desk.workspace, tree.path, state, "a398.a12")
+    tree = await made(harness, state)
+    why = await make_worktree(harness.workspace, tree.path, state, "a398.a12")
     assert why == "this is a worktree of a subagent already: work in it, or divide the files"
-    inside = await make_worktree(desk.workspace, str(repo), str(repo / ".state"), "a399")
+    inside = await make_worktree(harness.workspace, str(repo), str(repo / ".state"), "a399")
     assert "the state folder lies inside" in str(inside)
 
 
-async def test_R086_the_users_own_worktrees_links_and_odd_names_work(desk: Desk, repo: Path, state: str) -> None:
+async def test_R086_the_users_own_worktrees_links_and_odd_names_work(
+    harness: CommandHarness, repo: Path, state: str
+) -> None:
     git(repo, "worktree", "add", "-q", "-b", "other", str(repo.parent / "wörk\ntree here"))
-    linked = await made(desk, state, "a1", str(repo.parent / "wörk\ntree here"))
+    linked = await made(harness, state, "a1", str(repo.parent / "wörk\ntree here"))
     assert linked.root == str(repo.parent / "wörk\ntree here")
     (repo.parent / "link").symlink_to(repo)
-    assert (await made(desk, state, "a2", str(repo.parent / "link" / "sub"))).cwd == f"{state}/a2/sub"
+    assert (await made(harness, state, "a2", str(repo.parent / "link" / "sub"))).cwd == f"{state}/a2/sub"
 
 
-async def test_without_git_it_says_so(desk: Desk, repo: Path, state: str) -> None:
-    space = open_workspace([str(repo)], spawner=desk.spawner, environment={"PATH": "/nonexistent"})
+async def test_without_git_it_says_so(harness: CommandHarness, repo: Path, state: str) -> None:
+    space = open_workspace([str(repo)], spawner=harness.spawner, environment={"PATH": "/nonexistent"})
     assert await make_worktree(space, str(repo), state, "a1") == "git is not installed, so there are no worktrees"
 
 
-async def test_what_a_crash_left_half_made_is_made_anew(desk: Desk, repo: Path, state: str) -> None:
-    tree = await made(desk, state)
+async def test_what_a_crash_left_half_made_is_made_anew(harness: CommandHarness, repo: Path, state: str) -> None:
+    tree = await made(harness, state)
     record = Path(f"{tree.path}.json")
     record.write_bytes(record.read_bytes().replace(b'"made":true', b'"made":false'))
     Path(tree.path, "a.txt").unlink()
     assert list_worktrees(state) == []
-    assert await made(desk, state) == tree
+    assert await made(harness, state) == tree
     assert Path(tree.path, "a.txt").read_text() == BASE
 
 
-async def test_one_that_was_never_made_leaves_nothing(desk: Desk, repo: Path, state: str) -> None:
+async def test_one_that_was_never_made_leaves_nothing(harness: CommandHarness, repo: Path, state: str) -> None:
     (repo / ".hidden").mkdir()
-    tree = await made(desk, state, "a7-1f3e", str(repo / ".hidden"))
+    tree = await made(harness, state, "a7-1f3e", str(repo / ".hidden"))
     assert (tree.cwd, Path(tree.cwd).is_dir()) == (f"{state}/a7-1f3e/.hidden", True)
-    assert not (await finish_worktree(desk.workspace, msgspec.structs.replace(tree, made=False))).kept
+    assert not (await finish_worktree(harness.workspace, msgspec.structs.replace(tree, made=False))).kept
     assert read_worktree(tree.path) is None
 
 
-async def test_names_that_are_no_text_are_no_hindrance(desk: Desk, repo: Path, state: str) -> None:
+async def test_names_that_are_no_text_are_no_hindrance(harness: CommandHarness, repo: Path, state: str) -> None:
     (repo / os.fsdecode(b"caf\xe9.txt")).write_text("x")
-    assert (await made(desk, state, "a1")).missing == ("caf?.txt",)
+    assert (await made(harness, state, "a1")).missing == ("caf?.txt",)
     odd = repo.parent / os.fsdecode(b"caf\xe9")
     repo.rename(odd)
-    why = await make_worktree(desk.workspace, str(odd), state, "a2")
+    why = await make_worktree(harness.workspace, str(odd), state, "a2")
     assert "is not valid text" in str(why)
 
 
 # --- the end of the work -----------------------------------------------------------------------------------------
 
 
-async def test_s18_an_unchanged_one_is_removed_with_its_branch(desk: Desk, repo: Path, state: str) -> None:
+async def test_s18_an_unchanged_one_is_removed_with_its_branch(harness: CommandHarness, repo: Path, state: str) -> None:
     before = seen(repo)
-    tree = await made(desk, state)
+    tree = await made(harness, state)
     Path(tree.path, "build.log").write_text("ignored")
-    finished = await finish_worktree(desk.workspace, tree)
+    finished = await finish_worktree(harness.workspace, tree)
     assert (finished.kept, finished.text, finished.files) == (False, "", ())
     assert not os.listdir(state)
     assert seen(repo) == before
@@ -228,14 +232,14 @@ async def test_s18_an_unchanged_one_is_removed_with_its_branch(desk: Desk, repo:
 
 
 async def test_s18_a_changed_one_is_kept_its_rest_committed_and_the_report_says_how_to_merge(
-    desk: Desk, repo: Path, state: str
+    harness: CommandHarness, repo: Path, state: str
 ) -> None:
     before = seen(repo)[:2]
-    tree = await made(desk, state)
+    tree = await made(harness, state)
     edit(tree.path, "a.txt", 2, "two")
     git(tree.path, "commit", "-qam", "by the agent")
     Path(tree.path, "new.txt").write_text("new\n")
-    finished = await finish_worktree(desk.workspace, tree)
+    finished = await finish_worktree(harness.workspace, tree)
     assert finished.kept
     assert finished.files == (f"{repo}/a.txt", f"{repo}/new.txt")
     assert finished.text == (
@@ -251,69 +255,75 @@ async def test_s18_a_changed_one_is_kept_its_rest_committed_and_the_report_says_
     assert (repo / "new.txt").read_text() == "new\n"
 
 
-async def test_S049_no_hook_of_the_repository_runs(desk: Desk, repo: Path, state: str) -> None:
+async def test_S049_no_hook_of_the_repository_runs(harness: CommandHarness, repo: Path, state: str) -> None:
     for hook in ("pre-commit", "post-commit", "post-checkout", "commit-msg", "reference-transaction"):
         path = repo / ".git" / "hooks" / hook
         path.write_text(f"#!/bin/sh\ntouch {repo.parent}/tripped\n")
         path.chmod(0o755)
-    tree = await made(desk, state)
+    tree = await made(harness, state)
     edit(tree.path, "a.txt", 1, "changed")
-    assert (await finish_worktree(desk.workspace, tree)).kept
-    assert (await merge_worktree(desk.workspace, tree)).done
+    assert (await finish_worktree(harness.workspace, tree)).kept
+    assert (await merge_worktree(harness.workspace, tree)).done
     assert not (repo.parent / "tripped").exists()
 
 
-async def test_a_clash_with_later_commits_is_said_at_once(desk: Desk, repo: Path, state: str) -> None:
-    tree = await made(desk, state)
+async def test_a_clash_with_later_commits_is_said_at_once(harness: CommandHarness, repo: Path, state: str) -> None:
+    tree = await made(harness, state)
     edit(tree.path, "a.txt", 3, "theirs")
     edit(repo, "a.txt", 3, "ours")
     git(repo, "commit", "-qam", "ours")
-    assert (await finish_worktree(desk.workspace, tree)).text.endswith("(conflicts with the present commit in a.txt)")
+    assert (await finish_worktree(harness.workspace, tree)).text.endswith(
+        "(conflicts with the present commit in a.txt)"
+    )
 
 
-async def test_s18_what_holds_work_is_not_removed(desk: Desk, repo: Path, state: str) -> None:
-    tree = await made(desk, state)
+async def test_s18_what_holds_work_is_not_removed(harness: CommandHarness, repo: Path, state: str) -> None:
+    tree = await made(harness, state)
     edit(tree.path, "a.txt", 1, "changed")
-    assert await remove_worktree(desk.workspace, tree, unmerged=True) == (
+    assert await remove_worktree(harness.workspace, tree, unmerged=True) == (
         f"{tree.path} was not removed, it holds work (uncommitted: a.txt)"
     )
     git(tree.path, "commit", "-qam", "work")
-    assert await remove_worktree(desk.workspace, tree) == "longrein/a398-1f3e holds commits that were not merged"
+    assert await remove_worktree(harness.workspace, tree) == "longrein/a398-1f3e holds commits that were not merged"
     assert Path(tree.path, "a.txt").exists()
     git(repo, "merge", "-q", "longrein/a398-1f3e")
-    assert await remove_worktree(desk.workspace, tree) == ""
+    assert await remove_worktree(harness.workspace, tree) == ""
     assert "longrein/" not in git(repo, "branch", "--list")
     assert not os.listdir(state)
 
 
-async def test_what_was_merged_as_changes_and_committed_is_merged(desk: Desk, repo: Path, state: str) -> None:
-    tree = await made(desk, state)
+async def test_what_was_merged_as_changes_and_committed_is_merged(
+    harness: CommandHarness, repo: Path, state: str
+) -> None:
+    tree = await made(harness, state)
     edit(tree.path, "a.txt", 1, "changed")
-    assert (await merge_worktree(desk.workspace, tree)).done
+    assert (await merge_worktree(harness.workspace, tree)).done
     told = "longrein/a398-1f3e holds commits that were not merged"
-    assert await remove_worktree(desk.workspace, tree) == told, "no commit of the user's holds them yet"
+    assert await remove_worktree(harness.workspace, tree) == told, "no commit of the user's holds them yet"
     git(repo, "commit", "-qam", "taken over")
     git(repo, "revert", "--no-edit", "HEAD")
-    assert await remove_worktree(desk.workspace, tree) == told
+    assert await remove_worktree(harness.workspace, tree) == told
     git(repo, "revert", "--no-edit", "HEAD")
-    assert await remove_worktree(desk.workspace, tree) == ""
+    assert await remove_worktree(harness.workspace, tree) == ""
     assert not os.listdir(state)
 
 
-async def test_a_branch_that_somebody_put_other_work_on_stays(desk: Desk, repo: Path, state: str) -> None:
-    tree = await made(desk, state)
+async def test_a_branch_that_somebody_put_other_work_on_stays(harness: CommandHarness, repo: Path, state: str) -> None:
+    tree = await made(harness, state)
     git(tree.path, "checkout", "-q", "--detach")
     other = git(repo, "commit-tree", "-p", "HEAD", "-m", "other", "HEAD^{tree}").strip()
     git(repo, "update-ref", "refs/heads/longrein/a398-1f3e", other)
-    assert await remove_worktree(desk.workspace, tree) == ""
+    assert await remove_worktree(harness.workspace, tree) == ""
     assert git(repo, "rev-parse", "longrein/a398-1f3e").strip() == other
 
 
 # --- merging -----------------------------------------------------------------------------------------------------
 
 
-async def test_s18_a_merge_comes_into_a_dirty_folder_as_uncommitted_changes(desk: Desk, repo: Path, state: str) -> None:
-    tree = await made(desk, state)
+async def test_s18_a_merge_comes_into_a_dirty_folder_as_uncommitted_changes(
+    harness: CommandHarness, repo: Path, state: str
+) -> None:
+    tree = await made(harness, state)
     edit(tree.path, "a.txt", 28, "theirs")
     Path(tree.path, "tool.sh").write_text("#!/bin/sh\n")
     os.chmod(Path(tree.path, "tool.sh"), 0o755)
@@ -322,7 +332,7 @@ async def test_s18_a_merge_comes_into_a_dirty_folder_as_uncommitted_changes(desk
     git(repo, "add", "a.txt")
     edit(repo, "a.txt", 4, "ours, not even staged")
     staged, head = git(repo, "diff", "--cached"), git(repo, "rev-parse", "HEAD")
-    merged = await merge_worktree(desk.workspace, tree)
+    merged = await merge_worktree(harness.workspace, tree)
     assert merged.done, merged.text
     assert merged.files == (f"{repo}/a.txt", f"{repo}/sub/b.txt", f"{repo}/tool.sh")
     lines = (repo / "a.txt").read_text().splitlines()
@@ -330,44 +340,48 @@ async def test_s18_a_merge_comes_into_a_dirty_folder_as_uncommitted_changes(desk
     assert os.access(repo / "tool.sh", os.X_OK)
     assert not (repo / "sub" / "b.txt").exists()
     assert (git(repo, "diff", "--cached"), git(repo, "rev-parse", "HEAD")) == (staged, head)
-    assert (await merge_worktree(desk.workspace, tree)).text == f"all of {tree.branch} is in {repo} already"
+    assert (await merge_worktree(harness.workspace, tree)).text == f"all of {tree.branch} is in {repo} already"
 
 
 @pytest.mark.parametrize("committed", [True, False])
 async def test_s18_a_conflict_is_named_and_nothing_is_touched(
-    desk: Desk, repo: Path, state: str, committed: bool
+    harness: CommandHarness, repo: Path, state: str, committed: bool
 ) -> None:
-    tree = await made(desk, state)
+    tree = await made(harness, state)
     edit(tree.path, "a.txt", 3, "theirs")
     Path(tree.path, "new.txt").write_text("new\n")
     edit(repo, "a.txt", 3, "ours")
     if committed:
         git(repo, "commit", "-qam", "ours")
     before = seen(repo)
-    merged = await merge_worktree(desk.workspace, tree)
+    merged = await merge_worktree(harness.workspace, tree)
     assert (merged.done, merged.conflicts) == (False, (f"{repo}/a.txt",))
     assert merged.text == f"nothing was touched: both sides changed {repo}/a.txt"
     assert (seen(repo), (repo / "new.txt").exists()) == (before, False)
 
 
-async def test_s18_a_file_that_git_does_not_know_is_not_overwritten(desk: Desk, repo: Path, state: str) -> None:
-    tree = await made(desk, state)
+async def test_s18_a_file_that_git_does_not_know_is_not_overwritten(
+    harness: CommandHarness, repo: Path, state: str
+) -> None:
+    tree = await made(harness, state)
     Path(tree.path, "new.txt").write_text("theirs\n")
     edit(tree.path, "a.txt", 3, "theirs")
     (repo / "new.txt").write_text("the user's\n")
-    merged = await merge_worktree(desk.workspace, tree)
+    merged = await merge_worktree(harness.workspace, tree)
     assert merged.text == f"nothing was touched: {repo}/new.txt would be overwritten"
     assert ((repo / "new.txt").read_text(), (repo / "a.txt").read_text()) == ("the user's\n", BASE)
 
 
-async def test_a_merge_of_nothing_removes_it(desk: Desk, repo: Path, state: str) -> None:
-    tree = await made(desk, state)
-    merged = await merge_worktree(desk.workspace, tree)
+async def test_a_merge_of_nothing_removes_it(harness: CommandHarness, repo: Path, state: str) -> None:
+    tree = await made(harness, state)
+    merged = await merge_worktree(harness.workspace, tree)
     assert (merged.done, merged.text) == (True, "longrein/a398-1f3e changed nothing")
 
 
-async def test_in_the_middle_of_the_users_own_merge_nothing_is_touched(desk: Desk, repo: Path, state: str) -> None:
-    tree = await made(desk, state)
+async def test_in_the_middle_of_the_users_own_merge_nothing_is_touched(
+    harness: CommandHarness, repo: Path, state: str
+) -> None:
+    tree = await made(harness, state)
     edit(tree.path, "a.txt", 3, "theirs")
     git(repo, "checkout", "-q", "-b", "side")
     edit(repo, "a.txt", 9, "side")
@@ -375,18 +389,20 @@ async def test_in_the_middle_of_the_users_own_merge_nothing_is_touched(desk: Des
     git(repo, "checkout", "-q", "main")
     edit(repo, "a.txt", 9, "main")
     git(repo, "commit", "-qam", "main")
-    await desk.run("git -c user.name=n -c user.email=a@b merge side")
-    assert b"CONFLICT" in desk.printed
-    merged = await merge_worktree(desk.workspace, tree)
+    await harness.run("git -c user.name=n -c user.email=a@b merge side")
+    assert b"CONFLICT" in harness.printed
+    merged = await merge_worktree(harness.workspace, tree)
     assert not merged.done
     assert "nothing was touched" in merged.text
 
 
-async def test_what_was_done_on_another_branch_in_it_is_merged_too(desk: Desk, repo: Path, state: str) -> None:
-    tree = await made(desk, state)
+async def test_what_was_done_on_another_branch_in_it_is_merged_too(
+    harness: CommandHarness, repo: Path, state: str
+) -> None:
+    tree = await made(harness, state)
     git(tree.path, "checkout", "-q", "-b", "elsewhere")
     edit(tree.path, "a.txt", 5, "theirs")
-    finished = await finish_worktree(desk.workspace, tree)
+    finished = await finish_worktree(harness.workspace, tree)
     assert "kept on commit " in finished.text
-    assert (await merge_worktree(desk.workspace, tree)).done
+    assert (await merge_worktree(harness.workspace, tree)).done
     assert (repo / "a.txt").read_text().splitlines()[4] == "theirs"

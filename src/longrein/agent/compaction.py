@@ -153,7 +153,7 @@ def _again(session: Session, path: str, use: FileUse, tokens: int) -> tuple[File
     known = session.state.files.get(path)
     before = use.hash if known is None else known.hash if known.disk is None else known.disk
     seen = before if known is None else known.hash
-    place = session.deps.workspace.look(path, "/")
+    place = session.deps.workspace.resolve(path, "/")
     if place.kind == "":
         gone = (FileChanged(path, "", "user", before=before),) if before else ()
         return FileBlock(path, note="it is gone from disk"), gone

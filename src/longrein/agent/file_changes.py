@@ -135,7 +135,7 @@ def _folders(session: Session, calls: Sequence[ToolCall]) -> list[str]:
     for call in calls:
         tool = session.deps.tools.get(call.name)
         for path, _ in tool.paths(call.arguments or {}) if tool else ():
-            place = session.deps.workspace.look(path, session.state.cwd)
+            place = session.deps.workspace.resolve(path, session.state.cwd)
             folder = place.real if place.kind == "folder" else posixpath.dirname(place.real)
             seen = (folder, session.state.settled_seq)  # a compaction may have taken the text away
             if place.inside and seen not in session.folders_seen:

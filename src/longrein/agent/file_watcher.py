@@ -15,7 +15,7 @@ import msgspec
 from longrein.context import KnownFile, State
 from longrein.events import FileChanged
 from longrein.tools import change_of
-from longrein.workspace import Stamp, Workspace
+from longrein.workspace import FileStamp, Workspace
 
 T = TypeVar("T")
 QUICK_BYTES = 1024 * 1024
@@ -44,7 +44,7 @@ class FileWatcher:
         """Time of the last entry before the session was reopened; 0 for a new one and after the first look."""
         self.looked: tuple[int, ...] = ()
         """Point in the log at which it looked last; it never looks twice at the same point."""
-        self._stamps: dict[str, Stamp] = {}
+        self._stamps: dict[str, FileStamp] = {}
 
     async def changes(
         self,
@@ -67,7 +67,7 @@ class FileWatcher:
             if then is None or then.size_bytes <= QUICK_BYTES:
                 found = workspace.stamp(path, then)
             else:
-                found = await workspace.aside(partial(workspace.stamp, path, then))
+                found = await workspace.run_in_thread(partial(workspace.stamp, path, then))
             self._stamps[path] = found
             if found.hash == expected or (not found.hash and found.inode):
                 continue  # or it is there and cannot be read: that is the next Read's to say
@@ -95,7 +95,7 @@ async def _fact(
     expected: str,
     workspace: Workspace,
     means: tuple[Blobs, Callable[[str], str], int],
-    found: Stamp,
+    found: FileStamp,
 ) -> FileChanged:
     blobs, redact, keep = means
     if not found.hash:
@@ -120,7 +120,7 @@ async def _fact(
 
 async def _quickly(workspace: Workspace, size_bytes: int, work: Callable[[], T]) -> T:
     """Run `work()`, in a thread when the content is large."""
-    return work() if size_bytes <= QUICK_BYTES else await workspace.aside(work)
+    return work() if size_bytes <= QUICK_BYTES else await workspace.run_in_thread(work)
 
 
 def _content(blobs: Blobs, blob: str) -> bytes | None:

@@ -31,7 +31,7 @@ from longrein.tools import (
     misfit_call,
     unknown_call,
 )
-from longrein.workspace import Place
+from longrein.workspace import ResolvedPath
 
 # --- Commands that read folders --------------------------------------------------------------------------------------
 #
@@ -86,13 +86,13 @@ def _denial(start: str, path: str, rule: str) -> str:
     )
 
 
-def _starts(session: Session, sweep: Sweep) -> list[Place]:
-    look, cwd = session.deps.workspace.look, session.state.cwd
+def _starts(session: Session, sweep: Sweep) -> list[ResolvedPath]:
+    look, cwd = session.deps.workspace.resolve, session.state.cwd
     there = [place for place in (look(path, cwd) for path in sweep.paths) if place.kind]
     return [place for place in there or (look(path, cwd) for path in sweep.otherwise) if place.kind == "folder"]
 
 
-def _first(session: Session, sweep: Sweep, start: Place) -> tuple[str, str, bool]:
+def _first(session: Session, sweep: Sweep, start: ResolvedPath) -> tuple[str, str, bool]:
     """Return (path, rule) of the first forbidden file, and True if the search was complete."""
     found: list[tuple[str, str]] = []
 
@@ -194,6 +194,6 @@ def hidden_files(session: Session) -> Callable[[str, str], bool] | None:
 def _touched(session: Session, tool: Tool, arguments: dict[str, object]) -> tuple[Touched, ...]:
     looked = []
     for path, writes in tool.paths(arguments):
-        place = session.deps.workspace.look(path, session.state.cwd)
+        place = session.deps.workspace.resolve(path, session.state.cwd)
         looked.append(Touched(path, place.path, place.real, place.inside, writes))
     return tuple(looked)

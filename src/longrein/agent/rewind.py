@@ -142,7 +142,7 @@ def _put_back(session: Session, entries: list[Entry], to: int) -> tuple[FilePut,
 def _put(session: Session, path: str, wanted: str, ours: str, blob: str) -> FilePut:
     """Replace content `ours` by `wanted`, which is stored as `blob`."""
     workspace = session.deps.workspace
-    found = workspace.hash(path) or ("" if workspace.look(path, "/").kind == "" else "unreadable")
+    found = workspace.hash(path) or ("" if workspace.resolve(path, "/").kind == "" else "unreadable")
     if found == wanted:  # a crash came between the files and the log, or somebody has put it back already
         return FilePut(path, True, removed=not wanted)
     if wanted and not blob:

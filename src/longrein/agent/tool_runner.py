@@ -146,7 +146,7 @@ def _touched(session: Session, tool: Tool, arguments: dict[str, Any]) -> list[tu
     """Return (real path, writes) of the files that a call touches; unknown for a command."""
     if tool.access == "command":
         return []
-    look, cwd = session.deps.workspace.look, session.state.cwd
+    look, cwd = session.deps.workspace.resolve, session.state.cwd
     return [(look(path, cwd).real, writes) for path, writes in tool.paths(arguments)]
 
 

@@ -18,7 +18,7 @@ from longrein.frontends.terminal import FilesFound, Outcome, SessionRow, Termina
 from longrein.models import known_models, known_providers, look_up
 from longrein.run_context import CLOCK, RunContext, discard_unused, fork, read_run_context
 from longrein.store import USER, Archive, Goals, SessionInfo, list_sessions, project_key
-from longrein.workspace import GIT_CUT, Workspace, run_git, spooled_tasks, stop_spooled
+from longrein.workspace import GIT_CUT, Workspace, run_git, spooled_tasks, stop_background_task
 
 FILES_MAX = 500_000
 """Files that are looked at for `@`, where git does not list them."""
@@ -75,7 +75,9 @@ async def _end_tasks(folder: str) -> None:
     running = [one.task for one in spooled_tasks(folder) if one.state == "running"]
     if running:
         say(f"ending {', '.join(running)}")
-        await asyncio.gather(*(stop_spooled(folder, task, "stopped by longrein on leaving") for task in running))
+        await asyncio.gather(
+            *(stop_background_task(folder, task, "stopped by longrein on leaving") for task in running)
+        )
 
 
 def _facts(place: RunContext, built: Composition, *, choosing: bool) -> TerminalFacts:
@@ -130,7 +132,7 @@ def _models(place: RunContext, present: str) -> Sequence[str]:
 def _text(built: Composition, path: str) -> str | None:
     workspace = built.deps.workspace
     try:
-        found = workspace.look(path, built.session.state.cwd)
+        found = workspace.resolve(path, built.session.state.cwd)
         return workspace.read(found.real, 1_000_000).decode("utf-8", "replace") if found.kind == "file" else None
     except OSError:
         return None
@@ -168,7 +170,7 @@ class FileNames:
         if code in (0, GIT_CUT):
             return listed.decode("utf-8", "surrogateescape").split("\0")[:-1], code == 0
         walk = _Walk(cwd, self._files_max)
-        walking = asyncio.ensure_future(self._workspace.aside(lambda: walk.run(self._workspace)))
+        walking = asyncio.ensure_future(self._workspace.run_in_thread(lambda: walk.run(self._workspace)))
         try:
             await asyncio.shield(walking)
         except asyncio.CancelledError:

@@ -11,7 +11,7 @@ from longrein.frontends.reports.tasks import TaskRow
 from longrein.frontends.stdio import say, show
 from longrein.run_context import CLOCK, RunContext, sweep_orphans
 from longrein.store import Past, SessionInfo, find_session, list_sessions, session_info
-from longrein.workspace import SPOOL, Spooled, is_supervised, spooled_tasks, stop_spooled, unreadable_tasks
+from longrein.workspace import SPOOL, SpooledTask, is_supervised, spooled_tasks, stop_background_task, unreadable_tasks
 
 ID_CHARS, ID_DASHES = 36, 4
 """Of a session's id, which its folder is called by."""
@@ -75,7 +75,7 @@ def _rows(place: RunContext, session: str) -> Iterator[TaskRow]:
         yield from (_row(session, info, task, supervised=True) for task in _queued(place, session))
 
 
-def _queued(place: RunContext, session: str) -> list[Spooled]:
+def _queued(place: RunContext, session: str) -> list[SpooledTask]:
     """Tasks that wait for their turn: only the log knows of them."""
     past = Past(place.state_dir, session)
     try:
@@ -88,7 +88,7 @@ def _queued(place: RunContext, session: str) -> list[Spooled]:
     return [task for task in tasks if task.state == "queued"]
 
 
-def _row(session: str, info: SessionInfo | None, task: Spooled, *, supervised: bool) -> TaskRow:
+def _row(session: str, info: SessionInfo | None, task: SpooledTask, *, supervised: bool) -> TaskRow:
     return TaskRow(session, info.cwd if info else "", bool(info and info.open), supervised, task)
 
 
@@ -136,7 +136,7 @@ def _stop(place: RunContext, wanted: str) -> int:
         raise UsageError("which one? longrein tasks stop SESSION/TASK; `longrein tasks` lists them")
     row = tasks_page.the_one(_spooled(place), wanted)
     folder = os.path.join(place.state_dir, "sessions", row.session)
-    ended = asyncio.run(stop_spooled(folder, row.task.task, "stopped by the user"))
+    ended = asyncio.run(stop_background_task(folder, row.task.task, "stopped by the user"))
     if ended is None or ended.state == "running":
         say(f"{wanted} could not be ended: its processes do not go away")
         return 1

@@ -1,7 +1,6 @@
-"""`MemorySupervision`: commands that outlive the session that started them, played in the time of the test.
+"""`MemorySupervision`: scripted commands that outlive the session that started them, on the test's clock.
 
-It is the process that stands beside longrein: `leave` says that longrein is gone, `die` ends it and all it holds. Its
-spool is a dict that stays, as a folder would.
+`leave` ends longrein, `die` ends the supervisor and all its commands. The spool is a dict that survives both.
 """
 
 import asyncio
@@ -12,12 +11,12 @@ import msgspec
 
 from longrein.agent import Clock
 from longrein.testing.workspace import FLOOD_PIECE, Commands, Ran
-from longrein.workspace import Ended, Keeping, Sink, Spooled
+from longrein.workspace import BackgroundOptions, CommandExit, Sink, SpooledTask
 
 LEFT_S = 2.0
-"""How long what was not asked to stay goes on after longrein is gone."""
+"""Seconds until other commands than kept tasks end after longrein is gone."""
 PIECES = 4
-"""Pieces in which a command prints what it prints."""
+"""Pieces in which a command prints its output."""
 GONE = "the supervisor of commands is gone"
 
 
@@ -30,19 +29,19 @@ class MemorySupervision:
         self.spool: dict[str, Kept] = {}
         """Kept tasks, running and over, until they are settled."""
         self.ever_kept: list[str] = []
-        """Ids of all tasks that were kept, in order."""
+        """Ids of all tasks that were ever kept, in order."""
         self.files: dict[str, bytes] = {}
-        """Output of those that are over, by path."""
+        """Output of finished tasks, by path."""
         self.running: list[MemoryProcess] = []
-        """Processes that live."""
-        self.watch: Callable[[Keeping], None] = lambda _keeping: None
+        """Running processes."""
+        self.watch: Callable[[BackgroundOptions], None] = lambda _keeping: None
         """Called before a command is kept."""
         self.alive = True
-        """Whether it lives; a dead one is begun anew by `adopt` or the next start."""
+        """True while the supervisor lives; `adopt` or the next start revives a dead one."""
         self._commands, self.clock = commands, clock
         self._listeners: list[Callable[[str], None]] = []
 
-    # --- longrein's side -----------------------------------------------------------------------------------------
+    # --- The port ----------------------------------------------------------------------------------------------------
 
     def warm(self) -> None:
         """See `Supervision.warm`."""
@@ -57,10 +56,10 @@ class MemorySupervision:
         sink: Sink,
         timeout_s: float,
         output_bytes_max: int,
-    ) -> Ended:
+    ) -> CommandExit:
         """See `Spawner.run`."""
         started = await self.start(command, cwd=cwd, env=env, sink=sink, output_bytes_max=output_bytes_max)
-        if isinstance(started, Ended):
+        if isinstance(started, CommandExit):
             return started
         timer = asyncio.ensure_future(self.clock.sleep(timeout_s))
         over = asyncio.ensure_future(started.ended())
@@ -85,13 +84,13 @@ class MemorySupervision:
         sink: Sink | None,
         output_bytes_max: int,
         stdin: bool = False,
-    ) -> "MemoryProcess | Ended":
+    ) -> "MemoryProcess | CommandExit":
         """See `Supervision.start`."""
         self.alive = True
         line = command if isinstance(command, str) else shlex.join(command)
         ran = self._found(line)
         if ran.code < 0:
-            return Ended(None, cause="not_started", message="no such folder")
+            return CommandExit(None, cause="not_started", message="no such folder")
         self.started.append(line)
         return MemoryProcess(self, line, ran, cwd, sink, output_bytes_max, stdin=stdin)
 
@@ -102,7 +101,7 @@ class MemorySupervision:
             ran = self._commands.get(line, Ran(f"bash: {line.split(' ', 1)[0]}: command not found\n", 127))
         return Ran(ran) if isinstance(ran, str) else ran
 
-    async def adopt(self) -> Sequence[Spooled]:
+    async def adopt(self) -> Sequence[SpooledTask]:
         """See `Supervision.adopt`."""
         await asyncio.sleep(0)
         for kept in self.spool.values():
@@ -110,7 +109,7 @@ class MemorySupervision:
                 kept.now = msgspec.structs.replace(kept.now, state="lost", cause=GONE)
         return [kept.now for kept in self.spool.values()]
 
-    def spooled(self, task: str) -> Spooled | None:
+    def spooled(self, task: str) -> SpooledTask | None:
         """See `Supervision.spooled`."""
         kept = self.spool.get(task)
         if kept is None or kept.now.state != "running":
@@ -128,7 +127,7 @@ class MemorySupervision:
         self._listeners.append(call)
 
     def tell(self, task: str) -> None:
-        """Whoever listens hears of it in the loop's next round."""
+        """Call the listeners in the loop's next round."""
         for call in self._listeners:
             asyncio.get_running_loop().call_soon(call, task)
 
@@ -162,22 +161,22 @@ class MemorySupervision:
         self.files.pop(f"/spool/{task}.out", None)
 
     async def drain(self) -> None:
-        """See `Spawner.drain`: what is not kept is ended."""
+        """See `Spawner.drain`: ends what is not kept."""
         for process in [one for one in self.running if one.kept is None]:
             process.end("interrupt")
         await asyncio.sleep(0)
 
-    # --- what befalls it -----------------------------------------------------------------------------------------
+    # --- Deaths ------------------------------------------------------------------------------------------------------
 
     def leave(self) -> None:
-        """longrein is gone: nobody listens, and what was not asked to stay is ended a moment later."""
+        """End longrein: listeners are dropped, and commands that may not stay end a moment later."""
         self._listeners.clear()
         for process in list(self.running):
             if process.kept is None or process.kept.policy == "stop":
                 asyncio.get_running_loop().call_later(LEFT_S, process.end, "longrein ended")
 
     def die(self) -> None:
-        """It is killed, and all that it holds with it. longrein hears of it when it is there."""
+        """Kill the supervisor and all its commands, and report it to longrein."""
         self.alive = False
         for process in list(self.running):
             process.vanish()
@@ -188,11 +187,11 @@ class Kept(msgspec.Struct):
     """A task in the spool."""
 
     process: "MemoryProcess"
-    now: Spooled
+    now: SpooledTask
 
 
 class MemoryProcess:
-    """One command that was started: a `workspace.Started`."""
+    """A started command: a `workspace.StartedCommand`."""
 
     def __init__(
         self, home: MemorySupervision, line: str, ran: Ran, cwd: str, sink: Sink | None, most: int, *, stdin: bool
@@ -200,37 +199,37 @@ class MemoryProcess:
         self.home, self.line, self.ran, self.cwd, self.sink, self.most = home, line, ran, cwd, sink, most
         self.pid = 1_000 + len(home.started)
         self.output = bytearray()
-        self.kept: Keeping | None = None
+        self.kept: BackgroundOptions | None = None
         self.waits = False
-        """Whether it waits for input now."""
+        """True while it waits for input."""
         self.given = asyncio.Event()
-        """Set when something was written to its standard input, or that is closed from the start."""
+        """Set once standard input was written to, or when it has none."""
         if not stdin:
             self.given.set()
         self._begun_s, self._begun_us = home.clock.mono_s(), home.clock.wall_us()
-        self._over: asyncio.Future[Ended] = asyncio.get_running_loop().create_future()
+        self._over: asyncio.Future[CommandExit] = asyncio.get_running_loop().create_future()
         home.running.append(self)
         self._life = asyncio.ensure_future(self._live())
 
-    async def ended(self) -> Ended:
-        """See `Started.ended`."""
+    async def ended(self) -> CommandExit:
+        """See `StartedCommand.ended`."""
         return await asyncio.shield(self._over)
 
     def end(self, cause: str) -> None:
-        """See `Started.end`: it obeys at once."""
+        """See `StartedCommand.end`: takes effect at once."""
         if self in self.home.running:
             self._life.cancel()
-            self._finish(Ended(None, "SIGTERM", cause, elapsed_s=self.elapsed_s))
+            self._finish(CommandExit(None, "SIGTERM", cause, elapsed_s=self.elapsed_s))
 
     def vanish(self) -> None:
-        """It is gone without an end that anybody saw."""
+        """End without a known outcome."""
         self._life.cancel()
         self.home.running.remove(self)
         if self.kept is None and not self._over.done():
-            self._over.set_result(Ended(None, "SIGKILL", "interrupt", GONE))
+            self._over.set_result(CommandExit(None, "SIGKILL", "interrupt", GONE))
 
-    async def keep(self, keeping: Keeping) -> Spooled:
-        """See `Started.keep`."""
+    async def keep(self, keeping: BackgroundOptions) -> SpooledTask:
+        """See `StartedCommand.keep`."""
         self.home.watch(keeping)
         await asyncio.sleep(0)
         if not self.home.alive:
@@ -247,11 +246,11 @@ class MemoryProcess:
 
     @property
     def elapsed_s(self) -> float:
-        """Since it began, by the clock that nobody sets."""
+        """Seconds since the start on the monotonic clock."""
         return self.home.clock.mono_s() - self._begun_s
 
-    def _now(self, keeping: Keeping) -> Spooled:
-        return Spooled(
+    def _now(self, keeping: BackgroundOptions) -> SpooledTask:
+        return SpooledTask(
             keeping.task,
             keeping.command,
             self.cwd,
@@ -285,7 +284,7 @@ class MemoryProcess:
         if not data:
             await self._pass(ran.delay_s)
         code = None if ran.signal else ran.code
-        self._finish(Ended(code, ran.signal, elapsed_s=self.elapsed_s, cwd=ran.cwd or self.cwd))
+        self._finish(CommandExit(code, ran.signal, elapsed_s=self.elapsed_s, cwd=ran.cwd or self.cwd))
 
     def _ask(self, waits: bool) -> None:
         self.waits = waits
@@ -297,7 +296,7 @@ class MemoryProcess:
         await (self.home.clock.sleep(seconds) if seconds > 0 else asyncio.sleep(0))
 
     def _print(self, data: bytes) -> bool:
-        """False when that was more than it may."""
+        """Print; False when the output limit is reached."""
         self.output += data
         if self.kept is None:
             if self.sink is not None:
@@ -308,18 +307,18 @@ class MemoryProcess:
             kept.now = msgspec.structs.replace(kept.now, size_bytes=len(self.output), written_at=told)
         if len(self.output) < self.most:
             return True
-        self._finish(Ended(None, "SIGTERM", "flood", elapsed_s=self.elapsed_s))
+        self._finish(CommandExit(None, "SIGTERM", "flood", elapsed_s=self.elapsed_s))
         return False
 
-    def _finish(self, ended: Ended) -> None:
+    def _finish(self, ended: CommandExit) -> None:
         self.home.running.remove(self)
         if not self._over.done():
             self._over.set_result(ended)
         if self.kept is not None:
             self._settled(ended, self.kept)
 
-    def _settled(self, ended: Ended, keeping: Keeping) -> None:
-        """Its end stands in the spool."""
+    def _settled(self, ended: CommandExit, keeping: BackgroundOptions) -> None:
+        """Write the end to the spool."""
         states = {"exit": "done" if ended.code == 0 else "failed", "timeout": "timed_out"}
         kept = self.home.spool[keeping.task]
         kept.now = msgspec.structs.replace(

@@ -1,4 +1,4 @@
-"""`MemoryWorkspace` and `MemorySpawner`: files in a dict, commands from a table, time from the clock of the test.
+"""`MemoryWorkspace` and `MemorySpawner`: files in a dict, commands from a table, time from the test's clock.
 
 The tools `Grep` and `Glob` search real trees, so they find nothing here; all others work.
 """
@@ -14,50 +14,50 @@ from typing import TypeVar
 import msgspec
 
 from longrein.agent import Clock
-from longrein.workspace import Ended, Merge, Place, Replaced, Sink, Spawner, Stamp
+from longrein.workspace import CommandExit, FileStamp, Merge, ReplaceResult, ResolvedPath, Sink, Spawner
 
 T = TypeVar("T")
 LINKS_MAX = 40
-"""Links that are followed in one path, as in Linux."""
+"""Most links followed in one path, as in Linux."""
 FLOOD_PIECE = b"y\n" * 32_768
-"""What a flooding command prints again and again."""
+"""Output that a flooding command repeats."""
 
 
 class Ran(msgspec.Struct, frozen=True):
-    """What a command does when it is run."""
+    """Behaviour of a scripted command."""
 
     output: str | bytes = b""
-    """What it prints, stdout and stderr together."""
+    """Output, stdout and stderr together."""
     code: int = 0
     """Exit code."""
     delay_s: float = 0.0
-    """How long it takes."""
+    """Run time in seconds."""
     hang: bool = False
-    """It prints and then never ends by itself."""
+    """Print the output and never end."""
     asks: bool = False
-    """After its output it waits until something is written to its standard input, then it ends."""
+    """Wait for standard input after the output, then end."""
     flood: bool = False
-    """It prints without end."""
+    """Print without end."""
     signal: str = ""
-    """What ended it, when not an exit."""
+    """Signal that ends it; '' for an exit."""
     cwd: str = ""
-    """Folder the shell is in at its end; '' for where it began."""
+    """Folder of the shell at its end; '' for where it began."""
 
 
 Commands = Mapping[str, Ran | str] | Callable[[str], Ran | str]
-"""Command line -> what it does; a str is its output. A line that a mapping does not hold is not found (127)."""
+"""Command line -> behaviour; a str is its output. A line that a mapping lacks is not found (127)."""
 
 
 class MemorySpawner:
-    """A `workspace.Spawner` that plays commands. `cancelled` ones are ended at once."""
+    """A `workspace.Spawner` that plays scripted commands. Cancelled ones end at once."""
 
     def __init__(self, commands: Commands | None = None, clock: Clock | None = None) -> None:
         self.started: list[str] = []
         """Every command line that was run, in order."""
         self.running: list[str] = []
-        """Those that have not ended."""
+        """Command lines that have not ended."""
         self.drained = False
-        """Whether a session was closed over it."""
+        """True once a session was closed."""
         self._commands: Commands = {} if commands is None else commands
         self._clock = clock
 
@@ -70,7 +70,7 @@ class MemorySpawner:
         sink: Sink,
         timeout_s: float,
         output_bytes_max: int,
-    ) -> Ended:
+    ) -> CommandExit:
         """See `workspace.Spawner.run`."""
         line = command if isinstance(command, str) else shlex.join(command)
         self.started.append(line)
@@ -87,7 +87,7 @@ class MemorySpawner:
             ran = self._commands.get(line, Ran(f"bash: {line.split(' ', 1)[0]}: command not found\n", 127))
         return Ran(ran) if isinstance(ran, str) else ran
 
-    async def _play(self, ran: Ran, cwd: str, sink: Sink, timeout_s: float, output_bytes_max: int) -> Ended:
+    async def _play(self, ran: Ran, cwd: str, sink: Sink, timeout_s: float, output_bytes_max: int) -> CommandExit:
         output = ran.output.encode() if isinstance(ran.output, str) else ran.output
         if output[:output_bytes_max]:
             sink.write(output[:output_bytes_max])
@@ -96,16 +96,16 @@ class MemorySpawner:
         takes_s = timeout_s if ran.hang else min(ran.delay_s, timeout_s)
         await self._pass(takes_s)
         if ran.hang or ran.delay_s > timeout_s:
-            return Ended(None, "SIGTERM", "timeout", elapsed_s=timeout_s)
-        return Ended(None if ran.signal else ran.code, ran.signal, elapsed_s=takes_s, cwd=ran.cwd or cwd)
+            return CommandExit(None, "SIGTERM", "timeout", elapsed_s=timeout_s)
+        return CommandExit(None if ran.signal else ran.code, ran.signal, elapsed_s=takes_s, cwd=ran.cwd or cwd)
 
-    async def _flood(self, printed: int, sink: Sink, output_bytes_max: int) -> Ended:
+    async def _flood(self, printed: int, sink: Sink, output_bytes_max: int) -> CommandExit:
         while printed < output_bytes_max:
             piece = FLOOD_PIECE[: output_bytes_max - printed]
             sink.write(piece)
             printed += len(piece)
             await asyncio.sleep(0)
-        return Ended(None, "SIGTERM", "flood")
+        return CommandExit(None, "SIGTERM", "flood")
 
     async def _pass(self, seconds: float) -> None:
         if seconds <= 0 or self._clock is None:
@@ -119,7 +119,7 @@ class MemorySpawner:
 
 
 class MemoryWorkspace:
-    """A `workspace.Workspace` whose files stand in `files`, by absolute path. Folders are where files are.
+    """A `workspace.Workspace` whose files are in `files`, by absolute path. Files imply their folders.
 
     `links` are symbolic links, path -> target. A path in `locked` refuses to be read or changed.
     """
@@ -143,24 +143,24 @@ class MemoryWorkspace:
         self.roots = tuple(dict.fromkeys(self._real(root) for root in roots))
         self._spellings = tuple(dict.fromkeys((*roots, *self.roots)))
 
-    # --- paths -----------------------------------------------------------------------------------------------
+    # --- Paths -------------------------------------------------------------------------------------------------------
 
-    def look(self, path: str, cwd: str) -> Place:
-        """See `workspace.Workspace.look`."""
+    def resolve(self, path: str, cwd: str) -> ResolvedPath:
+        """See `workspace.Workspace.resolve`."""
         if not path or "\0" in path:
-            return Place(path, "", "", inside=False, kind="")
+            return ResolvedPath(path, "", "", inside=False, kind="")
         home = path == "~" or path.startswith("~/")
         joined = posixpath.join(cwd, self._home + path[1:] if home else path)
         written, real = _tidy(joined), self._real(joined)
         inside = self._inside(written) and self._inside(real)
         kind = self._kind(real)
-        return Place(path, written, real, inside, kind, len(self.files[real]) if kind == "file" else 0)
+        return ResolvedPath(path, written, real, inside, kind, len(self.files[real]) if kind == "file" else 0)
 
     def _inside(self, path: str) -> bool:
         return any(path == root or path.startswith(root.rstrip("/") + "/") for root in self._spellings)
 
     def _real(self, path: str) -> str:
-        """With every link followed."""
+        """Follow every link."""
         rest = [name for name in path.split("/") if name not in ("", ".")][::-1]
         real, followed = "", 0
         while rest:
@@ -186,7 +186,7 @@ class MemoryWorkspace:
         known = real == "/" or real in self.folders
         return "folder" if known or any(path.startswith(below) for path in (*self.files, *self.folders)) else ""
 
-    # --- files -----------------------------------------------------------------------------------------------
+    # --- Files -------------------------------------------------------------------------------------------------------
 
     def read(self, path: str, limit_bytes: int = 0) -> bytes:
         """See `workspace.Workspace.read`."""
@@ -207,21 +207,21 @@ class MemoryWorkspace:
 
     def replace(
         self, path: str, data: bytes, *, expect: str, base: bytes | None = None, merge: Merge | None = None
-    ) -> Replaced:
-        """See `workspace.Workspace.replace`. Nobody comes in between."""
+    ) -> ReplaceResult:
+        """See `workspace.Workspace.replace`. There are no other writers."""
         found = self.files.get(self._real(path))
         if found is None and expect:
             raise FileNotFoundError(errno.ENOENT, "no such file or directory", path)
         if found is None or sha256(found).hexdigest() == expect:
             self.write(path, data)
-            return Replaced(data)
+            return ReplaceResult(data)
         merged = merge(base, data, found) if merge is not None and base is not None and expect else None
         if merged is not None:
             self.write(path, merged)
-        return Replaced(merged, (found,))
+        return ReplaceResult(merged, (found,))
 
-    async def aside(self, work: Callable[[], T], /) -> T:
-        """See `workspace.Workspace.aside`. Here nothing takes long."""
+    async def run_in_thread(self, work: Callable[[], T], /) -> T:
+        """See `workspace.Workspace.run_in_thread`. Runs in the loop."""
         return work()
 
     def remove(self, path: str) -> None:
@@ -237,12 +237,12 @@ class MemoryWorkspace:
         data = self.files.get(self._real(path))
         return "" if data is None else sha256(data).hexdigest()
 
-    def stamp(self, path: str, then: Stamp | None = None) -> Stamp:
-        """See `workspace.Workspace.stamp`. Here every look is at the content."""
+    def stamp(self, path: str, then: FileStamp | None = None) -> FileStamp:
+        """See `workspace.Workspace.stamp`. Always reads the content."""
         real = self._real(path)
         if real not in self.files:
-            return Stamp(0, 0, 0, 0, "")
-        now = Stamp(1, len(self.files[real]), 0, 0, "" if real in self.locked else self.hash(real))
+            return FileStamp(0, 0, 0, 0, "")
+        now = FileStamp(1, len(self.files[real]), 0, 0, "" if real in self.locked else self.hash(real))
         return then if now == then else now
 
     def _existing(self, path: str) -> str:
@@ -268,7 +268,7 @@ class MemoryWorkspace:
         *,
         ignored: bool = False,
     ) -> bool:
-        """See `workspace.Workspace.walk`. Takes no time, so it never runs out of it."""
+        """See `workspace.Workspace.walk`. Never runs out of time."""
         self._walk(_tidy(folder), visit, None if ignored else [])
         return True
 

@@ -11,7 +11,7 @@ from longrein.tools.file_access import encodable, refuse_marker, said
 from longrein.tools.port import Hands, Kept, Outcome, ToolOptions
 from longrein.tools.registry import make_tool
 from longrein.tools.text_encoding import clean, cut_head, cut_tail, size_words
-from longrein.workspace import Ended
+from longrein.workspace import CommandExit
 
 # ---------------------------------------------------------------------------------------------------------------------
 #
@@ -23,7 +23,7 @@ SLACK = 4
 
 
 class Output:
-    """A sink for one command (`workspace.Printout`). `parts` ends it."""
+    """A sink for one command (`workspace.ReplayableSink`). `parts` ends it."""
 
     def __init__(self, hands: Hands) -> None:
         self.size_bytes = 0
@@ -102,7 +102,7 @@ class Output:
         return clean(bytes(self._start)).rstrip("\n")
 
     def pieces(self) -> Iterator[bytes]:
-        """See `workspace.Printout`: for a command that goes on elsewhere."""
+        """See `workspace.ReplayableSink`: for a command that goes on elsewhere."""
         if self._writer is not None:
             yield from self._writer.pieces()
         elif not self._spilled:
@@ -308,7 +308,7 @@ async def Bash(
         else:
             came = await _in_foreground(hands, command, limit_s, output)
     except asyncio.CancelledError:
-        came = Ended(None, cause="interrupt")
+        came = CommandExit(None, cause="interrupt")
     if isinstance(came, Kept):
         return Outcome.of(told(came, output.so_far(), limit_s))
     cwd_note, facts = left_in(hands, came)
@@ -319,7 +319,7 @@ async def Bash(
     return Outcome(parts, facts, "ok" if came.cause == "exit" and came.code == 0 else "failed", output.raw)
 
 
-async def _in_foreground(hands: Hands, command: str, limit_s: float, output: Output) -> Ended | Kept:
+async def _in_foreground(hands: Hands, command: str, limit_s: float, output: Output) -> CommandExit | Kept:
     if hands.tasks is not None:
         return await hands.tasks.run(
             command, call=hands.call, sink=output, timeout_s=limit_s, background=False, promote=True
@@ -334,7 +334,7 @@ async def _in_foreground(hands: Hands, command: str, limit_s: float, output: Out
     )
 
 
-async def _in_background(hands: Hands, command: str, timeout: int | None, output: Output) -> Ended | Kept:
+async def _in_background(hands: Hands, command: str, timeout: int | None, output: Output) -> CommandExit | Kept:
     if hands.tasks is None:
         raise ToolError("[no-background] Nothing can run in the background here; nothing was run.")
     limit_s = 0.0 if timeout is None else timeout / 1000
@@ -368,7 +368,7 @@ def limit_of(timeout: int | None, options: ToolOptions) -> float:
     return min(timeout / 1000, options.bash_timeout_max_s)
 
 
-def ending(ended: Ended, options: ToolOptions, limit_s: float) -> str:
+def ending(ended: CommandExit, options: ToolOptions, limit_s: float) -> str:
     """How it ended, in one bracketed line; '' for exit code 0."""
     match ended.cause:
         case "timeout":
@@ -388,9 +388,9 @@ def ending(ended: Ended, options: ToolOptions, limit_s: float) -> str:
     return f"[exit code {ended.code}{words}]" if ended.code else ""
 
 
-def left_in(hands: Hands, ended: Ended) -> tuple[str, tuple[AnyEvent, ...]]:
+def left_in(hands: Hands, ended: CommandExit) -> tuple[str, tuple[AnyEvent, ...]]:
     """A `cd` that the command ended with: a fact inside the roots, only a line outside."""
-    if ended.cause == "not_started" and hands.workspace.look(hands.cwd, "/").kind != "folder":
+    if ended.cause == "not_started" and hands.workspace.resolve(hands.cwd, "/").kind != "folder":
         root = hands.workspace.roots[0]
         if root == hands.cwd:
             return (
@@ -400,8 +400,8 @@ def left_in(hands: Hands, ended: Ended) -> tuple[str, tuple[AnyEvent, ...]]:
         return f"[the current folder is gone; it is now {said(root)}]", (CwdSet(root),)
     if not ended.cwd or ended.cwd == hands.cwd:
         return "", ()
-    place = hands.workspace.look(ended.cwd, hands.cwd)
-    if place.real == hands.workspace.look(hands.cwd, hands.cwd).real:
+    place = hands.workspace.resolve(ended.cwd, hands.cwd)
+    if place.real == hands.workspace.resolve(hands.cwd, hands.cwd).real:
         return "", ()
     if place.inside and place.kind == "folder" and encodable(place.path):
         return f"[current folder is now {said(place.path)}]", (CwdSet(place.path),)

@@ -12,7 +12,7 @@ from longrein.tools.read import binary_kind
 from longrein.tools.registry import make_tool
 from longrein.tools.text_encoding import PLAIN_STYLE, Decoded, counted, decode
 from longrein.tools.write import create, encoded, known_content, refuse_place, refused, restyled, save, told
-from longrein.workspace import Place
+from longrein.workspace import ResolvedPath
 
 SITES_SHOWN_MAX = 3
 """Changed places shown in a confirmation."""
@@ -51,7 +51,7 @@ async def Edit(hands: Hands, file_path: str, old_string: str, new_string: str, r
 class Made(msgspec.Struct, frozen=True):
     """An edit of what the model knows."""
 
-    place: Place
+    place: ResolvedPath
     decoded: Decoded
     sites: list[Site]
     data: bytes
@@ -69,7 +69,7 @@ class Made(msgspec.Struct, frozen=True):
         return "\n".join([f"Edited {said(self.place.path)}{times}.{kept}", *rows, *[extra] * bool(extra)])
 
 
-def changed(place: Place, base: bytes, change: tuple[str, str], every: bool) -> Made:
+def changed(place: ResolvedPath, base: bytes, change: tuple[str, str], every: bool) -> Made:
     """The edit of `base`. Refuses what is no text, and what `chosen_sites` refuses."""
     decoded = decode(base)
     if decoded is None:
@@ -81,7 +81,7 @@ def changed(place: Place, base: bytes, change: tuple[str, str], every: bool) -> 
     return Made(place, decoded, sites, data, but_for)
 
 
-async def fill(hands: Hands, place: Place, content: str) -> Outcome:
+async def fill(hands: Hands, place: ResolvedPath, content: str) -> Outcome:
     """An empty `old_string`: a new file, or an empty one filled. Never overwrites."""
     created = f"Created {told(place, content)}."
     if place.kind != "file":
@@ -97,7 +97,7 @@ async def fill(hands: Hands, place: Place, content: str) -> Outcome:
     return await save(hands, place, base, data, lambda _shown, extra: "\n".join([created, *[extra] * bool(extra)]))
 
 
-def chosen_sites(place: Place, decoded: Decoded, change: tuple[str, str], every: bool) -> tuple[list[Site], str]:
+def chosen_sites(place: ResolvedPath, decoded: Decoded, change: tuple[str, str], every: bool) -> tuple[list[Site], str]:
     """The places to change: one, or all if asked; and the differences that were forgiven. Refuses none, and several
     that were not asked for."""
     old, new = change
@@ -121,7 +121,7 @@ def chosen_sites(place: Place, decoded: Decoded, change: tuple[str, str], every:
     return sites, ""
 
 
-def no_match(place: Place, text: str, old: str, loose: list[Loose]) -> str:
+def no_match(place: ResolvedPath, text: str, old: str, loose: list[Loose]) -> str:
     """The refusal for text that stands nowhere as it was given."""
     head = f"[no-match] old_string is not in {said(place.path)}."
     if not loose:

@@ -12,7 +12,7 @@ from longrein.events import ToolError, marker_sign
 from longrein.tools.arguments import nearest
 from longrein.tools.port import Hands
 from longrein.tools.text_encoding import clean_text
-from longrein.workspace import Place
+from longrein.workspace import ResolvedPath
 
 T = TypeVar("T")
 HANDLED_BYTES_MAX = 64 * 1024 * 1024
@@ -23,9 +23,9 @@ LIST_LIMIT_S = 0.2
 """Longest look into a folder for a similar name."""
 
 
-def find(hands: Hands, path: str) -> Place:
+def find(hands: Hands, path: str) -> ResolvedPath:
     """Look `path` up. Refuses what no file can be called."""
-    place = hands.workspace.look(path, hands.cwd)
+    place = hands.workspace.resolve(path, hands.cwd)
     if not path.strip() or "\0" in path or not encodable(place.real):
         raise ToolError(f"[bad-path] {said(path) or 'An empty text'} is no usable path; give the path of a file.")
     return place
@@ -40,7 +40,7 @@ def encodable(text: str) -> bool:
     return True
 
 
-def existing(hands: Hands, path: str) -> Place:
+def existing(hands: Hands, path: str) -> ResolvedPath:
     """A regular file. Refuses anything else, with the nearest name when there is none."""
     place = find(hands, path)
     match place.kind:
@@ -54,7 +54,7 @@ def existing(hands: Hands, path: str) -> Place:
             raise ToolError(missing(hands, place))
 
 
-def missing(hands: Hands, place: Place) -> str:
+def missing(hands: Hands, place: ResolvedPath) -> str:
     """The refusal for a file that does not exist."""
     folder, _, name = place.path.rpartition("/")
     names: list[str] = []
@@ -64,7 +64,7 @@ def missing(hands: Hands, place: Place) -> str:
             names.append(path.rpartition("/")[2])
         return False
 
-    around = hands.workspace.look(folder or "/", hands.cwd)
+    around = hands.workspace.resolve(folder or "/", hands.cwd)
     if around.kind != "folder":
         return f"[not-found] No such file: {said(place.path)}; its folder does not exist either."
     hands.workspace.walk(around.path, visit, LIST_LIMIT_S)
@@ -75,10 +75,10 @@ def missing(hands: Hands, place: Place) -> str:
 
 async def quickly(hands: Hands, size_bytes: int, work: Callable[[], T]) -> T:
     """`work()` on so many bytes: here when it is little, else beside the loop, so that nobody waits for it."""
-    return work() if size_bytes <= QUICK_BYTES else await hands.workspace.aside(work)
+    return work() if size_bytes <= QUICK_BYTES else await hands.workspace.run_in_thread(work)
 
 
-async def load(hands: Hands, place: Place, limit_bytes: int = 0) -> bytes:
+async def load(hands: Hands, place: ResolvedPath, limit_bytes: int = 0) -> bytes:
     """Content of a file that `existing` found. A file that vanished or cannot be read is a refusal."""
     try:
         return await quickly(hands, place.size_bytes, lambda: hands.workspace.read(place.real, limit_bytes))

@@ -7,7 +7,7 @@ import msgspec
 
 from longrein.events import AnyEvent, AnyPart, Entry, Goal, Text, Todo, ToolSpec
 from longrein.store import BlobWriter, Found
-from longrein.workspace import Ended, Printout, Workspace
+from longrein.workspace import CommandExit, ReplayableSink, Workspace
 
 # --- Subagents, as the tool `Agent` sees them; `agent` implements it -------------------------------------------------
 
@@ -162,8 +162,8 @@ class TaskPort(Protocol):
     """Commands of one session. Raises `ToolError` for an unknown id, naming those there are."""
 
     async def run(
-        self, command: str, *, call: str, sink: Printout, timeout_s: float, background: bool, promote: bool
-    ) -> Ended | Kept:
+        self, command: str, *, call: str, sink: ReplayableSink, timeout_s: float, background: bool, promote: bool
+    ) -> CommandExit | Kept:
         """Run a command to its end. With `background` it is a task from the start; with `promote` it becomes one
         when `timeout_s` passes or the user says so (else it is ended then). Cancellation ends a foreground command.
         """

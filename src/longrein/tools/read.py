@@ -16,7 +16,7 @@ from longrein.tools.text_encoding import (
     visible,
     wide_encoding,
 )
-from longrein.workspace import Place
+from longrein.workspace import ResolvedPath
 
 # --- What a file that is not text is: by its first bytes, never by its name ------------------------------------------
 
@@ -153,7 +153,7 @@ async def Read(hands: Hands, file_path: str, offset: int | None = None, limit: i
     return Outcome((Text(text),), (FileSeen(place.real, digest, blob, whole, first if last else 0, last),))
 
 
-def page(hands: Hands, place: Place, decoded: Decoded, first: int, count: int) -> tuple[str, bool, int]:
+def page(hands: Hands, place: ResolvedPath, decoded: Decoded, first: int, count: int) -> tuple[str, bool, int]:
     """Numbered lines with the notes below them, whether that is the whole file as it is, and the last line of them."""
     lines = lines_of(decoded.text)
     if not lines:
@@ -216,7 +216,7 @@ def notes_on(decoded: Decoded) -> list[str]:
     return notes
 
 
-def read_media(place: Place, data: bytes, digest: str, blob: str) -> Outcome:
+def read_media(place: ResolvedPath, data: bytes, digest: str, blob: str) -> Outcome:
     """An image or a PDF document, by its blob."""
     name = said(place.path.rpartition("/")[2])
     seen = FileSeen(place.real, digest, blob)
@@ -229,13 +229,13 @@ def read_media(place: Place, data: bytes, digest: str, blob: str) -> Outcome:
     return Outcome((Text(text), Image(blob, image.media, len(data), image.width, image.height)), (seen,))
 
 
-def binary(place: Place, data: bytes, size: int) -> str:
+def binary(place: ResolvedPath, data: bytes, size: int) -> str:
     """The refusal for a file that is no text."""
     name, kind = said(place.path), binary_kind(data)
     return f"[binary] {name} is not text: {kind}, {size_words(size)}. Look into it with Bash (file, xxd, unzip -l …)."
 
 
-async def read_large(hands: Hands, place: Place, first: int, count: int) -> Outcome:
+async def read_large(hands: Hands, place: ResolvedPath, first: int, count: int) -> Outcome:
     """A file too large to be kept: only what the page needs is loaded, the hash comes from the workspace."""
     head = await load(hands, place, min(4 * hands.options.read_bytes_max, place.size_bytes))
     if picture(head) or is_pdf(head):
@@ -245,12 +245,12 @@ async def read_large(hands: Hands, place: Place, first: int, count: int) -> Outc
         raise ToolError(binary(place, head, place.size_bytes))
     if len(lines) <= first + count and place.size_bytes > len(head):
         wider = await load(hands, place, HANDLED_BYTES_MAX)
-        again, more = await hands.workspace.aside(lambda: whole_text(wider))
+        again, more = await hands.workspace.run_in_thread(lambda: whole_text(wider))
         decoded, lines = (again, more) if again is not None else (decoded, lines)
     text = large_page(hands, place, decoded, lines, (first, count))
     if place.size_bytes > HANDLED_BYTES_MAX:
         return Outcome.of(text)
-    digest = await hands.workspace.aside(lambda: hands.workspace.hash(place.real))
+    digest = await hands.workspace.run_in_thread(lambda: hands.workspace.hash(place.real))
     return Outcome.of(text, FileSeen(place.real, digest, whole=False))
 
 
@@ -267,7 +267,7 @@ def whole_lines(data: bytes) -> bytes:
     return data[: data.rfind(b"\n") + 1] or cut_head(data, len(data) - 1)
 
 
-def large_page(hands: Hands, place: Place, decoded: Decoded, lines: list[str], span: tuple[int, int]) -> str:
+def large_page(hands: Hands, place: ResolvedPath, decoded: Decoded, lines: list[str], span: tuple[int, int]) -> str:
     """Numbered lines of a large file, and how to read on."""
     first, count = span
     if first > len(lines):
@@ -283,7 +283,7 @@ def large_page(hands: Hands, place: Place, decoded: Decoded, lines: list[str], s
     return numbered(chosen, first, decoded.odd) + f"\n[{note}]"
 
 
-async def read_large_media(hands: Hands, place: Place) -> Outcome:
+async def read_large_media(hands: Hands, place: ResolvedPath) -> Outcome:
     """An image or PDF above the size that is kept as a file's content; the part's blob is kept all the same."""
     if place.size_bytes > MEDIA_BYTES_MAX:
         raise ToolError(f"[too-large] {said(place.path)} has {size_words(place.size_bytes)}; make it smaller first.")

@@ -166,7 +166,7 @@ def _by_time(hands: Hands, past: Past, time: str) -> Brought:
 
 
 def _by_path(hands: Hands, past: Past, path: str, time: str, wanted: Range) -> Brought:
-    real = hands.workspace.look(path, hands.cwd).real if "\0" not in path else path
+    real = hands.workspace.resolve(path, hands.cwd).real if "\0" not in path else path
     files = history(past, path, real)
     shown = version_at(files, found_moment(past, time, hands.now_us())[0] if time.strip() else 0)
     handle, listed = f"r{shown.seq}", told(files, shown)

@@ -8,7 +8,7 @@ from longrein.tools.file_access import existing, find, said
 from longrein.tools.port import Hands, Outcome
 from longrein.tools.registry import make_tool
 from longrein.tools.text_encoding import clean_text, visible
-from longrein.workspace import Found, Line, Place, Query, glob, grep, split_glob
+from longrein.workspace import Line, Query, ResolvedPath, SearchResult, glob, grep, split_glob
 
 # ---------------------------------------------------------------------------------------------------------------------
 #
@@ -21,13 +21,13 @@ TEXT_BYTES_MAX = 30_000
 """Text of one result."""
 
 
-def searched(hands: Hands, path: str) -> Place:
+def searched(hands: Hands, path: str) -> ResolvedPath:
     """The folder or file to search. Refuses what is neither, with the nearest name."""
     place = find(hands, path or ".")
     return place if place.kind == "folder" else existing(hands, path)
 
 
-def hidden_in(hands: Hands, place: Place) -> Callable[[str], bool] | None:
+def hidden_in(hands: Hands, place: ResolvedPath) -> Callable[[str], bool] | None:
     """Which of the files found below `place`, by real path, nobody may read; None for none."""
     hidden, folder, start = hands.hidden, place.path.rstrip("/"), len(place.real.rstrip("/"))
     return None if hidden is None else lambda real: hidden(folder + real[start:], real)
@@ -35,7 +35,7 @@ def hidden_in(hands: Hands, place: Place) -> Callable[[str], bool] | None:
 
 def shown_paths(hands: Hands, paths: tuple[str, ...]) -> list[str]:
     """Paths relative to the current folder where they lie in it."""
-    base = hands.workspace.look(hands.cwd, "/").real.rstrip("/") + "/"
+    base = hands.workspace.resolve(hands.cwd, "/").real.rstrip("/") + "/"
     return [said(path.removeprefix(base)) for path in paths]
 
 
@@ -66,7 +66,7 @@ def shown_text(hands: Hands, text: str) -> str:
     return visible(text[:LINE_CHARS_MAX]) + cut
 
 
-def whole_text(rows: list[str], found: Found, narrow: str) -> str:
+def whole_text(rows: list[str], found: SearchResult, narrow: str) -> str:
     """Rows and notes; not more than one result may hold. Raises ToolError for a search that could not be done."""
     if found.error:
         raise ToolError(f"[bad-pattern] {' '.join(clean_text(found.error).split())}")
@@ -135,7 +135,7 @@ async def Grep(  # noqa: PLR0913, PLR0917 - the arguments are those that models 
     return Outcome.of(whole_text(rows_of(hands, found), found, "narrow the search, or raise head_limit"))
 
 
-def rows_of(hands: Hands, found: Found) -> list[str]:
+def rows_of(hands: Hands, found: SearchResult) -> list[str]:
     """The result's lines in whichever mode."""
     if found.lines:
         return shown_lines(hands, found.lines)

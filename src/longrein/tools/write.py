@@ -9,7 +9,7 @@ from longrein.tools.file_access import HANDLED_BYTES_MAX, find, keep, load, quic
 from longrein.tools.port import FileVersion, Hands, Outcome
 from longrein.tools.registry import make_tool
 from longrein.tools.text_encoding import PLAIN_STYLE, Style, counted, decode, lines_of, size_words
-from longrein.workspace import Place, Replaced
+from longrein.workspace import ReplaceResult, ResolvedPath
 
 # ---------------------------------------------------------------------------------------------------------------------
 #
@@ -24,7 +24,7 @@ NOBODY = "somebody else"
 """Who wrote what no agent of this session did."""
 
 
-async def known_content(hands: Hands, place: Place) -> tuple[bytes, bytes]:
+async def known_content(hands: Hands, place: ResolvedPath) -> tuple[bytes, bytes]:
     """(what the model knows, what the file holds now). Refuses what was never read, or changed from what is not kept.
 
     Identity is content, not time.
@@ -32,7 +32,7 @@ async def known_content(hands: Hands, place: Place) -> tuple[bytes, bytes]:
     return await _base(hands, place, hands.versions.get(place.real))
 
 
-async def told_content(hands: Hands, place: Place) -> tuple[bytes, bytes]:
+async def told_content(hands: Hands, place: ResolvedPath) -> tuple[bytes, bytes]:
     """`known_content` for a call that replaces everything.
 
     A reading, or a refusal that shows somebody else's change, by another call of the same reply does not count: the
@@ -49,7 +49,7 @@ async def told_content(hands: Hands, place: Place) -> tuple[bytes, bytes]:
     return await _base(hands, place, known)
 
 
-async def _base(hands: Hands, place: Place, known: FileVersion | None) -> tuple[bytes, bytes]:
+async def _base(hands: Hands, place: ResolvedPath, known: FileVersion | None) -> tuple[bytes, bytes]:
     now = await load(hands, place)
     if known is None or not known.hash:
         raise ToolError(
@@ -74,13 +74,13 @@ def _kept(hands: Hands, known: FileVersion) -> bytes | None:
         return None
 
 
-def _whose(hands: Hands, place: Place, digest: str) -> str:
+def _whose(hands: Hands, place: ResolvedPath, digest: str) -> str:
     """The end of a refusal that has no change to show."""
     who = hands.wrote(place.real, digest)
     return f"{f'{who} wrote it; ' if who else ''}nothing was written. Read it again first."
 
 
-async def create(hands: Hands, place: Place, data: bytes, told: str) -> Outcome:
+async def create(hands: Hands, place: ResolvedPath, data: bytes, told: str) -> Outcome:
     """A file that must not exist yet."""
     replaced = await _replaced(hands, place, data, "", None)
     if replaced.data is None:
@@ -91,7 +91,7 @@ async def create(hands: Hands, place: Place, data: bytes, told: str) -> Outcome:
     return Outcome.of(told, FileChanged(place.real, digest, "agent", blob))
 
 
-async def save(hands: Hands, place: Place, base: bytes, data: bytes, told: Callable[[str, str], str]) -> Outcome:
+async def save(hands: Hands, place: ResolvedPath, base: bytes, data: bytes, told: Callable[[str, str], str]) -> Outcome:
     """`data`, made from `base`, into a file that holds it or has been changed since.
 
     `told(shown, extra)` is the confirmation: `shown` the lines of our change where it was merged with another ('' when
@@ -112,7 +112,7 @@ async def save(hands: Hands, place: Place, base: bytes, data: bytes, told: Calla
     return Outcome.of(told(ours, await _stands_too(hands, place, data, replaced)), *facts)
 
 
-async def _stands_too(hands: Hands, place: Place, data: bytes, replaced: Replaced) -> str:
+async def _stands_too(hands: Hands, place: ResolvedPath, data: bytes, replaced: ReplaceResult) -> str:
     """What others changed in the file that we wrote to."""
     names = dict.fromkeys(hands.wrote(place.real, sha256(one).hexdigest()) or NOBODY for one in replaced.taken)
     diff, note = await quickly(hands, len(data), lambda: change_of(data, replaced.data or b""))
@@ -122,7 +122,7 @@ async def _stands_too(hands: Hands, place: Place, data: bytes, replaced: Replace
     return f"{head} ({note}). Read it before you rely on it." if note else f"{head}."
 
 
-async def refused(hands: Hands, place: Place, base: bytes, taken: tuple[bytes, ...]) -> Outcome:
+async def refused(hands: Hands, place: ResolvedPath, base: bytes, taken: tuple[bytes, ...]) -> Outcome:
     """Somebody else's change is in the way; the last of `taken` stands in the file."""
     digest, blob = await keep(hands, taken[-1])
     who = hands.wrote(place.real, digest) or NOBODY
@@ -139,10 +139,10 @@ async def refused(hands: Hands, place: Place, base: bytes, taken: tuple[bytes, .
     return Outcome.fail(f"{head}, or go by this, which is all that {who} changed:\n{diff}", *facts)
 
 
-async def _replaced(hands: Hands, place: Place, data: bytes, expect: str, base: bytes | None) -> Replaced:
+async def _replaced(hands: Hands, place: ResolvedPath, data: bytes, expect: str, base: bytes | None) -> ReplaceResult:
     """See `Workspace.replace`. What the system refuses becomes a refusal the model can act on."""
     try:
-        return await hands.workspace.aside(
+        return await hands.workspace.run_in_thread(
             lambda: hands.workspace.replace(place.real, data, expect=expect, base=base, merge=merge)
         )
     except FileNotFoundError:
@@ -179,12 +179,12 @@ async def Write(hands: Hands, file_path: str, content: str) -> Outcome:
     return await save(hands, place, base, data, confirmation)
 
 
-def told(place: Place, content: str) -> str:
+def told(place: ResolvedPath, content: str) -> str:
     """A file and its size for a confirmation."""
     return f"{said(place.path)} ({measured(content)})"
 
 
-def refuse_place(place: Place) -> None:
+def refuse_place(place: ResolvedPath) -> None:
     """Refuse what no file tool may write: folders, devices, the insides of version control."""
     if place.kind in ("folder", "other"):
         raise ToolError(f"[not-a-file] {said(place.path)} is a {'folder' if place.kind == 'folder' else 'device'}.")
@@ -206,7 +206,7 @@ def restyled(text: str, style: Style) -> str:
     return text if style.eol == "\n" or style.mixed else text.replace("\r\n", "\n").replace("\n", style.eol)
 
 
-def encoded(place: Place, text: str, style: Style) -> bytes:
+def encoded(place: ResolvedPath, text: str, style: Style) -> bytes:
     """Bytes of `text`. Refuses characters that the file's encoding does not have."""
     try:
         return style.encode(text)

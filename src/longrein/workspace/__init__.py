@@ -1,35 +1,35 @@
-"""Where files and processes are."""
+"""Files, search, git and processes of a session."""
 
-from longrein.workspace.background_tasks import stop_spooled
+from longrein.workspace.background_tasks import stop_background_task
 from longrein.workspace.command import PlainSpawner
-from longrein.workspace.environment import depth_of
-from longrein.workspace.files import differs, stamp
+from longrein.workspace.environment import nesting_depth
+from longrein.workspace.files import has_changed, stamp
 from longrein.workspace.git import GIT_CUT, run_git
 from longrein.workspace.local_workspace import open_workspace
-from longrein.workspace.memory import MemoryUse, give_back, memory_use
-from longrein.workspace.orphans import sweep
+from longrein.workspace.memory import MemoryUse, memory_use, release_free_memory
+from longrein.workspace.orphans import end_orphans
 from longrein.workspace.port import (
-    Ended,
-    Keeping,
+    BackgroundOptions,
+    CommandExit,
+    FileStamp,
     Merge,
-    Place,
-    Printout,
-    Replaced,
+    ReplaceResult,
+    ReplayableSink,
+    ResolvedPath,
     Sink,
     Spawner,
-    Spooled,
-    Stamp,
-    Started,
+    SpooledTask,
+    StartedCommand,
     Supervision,
     Workspace,
 )
-from longrein.workspace.search import Found, Line, Query, glob, grep
+from longrein.workspace.search import Line, Query, SearchResult, glob, grep
 from longrein.workspace.spool import SPOOL, is_supervised, read_output, spooled_tasks, unreadable_tasks
 from longrein.workspace.supervised_command import SupervisedSpawner, SupervisionOptions
-from longrein.workspace.temp_files import sweep_halves
+from longrein.workspace.temp_files import recover_temp_files
 from longrein.workspace.walk import split_glob
 from longrein.workspace.worktrees import (
-    Finished,
+    FinishedWorktree,
     Worktree,
     finish_worktree,
     list_worktrees,
@@ -43,50 +43,50 @@ from longrein.workspace.worktrees import (
 __all__ = [
     "GIT_CUT",
     "SPOOL",
-    "Ended",
-    "Finished",
-    "Found",
-    "Keeping",
+    "BackgroundOptions",
+    "CommandExit",
+    "FileStamp",
+    "FinishedWorktree",
     "Line",
     "MemoryUse",
     "Merge",
-    "Place",
     "PlainSpawner",
-    "Printout",
     "Query",
-    "Replaced",
+    "ReplaceResult",
+    "ReplayableSink",
+    "ResolvedPath",
+    "SearchResult",
     "Sink",
     "Spawner",
-    "Spooled",
-    "Stamp",
-    "Started",
+    "SpooledTask",
+    "StartedCommand",
     "SupervisedSpawner",
     "Supervision",
     "SupervisionOptions",
     "Workspace",
     "Worktree",
-    "depth_of",
-    "differs",
+    "end_orphans",
     "finish_worktree",
-    "give_back",
     "glob",
     "grep",
+    "has_changed",
     "is_supervised",
     "list_worktrees",
     "make_worktree",
     "memory_use",
     "merge_worktree",
+    "nesting_depth",
     "open_workspace",
     "read_output",
     "read_worktree",
+    "recover_temp_files",
+    "release_free_memory",
     "remove_worktree",
     "run_git",
     "split_glob",
     "spooled_tasks",
     "stamp",
-    "stop_spooled",
-    "sweep",
-    "sweep_halves",
+    "stop_background_task",
     "unreadable_tasks",
     "worktree_changes",
 ]

@@ -1,10 +1,11 @@
-"""Replacing a file under other writers: a file is the old one or the new one, never a part (P10), and no text is lost.
+"""Atomic replacement of a file that other programs may write at the same time.
 
-The new content is made whole beside the target and changes places with it in one step. What came out is looked at: is
-it not what was expected, somebody wrote in that very moment, and their text and ours are merged and put in place, or
-theirs goes back. Until then it lies beside the target under a name that says so (see `halves`).
+The new content is written to a temporary file beside the target and exchanged with it in one step. The replaced content
+is then checked. Where it is not the expected one, another program has written meanwhile: both texts are merged and
+written, or the other text is restored. Until then the other text is kept under a temporary name that tells what it is
+(see `temp_files`), so a crash loses nothing.
 
-A program that still writes to the very file that came out is waited for. One that keeps it open gets it back.
+A program that still writes to the replaced file is waited for. If it keeps the file open, the file is put back.
 """
 
 import errno
@@ -15,43 +16,43 @@ from hashlib import sha256
 
 import msgspec
 
-from longrein.workspace.files import fill, no_file, open_regular, present, read
-from longrein.workspace.port import Merge, Replaced
+from longrein.workspace.files import check_writable, not_a_file_error, open_regular, read, write_and_close
+from longrein.workspace.port import Merge, ReplaceResult
 from longrein.workspace.temp_files import (
-    Half,
-    Late,
-    alone_in,
-    beside,
-    content,
-    drop_later,
+    LateWrite,
+    TempFile,
+    contains_all_lines,
     exchange,
-    holds,
-    look_again,
+    find_late_writes,
+    folder_lock,
+    free_name_beside,
+    link_new,
     name_hash,
-    new_half,
-    place_new,
-    short,
-    sweep_halves,
-    watch_out,
+    new_temp_file,
+    read_when_closed,
+    recover_temp_files,
+    remove_later,
+    short_hash,
+    watch_replaced,
 )
 
 ROUNDS_MAX = 8
-"""Writers in a row that may come in between; then theirs stands and ours is refused."""
+"""Writes by others in a row before the replacement is refused and their content stays."""
 
 DEPTH_MAX = 3
-"""Writes that put back what another had taken out, one within the other."""
-NO_HASH = "0" * 16
+"""Nested restorations."""
+UNKNOWN_HASH = "0" * 16
 BUSY = "is open for writing in another program"
 
-_swept: dict[str, None] = {}
+_recovered: dict[str, None] = {}
 
 
 def write(path: str, data: bytes, *, expect: str | None = None) -> None:
-    """Replace a file atomically, keeping mode, owner, extended attributes and the link that leads to it.
+    """Replace a file atomically, keeping mode, owner, extended attributes and the symlink that leads to it.
 
-    With `expect` (a content hash, '' for "must not exist") `FileExistsError` is raised, and the file is as it was,
-    when its content is another. A read-only file is a `PermissionError`, never a chmod, also for root. Another hard
-    link of the file keeps the old content. Raises OSError; then the old file is untouched.
+    With `expect` (a content hash, '' for "must not exist") another content raises `FileExistsError` and stays. A
+    read-only file is a `PermissionError`, also for root; its mode is never changed. Another hard link of the file keeps
+    the old content. Raises OSError; then the old file is untouched.
     """
     if expect is not None:
         try:
@@ -62,35 +63,37 @@ def write(path: str, data: bytes, *, expect: str | None = None) -> None:
             raise FileExistsError(errno.EEXIST, "was changed by somebody else", path)
         return
     target = _target(path)
-    half = prepared(target, data)
+    temp = prepare_temp_file(target, data)
     try:
-        os.rename(half.path, target)
+        os.rename(temp.path, target)
     except OSError:
-        _drop(half)
+        _remove_temp_file(temp)
         raise
 
 
-def replace(path: str, data: bytes, *, expect: str, base: bytes | None = None, merge: Merge | None = None) -> Replaced:
-    """Put `data` in the place of content `expect` (its hash, '' for "must not exist"); see `Workspace.replace`."""
+def replace(
+    path: str, data: bytes, *, expect: str, base: bytes | None = None, merge: Merge | None = None
+) -> ReplaceResult:
+    """Replace content `expect` (its hash, '' for "must not exist") by `data`; see `Workspace.replace`."""
     target = _target(path)
     folder = os.path.dirname(target)
-    with alone_in(folder):
-        _sweep_once(folder)
-        for late in look_again():
-            take_in(late, merge)
-        return _Replacing(target, base, merge).run(data, expect) if expect else _create(target, data)
+    with folder_lock(folder):
+        _recover_once(folder)
+        for late in find_late_writes():
+            merge_late_write(late, merge)
+        return _Replacement(target, base, merge).run(data, expect) if expect else _create(target, data)
 
 
-def take_in(late: Late, merge: Merge | None) -> None:
-    """What was written to a file that had already been replaced goes into the one in its place, or beside it."""
+def merge_late_write(late: LateWrite, merge: Merge | None) -> None:
+    """Merge a write to an already replaced file into the present one, or save it beside that."""
     texts = [late.data]
     with suppress(OSError):
-        replaced = _Replacing(late.target, late.before, merge).run(late.data, _sha(late.before))
+        replaced = _Replacement(late.target, late.before, merge).run(late.data, _sha256_hex(late.before))
         texts = [] if replaced.data is not None else [late.data, *replaced.taken[:-1]]
     for text in texts:
         with suppress(OSError):
-            half = prepared(late.target, text)
-            os.rename(half.path, beside(late.target))
+            temp = prepare_temp_file(late.target, text)
+            os.rename(temp.path, free_name_beside(late.target))
 
 
 def _target(path: str) -> str:
@@ -100,29 +103,29 @@ def _target(path: str) -> str:
         raise OSError(errno.EINVAL, f"no usable path ({error})", path) from None
 
 
-def _sweep_once(folder: str) -> None:
-    """What an earlier longrein left in a folder comes back to its place before the first write there."""
-    if folder not in _swept:
-        _swept[folder] = None
-        sweep_halves([folder])
+def _recover_once(folder: str) -> None:
+    """Recover the temporary files of killed processes, before the first write to a folder."""
+    if folder not in _recovered:
+        _recovered[folder] = None
+        recover_temp_files([folder])
 
 
-def _create(target: str, data: bytes) -> Replaced:
-    if present(target) is not None:
-        return Replaced(None, (read(target),))
+def _create(target: str, data: bytes) -> ReplaceResult:
+    if check_writable(target) is not None:
+        return ReplaceResult(None, (read(target),))
     make_folders(os.path.dirname(target))
-    half = prepared(target, data)
+    temp = prepare_temp_file(target, data)
     try:
-        place_new(half.path, target)
+        link_new(temp.path, target)
     except FileExistsError:
-        return Replaced(None, (read(target),))
+        return ReplaceResult(None, (read(target),))
     finally:
-        _drop(half)
-    return Replaced(data)
+        _remove_temp_file(temp)
+    return ReplaceResult(data)
 
 
 def make_folders(folder: str) -> None:
-    """Make a folder and those above it, however many; one that is there is fine. Raises OSError."""
+    """Make a folder and its missing parents. Raises OSError."""
     missing = []
     while not os.path.isdir(folder):
         missing.append(folder)
@@ -132,228 +135,237 @@ def make_folders(folder: str) -> None:
             os.mkdir(one)
 
 
-def prepared(target: str, data: bytes, expect: str = "") -> Half:
-    """`data` as a whole file on disk beside `target`, dressed like what is there. Raises OSError and leaves nothing."""
-    old = present(target)
+def prepare_temp_file(target: str, data: bytes, expect: str = "") -> TempFile:
+    """Write `data` to a temporary file beside `target`, with the target's owner and mode.
+
+    Raises OSError and then leaves nothing.
+    """
+    old = check_writable(target)
     folder = os.path.dirname(target)
     if old is None:
         make_folders(folder)
-    half, descriptor = _opened(folder, 0o666 if old is None else 0o600)
+    temp, descriptor = _open_temp_file(folder, 0o666 if old is None else 0o600)
     try:
-        fill(descriptor, data, target, old)
+        write_and_close(descriptor, data, target, old)
         whole = msgspec.structs.replace(
-            half, target=name_hash(target), put=short(sha256(data).hexdigest()), there=short(expect)
+            temp,
+            target_hash=name_hash(target),
+            new_hash=short_hash(sha256(data).hexdigest()),
+            expected_hash=short_hash(expect),
         )
-        os.rename(half.path, whole.path)
+        os.rename(temp.path, whole.path)
     except OSError:
-        _drop(half)
+        _remove_temp_file(temp)
         raise
     return whole
 
 
-def _opened(folder: str, mode: int) -> tuple[Half, int]:
+def _open_temp_file(folder: str, mode: int) -> tuple[TempFile, int]:
     while True:
-        half = new_half(folder)
+        temp = new_temp_file(folder)
         try:
-            return half, os.open(half.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
+            return temp, os.open(temp.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
         except FileExistsError:
-            continue  # of an earlier process with our number
+            continue  # left by an earlier process with our pid
 
 
-def _drop(half: Half | None) -> None:
-    if half is not None:
+def _remove_temp_file(temp: TempFile | None) -> None:
+    if temp is not None:
         with suppress(FileNotFoundError):
-            os.unlink(half.path)
+            os.unlink(temp.path)
 
 
-class _Replacing:
-    """One write that goes on until it stands, or somebody else's text does."""
+class _Replacement:
+    """A replacement, with the contents that others wrote meanwhile."""
 
     def __init__(self, target: str, base: bytes | None, merge: Merge | None, depth: int = 0) -> None:
         self.target = target
         self.base = base
-        """What our content was made from."""
+        """Common ancestor of our content and theirs."""
         self.merge = merge
         self.depth = depth
-        """How many writes before this one it mends."""
-        self.taken: list[bytes] = []
-        """What was found that nobody expected, the last one as it came."""
-        self.been: list[bytes] = []
-        """What has been in the file since, by us and by others."""
-        self.held: Half | None = None
-        """The last one, when it was taken out of the file and is not in it again."""
-        self.out = b""
+        """Number of replacements that this one restores for."""
+        self.foreign: list[bytes] = []
+        """Unexpected contents that were found, the present one last."""
+        self.versions: list[bytes] = []
+        """Contents that the file has held since, ours and others'."""
+        self.displaced: TempFile | None = None
+        """The last replaced file, while its content is not in the target again."""
+        self.displaced_data = b""
         """Its content."""
-        self.put = b""
-        """What was put in its place."""
+        self.ours = b""
+        """The content that replaced it."""
 
-    def run(self, put: bytes, expect: str) -> Replaced:
-        """`put` into the file that holds `expect`. Raises OSError when nobody's text has to be told of."""
+    def run(self, ours: bytes, expect: str) -> ReplaceResult:
+        """Replace content `expect` by `ours`. Raises OSError only when no other text was found."""
         try:
-            data = self._rounds(put, expect)
+            data = self._exchange_until_stable(ours, expect)
         except OSError:
-            for one in self.taken:
-                if one != self.out:
-                    self._lay_beside(one)
-            self._file_back()
-            if not self.taken:
+            for one in self.foreign:
+                if one != self.displaced_data:
+                    self._save_beside(one)
+            self._restore_file()
+            if not self.foreign:
                 raise
-            return Replaced(None, tuple(self.taken))
+            return ReplaceResult(None, tuple(self.foreign))
         if data is None:
-            self._text_back()
+            self._restore_text()
         else:
-            _drop(self.held)  # it is within what stands
-        return Replaced(data, tuple(self.taken))
+            _remove_temp_file(self.displaced)  # its text is in the merged content
+        return ReplaceResult(data, tuple(self.foreign))
 
-    def _rounds(self, put: bytes, expect: str) -> bytes | None:
-        """What stands in the file in the end; None when theirs is to stand."""
+    def _exchange_until_stable(self, ours: bytes, expect: str) -> bytes | None:
+        """Exchange and merge until nobody else writes; None when the other content is to stay."""
         for _ in range(ROUNDS_MAX):
-            theirs = self._found(expect)
-            there = put if theirs is None else theirs
+            theirs = self._unexpected_content(expect)
+            there = ours if theirs is None else theirs
             if theirs is None:
-                theirs = self._swap(put, expect)
+                theirs = self._exchange(ours, expect)
             if theirs is None:
-                return put
-            merged = self._merged(put, theirs)
-            if merged is None or merged == there:  # a conflict, or theirs has all that we wanted
+                return ours
+            merged = self._merge(ours, theirs)
+            if merged is None or merged == there:  # a conflict, or theirs contains our change
                 return merged
-            put, expect = merged, _sha(there)
+            ours, expect = merged, _sha256_hex(there)
         return None
 
-    def _found(self, expect: str) -> bytes | None:
-        """What the file holds now; None when that is what was expected. Raises OSError when it is gone or busy."""
+    def _unexpected_content(self, expect: str) -> bytes | None:
+        """Return the present content; None when it is the expected one.
+
+        Raises OSError when the file is gone or busy.
+        """
         descriptor, _ = open_regular(self.target)
         try:
-            data = content(descriptor)
+            data = read_when_closed(descriptor)
         finally:
             os.close(descriptor)
         if data is None:
             raise OSError(errno.EBUSY, BUSY, self.target)
-        return None if _sha(data) == expect else data
+        return None if _sha256_hex(data) == expect else data
 
-    def _merged(self, put: bytes, theirs: bytes) -> bytes | None:
-        """Both; None for a conflict. Theirs was made from our base, or from what somebody wrote since."""
-        self.taken = [*(one for one in self.taken if one != theirs), theirs]
+    def _merge(self, ours: bytes, theirs: bytes) -> bytes | None:
+        """Merge both; None for a conflict. Theirs may be based on `base` or on a version written since."""
+        self.foreign = [*(one for one in self.foreign if one != theirs), theirs]
         if self.base is None or self.merge is None:
             return None
-        merged = self.merge(self.base, put, theirs)
-        for base in reversed(self.been):
+        merged = self.merge(self.base, ours, theirs)
+        for base in reversed(self.versions):
             if merged is None:
-                merged = self.merge(base, put, theirs)
-                merged = merged if merged is not None and _all_in(merged, self.base, put, theirs) else None
-        self.been.append(theirs)
+                merged = self.merge(base, ours, theirs)
+                merged = merged if merged is not None and _has_all_changes(merged, self.base, ours, theirs) else None
+        self.versions.append(theirs)
         return merged
 
-    def _swap(self, put: bytes, expect: str) -> bytes | None:
-        """Let `put` and the file change places. What came out; None when that is what was expected.
+    def _exchange(self, ours: bytes, expect: str) -> bytes | None:
+        """Exchange `ours` with the file. Returns the replaced content; None when it is the expected one.
 
-        Raises OSError; what had come out is `held` then.
+        Raises OSError; `displaced` is then the replaced file.
         """
-        half = prepared(self.target, put, expect)
-        if self.held is not None:
-            within = msgspec.structs.replace(self.held, within=half.put)
-            os.rename(self.held.path, within.path)
-            self.held = within
+        temp = prepare_temp_file(self.target, ours, expect)
+        if self.displaced is not None:
+            renamed = msgspec.structs.replace(self.displaced, merged_hash=temp.new_hash)
+            os.rename(self.displaced.path, renamed.path)
+            self.displaced = renamed
         try:
-            looked = exchange(half.path, self.target)
+            exchanged = exchange(temp.path, self.target)
         except OSError:
-            _drop(half)
+            _remove_temp_file(temp)
             raise
-        if not looked:
+        if not exchanged:
             return None
-        _drop(self.held)  # it is within what was put
-        self.held, self.put, self.out = half, put, b""
-        self.been.append(put)
-        return self._out(half, expect)
+        _remove_temp_file(self.displaced)  # its text is in `ours`
+        self.displaced, self.ours, self.displaced_data = temp, ours, b""
+        self.versions.append(ours)
+        return self._check_displaced(temp, expect)
 
-    def _out(self, half: Half, expect: str) -> bytes | None:
-        """What came out, looked at until nobody writes to it any more."""
-        status = os.lstat(half.path)
+    def _check_displaced(self, temp: TempFile, expect: str) -> bytes | None:
+        """Read the replaced file once nobody writes to it; None when it has the expected content."""
+        status = os.lstat(temp.path)
         if not stat.S_ISREG(status.st_mode):
-            raise no_file(self.target, status.st_mode)
-        descriptor = os.open(half.path, os.O_RDONLY | os.O_CLOEXEC)
-        data = content(descriptor)
-        if data is not None and _sha(data) == expect:
-            _drop(half)
-            self.held = None
-            watch_out(descriptor, self.target, data)
+            raise not_a_file_error(self.target, status.st_mode)
+        descriptor = os.open(temp.path, os.O_RDONLY | os.O_CLOEXEC)
+        data = read_when_closed(descriptor)
+        if data is not None and _sha256_hex(data) == expect:
+            _remove_temp_file(temp)
+            self.displaced = None
+            watch_replaced(descriptor, self.target, data)
             return None
         os.close(descriptor)
         if data is None:
             raise OSError(errno.EBUSY, BUSY, self.target)
-        self.out = data
+        self.displaced_data = data
         return data
 
-    def _text_back(self) -> None:
-        """What we took out into the file again, and what somebody wrote over ours meanwhile too.
+    def _restore_text(self) -> None:
+        """Put the replaced text back into the file, together with what others wrote over ours.
 
-        What cannot be in the file lies beside it until the caller has kept it.
+        Texts that cannot be in the file are kept beside it until the caller has stored them.
         """
-        out, there = self.out, self.taken[-1]
-        if self.held is None:
+        displaced_data, there = self.displaced_data, self.foreign[-1]
+        if self.displaced is None:
             return
-        if there == out:  # ours stands in the file
-            for one in self.taken[:-1]:
-                if not holds(there, one):
-                    self._lay_beside(one)
-            came = self._file_back()
+        if there == displaced_data:  # the file holds our content
+            for one in self.foreign[:-1]:
+                if not contains_all_lines(there, one):
+                    self._save_beside(one)
+            came = self._restore_file()
             if came is None:
                 return
-            stands = self._brought_back(came, there, came)
+            stands = self._restore_into(came, there, came)
         else:
-            stands = self._brought_back(out, there, there)
-        self.taken = [one for one in self.taken if one != stands] + [stands]
+            stands = self._restore_into(displaced_data, there, there)
+        self.foreign = [one for one in self.foreign if one != stands] + [stands]
 
-    def _brought_back(self, text: bytes, there: bytes, otherwise: bytes) -> bytes:
-        """What stands in the end when `text`, which is `held`, is to go into the file that holds `there`."""
+    def _restore_into(self, text: bytes, there: bytes, otherwise: bytes) -> bytes:
+        """Restore `text` (in `displaced`) over content `there`; returns the final content."""
         both = None if self.base is None or self.merge is None else self.merge(self.base, text, there)
         stands, goal = there, otherwise if both is None else both
-        self.taken.append(text)
+        self.foreign.append(text)
         if goal != there and self.depth < DEPTH_MAX:
-            again = _Replacing(self.target, self.base, self.merge, self.depth + 1)
-            again.been = self.been.copy()
+            again = _Replacement(self.target, self.base, self.merge, self.depth + 1)
+            again.versions = self.versions.copy()
             try:
-                back = again.run(goal, _sha(there))
+                back = again.run(goal, _sha256_hex(there))
             except OSError:
-                return there  # the next sweep keeps it beside
-            self.taken += back.taken
+                return there  # recovery keeps it beside the target
+            self.foreign += back.taken
             stands = back.taken[-1] if back.data is None else back.data
-        if holds(stands, text):
-            _drop(self.held)
-        elif self.held is not None:
-            drop_later(self.held.path)
+        if contains_all_lines(stands, text):
+            _remove_temp_file(self.displaced)
+        elif self.displaced is not None:
+            remove_later(self.displaced.path)
         return stands
 
-    def _lay_beside(self, text: bytes) -> None:
-        """Under a name by which a sweep takes it for somebody's text, should this process be killed."""
+    def _save_beside(self, text: bytes) -> None:
+        """Save a text under a temporary name that recovery takes for another program's text."""
         with suppress(OSError):
-            half = prepared(self.target, text)
-            unknown = msgspec.structs.replace(half, put=NO_HASH, there=NO_HASH)
-            os.rename(half.path, unknown.path)
-            drop_later(unknown.path)
+            temp = prepare_temp_file(self.target, text)
+            unknown = msgspec.structs.replace(temp, new_hash=UNKNOWN_HASH, expected_hash=UNKNOWN_HASH)
+            os.rename(temp.path, unknown.path)
+            remove_later(unknown.path)
 
-    def _file_back(self) -> bytes | None:
-        """The very file that came out into its place again: somebody may still write to it.
+    def _restore_file(self) -> bytes | None:
+        """Put the replaced file itself back: another program may still write to it.
 
-        What somebody wrote to ours meanwhile, or over it; it is `held` then, and left to the next sweep if it stays so.
+        Returns what others wrote to ours meanwhile; it is then in `displaced` and, if it stays there, left to recovery.
         """
         with suppress(OSError):
-            if self.held is None or not exchange(self.held.path, self.target):
+            if self.displaced is None or not exchange(self.displaced.path, self.target):
                 return None
-            descriptor, _ = open_regular(self.held.path)
-            came = content(descriptor)
+            descriptor, _ = open_regular(self.displaced.path)
+            came = read_when_closed(descriptor)
             os.close(descriptor)
-            if came != self.put:
+            if came != self.ours:
                 return came
-            _drop(self.held)
-            self.held = None
+            _remove_temp_file(self.displaced)
+            self.displaced = None
         return None
 
 
-def _all_in(merged: bytes, base: bytes, *sides: bytes) -> bool:
-    """Whether every line that a side has and `base` has not is in `merged`: nothing anybody wrote has gone."""
-    return all(holds(merged + b"\n" + base, side) for side in sides)
+def _has_all_changes(merged: bytes, base: bytes, *sides: bytes) -> bool:
+    """Tell whether `merged` has every line that a side added to `base`."""
+    return all(contains_all_lines(merged + b"\n" + base, side) for side in sides)
 
 
-def _sha(data: bytes) -> str:
+def _sha256_hex(data: bytes) -> str:
     return sha256(data).hexdigest()

@@ -1,4 +1,7 @@
-"""Starts commands beside longrein, without a sandbox. Their end is told by the process, never by the pipe (R051)."""
+"""Run commands as children of this process, without a supervisor.
+
+A command ends when its process exits, not when its output pipe closes (R051): a grandchild may hold the pipe.
+"""
 
 import asyncio
 import os
@@ -10,9 +13,9 @@ import msgspec
 
 from longrein.workspace.environment import DEFAULT_PATH
 from longrein.workspace.files import find_program, spellings
-from longrein.workspace.port import Ended, Sink
+from longrein.workspace.port import CommandExit, Sink
 from longrein.workspace.supervisor.launch import launch
-from longrein.workspace.supervisor.process_tree import COMMAND_MARK, GRACE_S, owner_mark, survivors
+from longrein.workspace.supervisor.process_tree import COMMAND_MARK, GRACE_S, has_marked, owner_mark
 from longrein.workspace.supervisor.shell import (
     HELD_PIPE_S,
     LEFT_OPEN_BYTES_MAX,
@@ -21,38 +24,38 @@ from longrein.workspace.supervisor.shell import (
     last_folder,
     report_pipe,
     signal_name,
-    why_not,
+    start_error_text,
 )
-from longrein.workspace.terminate import Trees
+from longrein.workspace.terminate import TreeTerminator
 
-# ---------------------------------------------------------------------------------------------------------------------
-#
-# What a command prints, read beside everything else until the process has ended; never until its pipe has (R051).
-
+# --- Reading a command's output --------------------------------------------------------------------------------------
 
 PIPE_BYTES = 1 << 20
-"""What a pipe is enlarged to once much has come through it."""
+"""Size that a pipe is enlarged to once much output has come through it."""
 READ_BYTES = 1 << 16
 READS_MAX = 4
-"""Reads in one go, before others get their turn."""
-MUCH_BYTES = 1 << 16
-"""From here on output is waited for a moment, so that it comes in large pieces: each one costs as much as 50 kB do."""
-PAUSE_S = 0.001
-"""That moment. A pipe of 1 MB does not fill sooner."""
+"""Reads in a row before other work gets its turn."""
+BATCH_ABOVE_BYTES = 1 << 16
+"""Output above this is read in larger batches: each read costs as much as copying 50 kB."""
+BATCH_PAUSE_S = 0.001
+"""Pause between two batches. A pipe of 1 MB does not fill in less."""
 
 
-class Nobody:
-    """A `Sink` that forgets."""
+class NullSink:
+    """A `Sink` that discards everything."""
 
     def write(self, data: bytes) -> None:
         """See `Sink.write`."""
 
 
-class Running:
-    """The output of one command while it runs, and a future for its end. Who learns of its exit calls `exited`."""
+class OutputReader:
+    """Reads the output of one running command; a future reports its end.
+
+    The owner calls `exited` when the process has exited.
+    """
 
     def __init__(self, output: int, sink: Sink | None, output_bytes_max: int, stop: Callable[[str], None]) -> None:
-        """Without a sink it is left in the pipe, for who is given that."""
+        """Start reading. Without a sink the output stays in the pipe, which the caller may hand on."""
         self._loop = asyncio.get_running_loop()
         self._sink = sink
         self._left_bytes = output_bytes_max
@@ -60,31 +63,31 @@ class Running:
         self._wide = False
         self._pause: asyncio.TimerHandle | None = None
         self.size_bytes = 0
-        """Of what the sink was given."""
+        """Bytes given to the sink."""
         self.output = output
-        """Read end of the output; -1 once it is closed or given away."""
+        """Read end of the output; -1 once it is closed or handed on."""
         self.ended: asyncio.Future[None] = self._loop.create_future()
-        self._late: asyncio.TimerHandle | None = None
+        self._grace_timer: asyncio.TimerHandle | None = None
         if sink is not None:
-            self._loop.add_reader(self.output, self._hear)
+            self._loop.add_reader(self.output, self._on_readable)
 
-    def _hear(self) -> None:
-        """Something has come. Of much output no more is read than others have the patience for."""
+    def _on_readable(self) -> None:
+        """Read a few pieces, so that other work gets its turn."""
         for _ in range(READS_MAX):
             if self._read() < READ_BYTES:
                 break
         else:
             return
-        if self.size_bytes > MUCH_BYTES and self.output >= 0 and self._left_bytes > 0:
+        if self.size_bytes > BATCH_ABOVE_BYTES and self.output >= 0 and self._left_bytes > 0:
             self._loop.remove_reader(self.output)
-            self._pause = self._loop.call_later(PAUSE_S, self._listen)
+            self._pause = self._loop.call_later(BATCH_PAUSE_S, self._resume)
 
-    def _listen(self) -> None:
+    def _resume(self) -> None:
         if self.output >= 0 and self._left_bytes > 0:
-            self._loop.add_reader(self.output, self._hear)
+            self._loop.add_reader(self.output, self._on_readable)
 
     def _read(self) -> int:
-        """Take one piece of what is there; gives its size, 0 when there is nothing more."""
+        """Read one piece; returns its size, 0 when there is no more for now."""
         try:
             data = os.read(self.output, READ_BYTES)
         except BlockingIOError:
@@ -93,7 +96,7 @@ class Running:
             self._close_output()
             return 0
         self._take(data)
-        if self.size_bytes > MUCH_BYTES and not self._wide:
+        if self.size_bytes > BATCH_ABOVE_BYTES and not self._wide:
             self._widen()
         return len(data) if self._left_bytes > 0 else 0
 
@@ -108,7 +111,7 @@ class Running:
             self._sink.write(data)
 
     def _widen(self) -> None:
-        """A larger pipe saves switches between us and the writer."""
+        """Enlarge the pipe, to save switches between reader and writer."""
         self._wide = True
         try:
             import fcntl
@@ -118,62 +121,65 @@ class Running:
             return  # macOS, or this user's pipes hold enough already
 
     def exited(self) -> None:
-        """The process has ended. What is in the pipe now is all of it, unless somebody else holds it."""
+        """Read the rest after the exit; wait a moment when another process holds the pipe."""
         pieces = 2 * PIPE_BYTES // READ_BYTES if self._sink is not None else 0
         while self.output >= 0 and self._left_bytes > 0 and pieces > 0 and self._read():
             pieces -= 1
         if self.output < 0 or self._left_bytes <= 0 or self._sink is None:
             self._finish()
         else:
-            self._late = self._loop.call_later(HELD_PIPE_S, self._finish)
+            self._grace_timer = self._loop.call_later(HELD_PIPE_S, self._finish)
 
     def _close_output(self) -> None:
         if self.output >= 0:
             self._loop.remove_reader(self.output)
             os.close(self.output)
             self.output = -1
-        self._rest()
-        if self._late is not None:
+        self._cancel_pause()
+        if self._grace_timer is not None:
             self._finish()
 
-    def _rest(self) -> None:
+    def _cancel_pause(self) -> None:
         if self._pause is not None:
             self._pause.cancel()
             self._pause = None
 
     def _finish(self) -> None:
-        if self._late is not None:
-            self._late.cancel()
-            self._late = None
+        if self._grace_timer is not None:
+            self._grace_timer.cancel()
+            self._grace_timer = None
         if not self.ended.done():
             self.ended.set_result(None)
 
-    def mute(self) -> None:
-        """Nobody wants to hear the rest, which is read on so that it does not block."""
-        self._sink = Nobody()
+    def discard_output(self) -> None:
+        """Read on without keeping anything, so that the command does not block."""
+        self._sink = NullSink()
 
-    def give_away(self) -> int:
-        """The output pipe, if somebody still holds it; -1 else. Who has it closes it."""
+    def detach_output(self) -> int:
+        """Hand the open output pipe to the caller, who closes it; -1 when it is closed."""
         output, self.output = self.output, -1
-        self._rest()
+        self._cancel_pause()
         if output >= 0:
             self._loop.remove_reader(output)
         return output
 
     def abandon(self) -> None:
-        """Nobody wants the rest: the pipe is closed."""
+        """Close the pipe and drop the rest."""
         self._close_output()
 
 
-class LeftOpen:
-    """Pipes of what outlives its command (`server &`): read and thrown away, so that writing to them does not kill."""
+class OpenPipes:
+    """Pipes of processes that outlive their command (`server &`).
+
+    They are read and discarded: a closed pipe would kill its writer.
+    """
 
     def __init__(self) -> None:
         self._left: dict[int, int] = {}
         """Descriptor -> bytes it may still bring, oldest first."""
 
     def keep(self, output: int) -> None:
-        """Read this pipe until it ends or has brought too much."""
+        """Read this pipe until it ends or reaches its limit."""
         if len(self._left) >= LEFT_OPEN_MAX:
             self._drop(next(iter(self._left)))
         self._left[output] = LEFT_OPEN_BYTES_MAX
@@ -194,31 +200,30 @@ class LeftOpen:
         os.close(output)
 
     def close(self) -> None:
-        """Close all."""
+        """Close all pipes."""
         for output in list(self._left):
             self._drop(output)
 
 
-# --- One child process of longrein's own: its end told by the kernel, what became of it in words ---------------------
-
+# --- One child process -----------------------------------------------------------------------------------------------
 
 POLL_FIRST_S = 0.002
 POLL_LAST_S = 0.03
-"""Where a process's end cannot be waited for as a file descriptor (macOS, old kernels)."""
+"""Polling intervals where an exit has no file descriptor (macOS, old kernels)."""
 
 
-class Child(msgspec.Struct):
+class ChildProcess(msgspec.Struct):
     """A started process and our ends of its pipes."""
 
     process: Popen[bytes]
     output: int
     """Read end, non-blocking."""
     report: int
-    """Read end of the pipe in which the shell says its last folder; -1 when it was not asked to."""
+    """Read end of the pipe in which the shell reports its last folder; -1 for none."""
 
 
-def start(command: str | Sequence[str], shell: str, cwd: str, env: Mapping[str, str]) -> Child:
-    """Start it. Raises OSError or ValueError (nothing to start, NUL, what cannot be encoded)."""
+def start_child(command: str | Sequence[str], shell: str, cwd: str, env: Mapping[str, str]) -> ChildProcess:
+    """Start a process. Raises OSError or ValueError (empty command, NUL, unencodable text)."""
     output, their_output = os.pipe()
     report, their_report = report_pipe(command, shell)
     try:
@@ -229,11 +234,11 @@ def start(command: str | Sequence[str], shell: str, cwd: str, env: Mapping[str, 
     finally:
         close(their_output, their_report)
     os.set_blocking(output, False)
-    return Child(process, output, report)
+    return ChildProcess(process, output, report)
 
 
 def on_exit(process: Popen[bytes], tell: Callable[[], None]) -> Callable[[], None]:
-    """Call `tell` once when the process has exited and is reaped. Gives what stops the watching."""
+    """Call `tell` once the process has exited and is reaped. Returns a function that stops watching."""
     loop = asyncio.get_running_loop()
     try:
         descriptor = os.pidfd_open(process.pid)
@@ -274,42 +279,43 @@ def _poll(loop: asyncio.AbstractEventLoop, process: Popen[bytes], tell: Callable
     return stop
 
 
-def ended(returncode: int, cause: str, elapsed_s: float, cwd: str) -> Ended:
-    """How it ended, exactly: a code, or the name of the signal."""
+def exit_of(returncode: int, cause: str, elapsed_s: float, cwd: str) -> CommandExit:
+    """Build the `CommandExit` of a return code: an exit code or the name of a signal."""
     if returncode >= 0:
-        return Ended(returncode, "", cause, "", elapsed_s, cwd)
-    return Ended(None, signal_name(-returncode), cause, "", elapsed_s, cwd)
+        return CommandExit(returncode, "", cause, "", elapsed_s, cwd)
+    return CommandExit(None, signal_name(-returncode), cause, "", elapsed_s, cwd)
 
 
-def not_started(error: OSError | ValueError, command: str | Sequence[str], cwd: str) -> Ended:
-    """Why it could not start, in one line. The code is what a shell would give: 127 not found, else 126."""
-    return Ended(127 if isinstance(error, FileNotFoundError) else 126, "", "not_started", why_not(error, command, cwd))
+def start_failure(error: OSError | ValueError, command: str | Sequence[str], cwd: str) -> CommandExit:
+    """Build the `CommandExit` of a failed start, with a shell's code: 127 not found, else 126."""
+    return CommandExit(
+        127 if isinstance(error, FileNotFoundError) else 126, "", "not_started", start_error_text(error, command, cwd)
+    )
 
 
-# --- spawner ---------------------------------------------------------------------------------------------------------
-
+# --- The spawner -----------------------------------------------------------------------------------------------------
 
 _spawners = count(1)
 
 
 def find_shell(search_path: str, roots: Sequence[str]) -> str:
-    """`bash`, else `sh`, on the search path or the system's own, never from inside `roots`."""
+    """Find `bash`, else `sh`, on the search path or the system's own, outside `roots`."""
     outside = spellings(roots)
     found = (find_program(name, path, outside) for name in ("bash", "sh") for path in (search_path, DEFAULT_PATH))
     return next(filter(None, found), "/bin/sh")
 
 
 class PlainSpawner:
-    """A `Spawner` whose children are children of this process. Belongs to one event loop."""
+    """A `Spawner` whose commands are children of this process. Belongs to one event loop."""
 
     def __init__(self, search_path: str = DEFAULT_PATH, roots: Sequence[str] = (), *, grace_s: float = GRACE_S) -> None:
-        """`search_path` is where `bash` (else `sh`) is looked for, outside `roots`; `grace_s` is TERM to KILL."""
+        """Look for the shell on `search_path`, outside `roots`. `grace_s` is the time from TERM to KILL."""
         self.shell = find_shell(search_path, roots)
         self._mark = f"{owner_mark()}.{next(_spawners)}."
         self._numbers = count(1)
         self._used = False
-        self._trees = Trees(grace_s)
-        self._left_open = LeftOpen()
+        self._trees = TreeTerminator(grace_s)
+        self._left_open = OpenPipes()
 
     async def run(
         self,
@@ -320,15 +326,15 @@ class PlainSpawner:
         sink: Sink,
         timeout_s: float,
         output_bytes_max: int,
-    ) -> Ended:
+    ) -> CommandExit:
         """See `Spawner.run`."""
         loop = asyncio.get_running_loop()
         started = loop.time()
         own = f"{self._mark}{next(self._numbers)}/"
         try:
-            child = start(command, self.shell, cwd, {**env, COMMAND_MARK: env.get(COMMAND_MARK, "") + own})
+            child = start_child(command, self.shell, cwd, {**env, COMMAND_MARK: env.get(COMMAND_MARK, "") + own})
         except (OSError, ValueError) as error:
-            return not_started(error, command, cwd)
+            return start_failure(error, command, cwd)
         self._used = True
         cause, ending = "exit", None
 
@@ -337,7 +343,7 @@ class PlainSpawner:
             if ending is None and child.process.returncode is None:
                 cause, ending = why, self._trees.end(own, child.process.pid)
 
-        running = Running(child.output, sink, output_bytes_max, stop)
+        running = OutputReader(child.output, sink, output_bytes_max, stop)
         on_exit(child.process, running.exited)
         timer = loop.call_later(timeout_s, stop, "timeout")
         try:
@@ -354,19 +360,19 @@ class PlainSpawner:
             cwd_left = last_folder(child.report)
             close(child.report)
         self._leave(running, cause)
-        return ended(child.process.returncode, cause, loop.time() - started, cwd_left)
+        return exit_of(child.process.returncode, cause, loop.time() - started, cwd_left)
 
-    def _leave(self, running: Running, cause: str) -> None:
-        output = running.give_away()
+    def _leave(self, running: OutputReader, cause: str) -> None:
+        output = running.detach_output()
         if cause == "exit" and output >= 0:
             self._left_open.keep(output)
         else:
             close(output)
 
     async def drain(self) -> None:
-        """Wait for pending kills, then end what commands left running. For shutdown; nothing may run meanwhile."""
+        """Wait for pending kills, then end what commands left running. For shutdown, with no command running."""
         await self._trees.wait_all()
-        if self._used and survivors(self._mark):
+        if self._used and has_marked(self._mark):
             self._trees.end(self._mark, 0)
             await self._trees.wait_all()
         self._left_open.close()

@@ -1,7 +1,7 @@
-"""What children inherit: an allow-list, so that a key in the user's shell is not in every command's (S069).
+"""Environment of commands: an allow-list, so that keys in the user's shell do not reach them (S069).
 
-On top come values that keep commands from waiting or painting: no pager, no editor, no git prompt, a dumb terminal,
-`NO_COLOR=1` (colour codes cost the model tokens and tell it nothing).
+Added are values that keep commands from waiting or colouring: no pager, no editor, no git prompt, a dumb terminal, and
+`NO_COLOR=1`, because colour codes cost the model tokens.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,9 +29,8 @@ _KEPT_WORDS = """
     LONGREIN_TEST_TAG LONGREIN_COMMAND LONGREIN_STATE_DIR
 """
 KEPT = frozenset(_KEPT_WORDS.split())
-"""Names that pass: who and where the user is, how the network is reached, where tool chains live. Nothing secret.
-
-A longrein that a command starts keeps its sessions beside ours, so that what it leaves running is listed."""
+"""Variables that pass: user, location, network access and tool chains. No secrets. A longrein that a command starts
+keeps its sessions beside ours, so that its leftovers are listed."""
 
 KEPT_BEGINNINGS = ("LC_",)
 
@@ -52,10 +51,10 @@ ALWAYS = {
     "GIT_SEQUENCE_EDITOR": "true",
     "DEBIAN_FRONTEND": "noninteractive",
 }
-"""`true` as the editor: what would open one goes on with the text as it is, or fails, but never waits."""
+"""`true` as the editor: a command that would open one goes on with the text unchanged, or fails, but never waits."""
 
 DEPTH = "LONGREIN_DEPTH"
-"""How many longreins are above a process: a command may start one, whose commands may start another."""
+"""Number of longreins above a process: a command may start another longrein."""
 
 DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
 
@@ -63,20 +62,20 @@ _SECRET_WORDS = ("KEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "CREDENTIAL")
 
 
 def children_environment(parent: Mapping[str, str], keep: Sequence[str]) -> dict[str, str]:
-    """Environment of every child, without the mark of a session.
+    """Build the environment of every command, without a session's mark.
 
-    `keep` widens the list: exact names, or beginnings written `MY_*`. A name that looks like a secret passes only
-    when it is written out in full.
+    `keep` widens the list: exact names, or prefixes written `MY_*`. A name that looks like a secret passes only when it
+    is written out in full.
     """
     kept = {name: value for name, value in parent.items() if _passes(name, keep)}
     kept.update((name, value) for name, value in ALWAYS.items() if name not in keep)
     kept["PATH"] = clean_path(kept.get("PATH", ""))
-    kept[DEPTH] = str(depth_of(parent) + 1)
+    kept[DEPTH] = str(nesting_depth(parent) + 1)
     return kept
 
 
-def depth_of(environ: Mapping[str, str]) -> int:
-    """How many longreins are above the process with this environment."""
+def nesting_depth(environ: Mapping[str, str]) -> int:
+    """Return the number of longreins above the process with this environment."""
     written = environ.get(DEPTH, "")
     return int(written) if written.isdecimal() and len(written) < 4 else 0
 
@@ -89,5 +88,5 @@ def _passes(name: str, keep: Sequence[str]) -> bool:
 
 
 def clean_path(path: str) -> str:
-    """A search path without its relative entries: a repository must not name the programs that run in it (S026)."""
+    """Remove relative entries from a search path: a repository must not supply the programs (S026)."""
     return ":".join(folder for folder in path.split(":") if folder.startswith("/")) or DEFAULT_PATH

@@ -1,4 +1,4 @@
-"""Bytes of the user's files: read whole, hashed, and filled before they get their place (see `replacing`)."""
+"""Read and fill files, compare them with an earlier stamp, and resolve paths."""
 
 import errno
 import os
@@ -7,15 +7,15 @@ import stat
 from collections.abc import Iterable, Iterator
 from hashlib import sha256
 
-from longrein.workspace.port import Place, Stamp
+from longrein.workspace.port import FileStamp, ResolvedPath
 
 READ_BYTES_MAX = 1 << 30
-"""A file above this is refused: it cannot be held in memory beside everything else."""
+"""Largest file that is read: it is held in memory."""
 CHUNK_BYTES = 1 << 18
 
 
 def read(path: str, limit_bytes: int = 0) -> bytes:
-    """Content of a regular file, or its first `limit_bytes` (0: all of it). OSError also for what is no file."""
+    """Read a regular file, or its first `limit_bytes` (0: all). Raises OSError, also for what is not a file."""
     descriptor, size = open_regular(path)
     try:
         wanted = limit_bytes or READ_BYTES_MAX + 1
@@ -28,7 +28,7 @@ def read(path: str, limit_bytes: int = 0) -> bytes:
 
 
 def open_regular(path: str) -> tuple[int, int]:
-    """(descriptor, size). Never waits: a pipe without a writer is refused like any other thing that is no file."""
+    """Open a regular file: (descriptor, size). Never blocks, not even on a pipe without a writer."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
     except ValueError as error:
@@ -37,18 +37,21 @@ def open_regular(path: str) -> tuple[int, int]:
     if stat.S_ISREG(status.st_mode):
         return descriptor, status.st_size
     os.close(descriptor)
-    raise no_file(path, status.st_mode)
+    raise not_a_file_error(path, status.st_mode)
 
 
-def no_file(path: str, mode: int) -> OSError:
-    """The error for what is there in place of a file."""
+def not_a_file_error(path: str, mode: int) -> OSError:
+    """Return the error for a folder, device, pipe or socket in place of a file."""
     if stat.S_ISDIR(mode):
         return IsADirectoryError(errno.EISDIR, "is a folder", path)
     return OSError(errno.EINVAL, "is a device, pipe or socket, not a file", path)
 
 
 def read_up_to(descriptor: int, wanted: int, size: int) -> bytes:
-    """Most files come in one read; a file that grows meanwhile, or one of /proc with size 0, in more."""
+    """Read at most `wanted` bytes.
+
+    Most files come in one read; a growing file, or one of /proc with size 0, needs more.
+    """
     data = os.read(descriptor, min(wanted, size + 1))
     if len(data) >= wanted or len(data) == 0:
         return data
@@ -60,7 +63,7 @@ def read_up_to(descriptor: int, wanted: int, size: int) -> bytes:
 
 
 def content_hash(path: str) -> str:
-    """SHA-256 (hex) of a regular file's content; '' when there is none or it cannot be read."""
+    """SHA-256 (hex) of a regular file; '' when it is missing or cannot be read."""
     try:
         descriptor, _ = open_regular(path)
     except OSError:
@@ -76,36 +79,36 @@ def content_hash(path: str) -> str:
     return digest.hexdigest()
 
 
-def present(target: str) -> os.stat_result | None:
-    """What is there now; None for nothing. Refuses what is no file or may not be written."""
+def check_writable(target: str) -> os.stat_result | None:
+    """Stat the target; None when it does not exist. Raises OSError for a non-file or a read-only file."""
     try:
         old = os.stat(target)
     except FileNotFoundError:
         return None
     if not stat.S_ISREG(old.st_mode):
-        raise no_file(target, old.st_mode)
+        raise not_a_file_error(target, old.st_mode)
     if not old.st_mode & 0o222 or not os.access(target, os.W_OK):
         raise PermissionError(errno.EACCES, "is read-only", target)
     return old
 
 
-def fill(descriptor: int, data: bytes, target: str, old: os.stat_result | None) -> None:
-    """Write all of `data`, dress the new file like the `old` one, bring it to disk, close it. Raises OSError."""
+def write_and_close(descriptor: int, data: bytes, target: str, old: os.stat_result | None) -> None:
+    """Write all of `data`, copy owner and mode of the `old` file, flush and close. Raises OSError."""
     try:
         view = memoryview(data)
         while view:
             view = view[os.write(descriptor, view) :]
         if old is not None:
-            _dress(descriptor, target, old)
+            _copy_attributes(descriptor, target, old)
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
 
 
-def _dress(descriptor: int, target: str, old: os.stat_result) -> None:
-    """Give the new file the old one's owner, attributes and mode, in this order: a change of owner clears set-id bits.
+def _copy_attributes(descriptor: int, target: str, old: os.stat_result) -> None:
+    """Copy owner, extended attributes and mode, in this order: a change of owner clears set-id bits.
 
-    Set-id bits stay only with the same owner and group: they must not lend another identity to new content.
+    Set-id bits are kept only with the same owner and group, so that they cannot lend another identity to new content.
     """
     mode = stat.S_IMODE(old.st_mode)
     new = os.fstat(descriptor)
@@ -114,7 +117,7 @@ def _dress(descriptor: int, target: str, old: os.stat_result) -> None:
             os.fchown(descriptor, old.st_uid, old.st_gid)
         except PermissionError:
             mode &= 0o777
-    for name, value in _attributes(target):
+    for name, value in _extended_attributes(target):
         try:
             os.setxattr(descriptor, name, value)
         except OSError:
@@ -122,7 +125,7 @@ def _dress(descriptor: int, target: str, old: os.stat_result) -> None:
     os.fchmod(descriptor, mode)
 
 
-def _attributes(target: str) -> Iterator[tuple[str, bytes]]:
+def _extended_attributes(target: str) -> Iterator[tuple[str, bytes]]:
     if not hasattr(os, "listxattr"):  # macOS
         return
     try:
@@ -133,55 +136,54 @@ def _attributes(target: str) -> Iterator[tuple[str, bytes]]:
 
 
 def remove(path: str) -> None:
-    """Remove a regular file (of a link, the link itself). Raises OSError."""
+    """Remove a regular file; of a symlink, the link itself. Raises OSError."""
     status = os.lstat(path)
     if stat.S_ISDIR(status.st_mode):
-        raise no_file(path, status.st_mode)
+        raise not_a_file_error(path, status.st_mode)
     os.unlink(path)
 
 
-# ---------------------------------------------------------------------------------------------------------------------
+# --- File stamps -----------------------------------------------------------------------------------------------------
 #
-# Whether a file is still what it was: four numbers of the file system first, its content only when they differ.
-
+# Four numbers of the file system are compared first; the content is read only when they differ.
 
 HASHED_BYTES_MAX = 256 << 20
-"""Reading a larger file takes more than a moment: of a sparse one, which costs nothing to make, hours."""
+"""Largest file that is hashed for a stamp. A sparse file of terabytes would take hours."""
 
 
-def stamp(path: str, known_hash: str | None = None) -> Stamp:
-    """The file now. `known_hash` saves reading it, when the caller has just read or written these bytes.
+def stamp(path: str, known_hash: str | None = None) -> FileStamp:
+    """Take the file's stamp. `known_hash` saves reading content that the caller has just read or written.
 
-    The numbers are taken before the content: a change in between shows as a difference later, never as none.
+    The numbers are taken before the content, so a change in between shows later as a difference.
     """
     numbers = _numbers(path)
     if numbers is None:
-        return Stamp(0, 0, 0, 0, "")
-    return Stamp(*numbers, _identity(path, numbers) if known_hash is None else known_hash)
+        return FileStamp(0, 0, 0, 0, "")
+    return FileStamp(*numbers, _content_id(path, numbers) if known_hash is None else known_hash)
 
 
-def differs(path: str, then: Stamp) -> bool:
-    """Whether the content changed, appeared or vanished since. A touch or a rewrite with the same bytes is no change.
+def has_changed(path: str, then: FileStamp) -> bool:
+    """Tell whether the content changed, appeared or vanished since `then`.
 
-    One `stat` when nothing happened.
+    A touch or a rewrite with the same bytes is no change. Costs one `stat` when nothing happened.
     """
     numbers = _numbers(path)
     if numbers is None:
         return then.inode != 0
     if numbers == (then.inode, then.size_bytes, then.mtime_ns, then.ctime_ns):
         return False
-    return numbers[1] != then.size_bytes or _identity(path, numbers) != then.hash
+    return numbers[1] != then.size_bytes or _content_id(path, numbers) != then.hash
 
 
-def stamp_again(path: str, then: Stamp) -> Stamp:
-    """The file now; `then` itself, for one `stat`, when its numbers are the same."""
+def refresh_stamp(path: str, then: FileStamp) -> FileStamp:
+    """Return `then` when its numbers still hold (one `stat`), else a new stamp."""
     if _numbers(path) == (then.inode, then.size_bytes, then.mtime_ns, then.ctime_ns):
         return then
     return stamp(path)
 
 
-def _identity(path: str, numbers: tuple[int, int, int, int]) -> str:
-    """Hash of the content; of a file too large to be read the numbers stand for it."""
+def _content_id(path: str, numbers: tuple[int, int, int, int]) -> str:
+    """Hash of the content; for a file too large to read, its numbers."""
     return content_hash(path) if numbers[1] <= HASHED_BYTES_MAX else "-".join(map(str, numbers))
 
 
@@ -193,55 +195,54 @@ def _numbers(path: str) -> tuple[int, int, int, int] | None:
     return now.st_ino, now.st_size, now.st_mtime_ns, now.st_ctime_ns
 
 
-# --- Where a path leads: lexically, really, and whether both lie in a root -------------------------------------------
+# --- Paths -----------------------------------------------------------------------------------------------------------
 #
-# Nothing here is expanded but `~`: `$HOME/x`, `%2e%2e/x` and `file:///x` are plain (odd) names. Roots are compared by
-# component, so `/w/repo-evil` is not in `/w/repo`; a path is inside only when what is written *and* what it leads to
-# are.
+# Only `~` is expanded: `$HOME/x`, `%2e%2e/x` and `file:///x` are plain names. Roots are compared by component, so
+# `/w/repo-evil` is not in `/w/repo`. A path is inside a root only when both the written path and its real path are.
 
 
-def look(path: str, cwd: str, roots: Iterable[str], home: str) -> Place:
-    """Look `path` up. `roots` are absolute, in each spelling that counts as inside (as given, and real).
+def resolve_path(path: str, cwd: str, roots: Iterable[str], home: str) -> ResolvedPath:
+    """Resolve `path`. `roots` are absolute, in each spelling that counts as inside (as given, and real).
 
-    Never raises: NUL, what the system cannot encode or an endless name is `kind=''`, outside.
+    Never raises: NUL, an unencodable or an endless name gives `kind=''`, outside.
     """
     if not path or "\0" in path:
-        return Place(path, "", "", inside=False, kind="")
+        return ResolvedPath(path, "", "", inside=False, kind="")
     joined = os.path.join(cwd, expand_home(path, home))
-    written = _tidy(joined)
+    written = _normalize(joined)
     try:
         real = os.path.realpath(joined)
     except (OSError, ValueError):
-        return Place(path, written, "", inside=False, kind="")
+        return ResolvedPath(path, written, "", inside=False, kind="")
     inside = is_inside(written, roots) and is_inside(real, roots)
-    return _measured(path, written, real, inside)
+    return _with_kind(path, written, real, inside)
 
 
-def _measured(path: str, written: str, real: str, inside: bool) -> Place:
+def _with_kind(path: str, written: str, real: str, inside: bool) -> ResolvedPath:
     try:
         status = os.stat(real)
     except FileNotFoundError:
-        return Place(path, written, real, inside, "")
+        return ResolvedPath(path, written, real, inside, "")
     except (OSError, ValueError):  # a loop of links, a name too long, a file used as a folder
-        return Place(path, written, real, inside=inside and len(real) < 4096, kind="")
+        return ResolvedPath(path, written, real, inside=inside and len(real) < 4096, kind="")
     kind = kind_of(status.st_mode)
-    return Place(path, written, real, inside, kind, status.st_size if kind == "file" else 0)
+    return ResolvedPath(path, written, real, inside, kind, status.st_size if kind == "file" else 0)
 
 
 def kind_of(mode: int) -> str:
-    """`file`, `folder` or `other`."""
+    """Return `file`, `folder` or `other` for a mode."""
     if stat.S_ISREG(mode):
         return "file"
     return "folder" if stat.S_ISDIR(mode) else "other"
 
 
 def is_inside(path: str, roots: Iterable[str]) -> bool:
-    """Whether an absolute, tidy path is one of the roots or below one."""
+    """Tell whether an absolute, normalised path is one of the roots or below one."""
     return any(path == root or path.startswith(root if root == "/" else root + "/") for root in roots)
 
 
 def expand_home(path: str, home: str) -> str:
-    """`~` and `~/x` by `home`, `~name/x` by the password file; what cannot be expanded stays as written."""
+    """Expand `~` and `~/x` by `home`, `~name/x` by the password file. Other paths stay as written."""
     if not path.startswith("~"):
         return path
     name, slash, rest = path[1:].partition("/")
@@ -256,29 +257,29 @@ def _home_of(name: str) -> str:
         return ""
 
 
-def _tidy(path: str) -> str:
-    """`os.path.normpath` without its one exception: POSIX lets `//x` differ from `/x`, Linux and macOS do not."""
+def _normalize(path: str) -> str:
+    """`os.path.normpath`, but `//x` becomes `/x`, as Linux and macOS treat it."""
     tidy = os.path.normpath(path)
     return tidy[1:] if tidy.startswith("//") else tidy
 
 
 def spellings(roots: Iterable[str]) -> tuple[str, ...]:
-    """Each root as written and as it really is, without doubles, in order."""
-    both = [spelling for root in roots for spelling in (_tidy(os.path.abspath(root)), os.path.realpath(root))]
+    """Return each root as written and with its symlinks followed, without duplicates, in order."""
+    both = [spelling for root in roots for spelling in (_normalize(os.path.abspath(root)), os.path.realpath(root))]
     return tuple(dict.fromkeys(both))
 
 
 def find_program(name: str, search_path: str, roots: Iterable[str]) -> str:
-    """Absolute path of an executable on `search_path` that does not come out of a root; '' when there is none.
+    """Return the path of an executable on `search_path` that lies outside the roots; '' for none.
 
-    Relative entries are passed over: what runs for the harness must not depend on the folder it is in.
+    Relative entries are skipped: the programs that longrein runs must not depend on the current folder.
     """
     for folder in search_path.split(":"):
         found = os.path.join(folder, name)
-        if folder.startswith("/") and os.access(found, os.X_OK) and os.path.isfile(found) and _outside(found, roots):
+        if folder.startswith("/") and os.access(found, os.X_OK) and os.path.isfile(found) and _is_outside(found, roots):
             return found
     return ""
 
 
-def _outside(path: str, roots: Iterable[str]) -> bool:
-    return not is_inside(_tidy(path), roots) and not is_inside(os.path.realpath(path), roots)
+def _is_outside(path: str, roots: Iterable[str]) -> bool:
+    return not is_inside(_normalize(path), roots) and not is_inside(os.path.realpath(path), roots)

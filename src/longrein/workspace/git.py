@@ -1,9 +1,9 @@
-"""The harness's own git calls, in which nothing that a repository brings can run (S049) and nothing waits.
+"""Run git for longrein itself, so that no program named by the repository can run (S049) and nothing waits.
 
-Disarmed: hooks, fsmonitor, pagers, editors, ssh and credential commands, external diffs, text conversion, signing
-programs, aliases (ours are built-in words), submodule recursion, background maintenance, every transport, system
-settings, and the content filters: these the repository names itself (even `git status` runs them), so they are listed
-first, which runs nothing, and then switched off by name.
+Disabled are hooks, fsmonitor, pagers, editors, ssh and credential commands, external diffs, text conversion, signing
+programs, submodule recursion, background maintenance, every transport and the system settings. Aliases do not apply:
+only built-in commands are used. Content filters are named by the repository itself and run even in `git status`; they
+are listed first, which runs nothing, and then disabled by name.
 """
 
 import os
@@ -15,9 +15,9 @@ from longrein.workspace.port import Workspace
 GIT_TIMEOUT_S = 10.0
 GIT_BYTES_MAX = 16 << 20
 GIT_CUT = 124
-"""Exit code of a call that took too long or printed too much; what it printed until then is there."""
+"""Exit code of a call that took too long or printed too much; its output so far is returned."""
 
-DISARMED = {
+SAFE_SETTINGS = {
     "core.fsmonitor": "false",
     "core.hooksPath": "/dev/null",
     "core.pager": "cat",
@@ -40,9 +40,9 @@ DISARMED = {
     "protocol.allow": "never",
     "uploadpack.packObjectsHook": "",
 }
-"""Given on the command line, so above every file of settings."""
+"""Given on the command line, so above every settings file."""
 
-QUIET = {
+QUIET_ENVIRONMENT = {
     "GIT_CONFIG_NOSYSTEM": "1",
     "GIT_TERMINAL_PROMPT": "0",
     "GIT_OPTIONAL_LOCKS": "0",
@@ -59,49 +59,52 @@ SHOWS_DIFFS = ("diff", "log", "show", "format-patch", "diff-tree", "diff-index",
 
 
 NO_CONTENT = ("rev-parse", "rev-list", "ls-files", "ls-tree", "for-each-ref", "symbolic-ref", "cat-file", "config")
-"""Words that never put a file's content through a filter, so the filters need not be listed."""
+"""Git commands that never filter a file's content, so the filters need not be listed."""
 
 FILTERS = ("config", "--null", "--name-only", "--get-regexp", r"^filter\..*\.(clean|smudge|process|required)$")
 
 
-class Collected:
-    """A sink that keeps all of it."""
+class CollectingSink:
+    """A `Sink` that collects all bytes."""
 
     def __init__(self) -> None:
         self._pieces: list[bytes] = []
 
     def write(self, data: bytes) -> None:
-        """Take more."""
+        """Add output."""
         self._pieces.append(data)
 
     def all(self) -> bytes:
-        """What came."""
+        """Return all output."""
         return b"".join(self._pieces)
 
 
 async def run_git(
     workspace: Workspace, args: Sequence[str], cwd: str, session: str = "", *, timeout_s: float = GIT_TIMEOUT_S
 ) -> tuple[int, bytes]:
-    """(exit code, output) of `git <args>` in `cwd`. 127 without git, 124 when it took too long or printed too much."""
-    environment = quiet(workspace.environment(session))
+    """Run `git <args>` in `cwd`: (exit code, output).
+
+    127 without git, `GIT_CUT` when it took too long or printed too much.
+    """
+    environment = quiet_environment(workspace.environment(session))
     git = find_program("git", environment.get("PATH", ""), spellings(workspace.roots))
     if not git:
         return 127, b""
-    options = [git, "--no-pager", "--no-optional-locks", *settings(DISARMED)]
+    options = [git, "--no-pager", "--no-optional-locks", *setting_options(SAFE_SETTINGS)]
     if args and args[0] not in NO_CONTENT:
         code, names = await _run(workspace, [*options, *FILTERS], cwd, environment, timeout_s)
         if code not in (0, 1):
             return code, names
         if b"=" in names:
             return 128, b"fatal: a filter of this repository has '=' in its name and cannot be switched off\n"
-        options += settings({os.fsdecode(name): "" for name in names.split(b"\0") if name})
-    return await _run(workspace, [*options, *args_disarmed(args)], cwd, environment, timeout_s)
+        options += setting_options({os.fsdecode(name): "" for name in names.split(b"\0") if name})
+    return await _run(workspace, [*options, *safe_arguments(args)], cwd, environment, timeout_s)
 
 
 async def _run(
     workspace: Workspace, words: list[str], cwd: str, environment: dict[str, str], timeout_s: float
 ) -> tuple[int, bytes]:
-    output = Collected()
+    output = CollectingSink()
     ended = await workspace.spawner.run(
         words,
         cwd=cwd,
@@ -115,20 +118,23 @@ async def _run(
     return 128 if ended.code is None else ended.code, output.all()
 
 
-def settings(values: Mapping[str, str]) -> list[str]:
-    """Options that put these settings above every file; an empty filter is none, `required` wants a boolean."""
+def setting_options(values: Mapping[str, str]) -> list[str]:
+    """Return `-c` options that override every settings file.
+
+    An empty filter disables it; `required` needs a boolean.
+    """
     words = []
     for key, value in values.items():
         words += ["-c", f"{key}={'false' if key.endswith('.required') else value}"]
     return words
 
 
-def args_disarmed(args: Sequence[str]) -> list[str]:
-    """The arguments, with no external diff and no text conversion for the words that show differences."""
+def safe_arguments(args: Sequence[str]) -> list[str]:
+    """Disable external diffs and text conversion in commands that show differences."""
     words = 2 if tuple(args[:2]) == ("stash", "show") else int(bool(args) and args[0] in SHOWS_DIFFS)
     return [*args[:words], *(("--no-ext-diff", "--no-textconv") if words else ()), *args[words:]]
 
 
-def quiet(environment: Mapping[str, str]) -> dict[str, str]:
-    """A child's environment without git's own variables (`GIT_DIR`, `GIT_EXTERNAL_DIFF` …), then `QUIET`."""
-    return {name: value for name, value in environment.items() if not name.startswith("GIT_")} | QUIET
+def quiet_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """Replace git's own variables (`GIT_DIR`, `GIT_EXTERNAL_DIFF` …) by `QUIET_ENVIRONMENT`."""
+    return {name: value for name, value in environment.items() if not name.startswith("GIT_")} | QUIET_ENVIRONMENT

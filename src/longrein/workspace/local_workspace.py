@@ -1,4 +1,4 @@
-"""The plain workspace: the user's own files and processes, without a sandbox."""
+"""Workspace over the user's own files and processes, without a sandbox."""
 
 import asyncio
 import os
@@ -9,30 +9,29 @@ from threading import Thread
 from typing import TypeVar
 
 from longrein.workspace import files
-from longrein.workspace.atomic_write import replace, take_in, write
+from longrein.workspace.atomic_write import merge_late_write, replace, write
 from longrein.workspace.environment import children_environment
-from longrein.workspace.files import look, spellings, stamp, stamp_again
-from longrein.workspace.port import Merge, Place, Replaced, Spawner, Stamp
-from longrein.workspace.temp_files import alone_in, look_again
+from longrein.workspace.files import refresh_stamp, resolve_path, spellings, stamp
+from longrein.workspace.port import FileStamp, Merge, ReplaceResult, ResolvedPath, Spawner
+from longrein.workspace.temp_files import find_late_writes, folder_lock
 from longrein.workspace.walk import walk
 
-# --- Work that waits for a disk or reckons for long, in a thread of its own, so that the loop goes on ----------------
+# --- Threads for slow work -------------------------------------------------------------------------------------------
 #
-# Not the loop's own pool, which has few threads: there a slow disk would make everything else wait in line.
-
+# Each call has a thread of its own. In the loop's small thread pool one slow disk would delay all other work.
 
 T = TypeVar("T")
 
 
-async def aside(work: Callable[[], T]) -> T:
-    """What `work()` gives, or raises; `work` must end by itself, and soon.
+async def run_in_thread(work: Callable[[], T]) -> T:
+    """Run `work()` in a new thread and return its result, or raise its error.
 
-    Cancelled, it waits for the end all the same and gives it, so that what was done to a file can be told; the task's
-    `cancelling()` says that somebody wanted it to stop.
+    `work` must end by itself, and soon. A cancelled call still waits for the end and returns the result, so that a
+    changed file is never unreported; the task's `cancelling()` tells that it was to stop.
     """
     loop = asyncio.get_running_loop()
     done: asyncio.Future[T] = loop.create_future()
-    Thread(target=_work, args=(work, loop, done), name="longrein-aside", daemon=True).start()
+    Thread(target=_work, args=(work, loop, done), name="longrein-worker", daemon=True).start()
     while not done.done():
         with suppress(asyncio.CancelledError):
             await asyncio.wait([done])
@@ -42,7 +41,7 @@ async def aside(work: Callable[[], T]) -> T:
 def _work(work: Callable[[], T], loop: asyncio.AbstractEventLoop, done: "asyncio.Future[T]") -> None:
     try:
         result = work()
-    except BaseException as error:  # whatever it is, it is the caller's
+    except BaseException as error:  # raised in the caller
         _tell(loop, done.set_exception, error)
     else:
         _tell(loop, done.set_result, result)
@@ -52,11 +51,10 @@ def _tell(loop: asyncio.AbstractEventLoop, tell: Callable[[T], None], value: T) 
     try:
         loop.call_soon_threadsafe(tell, value)
     except RuntimeError:
-        return  # the loop is gone, and whoever waited with it
+        return  # the loop is closed
 
 
-# --- plain -----------------------------------------------------------------------------------------------------------
-
+# --- Workspace -------------------------------------------------------------------------------------------------------
 
 SESSION_MARK = "LONGREIN_SESSION"
 
@@ -68,15 +66,15 @@ class PlainWorkspace:
         self, roots: Sequence[str], spawner: Spawner, environment: Mapping[str, str], keep_env: Sequence[str]
     ) -> None:
         self._spellings = spellings(roots)
-        self.roots = tuple(dict.fromkeys(look(root, "/", (), "").real for root in spellings(roots)))
+        self.roots = tuple(dict.fromkeys(resolve_path(root, "/", (), "").real for root in spellings(roots)))
         self.spawner = spawner
         self._merge: Merge | None = None
         self._home = environment.get("HOME", "")
         self._environment = children_environment(environment, keep_env)
 
-    def look(self, path: str, cwd: str) -> Place:
-        """See `Workspace.look`."""
-        return look(path, cwd, self._spellings, self._home)
+    def resolve(self, path: str, cwd: str) -> ResolvedPath:
+        """See `Workspace.resolve`."""
+        return resolve_path(path, cwd, self._spellings, self._home)
 
     def read(self, path: str, limit_bytes: int = 0) -> bytes:
         """See `Workspace.read`."""
@@ -88,14 +86,14 @@ class PlainWorkspace:
 
     def replace(
         self, path: str, data: bytes, *, expect: str, base: bytes | None = None, merge: Merge | None = None
-    ) -> Replaced:
+    ) -> ReplaceResult:
         """See `Workspace.replace`."""
         self._merge = merge or self._merge
         return replace(path, data, expect=expect, base=base, merge=merge)
 
-    async def aside(self, work: Callable[[], T], /) -> T:
-        """See `Workspace.aside`."""
-        return await aside(work)
+    async def run_in_thread(self, work: Callable[[], T], /) -> T:
+        """See `Workspace.run_in_thread`."""
+        return await run_in_thread(work)
 
     def remove(self, path: str) -> None:
         """See `Workspace.remove`."""
@@ -105,12 +103,12 @@ class PlainWorkspace:
         """See `Workspace.hash`."""
         return files.content_hash(path)
 
-    def stamp(self, path: str, then: Stamp | None = None) -> Stamp:
+    def stamp(self, path: str, then: FileStamp | None = None) -> FileStamp:
         """See `Workspace.stamp`."""
-        for late in look_again():
-            with alone_in(os.path.dirname(late.target)):
-                take_in(late, self._merge)
-        return stamp(path) if then is None else stamp_again(path, then)
+        for late in find_late_writes():
+            with folder_lock(os.path.dirname(late.target)):
+                merge_late_write(late, self._merge)
+        return stamp(path) if then is None else refresh_stamp(path, then)
 
     def walk(
         self, folder: str, visit: Callable[[str, bool], bool], limit_s: float = 10.0, *, ignored: bool = False
@@ -126,9 +124,9 @@ class PlainWorkspace:
 def open_workspace(
     roots: Sequence[str], *, spawner: Spawner, environment: Mapping[str, str], keep_env: Sequence[str] = ()
 ) -> PlainWorkspace:
-    """The plain workspace over `roots` (absolute folders).
+    """Open the workspace over `roots` (absolute folders).
 
-    `environment` is the parent's, of which children get an allow-list; `keep_env` widens it: exact names, or
-    beginnings written `MY_*`.
+    `environment` is the parent's environment, of which commands get an allow-list. `keep_env` widens the list: exact
+    names, or prefixes written `MY_*`.
     """
     return PlainWorkspace(roots, spawner, environment, keep_env)

@@ -1,6 +1,6 @@
-"""How much memory this process uses, and the nearest limit: its control group's, its own, or one that was set.
+"""Memory use of this process and its nearest limit: control group, resource limit, or setting.
 
-Read from `/proc` in some microseconds; where there is none, psutil says it.
+Read from `/proc` in some microseconds; elsewhere from psutil.
 """
 
 import os
@@ -12,28 +12,31 @@ import msgspec
 
 MIB = 1024 * 1024
 UNLIMITED_BYTES = 1 << 60
-"""What some systems write for no limit."""
+"""Value that some systems write for no limit."""
 CGROUP = "/sys/fs/cgroup"
 
 
 class MemoryUse(msgspec.Struct, frozen=True):
-    """Memory at one moment, against the limit that is nearest."""
+    """Memory use at one moment, against the nearest limit."""
 
     used_bytes: int
-    """What counts against that limit."""
+    """Bytes that count against the limit."""
     limit_bytes: int
     """The limit; 0 when there is none."""
     limit: str = ""
-    """Whose it is: `setting`, `control group`, `RLIMIT_AS` or `RLIMIT_DATA`."""
+    """Origin of the limit: `setting`, `control group`, `RLIMIT_AS` or `RLIMIT_DATA`."""
 
     @property
     def share(self) -> float:
-        """Used of the limit; 0 without one."""
+        """Used part of the limit; 0 without one."""
         return self.used_bytes / self.limit_bytes if self.limit_bytes else 0.0
 
 
 def memory_use(limit_bytes: int = 0) -> MemoryUse:
-    """The use that is nearest to its limit; `limit_bytes` is what the user set for resident memory, 0 for nothing."""
+    """Return the use that is nearest to its limit.
+
+    `limit_bytes` is the user's limit for resident memory, 0 for none.
+    """
     resident, virtual, data = _process_bytes()
     uses = [*_own_limits(virtual, data), *_group_limits(resident)]
     if limit_bytes:
@@ -41,24 +44,24 @@ def memory_use(limit_bytes: int = 0) -> MemoryUse:
     return max(uses, key=lambda use: use.share, default=MemoryUse(resident, 0))
 
 
-def give_back() -> None:
-    """Hand freed memory back to the system where the C library can."""
+def release_free_memory() -> None:
+    """Return freed memory to the system where the C library can."""
     if not sys.platform.startswith("linux"):
         return
     import ctypes
 
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc; others give back by themselves
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc only; other libraries do this themselves
     if trim is not None:
         trim(0)
 
 
 def _process_bytes() -> tuple[int, int, int]:
-    """Resident, virtual and data bytes of this process."""
+    """Return resident, virtual and data bytes of this process."""
     try:
         with open("/proc/self/statm", encoding="ascii") as file:
             pages = [int(number) for number in file.read().split()]
     except OSError:
-        import psutil  # type: ignore[import-untyped]  # it has no stubs of its own
+        import psutil  # type: ignore[import-untyped]  # no stubs
 
         found = psutil.Process().memory_info()
         return found.rss, found.vms, found.rss
@@ -96,7 +99,7 @@ def _groups() -> Iterator[str]:
 
 
 def _number(path: str) -> int:
-    """The number in a file; 0 when there is none."""
+    """Read the number in a file; 0 when there is none."""
     try:
         with open(path, encoding="ascii") as file:
             text = file.read().strip()

@@ -1,8 +1,9 @@
-"""What a crash left: processes that carry the mark of a session which nobody holds. Looked for at every start.
+"""Find and end processes of crashed sessions. Runs at every start.
 
-The price is one small file of /proc per process. Who is ended: this user's, marked, outside this process's own
-ancestry, in our process namespace, whose owner (its supervisor, or a longrein without one) is dead and whose session's
-lock nobody holds. Kept tasks with a live supervisor are spared; those whose supervisor died are told to be lost.
+Costs one small file of /proc per process. A process is ended when it belongs to this user, carries the mark of a
+session, is outside this process's own ancestry and in our process namespace, its owner (its supervisor, or a longrein
+without one) is dead, and nobody holds its session's lock. Background tasks with a live supervisor are spared; those
+without are marked as lost.
 """
 
 import os
@@ -13,7 +14,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from longrein.workspace.spool import close_lost
+from longrein.workspace.spool import mark_lost_tasks
 from longrein.workspace.supervisor.process_tree import (
     COMMAND_MARK,
     LINUX,
@@ -21,17 +22,17 @@ from longrein.workspace.supervisor.process_tree import (
     Process,
     ancestors,
     descendants,
-    marked,
     process,
     processes,
+    processes_with,
     send,
     variable,
 )
 
 SESSION_MARK = "LONGREIN_SESSION"
-PATIENCE_S = 0.25
-"""Between TERM and KILL: a start does not wait longer for what nobody misses."""
-BLIND_MS = 20
+TERM_WAIT_S = 0.25
+"""Time between TERM and KILL. Short, because every start waits for it."""
+NO_PIDFD_WAIT_MS = 20
 
 
 class Orphan(msgspec.Struct, frozen=True):
@@ -39,20 +40,21 @@ class Orphan(msgspec.Struct, frozen=True):
 
     process: Process
     session: str
-    """Session whose mark it carries; '' for one found only as a child of such."""
+    """Session in the process's mark; '' for one found only as a child."""
     name: str
-    """Of its program, for the notice."""
+    """Name of its program, for the notice."""
 
 
 def find_orphans(
     session_is_held: Callable[[str], bool], found: Sequence[tuple[int, bytes]] | None = None
 ) -> list[Orphan]:
-    """Who would be ended. `session_is_held` is asked once for each session; what it does not know it must call held.
+    """Return the processes to end.
 
-    A session that this very process has just opened may be called not held: what we started ourselves is spared,
-    because its longrein lives. `found` is what `marked` gives, to be looked at once.
+    `session_is_held` is asked once for each session; it must call an unknown session held. The session of this very
+    process may be called not held: its processes are spared, because their longrein lives. `found` is what
+    `processes_with` gave, used once.
     """
-    found = marked(SESSION_MARK) if found is None else found
+    found = processes_with(SESSION_MARK) if found is None else found
     suspects = [
         (pid, session, variable(one, COMMAND_MARK)) for pid, one in found if (session := variable(one, SESSION_MARK))
     ]
@@ -72,14 +74,14 @@ def find_orphans(
 
 
 def _owner_lives(command: str, table: dict[int, Process]) -> bool:
-    """Whether who started it, told by the innermost part of its mark, is alive. No mark: it is not."""
+    """Tell whether the process that started it, named by the innermost mark, is alive. False without a mark."""
     pid, _, rest = command.rstrip("/").rpartition("/")[2].partition(".")
     owner = table.get(int(pid)) if pid.isdecimal() else None
     return owner is not None and str(owner.start) == rest.partition(".")[0]
 
 
 def _same_namespace(pid: int) -> bool:
-    """A container's longrein looks dead from outside: its numbers mean nothing here."""
+    """Tell whether the process is in our namespace; a container's pids mean nothing here."""
     if not LINUX:
         return True
     try:
@@ -96,35 +98,37 @@ def _name(pid: int) -> str:
         return "process"
 
 
-def sweep(session_is_held: Callable[[str], bool], folder_of: Callable[[str], str] = lambda _: "") -> list[str]:
-    """End what `find_orphans` finds: TERM, `PATIENCE_S`, KILL. One line each of who was ended, such as `sleep (77)`.
+def end_orphans(session_is_held: Callable[[str], bool], folder_of: Callable[[str], str] = lambda _: "") -> list[str]:
+    """End what `find_orphans` finds: TERM, `TERM_WAIT_S`, KILL. Returns lines such as `sleep (77)`.
 
-    `folder_of(session)` is where a session is stored, '' when that is not known: its tasks are then told to be lost.
-    Almost always there is nobody, and it takes two or three milliseconds.
+    `folder_of(session)` is where a session is stored, '' when unknown; its tasks are then marked as lost. Usually finds
+    nothing and takes two or three milliseconds.
     """
     ended: dict[int, str] = {}
     sessions: set[str] = set()
-    until = time.monotonic() + PATIENCE_S
+    until = time.monotonic() + TERM_WAIT_S
     number = signal.SIGTERM
-    found: Sequence[tuple[int, bytes]] | None = marked(SESSION_MARK, SPOOL_MARK)
+    found: Sequence[tuple[int, bytes]] | None = processes_with(SESSION_MARK, SPOOL_MARK)
     _wake_supervisors(found or (), session_is_held)
     while orphans := find_orphans(session_is_held, found):
         found = None
         told = [one for one in orphans if send(one.process, number)]
         sessions.update(one.session for one in told if one.session)
         ended.update((one.process.pid, f"{one.name} ({one.process.pid})") for one in told)
-        if number == signal.SIGKILL and time.monotonic() > until + PATIENCE_S:
-            break  # not even KILL ends what waits in the kernel
+        if number == signal.SIGKILL and time.monotonic() > until + TERM_WAIT_S:
+            break  # KILL does not end a process that is stuck in the kernel
         _wait_gone([one.process for one in orphans], max(0.01, until - time.monotonic()))
         number = signal.SIGKILL
     for folder in filter(None, map(folder_of, sorted(sessions))):
-        close_lost(folder)
+        mark_lost_tasks(folder)
     return list(ended.values())
 
 
 def _wake_supervisors(found: Sequence[tuple[int, bytes]], session_is_held: Callable[[str], bool]) -> None:
-    """Let the supervisors of sessions that nobody holds go on: one that was stopped (SIGSTOP) has not seen that its
-    longrein is gone, and would stay with all that it looks after."""
+    """Resume stopped supervisors of sessions that nobody holds.
+
+    A stopped one (SIGSTOP) has not seen that its longrein is gone, and would stay with everything it looks after.
+    """
     for pid, environment in found:
         session = os.path.basename(os.path.dirname(variable(environment, SPOOL_MARK)))
         one = process(pid) if session and not session_is_held(session) else None
@@ -133,7 +137,7 @@ def _wake_supervisors(found: Sequence[tuple[int, bytes]], session_is_held: Calla
 
 
 def _wait_gone(those: list[Process], limit_s: float) -> None:
-    """Wait until all have exited, at most `limit_s`; where an exit cannot be waited for, a moment."""
+    """Wait until all have exited, at most `limit_s`; a fixed moment where exits cannot be awaited."""
     poll, until = select.poll(), time.monotonic() + limit_s
     watched = [descriptor for one in those if (descriptor := _watch(one)) >= 0]
     for descriptor in watched:
@@ -144,7 +148,7 @@ def _wait_gone(those: list[Process], limit_s: float) -> None:
             poll.unregister(descriptor)
             left -= 1
     if not LINUX:
-        poll.poll(BLIND_MS)
+        poll.poll(NO_PIDFD_WAIT_MS)
     for descriptor in watched:
         os.close(descriptor)
 

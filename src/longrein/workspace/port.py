@@ -1,4 +1,7 @@
-"""Where files and processes are. Nothing else in longrein opens the user's files or starts processes."""
+"""Protocols and values of the workspace: files, commands and background tasks.
+
+Only this package opens the user's files and starts processes.
+"""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Protocol, TypeVar
@@ -8,158 +11,163 @@ import msgspec
 T = TypeVar("T")
 
 
-class Place(msgspec.Struct, frozen=True):
-    """A path looked up."""
+class ResolvedPath(msgspec.Struct, frozen=True):
+    """A path as written, and where it leads."""
 
     given: str
-    """As it was written."""
+    """The path as it was written."""
     path: str
-    """Absolute, normalised, symlinks not followed. `surrogateescape` for bytes that are not UTF-8."""
+    """Absolute and normalised; symlinks not followed. `surrogateescape` for bytes that are not UTF-8."""
     real: str
-    """Absolute with every symlink followed, as far as it exists."""
+    """Absolute, with every symlink followed as far as the path exists."""
     inside: bool
-    """Whether `path` and `real` both lie in one of the roots, compared by component."""
+    """True when `path` and `real` both lie in a root, compared by component."""
     kind: str
     """`file`, `folder`, `other` or `` (does not exist)."""
     size_bytes: int = 0
-    """Size of a file."""
+    """Size of a file, else 0."""
 
 
-class Ended(msgspec.Struct, frozen=True):
-    """How a command ended."""
+class CommandExit(msgspec.Struct, frozen=True):
+    """Outcome of a command."""
 
     code: int | None
     """Exit code; None when a signal ended it."""
     signal: str = ""
-    """Such as `SIGKILL`."""
+    """Name of the signal, such as `SIGKILL`; '' for an exit code."""
     cause: str = "exit"
-    """`exit`, `timeout`, `interrupt`, `flood` (over the output limit), `not_started` or `lost` (what had started it
-    died: it was ended, and nobody knows how it went)."""
+    """`exit`, `timeout`, `interrupt`, `flood` (over the output limit), `not_started` or `lost` (the parent process
+    died, the command was ended, and the outcome is unknown)."""
     message: str = ""
-    """Why it could not start, or why nobody knows how it ended."""
+    """Why the command could not start, or why the outcome is unknown."""
     elapsed_s: float = 0.0
-    """Wall time."""
+    """Wall time in seconds."""
     cwd: str = ""
-    """The folder the shell was in when it ended, if it reported one."""
+    """Folder of the shell at its end, if the shell reported one."""
 
 
-class Stamp(msgspec.Struct, frozen=True):
-    """A file at one moment. A file that does not exist has a stamp too: zeros and no hash."""
+class FileStamp(msgspec.Struct, frozen=True):
+    """Identity of a file at one moment. A missing file has zeros and no hash."""
 
     inode: int
     size_bytes: int
     mtime_ns: int
     ctime_ns: int
     hash: str
-    """Of its content; '' when there was no file or it could not be read."""
+    """SHA-256 of the content; '' when the file is missing or unreadable."""
 
 
 Merge = Callable[[bytes, bytes, bytes], bytes | None]
-"""(base, ours, theirs) -> both changes in one content, or None for a conflict. Pure; may run in another thread."""
+"""(base, ours, theirs) -> merged content, or None for a conflict. Pure; may run in another thread."""
 
 
-class Replaced(msgspec.Struct, frozen=True):
-    """What became of a write that looks at what it replaces."""
+class ReplaceResult(msgspec.Struct, frozen=True):
+    """Result of `Workspace.replace`."""
 
     data: bytes | None
-    """What it left in the file, perhaps merged; None when somebody else's content stands there, the last of `taken`."""
+    """Content that the write left in the file, perhaps merged. None when another program's content stands there: the
+    last of `taken`."""
     taken: tuple[bytes, ...] = ()
-    """What others had written and nobody expected, in the order it was found."""
+    """Unexpected contents by other programs, in the order they were found."""
 
 
 class Sink(Protocol):
-    """Takes a command's output (stdout and stderr in the order written)."""
+    """Receives a command's output: stdout and stderr in the order written."""
 
     def write(self, data: bytes) -> None: ...
 
 
-class Printout(Sink, Protocol):
-    """A sink that keeps what it takes, so that a command can become a task without anything being kept twice."""
+class ReplayableSink(Sink, Protocol):
+    """A sink that can give its content once more.
+
+    A command can so become a background task without keeping its output twice.
+    """
 
     def pieces(self) -> Iterator[bytes]:
-        """All that was written, once more and in order; secrets may have been replaced in it.
+        """Yield all output once more, in order; secrets may have been replaced.
 
         Raises OSError where the rest could not be kept.
         """
         ...
 
 
-class Keeping(msgspec.Struct, frozen=True):
-    """How a command is kept in the background. The supervisor obeys it, whether longrein lives or not."""
+class BackgroundOptions(msgspec.Struct, frozen=True):
+    """Limits of a background task. The supervisor enforces them, also without longrein."""
 
     task: str
-    """Id, unique in the spool of the session."""
+    """Id, unique in the session's spool."""
     command: str
-    """As the user knows it, for lists."""
+    """The command as the user knows it, for lists."""
     policy: str = "keep"
-    """When longrein is gone: `keep` lets it go on, `stop` ends it."""
+    """When longrein is gone: `keep` lets the task run on, `stop` ends it."""
     timeout_s: float = 0.0
-    """From its start; 0 for none."""
+    """Seconds from the command's start; 0 for no limit."""
     quota_bytes: int = 64 * 1024 * 1024
-    """Output kept on disk: the first half and the newest half; what lies between is counted."""
+    """Output kept on disk: the first half and the newest half. Bytes between them are only counted."""
     memory_bytes: int = 0
-    """Resident memory of its tree; 0 for no limit."""
+    """Resident memory of the process tree; 0 for no limit."""
     cpu_s: float = 0.0
-    """CPU of its tree; 0 for no limit."""
+    """CPU seconds of the process tree; 0 for no limit."""
 
 
-class Spooled(msgspec.Struct, frozen=True):
-    """A kept task as the spool tells of it."""
+class SpooledTask(msgspec.Struct, frozen=True):
+    """A background task as read from the spool."""
 
     task: str
     command: str
     cwd: str
     pid: int
-    """Of the leader of its session."""
+    """Pid of the leader of the task's process session."""
     started_at: int
     """Microseconds UTC."""
     policy: str
     path: str
-    """File that its output grows in: the first half of the quota."""
+    """File of the output's first half of the quota."""
     size_bytes: int = 0
     """Output so far."""
     elided_bytes: int = 0
-    """What of it was not kept."""
+    """Output that was not kept."""
     lost: str = ""
-    """Why some of it was not kept, when it was not the quota: a full disk."""
+    """Why output is missing for another reason than the quota, such as a full disk."""
     state: str = "running"
     """`running`, `done`, `failed`, `timed_out`, `killed` or `lost`."""
     code: int | None = None
     cause: str = ""
-    """Signal, limit, or who ended it."""
+    """The signal, the limit, or who ended the task."""
     elapsed_s: float = 0.0
     written_at: int = 0
-    """When it last printed something, microseconds UTC; 0 for never."""
+    """Time of the last output, microseconds UTC; 0 for none."""
     reads_input: bool = False
-    """Whether it waits for its standard input, as far as the system tells."""
+    """True while the task waits for standard input, as far as the system tells."""
 
 
-class Started(Protocol):
-    """A command that was started. Foreground until it is kept."""
+class StartedCommand(Protocol):
+    """A started command. In the foreground until `keep` is called."""
 
     pid: int
 
-    async def ended(self) -> Ended:
-        """Wait for its end. Cancelling the wait leaves it running."""
+    async def ended(self) -> CommandExit:
+        """Wait for the end. Cancelling the wait leaves the command running."""
         ...
 
     def end(self, cause: str) -> None:
-        """End its whole tree: TERM, 2 s grace, KILL, which goes on behind. `ended` then says `cause`."""
+        """End the process tree: TERM, 2 s grace, KILL. Returns at once; `ended` then reports `cause`."""
         ...
 
-    async def keep(self, keeping: Keeping) -> Spooled:
-        """From now it is a task: its output, from the first byte on, goes to the spool, its end is written there.
+    async def keep(self, keeping: BackgroundOptions) -> SpooledTask:
+        """Make the command a background task.
 
-        `ended` then never returns. Raises `OSError` when the supervisor is gone.
+        All output from the first byte on goes to the spool, and so does the end. `ended` then never returns. Raises
+        `OSError` when the supervisor is gone.
         """
         ...
 
 
 class Supervision(Protocol):
-    """Kept tasks of one session's tree. Belongs to one event loop."""
+    """Background tasks of a session and its subagents. Belongs to one event loop."""
 
     def warm(self) -> None:
-        """A command may soon be wanted: start what is slow to start, beside whatever goes on. Cheap when it runs."""
+        """Start the supervisor ahead of the first command. Cheap when one runs."""
         ...
 
     async def start(
@@ -168,56 +176,66 @@ class Supervision(Protocol):
         *,
         cwd: str,
         env: Mapping[str, str],
-        sink: Printout | None,
+        sink: ReplayableSink | None,
         output_bytes_max: int,
         stdin: bool = False,
-    ) -> "Started | Ended":
-        """Start a command as `Spawner.run` does; `Ended` with cause `not_started` when it cannot be. Without a sink it
-        is to be kept at once: what it prints waits in its pipe. With `stdin` its standard input is a pipe that stays
-        open for `give`; else it is /dev/null."""
-        ...
+    ) -> "StartedCommand | CommandExit":
+        """Start a command as `Spawner.run` does.
 
-    async def adopt(self) -> Sequence[Spooled]:
-        """All that the spool holds, from an earlier longrein too: running tasks and ends that were not settled.
-
-        What has neither an end nor a live supervisor is ended by its mark and told as `lost`.
+        Without a sink the caller must keep the command at once; until then its output waits in the pipe. With `stdin`
+        standard input is a pipe that stays open for `give`, else /dev/null. Returns a `CommandExit` with cause
+        `not_started` when the command cannot start.
         """
         ...
 
-    def spooled(self, task: str) -> Spooled | None:
-        """A task now; None for one that the spool does not know. One look at its files, no process is asked."""
+    async def adopt(self) -> Sequence[SpooledTask]:
+        """Return all tasks in the spool: running ones, and ends that were not settled.
+
+        A task with neither an end nor a live supervisor is ended by its mark and reported as `lost`.
+        """
+        ...
+
+    def spooled(self, task: str) -> SpooledTask | None:
+        """Return a task as it is now; None for an unknown one. Reads files and asks no process."""
         ...
 
     def read(self, task: str, start: int, size_bytes: int) -> tuple[int, bytes]:
-        """Output from byte `start` of all that was printed: (offset where it begins, bytes). What was not kept is
-        skipped, so the offset may be larger than `start`. b"" at the end."""
+        """Read output from byte `start` on: (offset of the first byte returned, bytes).
+
+        Output that was not kept is skipped, so the offset may be larger than `start`. b"" at the end.
+        """
         ...
 
     def on_news(self, call: Callable[[str], None]) -> None:
-        """`call(task)` in the loop's thread whenever a kept task has ended, or the supervisor is gone (`""`)."""
+        """Call `call(task)` in the loop's thread when a task ends, `call("")` when the supervisor is gone."""
         ...
 
     async def stop(self, task: str, cause: str) -> None:
-        """End a kept task; its end is told as `killed` by `cause`. Nothing for one that is over."""
+        """End a task; its state becomes `killed` with `cause`. Does nothing for a task that is over."""
         ...
 
     async def give(self, task: str, data: bytes, *, eof: bool) -> None:
-        """Write to its standard input. Raises `OSError` (`BrokenPipeError` when nobody reads, or it was closed)."""
+        """Write to a task's standard input.
+
+        Raises `OSError`: `BrokenPipeError` when no process reads it or it was closed.
+        """
         ...
 
     def whole(self, task: str) -> str:
-        """Path of all that was kept of an ended task's output, as one file; '' when it printed nothing. It is made a
-        blob (`Log.adopt`, which leaves it there) before the end is in the log; asked again after a crash it says so
-        again."""
+        """Return the path of a finished task's kept output, as one file; '' when there was none.
+
+        The file becomes a blob (`Log.adopt`, which leaves it there) before the end is in the log. After a crash the
+        same call gives the same file.
+        """
         ...
 
     def settle(self, task: str) -> None:
-        """Its end and its output are in the log: forget it and remove what is left of its files."""
+        """Remove a task's files, once its end and its output are in the log."""
         ...
 
 
 class Spawner(Protocol):
-    """Starts commands. Its parent may be another process, so nothing above it holds a `Popen`."""
+    """Starts commands, perhaps as children of another process."""
 
     async def run(
         self,
@@ -228,18 +246,20 @@ class Spawner(Protocol):
         sink: Sink,
         timeout_s: float,
         output_bytes_max: int,
-    ) -> Ended:
-        """Run to its end: a shell line (str, through `bash -c`, `sh` where there is no bash) or a program (sequence).
+    ) -> CommandExit:
+        """Run a command to its end: a shell line (str) or a program (sequence).
 
-        Own session, stdin from /dev/null, no terminal. Returns when the process itself has exited, even if a
-        grandchild still holds the pipe (what arrived within 0.1 s after it is kept). On timeout, flood and on
-        cancellation the whole tree is ended: TERM, 2 s grace, KILL. Cancellation re-raises `CancelledError` after
-        TERM was sent; the KILL goes on behind it. Never raises for what the command does.
+        A line runs with `bash -c`, or `sh` where there is no bash. The command has its own session, stdin from
+        /dev/null and no terminal. The call returns when the process itself has exited, even if a grandchild still holds
+        the pipe; output that arrives within 0.1 s after the exit is kept.
+
+        Timeout, flood and cancellation end the process tree: TERM, 2 s grace, KILL. Cancellation re-raises
+        `CancelledError` after TERM; KILL follows in the background. Never raises for what the command does.
         """
         ...
 
     async def drain(self) -> None:
-        """Wait for kills that are under way and end what commands left running. Called once, at the end."""
+        """Wait for pending kills and end processes that commands left running. Called once, at shutdown."""
         ...
 
 
@@ -250,64 +270,68 @@ class Workspace(Protocol):
     """Absolute real folders."""
     spawner: Spawner
 
-    def look(self, path: str, cwd: str) -> Place:
-        """Look a path up (`~` expanded, relative to `cwd`). Never raises; NUL or an impossible path is `kind=''`."""
+    def resolve(self, path: str, cwd: str) -> ResolvedPath:
+        """Look a path up: `~` expanded, relative to `cwd`.
+
+        Never raises; NUL or an impossible path gives `kind=''`.
+        """
         ...
 
     def read(self, path: str, limit_bytes: int = 0) -> bytes:
-        """Content of a regular file, or its first `limit_bytes` (0: no limit but 1 GiB). Raises OSError."""
+        """Read a regular file, or its first `limit_bytes` (0: no limit but 1 GiB). Raises OSError."""
         ...
 
     def write(self, path: str, data: bytes, *, expect: str | None = None) -> None:
-        """Replace a file atomically (temp beside it, flush, rename), keeping mode, owner and what a symlink points at.
+        """Replace a file atomically, keeping mode, owner and the symlink that leads to it.
 
-        Parent folders are made. With `expect` (a content hash, '' for "must not exist") the present content is
-        compared right before the rename and `FileExistsError` raised when it differs. Raises OSError.
+        The content goes to a temporary file beside the target, is flushed and renamed. Parent folders are made. With
+        `expect` (a content hash, '' for "must not exist") the present content is compared right before the rename, and
+        `FileExistsError` is raised when it differs. Raises OSError.
         """
         ...
 
     def replace(
         self, path: str, data: bytes, *, expect: str, base: bytes | None = None, merge: Merge | None = None
-    ) -> Replaced:
-        """`write` under other writers: put `data` in the place of content `expect` and look at what came out.
+    ) -> ReplaceResult:
+        """Replace content `expect` by `data` although other programs may write the same file.
 
-        Whatever else is found there, before or in the very moment of the exchange, is merged with `data` (`base` is
-        what both began with) and the result put in place; on a conflict, or without `merge`, theirs stands. Waits a
-        moment for a program that has the file open for writing. Raises OSError (`FileNotFoundError` when it is gone);
-        the file is then as others left it.
+        Content that is found there instead, before or at the moment of the exchange, is merged with `data` (`base` is
+        the common ancestor) and the result is written. On a conflict, or without `merge`, the other content stays.
+        Waits a moment for a program that has the file open for writing. Raises OSError (`FileNotFoundError` when the
+        file is gone); the file is then as others left it.
         """
         ...
 
-    async def aside(self, work: Callable[[], T], /) -> T:
-        """`work()`, which may take long, so that nothing else waits for it: beside the loop where it is a real one.
+    async def run_in_thread(self, work: Callable[[], T], /) -> T:
+        """Run slow `work()` in a thread of its own, so that the event loop goes on.
 
-        Cancelled, it goes on to its end all the same and gives what came of it, so that what was done to a file can
-        be told; the task's `cancelling()` says that it was to stop.
+        A cancelled call still waits for the end and returns the result, so that a changed file is never unreported; the
+        task's `cancelling()` tells that it was to stop.
         """
         ...
 
     def remove(self, path: str) -> None:
-        """Remove a file (of a link, the link). Raises OSError."""
+        """Remove a file; of a symlink, the link itself. Raises OSError."""
         ...
 
     def hash(self, path: str) -> str:
-        """SHA-256 (hex) of the content; '' when there is no such file."""
+        """Return the SHA-256 (hex) of the content; '' when there is no such file."""
         ...
 
-    def stamp(self, path: str, then: Stamp | None = None) -> Stamp:
-        """The file now. The same as `then`, for no more than a look at its numbers, when it was not touched since."""
+    def stamp(self, path: str, then: FileStamp | None = None) -> FileStamp:
+        """Return the file's stamp; `then` itself, after one `stat`, when the file was not touched since."""
         ...
 
     def walk(
         self, folder: str, visit: Callable[[str, bool], bool], limit_s: float = 10.0, *, ignored: bool = False
     ) -> bool:
-        """Visit entries below `folder` (path, is_folder) in name order, respecting `.gitignore`, never following links.
+        """Visit the entries below `folder` as (path, is_folder), in name order. Never follows links.
 
-        With `ignored` also what `.gitignore` excludes. `visit` returns whether to go into a folder. False when time
-        ran out (partial).
+        Entries that `.gitignore` excludes are visited only with `ignored`. `visit` returns whether to enter a folder.
+        Returns False when `limit_s` ran out before the end.
         """
         ...
 
     def environment(self, session: str) -> dict[str, str]:
-        """Environment of children: the allow-list, LONGREIN_SESSION, AI_AGENT=longrein, pagers off, no git prompts."""
+        """Environment of commands: the allow-list, LONGREIN_SESSION, AI_AGENT, no pagers, no git prompts."""
         ...

@@ -1,4 +1,4 @@
-"""The search in Python, a program of its own: prints what `rg` would print, for machines that have none.
+"""Search program in Python, for machines without `rg`: prints what `rg` would print.
 
 Run as `python -I -m longrein.workspace.python_search <query as JSON> <path>`. Exit code 0, or 2 with the reason.
 """
@@ -15,7 +15,7 @@ from longrein.workspace.search import Query
 from longrein.workspace.walk import compile_glob, entries
 
 FILE_BYTES_MAX = 64 << 20
-"""A larger file is passed over."""
+"""Larger files are skipped."""
 
 CLASSES = {
     "alpha": "A-Za-z",
@@ -32,14 +32,14 @@ CLASSES = {
 
 
 def compile_pattern(query: Query) -> re.Pattern[str]:
-    """The pattern in Python's dialect. Raises `re.error`."""
+    """Compile the pattern in Python's dialect. Raises `re.error`."""
     text = re.sub(r"\[:(\w+):\]", lambda found: CLASSES.get(found[1], found[0]), query.pattern).replace(r"\z", r"\Z")
     flags = re.MULTILINE | (re.IGNORECASE if query.ignore_case else 0) | (re.DOTALL if query.multiline else 0)
     return re.compile(text, flags)
 
 
 def files_of(query: Query) -> Iterator[str]:
-    """Files to look into, in name order."""
+    """Yield the files to search, in name order."""
     if not os.path.isdir(query.path):
         yield query.path
         return
@@ -52,7 +52,7 @@ def files_of(query: Query) -> Iterator[str]:
 
 
 def text_of(path: str) -> str | None:
-    """Content as text; None for what is binary, too large, gone, or not a file of its own."""
+    """Read a file as text; None for binary, too large or missing files and for links."""
     try:
         if os.path.islink(path):
             return None
@@ -67,7 +67,7 @@ def text_of(path: str) -> str | None:
 
 
 def matching(pattern: re.Pattern[str], text: str, multiline: bool) -> dict[int, bool]:
-    """0-based numbers of the lines that a match touches, in order."""
+    """Return the 0-based numbers of the lines that a match touches, in order."""
     if not multiline:
         return {at: True for at, line in enumerate(_lines(text)) if pattern.search(line)}
     found: dict[int, bool] = {}
@@ -83,7 +83,7 @@ def _lines(text: str) -> list[str]:
 
 
 def with_context(matches: dict[int, bool], lines: int, query: Query) -> dict[int, bool]:
-    """Line numbers to print, True for matches."""
+    """Return the line numbers to print; True for matches."""
     wanted: dict[int, bool] = {}
     for at in matches:
         for near in range(max(0, at - query.before), min(lines, at + query.after + 1)):
@@ -92,7 +92,7 @@ def with_context(matches: dict[int, bool], lines: int, query: Query) -> dict[int
 
 
 def show(path: str, query: Query, matches: dict[int, bool], lines: list[str]) -> Iterator[bytes]:
-    """What is printed for one file with matches."""
+    """Yield the output for one file with matches."""
     name = os.fsencode(path)
     if query.mode == "files":
         yield name + b"\0"
@@ -116,7 +116,7 @@ def _text(data: bytes) -> dict[str, object]:
 
 
 def search(query: Query) -> Iterator[bytes]:
-    """All that is printed. Raises `re.error` before the first piece."""
+    """Yield all output. Raises `re.error` before the first piece."""
     if query.mode == "names":
         for path in files_of(query):
             if not os.path.islink(path):
@@ -131,7 +131,7 @@ def search(query: Query) -> Iterator[bytes]:
 
 
 def main(asked: str, path: str) -> int:
-    """Search and print. `path` comes beside the query because JSON cannot hold every path."""
+    """Search and print. `path` is not part of the query because JSON cannot hold every path."""
     query = msgspec.structs.replace(msgspec.json.decode(asked, type=Query), path=path)
     try:
         for piece in search(query):

@@ -1,8 +1,8 @@
-"""Finding files by name and lines by content: `rg` where there is one outside the roots, else the same in Python.
+"""Search files by name and lines by content, with `rg` or the same in Python.
 
-Either runs as a command through the spawner (so a hopeless pattern or an endless tree costs a timeout, not the
-session) and prints the same form, which is read here. Both see hidden files, never `.git`, obey `.gitignore` (inside
-git repositories and out) and no other ignore file, follow no link, and pass over binary files.
+`rg` is used when it is found outside the roots. Either runs as a command through the spawner, so a slow pattern or an
+endless tree costs a timeout and not the session. Both print the same form. They include hidden files but never `.git`,
+obey `.gitignore` inside and outside git repositories and no other ignore file, follow no links, and skip binary files.
 """
 
 import asyncio
@@ -15,58 +15,58 @@ from typing import Any, Literal
 import msgspec
 
 from longrein.workspace.files import find_program, spellings
-from longrein.workspace.port import Ended, Workspace
+from longrein.workspace.port import CommandExit, Workspace
 from longrein.workspace.walk import compile_glob, name_glob
 
 Mode = Literal["files", "content", "count", "names"]
 SEARCH_S = 10.0
-"""Longest search; what was found by then is given, as partial."""
+"""Longest search in seconds; what was found by then is returned as partial."""
 CONTENT_BYTES_MAX = 8 << 20
 NAMES_BYTES_MAX = 64 << 20
-"""Of a search's raw output."""
+"""Longest raw output of a search."""
 
 
-Hidden = Callable[[str], bool]
-"""Whether a file, by its path, is to be left out of what was found."""
+IsHidden = Callable[[str], bool]
+"""Tells whether a path is left out of the results."""
 FILES_A_GO = 2000
-"""Files looked at before the loop may do something else: about 5 ms."""
+"""Files looked at before the event loop gets its turn: about 5 ms."""
 
 
 class Query(msgspec.Struct, frozen=True):
-    """What to look for."""
+    """A search."""
 
     path: str
     """Absolute real path of a folder, or of one file (searched even if ignored)."""
     pattern: str = ""
     """Regular expression."""
     glob: str = ""
-    """Only files so named: `*.py` at any depth, `src/**/*.py` from `path`; `!` in front excludes."""
+    """Only files of this name: `*.py` at any depth, `src/**/*.py` from `path`; `!` in front excludes."""
     mode: Mode = "files"
-    """`files`: which hold a match, newest first. `content`: lines. `count`: matching lines per file. `names`: files."""
+    """`files`: files with a match, newest first. `content`: lines. `count`: matching lines per file. `names`: files."""
     ignore_case: bool = False
     multiline: bool = False
-    """A match may span lines, and `.` matches their ends."""
+    """A match may span lines, and `.` matches line ends."""
     before: int = 0
     """Lines of context."""
     after: int = 0
     limit: int = 250
-    """Most lines, files or counts given back."""
+    """Most lines, files or counts returned."""
 
 
 class Line(msgspec.Struct, frozen=True):
-    """One line of a file."""
+    """A line of a file."""
 
     path: str
     number: int
     """1-based."""
     text: str
-    """Without its end. `surrogateescape` for bytes that are not UTF-8."""
+    """Without its line end. `surrogateescape` for bytes that are not UTF-8."""
     match: bool
     """False for context."""
 
 
-class Found(msgspec.Struct, frozen=True):
-    """What was found. Paths are absolute."""
+class SearchResult(msgspec.Struct, frozen=True):
+    """Result of a search. Paths are absolute."""
 
     paths: tuple[str, ...] = ()
     """Modes `files` and `names`."""
@@ -75,15 +75,15 @@ class Found(msgspec.Struct, frozen=True):
     counts: tuple[tuple[str, int], ...] = ()
     """Mode `count`, by path."""
     more: bool = False
-    """There was more than the limit."""
+    """True when the limit cut the result."""
     partial: str = ""
-    """Why not everything was searched: `time`, `size`; '' when it was."""
+    """Why the search is incomplete: `time`, `size`; '' when it is complete."""
     error: str = ""
     """Why nothing could be searched, for the model."""
 
 
-class _Taken:
-    """A sink."""
+class _BytesSink:
+    """A `Sink` that collects all bytes."""
 
     def __init__(self) -> None:
         self.data = bytearray()
@@ -92,8 +92,8 @@ class _Taken:
         self.data += data
 
 
-async def grep(workspace: Workspace, query: Query, hidden: Hidden | None = None) -> Found:
-    """Look for lines. Never raises for what is on the disk or in the pattern."""
+async def grep(workspace: Workspace, query: Query, hidden: IsHidden | None = None) -> SearchResult:
+    """Search lines. Never raises for what is on the disk or in the pattern."""
     rg = _rg(workspace)
     if rg:
         found = await _search(workspace, query, rg_words(rg, query), hidden)
@@ -104,12 +104,12 @@ async def grep(workspace: Workspace, query: Query, hidden: Hidden | None = None)
 
 
 async def glob(
-    workspace: Workspace, pattern: str, folder: str, limit: int = 100, hidden: Hidden | None = None
-) -> Found:
-    """Files below `folder` whose relative path matches, newest first, then by name.
+    workspace: Workspace, pattern: str, folder: str, limit: int = 100, hidden: IsHidden | None = None
+) -> SearchResult:
+    """Find files below `folder` whose relative path matches, newest first, then by name.
 
-    `pattern` is anchored: `*.py` is in `folder` itself, `**/*.py` anywhere below. A leading part without magic, `/`
-    or `..` is for the caller to move into `folder` (`split_glob`), after looking that up.
+    `pattern` is anchored: `*.py` is in `folder` itself, `**/*.py` anywhere below. The caller moves a leading part
+    without wildcards, `/` or `..` into `folder` (`split_glob`) after resolving it.
     """
     rg = _rg(workspace)
     query = Query(folder, "", pattern, "names", limit=limit)
@@ -122,8 +122,8 @@ def _rg(workspace: Workspace) -> str:
     return find_program("rg", f"{path}:{beside_python}", spellings(workspace.roots))
 
 
-async def _search(workspace: Workspace, query: Query, words: list[str], hidden: Hidden | None) -> Found:
-    taken = _Taken()
+async def _search(workspace: Workspace, query: Query, words: list[str], hidden: IsHidden | None) -> SearchResult:
+    taken = _BytesSink()
     most = CONTENT_BYTES_MAX if query.mode == "content" else NAMES_BYTES_MAX
     ended = await workspace.spawner.run(
         words,
@@ -136,23 +136,23 @@ async def _search(workspace: Workspace, query: Query, words: list[str], hidden: 
     return await read_output(query, bytes(taken.data), ended, hidden)
 
 
-async def read_output(query: Query, data: bytes, ended: Ended, hidden: Hidden | None = None) -> Found:
-    """What a search printed, as a value."""
+async def read_output(query: Query, data: bytes, ended: CommandExit, hidden: IsHidden | None = None) -> SearchResult:
+    """Parse what a search printed."""
     partial = {"timeout": "time", "flood": "size"}.get(ended.cause, "")
-    if error := _complaint(data, ended):
-        return Found(error=error)
-    wanted = _wanted(query) if hidden is None else _seen(_wanted(query), hidden)
+    if error := _error_text(data, ended):
+        return SearchResult(error=error)
+    wanted = _wanted(query) if hidden is None else _not_hidden(_wanted(query), hidden)
     if query.mode == "content":
         return _lines(query, data, wanted, partial)
     if query.mode == "count":
         counts = [(path, number) for path, number in _counts(data) if wanted(path)]
-        return Found(counts=tuple(counts[: query.limit]), more=len(counts) > query.limit, partial=partial)
+        return SearchResult(counts=tuple(counts[: query.limit]), more=len(counts) > query.limit, partial=partial)
     paths = await newest_first(data.split(b"\0")[:-1], wanted)
-    return Found(paths=tuple(paths[: query.limit]), more=len(paths) > query.limit, partial=partial)
+    return SearchResult(paths=tuple(paths[: query.limit]), more=len(paths) > query.limit, partial=partial)
 
 
-def _complaint(data: bytes, ended: Ended) -> str:
-    """Why nothing was searched; '' when something was. Code 2 alone may mean a file that could not be read."""
+def _error_text(data: bytes, ended: CommandExit) -> str:
+    """Why nothing was searched; '' otherwise. Code 2 alone may mean one unreadable file."""
     if ended.cause == "not_started":
         return ended.message
     if ended.cause == "exit" and ended.signal:
@@ -163,7 +163,7 @@ def _complaint(data: bytes, ended: Ended) -> str:
 
 
 def _wanted(query: Query) -> Callable[[str], bool]:
-    """Whether a path passes the query's glob."""
+    """Return a test whether a path passes the query's glob."""
     if not query.glob or not os.path.isdir(query.path):
         return lambda _: True
     excludes = query.glob.startswith("!")
@@ -172,12 +172,12 @@ def _wanted(query: Query) -> Callable[[str], bool]:
     return lambda path: (matcher.match(path, start) is None) == excludes
 
 
-def _seen(wanted: Callable[[str], bool], hidden: Hidden) -> Callable[[str], bool]:
-    """The same without what is hidden. A file is asked after once, however many of its lines were found."""
+def _not_hidden(wanted: Callable[[str], bool], hidden: IsHidden) -> Callable[[str], bool]:
+    """Return the same test without hidden files. Each file is tested once, however many lines match."""
     return cache(lambda path: wanted(path) and not hidden(path))
 
 
-def _lines(query: Query, data: bytes, wanted: Callable[[str], bool], partial: str) -> Found:
+def _lines(query: Query, data: bytes, wanted: Callable[[str], bool], partial: str) -> SearchResult:
     found: list[Line] = []
     for raw in data.split(b"\n"):
         if not raw.startswith((b'{"type":"match"', b'{"type":"context"')):
@@ -185,11 +185,11 @@ def _lines(query: Query, data: bytes, wanted: Callable[[str], bool], partial: st
         try:
             event = msgspec.json.decode(raw)
         except msgspec.MsgspecError:
-            continue  # the line at which the output was cut
+            continue  # the last line, where the output was cut
         found += _split(event, wanted)
         if len(found) > query.limit:
-            return Found(lines=tuple(found[: query.limit]), more=True, partial=partial)
-    return Found(lines=tuple(found), partial=partial)
+            return SearchResult(lines=tuple(found[: query.limit]), more=True, partial=partial)
+    return SearchResult(lines=tuple(found), partial=partial)
 
 
 def _split(event: dict[str, Any], wanted: Callable[[str], bool]) -> list[Line]:
@@ -206,7 +206,7 @@ def _split(event: dict[str, Any], wanted: Callable[[str], bool]) -> list[Line]:
 
 
 def _text(value: dict[str, str]) -> str:
-    """`{"text": …}`, or `{"bytes": …}` in base64 for what is not UTF-8."""
+    """Decode `{"text": …}`, or `{"bytes": …}` in base64 for what is not UTF-8."""
     import binascii
 
     return value["text"] if "text" in value else os.fsdecode(binascii.a2b_base64(value["bytes"]))
@@ -224,7 +224,7 @@ def _counts(data: bytes) -> list[tuple[str, int]]:
 
 
 async def newest_first(names: list[bytes], wanted: Callable[[str], bool]) -> list[str]:
-    """Wanted regular files by time of change, equal ones by name. A million of them let others have their turn."""
+    """Return the wanted regular files, newest first, then by name. Yields to the loop in between."""
     times: list[tuple[int, str]] = []
     for at, path in enumerate(map(os.fsdecode, names)):
         if wanted(path) and (status := _status(path)) is not None:
@@ -242,7 +242,7 @@ def _status(path: str) -> os.stat_result | None:
 
 
 def rg_words(rg: str, query: Query) -> list[str]:
-    """The command line of `rg`."""
+    """Build the command line of `rg`."""
     words = [rg, "--no-config", "--no-messages", "--color=never", "--hidden", "--glob=!.git", "--crlf", "--sort=path"]
     words += ["--no-require-git", "--no-ignore-dot", "--no-ignore-global", "--no-ignore-exclude", "--no-follow"]
     words += _flags(query)
@@ -266,7 +266,7 @@ def _flags(query: Query) -> Sequence[str]:
 
 
 def python_words(query: Query) -> list[str]:
-    """The command line of the search in Python. Isolated: neither the folder nor the environment adds modules."""
+    """Build the command line of the Python search. Isolated: folder and environment add no modules."""
     clean = msgspec.structs.replace(query, path="", pattern=_utf8(query.pattern), glob=_utf8(query.glob))
     asked = msgspec.json.encode(clean).decode()
     return [sys.executable, "-I", "-B", "-m", "longrein.workspace.python_search", asked, query.path]

@@ -1,6 +1,6 @@
-"""Reading the spool of kept tasks, from any process: what runs, what ended how, and what was printed.
+"""Read the spool from any process: which tasks run, how others ended, and their output.
 
-The supervisor writes it (see `supervisor.spooling` for the files). What is asked here costs a look at a few files.
+The supervisor writes the spool; `supervisor.spool_writer` describes the files. Reading looks at files only.
 """
 
 import os
@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
 import msgspec
 
-from longrein.workspace.port import Spooled
+from longrein.workspace.port import SpooledTask
 from longrein.workspace.supervisor.channel import RECORD
 from longrein.workspace.supervisor.process_tree import children_of, process
 from longrein.workspace.supervisor.spool_writer import write_end
@@ -18,18 +18,18 @@ from longrein.workspace.supervisor.spool_writer import write_end
 SPOOL = "tasks"
 """Folder of the spool in a session's folder."""
 DEPTH_MAX = 6
-"""Generations of processes in which somebody is looked for who waits for input."""
-HEAD = -1
-"""Stands for the file of the first half where offsets name the others."""
+"""Generations of processes that are searched for one that waits for input."""
+HEAD_OFFSET = -1
+"""Stands for the file of the first half, where offsets name the others."""
 ENDINGS = ("out", "whole", "whole.new", "end.new", "end")
-"""Of a task's files, beside its record and its newest half."""
-EARLY = "early"
-"""How names of output begin that belongs to no task yet; the pid of a longrein follows."""
+"""Suffixes of a task's files, beside its record and its newest half."""
+EARLY_PREFIX = "early"
+"""Prefix of output that belongs to no task yet; the pid of a longrein follows."""
 COPY_BYTES = 1 << 20
 NO_SUPERVISOR = "its supervisor ended without telling how it went"
 UNREADABLE = "its end was written and cannot be read"
 RECORD_BYTES_MAX = 4 << 20
-"""Of a record: a command line as JSON, and little more."""
+"""Largest record: a command line as JSON, and little more."""
 _TASK_CHARS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
 
 _Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 62)]
@@ -37,7 +37,7 @@ _Seconds = Annotated[float, msgspec.Meta(ge=0, le=1e12)]
 
 
 class _Record(TypedDict):
-    """What the supervisor writes when it keeps a task."""
+    """Record that the supervisor writes when it keeps a task."""
 
     command: str
     cwd: str
@@ -52,7 +52,7 @@ class _Record(TypedDict):
 
 
 class _End(TypedDict):
-    """What it writes when a task is over."""
+    """Record that the supervisor writes when a task is over."""
 
     state: Literal["done", "failed", "timed_out", "killed", "lost"]
     code: int | None
@@ -64,16 +64,17 @@ class _End(TypedDict):
 
 
 class _Owner(TypedDict):
-    """Who a supervisor is."""
+    """Record of a supervisor."""
 
     pid: _Count
     start: _Count
 
 
-def spooled_tasks(session_folder: str) -> list[Spooled]:
-    """All that the spool of a session holds, oldest first. A task whose supervisor is dead, without an end: `lost`.
+def spooled_tasks(session_folder: str) -> list[SpooledTask]:
+    """Return all tasks of a session's spool, oldest first.
 
-    A task whose record cannot be read is left out; `unreadable_tasks` names it.
+    A task without an end whose supervisor is dead is `lost`. A task with an unreadable record is left out; see
+    `unreadable_tasks`.
     """
     folder = os.path.join(session_folder, SPOOL)
     found = [read_task(folder, task) for task in task_ids(folder)]
@@ -81,19 +82,19 @@ def spooled_tasks(session_folder: str) -> list[Spooled]:
 
 
 def unreadable_tasks(session_folder: str) -> list[str]:
-    """Paths of records that cannot be read: damaged, or of another make."""
+    """Return the paths of records that cannot be read: damaged, or of another version."""
     folder = os.path.join(session_folder, SPOOL)
     return [os.path.join(folder, f"{task}.json") for task in task_ids(folder) if not record_of(folder, task)]
 
 
 def is_supervised(session_folder: str) -> bool:
-    """Whether a live supervisor looks after the tasks of a session."""
+    """Tell whether a session has a live supervisor."""
     owner = _json(os.path.join(session_folder, SPOOL, f"{RECORD}.json"), _Owner)
     return bool(owner) and _lives(owner["pid"], owner["start"])
 
 
 def task_ids(folder: str) -> list[str]:
-    """Of every task that has a record in this spool."""
+    """Return the ids of all tasks with a record in this spool."""
     try:
         names = os.listdir(folder)
     except OSError:
@@ -103,22 +104,22 @@ def task_ids(folder: str) -> list[str]:
 
 
 def usable_id(task: str) -> bool:
-    """Whether a task may be called so: it becomes the name of files, and `v1` and such are the supervisors' own."""
+    """Tell whether a task may have this id: it names files, and `v1` and the like are reserved."""
     supervisor = task.startswith("v") and task[1:].isdecimal()
     return bool(task) and _TASK_CHARS.issuperset(task) and not task.startswith(".") and not supervisor
 
 
 def record_of(folder: str, task: str) -> dict[str, Any]:
-    """What was written when the task was kept; empty when there is no such task, or nothing that can be read."""
+    """Return the record of a task; empty when it is missing or unreadable."""
     return _json(os.path.join(folder, f"{task}.json"), _Record)
 
 
-def read_task(folder: str, task: str, record: Mapping[str, Any] | None = None) -> Spooled | None:
-    """A task now; None for one that is not in this spool. `record` saves a look at what never changes."""
+def read_task(folder: str, task: str, record: Mapping[str, Any] | None = None) -> SpooledTask | None:
+    """Read a task as it is now; None for one that is not in this spool. `record` saves reading it."""
     record = record_of(folder, task) if record is None else record
     if not record:
         return None
-    spooled = Spooled(
+    spooled = SpooledTask(
         task,
         record["command"],
         record["cwd"],
@@ -131,7 +132,7 @@ def read_task(folder: str, task: str, record: Mapping[str, Any] | None = None) -
     if not end and has_end(folder, task):
         end = lost_end(folder, task, UNREADABLE)
     if end:
-        return told(spooled, end, _last_written(folder, task))
+        return with_end(spooled, end, _last_written(folder, task))
     head, pieces = extent(folder, task)
     size = _size(head, pieces)
     alive = owner_lives(record)
@@ -147,8 +148,8 @@ def read_task(folder: str, task: str, record: Mapping[str, Any] | None = None) -
     )
 
 
-def told(spooled: Spooled, end: Mapping[str, Any], written_at: int = 0) -> Spooled:
-    """A task with what its end says."""
+def with_end(spooled: SpooledTask, end: Mapping[str, Any], written_at: int = 0) -> SpooledTask:
+    """Return the task with the fields of its end."""
     return msgspec.structs.replace(
         spooled,
         size_bytes=end["size_bytes"],
@@ -163,12 +164,12 @@ def told(spooled: Spooled, end: Mapping[str, Any], written_at: int = 0) -> Spool
 
 
 def has_end(folder: str, task: str) -> bool:
-    """Whether its end was written."""
+    """Tell whether the task's end was written."""
     return os.path.exists(os.path.join(folder, f"{task}.end"))
 
 
 def owner_lives(record: Mapping[str, Any]) -> bool:
-    """Whether the supervisor that kept a task is alive."""
+    """Tell whether the supervisor that kept a task is alive."""
     pid, _, start = str(record.get("owner", "")).lstrip("/").partition(".")
     return pid.isdecimal() and start.isdecimal() and _lives(int(pid), int(start))
 
@@ -179,7 +180,7 @@ def _lives(pid: int, start: int) -> bool:
 
 
 def lost_end(folder: str, task: str, cause: str) -> dict[str, Any]:
-    """The end of a task of which nobody will ever know how it ended."""
+    """Build the end of a task whose outcome is unknown."""
     head, pieces = extent(folder, task)
     size = _size(head, pieces)
     sizes = {"size_bytes": size, "elided_bytes": size - head - sum(length for _, length in pieces), "lost": ""}
@@ -187,33 +188,30 @@ def lost_end(folder: str, task: str, cause: str) -> dict[str, Any]:
 
 
 def write_lost(folder: str, task: str, cause: str) -> None:
-    """Write that a task is lost, unless an end is there. Raises OSError."""
+    """Write that a task is lost, unless it has an end. Raises OSError."""
     if not has_end(folder, task):
         write_end(folder, task, lost_end(folder, task, cause))
 
 
-def close_lost(session_folder: str) -> list[str]:
-    """Tasks of a session whose supervisor is dead are told to be lost; those that nobody can tell of stay as they are.
-
-    Their processes must be gone.
-    """
+def mark_lost_tasks(session_folder: str) -> list[str]:
+    """Mark a session's tasks as lost whose supervisor is dead. Their processes must be gone."""
     folder = os.path.join(session_folder, SPOOL)
     lost = [task for task in task_ids(folder) if not has_end(folder, task) and not owner_lives(record_of(folder, task))]
     for task in lost:
         try:
             write_lost(folder, task, NO_SUPERVISOR)
         except OSError:
-            return []  # the next one to read it sees as much
+            return []  # the next reader comes to the same result
     return lost
 
 
-# --- output --------------------------------------------------------------------------------------------------------
+# --- Output ----------------------------------------------------------------------------------------------------------
 
 
 def extent(folder: str, task: str) -> tuple[int, list[tuple[int, int]]]:
-    """(size of the first file, (offset, size) of each file of the newest half, in order)."""
+    """Return (size of the first file, [(offset, size) of each file of the newest half])."""
     found = ((offset, _file_size(_piece(folder, task, offset))) for offset in _offsets(folder, task))
-    return _file_size(_piece(folder, task, HEAD)), [(offset, size) for offset, size in found if size]
+    return _file_size(_piece(folder, task, HEAD_OFFSET)), [(offset, size) for offset, size in found if size]
 
 
 def _offsets(folder: str, task: str) -> list[int]:
@@ -224,7 +222,7 @@ def _offsets(folder: str, task: str) -> list[int]:
 
 
 def _piece(folder: str, task: str, offset: int) -> str:
-    return os.path.join(folder, f"{task}.out" if offset == HEAD else f"{task}.more/{offset}")
+    return os.path.join(folder, f"{task}.out" if offset == HEAD_OFFSET else f"{task}.more/{offset}")
 
 
 def _file_size(path: str) -> int:
@@ -239,9 +237,9 @@ def _size(head: int, pieces: list[tuple[int, int]]) -> int:
 
 
 def read_output(folder: str, task: str, start: int, size_bytes: int) -> tuple[int, bytes]:
-    """Output from byte `start` of all that was printed: (offset where it begins, bytes); b"" at the end."""
+    """Read output from byte `start` on: (offset where it begins, bytes); b"" at the end."""
     head, pieces = extent(folder, task)
-    for offset, size in ((HEAD, head), *pieces):
+    for offset, size in ((HEAD_OFFSET, head), *pieces):
         at = max(0, offset)
         if start < at + size:
             begin = max(start, at)
@@ -260,8 +258,10 @@ def _read(path: str, at: int, size_bytes: int) -> bytes:
 
 
 def make_whole(folder: str, task: str, gap: str) -> str:
-    """Path of one file with all that was kept; '' when nothing was. `gap` stands between what is not adjacent, with
-    `{}` for the number of bytes. Done again it gives the same. Raises OSError."""
+    """Write all kept output to one file and return its path; '' when there is none.
+
+    `gap` is inserted where bytes are missing, with `{}` for their number. Repeated calls give the same. Raises OSError.
+    """
     head, pieces = extent(folder, task)
     if not pieces:
         return os.path.join(folder, f"{task}.out") if head else ""
@@ -270,7 +270,7 @@ def make_whole(folder: str, task: str, gap: str) -> str:
         return whole
     with open(os.open(whole + ".new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as out:
         at = 0
-        for offset, size in ((HEAD, head), *pieces):
+        for offset, size in ((HEAD_OFFSET, head), *pieces):
             if offset > at:
                 out.write(gap.replace("{}", f"{offset - at:,}").encode())
             _copy(_piece(folder, task, offset), out)
@@ -288,8 +288,8 @@ def _copy(path: str, out: Any) -> None:
         return  # nothing was kept of the first half
 
 
-def forget(folder: str, task: str) -> None:
-    """Remove a task's files; its record first, so that what a crash leaves is nobody's and is swept (`sweep_spool`)."""
+def remove_task(folder: str, task: str) -> None:
+    """Remove a task's files, its record first: what a crash leaves belongs to no task and is swept."""
     _remove(os.unlink, os.path.join(folder, f"{task}.json"))
     for offset in _offsets(folder, task):
         _remove(os.unlink, _piece(folder, task, offset))
@@ -299,7 +299,7 @@ def forget(folder: str, task: str) -> None:
 
 
 def sweep_spool(folder: str) -> None:
-    """Remove what a crash left that belongs to no task: nobody may be keeping one at this moment."""
+    """Remove files of a crash that belong to no task. No task may be kept at this moment."""
     try:
         names = os.listdir(folder)
     except OSError:
@@ -307,32 +307,32 @@ def sweep_spool(folder: str) -> None:
     left = (name.rpartition(".")[0] for name in names if name.endswith((".out", ".more", ".end", ".whole")))
     for task in sorted(set(left)):
         if usable_id(task) and f"{task}.json" not in names and not _early_of_the_living(task):
-            forget(folder, task)
+            remove_task(folder, task)
 
 
 def _early_of_the_living(name: str) -> bool:
-    """Whether a longrein that lives holds output by this name, for a command that is not kept (yet)."""
+    """Tell whether the file is foreground output of a live longrein."""
     begin, _, pid = name.partition("-")
-    return begin == EARLY and (number := pid.partition("-")[0]).isdecimal() and process(int(number)) is not None
+    return begin == EARLY_PREFIX and (number := pid.partition("-")[0]).isdecimal() and process(int(number)) is not None
 
 
 def _remove(remove: Callable[[str], None], path: str) -> None:
     try:
         remove(path)
     except OSError:
-        return  # it was never there
+        return  # it did not exist
 
 
 def _last_written(folder: str, task: str) -> int:
-    """Microseconds UTC; 0 for never."""
+    """Time of the last output, microseconds UTC; 0 for none."""
     try:
-        return os.stat(_piece(folder, task, max(_offsets(folder, task), default=HEAD))).st_mtime_ns // 1000
+        return os.stat(_piece(folder, task, max(_offsets(folder, task), default=HEAD_OFFSET))).st_mtime_ns // 1000
     except OSError:
         return 0
 
 
 def _json(path: str, kind: Any) -> dict[str, Any]:
-    """What a file holds if that is of this kind, else nothing: one odd file hides no other."""
+    """Decode a file; empty when it is missing or of another kind, so that one bad file hides no other."""
     try:
         with open(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), "rb") as file:
             found: dict[str, Any] = msgspec.json.decode(file.read(RECORD_BYTES_MAX), type=kind)
@@ -341,20 +341,20 @@ def _json(path: str, kind: Any) -> dict[str, Any]:
     return found
 
 
-# --- who waits for input -------------------------------------------------------------------------------------------
+# --- Waiting for input -----------------------------------------------------------------------------------------------
 
 
 def waits_for_input(pid: int, inode: int) -> bool:
-    """Whether somebody below `pid` sits in a read of the pipe `inode` as standard input, as far as the system tells."""
+    """Tell whether a process below `pid` reads the pipe `inode` as standard input, as far as is known."""
     generation = [pid] if inode else []
     for _ in range(DEPTH_MAX):
-        if any(_sits_in_read(one, inode) for one in generation):
+        if any(_is_reading(one, inode) for one in generation):
             return True
         generation = [child for one in generation for child in children_of(one)]
     return False
 
 
-def _sits_in_read(pid: int, inode: int) -> bool:
+def _is_reading(pid: int, inode: int) -> bool:
     try:
         with open(f"/proc/{pid}/wchan", "rb") as file:
             where = file.read()

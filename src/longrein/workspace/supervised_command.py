@@ -1,7 +1,7 @@
-"""Commands whose parent is the supervisor: they can become tasks, and outlive longrein when they are kept.
+"""Run commands through the supervisor, so that they can become background tasks and outlive longrein.
 
-One supervisor per session, started when a command is near, found again by its socket after a crash. Where none can be
-started, commands are children of longrein as before, and nothing can be kept.
+Each session has one supervisor. It is started ahead of the first command and found again by its socket after a crash.
+Where no supervisor can be started, commands are children of longrein and cannot go to the background.
 """
 
 import asyncio
@@ -16,225 +16,234 @@ import msgspec
 
 from longrein.events import redactor
 from longrein.workspace import command as children
-from longrein.workspace.background_tasks import END_S, KeptTasks
-from longrein.workspace.command import Nobody, PlainSpawner, Running, not_started
+from longrein.workspace.background_tasks import END_S, BackgroundTasks
+from longrein.workspace.command import NullSink, OutputReader, PlainSpawner, start_failure
 from longrein.workspace.environment import DEFAULT_PATH
-from longrein.workspace.port import Ended, Keeping, Printout, Sink, Spooled, Started
-from longrein.workspace.spool import EARLY
+from longrein.workspace.port import BackgroundOptions, CommandExit, ReplayableSink, Sink, SpooledTask, StartedCommand
+from longrein.workspace.spool import EARLY_PREFIX
 from longrein.workspace.supervisor.process_tree import GIVE_UP_S, GRACE_S
 from longrein.workspace.supervisor.shell import close, last_folder, report_pipe
-from longrein.workspace.supervisor.spool_writer import Holding, Output
-from longrein.workspace.supervisor_client import DEAF, HELLO_S, Link, connect, start_supervisor
+from longrein.workspace.supervisor.spool_writer import SpoolWriter, StreamRedactor
+from longrein.workspace.supervisor_client import HELLO_S, UNRESPONSIVE, SupervisorConnection, connect, start_supervisor
 
-# --- A command that a supervisor started, as longrein sees it until it has ended or is kept --------------------------
+# --- One command, until it has ended or is in the background ---------------------------------------------------------
 
-
-KEEPING_FIELDS = ("task", "policy", "timeout_s", "quota_bytes", "memory_bytes", "cpu_s")
-"""Those of `Keeping` that the supervisor obeys."""
-LOST = Ended(None, "", "lost", "the supervisor of processes ended, and what it had started was ended with it")
-SILENT = "the supervisor of processes did not answer, so longrein ended it itself ({})"
+SENT_OPTIONS = ("task", "policy", "timeout_s", "quota_bytes", "memory_bytes", "cpu_s")
+"""Fields of `BackgroundOptions` that are sent to the supervisor."""
+LOST_EXIT = CommandExit(
+    None, "", "lost", "the supervisor of processes ended, and what it had started was ended with it"
+)
+NO_ANSWER = "the supervisor of processes did not answer, so longrein ended it itself ({})"
 _numbers = count(1)
 
 
-class Early:
-    """Puts into the spool what a command had printed before it was kept."""
+class EarlyOutput:
+    """Moves the output that a command printed in the foreground into the spool."""
 
-    def __init__(self, printout: Printout | None, output: Callable[[], Output]) -> None:
-        """`printout` has all of it, None when nothing was read; `output()` opens a file in the spool."""
+    def __init__(self, printout: ReplayableSink | None, output: Callable[[], SpoolWriter]) -> None:
+        """`printout` has the output, None when nothing was read; `output()` opens a file in the spool."""
         self._printout, self._open = printout, output
 
-    async def keep(self, keeping: Keeping, printed_bytes: int) -> dict[str, object]:
-        """All of it is in the spool under the task's name, redacted and under its quota; what is not to be had again
-        is counted. Gives what who goes on writing must know. Raises OSError.
+    async def keep(self, keeping: BackgroundOptions, printed_bytes: int) -> dict[str, object]:
+        """Write the output to the spool, redacted and within the quota. Raises OSError.
 
-        The loop gets its turn in between: there may be much to redact.
+        Output that cannot be read again is counted as lost. Returns the state with which the supervisor goes on
+        writing. The event loop gets its turn between pieces.
         """
         output = self._open()
-        output.limit(keeping.quota_bytes)
+        output.set_quota(keeping.quota_bytes)
         try:
             for piece in self._printout.pieces() if self._printout is not None else ():
                 output.write(piece)
                 printed_bytes -= len(piece)
                 await asyncio.sleep(0)
         except OSError as error:
-            output.lose(error, max(0, printed_bytes))
+            output.count_lost(error, max(0, printed_bytes))
         try:
             output.rename(keeping.task)
         except OSError:
             output.remove()
             raise
-        return output.handed()
+        return output.export_state()
 
 
-class Foreground:
-    """See `Started`. It is in `running` until it has ended or is kept."""
+class SupervisedCommand:
+    """A `StartedCommand` whose parent is the supervisor.
 
-    def __init__(  # all that becomes of it is decided here
+    It is in `running` until it has ended or is in the background.
+    """
+
+    def __init__(
         self,
-        link: Link,
-        running: dict[int, "Foreground"],
-        kept: KeptTasks,
+        connection: SupervisorConnection,
+        running: dict[int, "SupervisedCommand"],
+        kept: BackgroundTasks,
         *,
         pipes: tuple[int, int],
         sink: Sink | None,
         output_bytes_max: int,
         cwd: str,
     ) -> None:
-        """`pipes`: our ends of the output and of the report (-1 for none). Without a sink nothing is read."""
+        """`pipes`: our ends of output and report (-1 for none). Without a sink nothing is read."""
         self._loop = asyncio.get_running_loop()
         self.pid, self._mark = 0, ""
         self.number = next(_numbers)
-        """By which the supervisor knows it."""
+        """Number that identifies the command in messages to the supervisor."""
         self.started: asyncio.Future[OSError | ValueError | None] = self._loop.create_future()
         """See `wait_started`."""
-        self._link, self._running, self._kept, self._cwd = link, running, kept, cwd
+        self._connection, self._running, self._background, self._cwd = connection, running, kept, cwd
         running[self.number] = self
         self._began = self._loop.time()
-        self._output = Running(pipes[0], sink, output_bytes_max, self.end)
-        self._output.ended.add_done_callback(self._tell)
+        self._output = OutputReader(pipes[0], sink, output_bytes_max, self.end)
+        self._output.ended.add_done_callback(self._report_end)
         self._report = pipes[1]
-        self.early: Early | None = None
-        """It can be kept."""
+        self.early: EarlyOutput | None = None
+        """Set when the command can go to the background."""
         self._over: Mapping[str, Any] | None = None
         self._told_to_end = self._is_kept = self._done = False
-        self._why_lost = LOST.message
-        self._end: asyncio.Future[Ended] = self._loop.create_future()
+        self._why_lost = LOST_EXIT.message
+        self._end: asyncio.Future[CommandExit] = self._loop.create_future()
 
-    # --- what the supervisor says -------------------------------------------------------------------------------
+    # --- Messages from the supervisor --------------------------------------------------------------------------------
 
-    def runs(self, pid: int, mark: str) -> None:
-        """It was started; its processes carry this mark."""
+    def on_started(self, pid: int, mark: str) -> None:
+        """Handle `started`: the command runs, its processes carry `mark`."""
         self.pid, self._mark = pid, mark
         if not self.started.done():
             self.started.set_result(None)
 
     async def wait_started(self, limit_s: float) -> OSError | ValueError | None:
-        """None once it runs, else why it does not. Raises `TimeoutError` when neither was heard by then."""
+        """Return None once the command runs, else why it does not.
+
+        Raises `TimeoutError` when the supervisor says neither within `limit_s`.
+        """
         await asyncio.wait([self.started], timeout=limit_s)
         if not self.started.done():
             raise TimeoutError
         return self.started.result()
 
-    def did_not_start(self, error: OSError | ValueError) -> None:
-        """It could not be started."""
+    def on_start_failed(self, error: OSError | ValueError) -> None:
+        """Handle `not_started`."""
         self._running.pop(self.number, None)
         self._done = True
         self._let_go()
         if not self.started.done():
             self.started.set_result(error)
 
-    def is_over(self, how: Mapping[str, Any]) -> None:
-        """Its process has ended; when it was told to, its whole tree."""
+    def on_ended(self, how: Mapping[str, Any]) -> None:
+        """Handle `ended`: the process has exited; if it was told to end, its whole tree has."""
         self._running.pop(self.number, None)
         self._over = how
         self._output.exited()
 
-    def is_lost(self) -> None:
-        """The supervisor is gone: nobody knows how it ends."""
+    def on_lost(self) -> None:
+        """Handle the supervisor's death: the outcome is unknown."""
         if not self.started.done():
-            self.did_not_start(ConnectionError(LOST.message))
+            self.on_start_failed(ConnectionError(LOST_EXIT.message))
         elif self._over is None:
-            self.is_over({})
+            self.on_ended({})
 
-    def _tell(self, _: object) -> None:
+    def _report_end(self, _: object) -> None:
         if self._is_kept or self._end.done() or self._over is None:
             return
         how, elapsed_s = self._over, self._loop.time() - self._began
         left_in = last_folder(self._report)
         if not how:
-            ended = msgspec.structs.replace(LOST, message=self._why_lost, elapsed_s=elapsed_s)
+            ended = msgspec.structs.replace(LOST_EXIT, message=self._why_lost, elapsed_s=elapsed_s)
         elif how["returncode"] is None:
-            ended = Ended(None, "", how["cause"], "it could not be ended", elapsed_s)
+            ended = CommandExit(None, "", how["cause"], "it could not be ended", elapsed_s)
         else:
-            ended = children.ended(how["returncode"], how["cause"], elapsed_s, left_in)
+            ended = children.exit_of(how["returncode"], how["cause"], elapsed_s, left_in)
         self._end.set_result(ended)
         if self._told_to_end:
             self.abandon()
 
-    # --- what longrein wants ------------------------------------------------------------------------------------
+    # --- Requests of longrein ----------------------------------------------------------------------------------------
 
-    async def ended(self) -> Ended:
-        """See `Started.ended`."""
+    async def ended(self) -> CommandExit:
+        """See `StartedCommand.ended`."""
         ended = await asyncio.shield(self._end)
         self.abandon()
         return ended
 
     def end(self, cause: str) -> None:
-        """See `Started.end`. Who interrupts it has heard enough."""
+        """See `StartedCommand.end`. After an interrupt, output is discarded."""
         if self._over is None and not self._told_to_end:
             self._told_to_end = True
-            self._link.send(do="end", number=self.number, cause=cause)
-            self._kept.see_to(self._end_unheard(cause))
+            self._connection.send(do="end", number=self.number, cause=cause)
+            self._background.run_in_background(self._end_if_unanswered(cause))
             if cause == "interrupt":
-                self._output.mute()
+                self._output.discard_output()
 
-    async def _end_unheard(self, cause: str) -> None:
-        """Who hears nothing ends nothing: then it is ended from here, by its mark."""
+    async def _end_if_unanswered(self, cause: str) -> None:
+        """End the process tree from here, by its mark, when the supervisor does not answer."""
         try:
-            await self._link.ask(do="ping")
+            await self._connection.ask(do="ping")
         except ConnectionError:
-            if not self._link.gone and self._over is None and self._mark:
-                await self._kept.end_marked(self._mark, self.pid)
-                self._why_lost = SILENT.format(cause)
-                self.is_lost()
+            if not self._connection.gone and self._over is None and self._mark:
+                await self._background.end_marked(self._mark, self.pid)
+                self._why_lost = NO_ANSWER.format(cause)
+                self.on_lost()
 
     def abandon(self) -> None:
-        """Nobody wants the rest of its output, nor to keep it."""
+        """Drop the rest of the output; the command can no longer go to the background."""
         if self._done or self._is_kept:
             return
         self._done = True
-        self._link.send(do="done", number=self.number)
+        self._connection.send(do="done", number=self.number)
         self._let_go()
 
     def _let_go(self) -> None:
-        close(self._output.give_away(), self._report)
+        close(self._output.detach_output(), self._report)
         self._report = -1
 
-    async def keep(self, keeping: Keeping) -> Spooled:
-        """See `Started.keep`."""
-        if self._done or self.early is None or self._link.gone:
+    async def keep(self, keeping: BackgroundOptions) -> SpooledTask:
+        """See `StartedCommand.keep`."""
+        if self._done or self.early is None or self._connection.gone:
             raise OSError("it has ended and was let go" if self._done else "there is no supervisor to keep it")
-        self._kept.check_new(keeping.task)
+        self._background.check_new(keeping.task)
         self._is_kept = True
         self._running.pop(self.number, None)
-        close(self._output.give_away(), self._report)
+        close(self._output.detach_output(), self._report)
         self._report = -1
         written = await self.early.keep(keeping, self._output.size_bytes)
-        shown = self._cwd.encode("utf-8", "replace").decode()  # a folder may be called by any bytes
+        shown = self._cwd.encode("utf-8", "replace").decode()  # a folder name may be any bytes
         record = {"task": keeping.task, "command": keeping.command, "cwd": shown}
-        wanted = {name: getattr(keeping, name) for name in KEEPING_FIELDS}
-        answer = await self._link.ask(do="keep", number=self.number, keeping=wanted, record=record, written=written)
+        wanted = {name: getattr(keeping, name) for name in SENT_OPTIONS}
+        answer = await self._connection.ask(
+            do="keep", number=self.number, keeping=wanted, record=record, written=written
+        )
         if answer["error"]:
             raise OSError(answer["error"])
-        return self._kept.known(keeping.task)
+        return self._background.known(keeping.task)
 
 
-class Unkept:
-    """A command without a supervisor, as a `Started`: it cannot be kept."""
+class UnsupervisedCommand:
+    """A `StartedCommand` without a supervisor, which cannot go to the background."""
 
     pid = 0
 
-    def __init__(self, run: "asyncio.Task[Ended]") -> None:
+    def __init__(self, run: "asyncio.Task[CommandExit]") -> None:
         self._run = run
         self._cause = ""
 
-    async def ended(self) -> Ended:
-        """See `Started.ended`."""
+    async def ended(self) -> CommandExit:
+        """See `StartedCommand.ended`."""
         await asyncio.wait([self._run])
-        return Ended(None, "", self._cause) if self._run.cancelled() else self._run.result()
+        return CommandExit(None, "", self._cause) if self._run.cancelled() else self._run.result()
 
     def end(self, cause: str) -> None:
-        """See `Started.end`."""
+        """See `StartedCommand.end`."""
         self._cause = self._cause or cause
         self._run.cancel()
 
-    async def keep(self, keeping: Keeping) -> Spooled:
-        """See `Started.keep`: it never can."""
+    async def keep(self, keeping: BackgroundOptions) -> SpooledTask:
+        """See `StartedCommand.keep`. Always raises OSError."""
         raise OSError(f"{keeping.task} cannot go on in the background: there is no supervisor of processes")
 
 
 def open_pipes(command: str | Sequence[str], shell: str) -> tuple[tuple[int, int], list[int]]:
-    """(our ends of output and report, what is sent to the supervisor). Raises OSError."""
+    """Open the pipes: (our ends of output and report, descriptors for the supervisor). Raises OSError."""
     opened: list[int] = []
     try:
         opened += os.pipe()
@@ -247,42 +256,41 @@ def open_pipes(command: str | Sequence[str], shell: str) -> tuple[tuple[int, int
         raise
 
 
-# --- supervised ------------------------------------------------------------------------------------------------------
-
+# --- The spawner -----------------------------------------------------------------------------------------------------
 
 START_S = 10.0
-"""For a command to be started; then a supervisor that hears nothing is done without."""
-LATE_S = 1.0
-"""For the word that it was started at the last moment."""
+"""Longest wait for a command to start; then it is started without the supervisor."""
+START_GRACE_S = 1.0
+"""Extra wait for the message of a start at the last moment."""
 DRAIN_S = END_S + GIVE_UP_S
-"""For all that may not stay to end; a supervisor that says nothing by then holds nobody back from leaving."""
+"""Longest wait for commands to end at shutdown."""
 EXIT_S = 1.0
-"""For one with nothing left to do to exit."""
+"""Longest wait for an idle supervisor to exit."""
 NO_LIMIT_S = 1e9
 _early_numbers = count(1)
 
 
 class SupervisionOptions(msgspec.Struct, frozen=True):
-    """What a supervisor is told at the beginning."""
+    """Settings that the supervisor gets when longrein connects."""
 
     nonce: str = ""
-    """Of the session; its markers carry it."""
+    """Nonce of the session, part of its markers."""
     secrets: tuple[str, ...] = ()
     """Known values that must not reach the disk."""
     patterns: tuple[str, ...] = ()
-    """Regular expressions of further ones."""
+    """Regular expressions of further secrets."""
     keep_s: float = 24 * 3600.0
-    """How long kept tasks go on with nobody attached."""
+    """Seconds that background tasks run with no longrein connected."""
     quota_bytes: int = 64 << 20
-    """For the output of a command before it is kept."""
+    """Quota for a command's output before it goes to the background."""
     alone_s: float = 2.0
-    """After longrein is gone, until what may not go on without it is told to end."""
+    """Time between longrein's death and the end of what may not outlive it."""
     grace_s: float = GRACE_S
-    """TERM to KILL."""
+    """Time from TERM to KILL."""
 
 
 class SupervisedSpawner:
-    """See `Spawner` and `Supervision`."""
+    """A `Spawner` and `Supervision` through the supervisor."""
 
     def __init__(
         self,
@@ -294,118 +302,128 @@ class SupervisedSpawner:
         environ: Mapping[str, str],
         roots: Sequence[str] = (),
     ) -> None:
-        """`folder` is the spool (made when it is needed), `wall_us` the time in microseconds UTC, `environ` longrein's
-        environment, `roots` where no shell is taken from. `notice` gets one line when no supervisor can be had."""
+        """Prepare; the supervisor starts with `warm` or the first command.
+
+        `folder` is the spool (made when needed), `wall_us` the time in microseconds UTC, `environ` longrein's
+        environment. No shell is taken from `roots`. `notice` gets one line when no supervisor can be started.
+        """
         self.plain = PlainSpawner(environ.get("PATH", DEFAULT_PATH), roots, grace_s=options.grace_s)
-        """Starts commands when there is no supervisor to do it."""
+        """Starts commands when there is no supervisor."""
         self.shell = self.plain.shell
-        """What runs a command line."""
+        """The shell that runs command lines."""
         self._folder, self._options = folder, options
         self._wall_us, self._environ = wall_us, environ
         self.notice = notice
         """Gets a line for the user; may be replaced."""
-        self._link: Link | None = None
-        self._opening: asyncio.Task[Link | None] | None = None
-        self._unable = False
-        """No supervisor can be had."""
-        self._commands: dict[int, Foreground] = {}
-        self._kept = KeptTasks(folder, f"longrein:{options.nonce}", options.grace_s)
+        self._connection: SupervisorConnection | None = None
+        self._opening: asyncio.Task[SupervisorConnection | None] | None = None
+        self._unavailable = False
+        """True when no supervisor can be started."""
+        self._commands: dict[int, SupervisedCommand] = {}
+        self._background = BackgroundTasks(folder, f"longrein:{options.nonce}", options.grace_s)
         self._redact = redactor(options.secrets, options.nonce, options.patterns)
 
-    # --- the supervisor -----------------------------------------------------------------------------------------
+    # --- Connection to the supervisor --------------------------------------------------------------------------------
 
     def warm(self) -> None:
         """See `Supervision.warm`."""
-        if self._link is None and self._opening is None and not self._unable:
+        if self._connection is None and self._opening is None and not self._unavailable:
             self._opening = asyncio.get_running_loop().create_task(self._open(start=True))
             self._opening.add_done_callback(self._opened)
 
     def _opened(self, _: object) -> None:
         self._opening = None
 
-    async def _linked(self) -> Link | None:
-        """The conversation with the supervisor, which is started if need be; None when none can be had."""
-        if self._link is None:
+    async def _connected(self) -> SupervisorConnection | None:
+        """Return the connection, starting a supervisor if necessary; None when none can be had."""
+        if self._connection is None:
             self.warm()
             if self._opening is not None:
                 await asyncio.wait([self._opening])
-        return self._link
+        return self._connection
 
     async def answered(self) -> bool:
-        """Wait until a supervisor has answered, starting one if need be; False when none can be had."""
-        link = await self._linked()
+        """Wait until a supervisor has answered, starting one if necessary; False when none can be had."""
+        connection = await self._connected()
         try:
-            return link is not None and bool(await link.ask(do="hello", **self._hello()))
+            return connection is not None and bool(await connection.ask(do="hello", **self._hello()))
         except ConnectionError:
             return False
 
-    async def _open(self, *, start: bool) -> Link | None:
-        if self._link is None and (sock := connect(self._folder)) is not None:
-            self._link = await self._join(Link(sock, None, self._hear, self._lost))
-        if self._link is None and start and not self._unable:
+    async def _open(self, *, start: bool) -> SupervisorConnection | None:
+        if self._connection is None and (sock := connect(self._folder)) is not None:
+            self._connection = await self._attach(SupervisorConnection(sock, None, self._receive, self._on_lost))
+        if self._connection is None and start and not self._unavailable:
             try:
                 os.makedirs(self._folder, mode=0o700, exist_ok=True)
-                link = Link(*start_supervisor(self._folder, self._environ), self._hear, self._lost)
+                connection = SupervisorConnection(
+                    *start_supervisor(self._folder, self._environ), self._receive, self._on_lost
+                )
             except OSError as error:
                 self._give_up(error.strerror or str(error))
             else:
-                link.send(do="hello", ref=0, **self._hello())
-                self._link = link
-        return self._link
+                connection.send(do="hello", ref=0, **self._hello())
+                self._connection = connection
+        return self._connection
 
-    async def _join(self, link: Link) -> Link | None:
-        """Attach to a supervisor that was there before."""
+    async def _attach(self, connection: SupervisorConnection) -> SupervisorConnection | None:
+        """Attach to a running supervisor."""
         try:
-            answer = await link.ask(limit_s=HELLO_S, do="hello", **self._hello())
+            answer = await connection.ask(limit_s=HELLO_S, do="hello", **self._hello())
         except ConnectionError:
-            link.close()
+            connection.close()
             return None
         if answer["error"]:
-            link.close()
+            connection.close()
             self._give_up(answer["error"])
             return None
-        link.introduce(answer["pid"], answer["start"])
-        return link
+        connection.set_owner(answer["pid"], answer["start"])
+        return connection
 
     def _hello(self) -> dict[str, Any]:
-        told = self._options
-        known = {"secrets": told.secrets, "nonce": told.nonce, "patterns": told.patterns, "wall_us": self._wall_us()}
-        return {"keep_s": told.keep_s, "alone_s": told.alone_s, "grace_s": told.grace_s, "known": known}
+        options = self._options
+        known = {
+            "secrets": options.secrets,
+            "nonce": options.nonce,
+            "patterns": options.patterns,
+            "wall_us": self._wall_us(),
+        }
+        return {"keep_s": options.keep_s, "alone_s": options.alone_s, "grace_s": options.grace_s, "known": known}
 
     def _give_up(self, why: str) -> None:
-        if not self._unable:
-            self._unable = True
+        if not self._unavailable:
+            self._unavailable = True
             self.notice(f"commands cannot go on in the background: no supervisor of processes could be had ({why})")
 
-    def _hear(self, message: dict[str, Any]) -> None:
+    def _receive(self, message: dict[str, Any]) -> None:
         match message.pop("do"):
             case "news":
-                self._kept.tell(message["task"], message["end"])
+                self._background.tell(message["task"], message["end"])
             case "started":
                 if command := self._commands.get(message["number"]):
-                    command.runs(message["pid"], message["mark"])
+                    command.on_started(message["pid"], message["mark"])
             case "not_started":
                 if command := self._commands.get(message["number"]):
                     errno, text = message["errno"], message["text"]
-                    command.did_not_start(ValueError(text) if errno is None else OSError(errno, os.strerror(errno)))
+                    command.on_start_failed(ValueError(text) if errno is None else OSError(errno, os.strerror(errno)))
             case "ended":
                 if command := self._commands.get(message["number"]):
-                    command.is_over(message)
+                    command.on_ended(message)
 
-    def _lost(self, link: Link) -> None:
-        """The supervisor is gone."""
-        if self._link is link:
-            self._link = None
-        if not link.owner:
-            return  # it died before it had said who it was; whose tasks it had is asked of the spool
+    def _on_lost(self, connection: SupervisorConnection) -> None:
+        """Handle the end of the supervisor."""
+        if self._connection is connection:
+            self._connection = None
+        if not connection.owner:
+            return  # it died before it was identified; the spool tells whose tasks it had
         commands = list(self._commands.values())
-        if not link.heard:
+        if not connection.has_answered:
             self._give_up("it ended at once")
         for command in commands:
-            command.is_lost()
-        self._kept.supervisor_died(link.owner, [command.pid for command in commands if command.pid])
+            command.on_lost()
+        self._background.supervisor_died(connection.owner, [command.pid for command in commands if command.pid])
 
-    # --- starting -----------------------------------------------------------------------------------------------
+    # --- Starting commands -------------------------------------------------------------------------------------------
 
     async def start(
         self,
@@ -413,27 +431,29 @@ class SupervisedSpawner:
         *,
         cwd: str,
         env: Mapping[str, str],
-        sink: Printout | None,
+        sink: ReplayableSink | None,
         output_bytes_max: int,
         stdin: bool = False,
-    ) -> Started | Ended:
-        """See `Supervision.start`. Without a supervisor what is started cannot be kept."""
-        begun = await self._begin(command, cwd=cwd, env=env, sink=sink, output_bytes_max=output_bytes_max, stdin=stdin)
-        if begun is None:
+    ) -> StartedCommand | CommandExit:
+        """See `Supervision.start`. Without a supervisor the command cannot go to the background."""
+        running = await self._start_supervised(
+            command, cwd=cwd, env=env, sink=sink, output_bytes_max=output_bytes_max, stdin=stdin
+        )
+        if running is None:
             run = self.plain.run(
                 command,
                 cwd=cwd,
                 env=env,
-                sink=sink or Nobody(),
+                sink=sink or NullSink(),
                 timeout_s=NO_LIMIT_S,
                 output_bytes_max=output_bytes_max,
             )
-            return Unkept(asyncio.get_running_loop().create_task(run))
-        if isinstance(begun, Foreground):
-            begun.early = Early(sink, self._early_output)
-        return begun
+            return UnsupervisedCommand(asyncio.get_running_loop().create_task(run))
+        if isinstance(running, SupervisedCommand):
+            running.early = EarlyOutput(sink, self._early_output)
+        return running
 
-    async def _begin(
+    async def _start_supervised(
         self,
         command: str | Sequence[str],
         *,
@@ -442,51 +462,60 @@ class SupervisedSpawner:
         sink: Sink | None,
         output_bytes_max: int,
         stdin: bool = False,
-    ) -> Foreground | Ended | None:
-        """The command runs, or why it does not; None when there is no supervisor to start it."""
-        link = await self._linked()
-        if link is None or link.deaf:
+    ) -> SupervisedCommand | CommandExit | None:
+        """Start the command; None when there is no supervisor to start it."""
+        connection = await self._connected()
+        if connection is None or connection.unresponsive:
             return None
         try:
             ours, theirs = open_pipes(command, self.shell)
         except OSError as error:
-            return not_started(error, command, cwd)
-        begun = Foreground(
-            link, self._commands, self._kept, pipes=ours, sink=sink, output_bytes_max=output_bytes_max, cwd=cwd
+            return start_failure(error, command, cwd)
+        running = SupervisedCommand(
+            connection,
+            self._commands,
+            self._background,
+            pipes=ours,
+            sink=sink,
+            output_bytes_max=output_bytes_max,
+            cwd=cwd,
         )
         words = command if isinstance(command, str) else list(command)
         until_s = time.monotonic() + START_S
         what = {"command": words, "shell": self.shell, "cwd": cwd, "env": dict(env), "stdin": stdin}
-        link.send(theirs, do="start", number=begun.number, until_s=until_s, **what)
+        connection.send(theirs, do="start", number=running.number, until_s=until_s, **what)
         try:
-            failure = await begun.wait_started(START_S + LATE_S)
+            failure = await running.wait_started(START_S + START_GRACE_S)
         except TimeoutError:
-            self._not_heard(link, begun)
+            self._mark_unresponsive(connection, running)
             return None
         except asyncio.CancelledError:
-            begun.end("interrupt")
-            begun.abandon()
+            running.end("interrupt")
+            running.abandon()
             raise
         if failure is None:
-            return begun
-        if not link.heard:
-            return None  # it never came up, so nothing was started
-        return LOST if isinstance(failure, ConnectionError) else not_started(failure, command, cwd)
+            return running
+        if not connection.has_answered:
+            return None  # the supervisor never came up, so nothing was started
+        return LOST_EXIT if isinstance(failure, ConnectionError) else start_failure(failure, command, cwd)
 
-    def _not_heard(self, link: Link, begun: Foreground) -> None:
-        """It was not started, nor will it be: the supervisor may wake up, but that is told until when to start it."""
-        if not link.deaf:
-            self.notice(f"{DEAF}: commands run without it, and cannot go on in the background until it does")
-        link.deaf = True
-        begun.abandon()
-        self._commands.pop(begun.number, None)
+    def _mark_unresponsive(self, connection: SupervisorConnection, running: SupervisedCommand) -> None:
+        """Stop using a supervisor that does not answer.
 
-    def _early_output(self) -> Output:
-        name = f"{EARLY}-{os.getpid()}-{next(_early_numbers)}"
-        return Output(self._folder, name, self._options.quota_bytes, self._holding())
+        The command will not start later: the supervisor knows the time limit of the request.
+        """
+        if not connection.unresponsive:
+            self.notice(f"{UNRESPONSIVE}: commands run without it, and cannot go on in the background until it does")
+        connection.unresponsive = True
+        running.abandon()
+        self._commands.pop(running.number, None)
 
-    def _holding(self) -> Holding:
-        return Holding(self._redact, self._options.secrets, bool(self._options.patterns))
+    def _early_output(self) -> SpoolWriter:
+        name = f"{EARLY_PREFIX}-{os.getpid()}-{next(_early_numbers)}"
+        return SpoolWriter(self._folder, name, self._options.quota_bytes, self._redactor())
+
+    def _redactor(self) -> StreamRedactor:
+        return StreamRedactor(self._redact, self._options.secrets, bool(self._options.patterns))
 
     async def run(
         self,
@@ -497,92 +526,92 @@ class SupervisedSpawner:
         sink: Sink,
         timeout_s: float,
         output_bytes_max: int,
-    ) -> Ended:
+    ) -> CommandExit:
         """See `Spawner.run`."""
         loop = asyncio.get_running_loop()
         until = loop.time() + timeout_s
-        begun = await self._begin(command, cwd=cwd, env=env, sink=sink, output_bytes_max=output_bytes_max)
-        if begun is None:
+        running = await self._start_supervised(command, cwd=cwd, env=env, sink=sink, output_bytes_max=output_bytes_max)
+        if running is None:
             return await self.plain.run(
                 command, cwd=cwd, env=env, sink=sink, timeout_s=timeout_s, output_bytes_max=output_bytes_max
             )
-        if isinstance(begun, Ended):
-            return begun
-        timer = loop.call_at(until, begun.end, "timeout")
+        if isinstance(running, CommandExit):
+            return running
+        timer = loop.call_at(until, running.end, "timeout")
         try:
-            return await begun.ended()
+            return await running.ended()
         except asyncio.CancelledError:
-            begun.end("interrupt")
-            begun.abandon()
+            running.end("interrupt")
+            running.abandon()
             raise
         finally:
             timer.cancel()
 
     async def drain(self) -> None:
-        """See `Spawner.drain`. Kept tasks go on."""
+        """See `Spawner.drain`. Background tasks go on."""
         if self._opening is not None:
             await asyncio.wait([self._opening])
-        link = self._link
-        if link is not None:
-            link.wake()
-            with suppress(ConnectionError):  # what it left is being ended, then, or it is deaf
-                await link.ask(limit_s=DRAIN_S, do="drain")
-            stays = bool(self._kept.owned(link.owner))
-            if link.deaf and not stays:
-                link.kill()
-                self._kept.supervisor_died(link.owner, ())
-            link.close()
-            self._link = None
+        connection = self._connection
+        if connection is not None:
+            connection.wake()
+            with suppress(ConnectionError):  # it died and its commands are being ended, or it does not answer
+                await connection.ask(limit_s=DRAIN_S, do="drain")
+            stays = bool(self._background.owned(connection.owner))
+            if connection.unresponsive and not stays:
+                connection.kill()
+                self._background.supervisor_died(connection.owner, ())
+            connection.close()
+            self._connection = None
             if not stays:
-                await link.wait_exit(EXIT_S)
-        await self._kept.wait()
+                await connection.wait_exit(EXIT_S)
+        await self._background.wait()
         await self.plain.drain()
 
-    # --- kept tasks ---------------------------------------------------------------------------------------------
+    # --- Background tasks --------------------------------------------------------------------------------------------
 
-    async def adopt(self) -> Sequence[Spooled]:
+    async def adopt(self) -> Sequence[SpooledTask]:
         """See `Supervision.adopt`."""
-        link = await self._open(start=False) if os.path.isdir(self._folder) else None
-        return await self._kept.adopt(link.owner if link else "")
+        connection = await self._open(start=False) if os.path.isdir(self._folder) else None
+        return await self._background.adopt(connection.owner if connection else "")
 
-    def spooled(self, task: str) -> Spooled | None:
+    def spooled(self, task: str) -> SpooledTask | None:
         """See `Supervision.spooled`."""
-        return self._kept.spooled(task)
+        return self._background.spooled(task)
 
     def read(self, task: str, start: int, size_bytes: int) -> tuple[int, bytes]:
         """See `Supervision.read`."""
-        return self._kept.read(task, start, size_bytes)
+        return self._background.read(task, start, size_bytes)
 
     def on_news(self, call: Callable[[str], None]) -> None:
         """See `Supervision.on_news`."""
-        self._kept.on_news(call)
+        self._background.on_news(call)
 
     def whole(self, task: str) -> str:
         """See `Supervision.whole`."""
-        return self._kept.whole(task)
+        return self._background.whole(task)
 
     def settle(self, task: str) -> None:
         """See `Supervision.settle`."""
-        self._kept.settle(task)
+        self._background.settle(task)
 
     async def stop(self, task: str, cause: str) -> None:
         """See `Supervision.stop`."""
-        link = self._link
-        if link is not None and self._kept.record(task).get("owner") == link.owner:
+        connection = self._connection
+        if connection is not None and self._background.record(task).get("owner") == connection.owner:
             try:
-                await link.ask(do="stop", task=task, cause=cause)
+                await connection.ask(do="stop", task=task, cause=cause)
             except ConnectionError:
-                if link.gone:
+                if connection.gone:
                     raise
-                await self._kept.stop_unheard(task, cause)
+                await self._background.end_without_supervisor(task, cause)
         else:
-            self._kept.stop(task)
+            self._background.stop(task)
 
     async def give(self, task: str, data: bytes, *, eof: bool) -> None:
         """See `Supervision.give`."""
-        link = self._link
-        if link is None or self._kept.record(task).get("owner") != link.owner:
+        connection = self._connection
+        if connection is None or self._background.record(task).get("owner") != connection.owner:
             raise OSError(f"the input of {task} cannot be reached: it is over, or its supervisor is of another version")
-        answer = await link.ask(do="give", task=task, data=data, eof=eof)
+        answer = await connection.ask(do="give", task=task, data=data, eof=eof)
         if answer["error"]:
             raise (BrokenPipeError if answer["broken"] else OSError)(answer["error"])

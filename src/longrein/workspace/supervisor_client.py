@@ -1,4 +1,4 @@
-"""Longrein's side of the conversation with a supervisor: finding or starting one, asking, and hearing of its end."""
+"""Connection to a supervisor: find or start one, send requests, notice its end."""
 
 import asyncio
 import os
@@ -13,22 +13,22 @@ from typing import Any
 from longrein.workspace.supervisor.channel import SOCKET, VERSION, Channel
 from longrein.workspace.supervisor.process_tree import LINUX, SPOOL_MARK, Process, process, send
 
-LOG = f"v{VERSION}.log"
-"""What a supervisor says that fails; almost always empty."""
-PASSED_ON = ("PATH", "LANG", "LC_ALL", "TMPDIR", "LONGREIN_SESSION", "LONGREIN_COMMAND", "LONGREIN_TEST_TAG")
-"""All of the environment that a supervisor gets: commands are its children and could look into the rest."""
-FLAGS = ("-S", "-E", "-s") if LINUX else ("-E", "-s")
-"""Of the Python it runs in: without installed packages, but where psutil must tell of processes."""
+LOG_NAME = f"v{VERSION}.log"
+"""Error output of a failing supervisor; almost always empty."""
+PASSED_VARIABLES = ("PATH", "LANG", "LC_ALL", "TMPDIR", "LONGREIN_SESSION", "LONGREIN_COMMAND", "LONGREIN_TEST_TAG")
+"""The whole environment of a supervisor: commands are its children and could read more."""
+PYTHON_FLAGS = ("-S", "-E", "-s") if LINUX else ("-E", "-s")
+"""Options of the supervisor's Python: no installed packages, except where psutil reads the processes."""
 EXIT_POLL_S = 0.002
 GONE = "the supervisor of processes is gone"
-DEAF = "the supervisor of processes does not answer"
+UNRESPONSIVE = "the supervisor of processes does not answer"
 HELLO_S = 3.0
-"""For one that listens to answer; one that does not is taken for dead."""
+"""Longest wait for the first answer; after it the supervisor counts as dead."""
 ANSWER_S = 5.0
-"""For an answer that takes a moment: one that does not come by then is not waited for any more."""
+"""Longest wait for any other answer."""
 PATH_BYTES_MAX = 100
-"""Of a socket's path, on every system."""
-BEGIN = (
+"""Longest path of a socket, on every system."""
+BOOTSTRAP = (
     "import sys, types\n"
     "root = sys.argv.pop(1)\n"
     "for name in ('longrein', 'longrein.events', 'longrein.workspace'):\n"
@@ -37,25 +37,27 @@ BEGIN = (
     "from longrein.workspace.supervisor.main import main\n"
     "main()\n"
 )
-"""Stand-ins for the packages on the way: what those import is not there without installed packages (`-S`). It is the
-first thing that happens in a process of its own, which has one thread.
-"""
+"""Program of the supervisor. It puts empty packages in place of the parents, whose own imports are missing without
+installed packages (`-S`)."""
 
-_left: list[subprocess.Popen[bytes]] = []
-"""Supervisors of this process that went on without it; reaped when they have ended."""
+_left_running: list[subprocess.Popen[bytes]] = []
+"""Supervisors started by this process that outlived their session; reaped when they have ended."""
 
 
 def start_supervisor(folder: str, environ: Mapping[str, str]) -> tuple[socket.socket, subprocess.Popen[bytes]]:
-    """Start one for this spool; what is sent to the socket waits until it is up. Raises OSError."""
-    _left[:] = [one for one in _left if one.poll() is None]
+    """Start a supervisor for this spool: (socket, process). Raises OSError.
+
+    Messages sent to the socket wait until the supervisor is up.
+    """
+    _left_running[:] = [one for one in _left_running if one.poll() is None]
     ours, theirs = socket.socketpair()
     root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     try:
-        with open(os.open(os.path.join(folder, LOG), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as log:
-            words = [sys.executable or "python3", *FLAGS, "-c", BEGIN]
+        with open(os.open(os.path.join(folder, LOG_NAME), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as log:
+            words = [sys.executable or "python3", *PYTHON_FLAGS, "-c", BOOTSTRAP]
             popen = subprocess.Popen(
                 [*words, root, folder, str(theirs.fileno())],
-                env={name: environ[name] for name in PASSED_ON if name in environ} | {SPOOL_MARK: folder},
+                env={name: environ[name] for name in PASSED_VARIABLES if name in environ} | {SPOOL_MARK: folder},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -71,7 +73,7 @@ def start_supervisor(folder: str, environ: Mapping[str, str]) -> tuple[socket.so
 
 
 def connect(folder: str) -> socket.socket | None:
-    """A connection to the supervisor of this spool; None when none listens. Never waits."""
+    """Connect to the supervisor of this spool; None when none listens. Never waits."""
     sock = socket.socket(socket.AF_UNIX)
     sock.setblocking(False)
     try:
@@ -83,7 +85,7 @@ def connect(folder: str) -> socket.socket | None:
 
 
 def _connect(sock: socket.socket, folder: str) -> None:
-    """The path of a socket is short; a longer one goes by the folder's descriptor, or by a link."""
+    """Connect, also where the path is too long for a socket: by the folder's descriptor or a symlink."""
     path = os.path.join(folder, SOCKET)
     if len(os.fsencode(path)) <= PATH_BYTES_MAX:
         return sock.connect(path)
@@ -100,41 +102,41 @@ def _connect(sock: socket.socket, folder: str) -> None:
         return sock.connect(f"{short}/t/{SOCKET}")
 
 
-class Link:
-    """A conversation that has begun. Belongs to one event loop."""
+class SupervisorConnection:
+    """An open connection to a supervisor. Belongs to one event loop."""
 
     def __init__(
         self,
         sock: socket.socket,
         popen: subprocess.Popen[bytes] | None,
         hear: Callable[[dict[str, Any]], None],
-        lost: Callable[["Link"], None],
+        lost: Callable[["SupervisorConnection"], None],
     ) -> None:
-        """`hear` gets what is no answer; `lost` is called once when the supervisor is gone, unless we hung up."""
+        """`hear` gets messages that are not answers; `lost` is called once if the supervisor disappears."""
         self._loop = asyncio.get_running_loop()
         self._channel = Channel(sock)
-        self._popen, self._hear, self._lost = popen, hear, lost
+        self._popen, self._receive, self._lost = popen, hear, lost
         self._answers: dict[int, asyncio.Future[dict[str, Any]]] = {}
         self._numbers = count(1)
         self.gone = False
-        """The conversation is over."""
-        self.heard = False
-        """The supervisor has said something: it is up."""
-        self.deaf = False
-        """It did not answer in time, and has said nothing since: stopped from outside, or stuck in the kernel."""
+        """True once the connection is over."""
+        self.has_answered = False
+        """True once the supervisor has sent something, so it is up."""
+        self.unresponsive = False
+        """True after a missed answer until the next message: stopped, or stuck in the kernel."""
         self.owner = ""
-        """`/<pid>.<start>`, with which the marks of its processes begin; '' until it is known."""
+        """`/<pid>.<start>`, the beginning of its processes' marks; '' until it is known."""
         if popen is not None:
-            self.introduce(popen.pid)
+            self.set_owner(popen.pid)
         self._loop.add_reader(sock.fileno(), self._read)
 
-    def introduce(self, pid: int, start: int = -1) -> None:
-        """The supervisor is this process."""
+    def set_owner(self, pid: int, start: int = -1) -> None:
+        """Set the supervisor's process."""
         own = process(pid) if start < 0 else None
         self.owner = f"/{pid}.{own.start if own else start}"
 
     def send(self, descriptors: Sequence[int] = (), **message: Any) -> None:
-        """Say something; the descriptors are closed here once they are on their way."""
+        """Send a message; the descriptors are closed here once they are sent."""
         if self.gone:
             for descriptor in descriptors:
                 os.close(descriptor)
@@ -145,7 +147,10 @@ class Link:
             self._loop.add_writer(self._channel.socket.fileno(), self._flush)
 
     async def ask(self, *, limit_s: float = ANSWER_S, **message: Any) -> dict[str, Any]:
-        """Say something and wait for the answer. Raises `ConnectionError` when the supervisor is gone or silent."""
+        """Send a message and wait for the answer.
+
+        Raises `ConnectionError` when the supervisor is gone or does not answer within `limit_s`.
+        """
         if self.gone:
             raise ConnectionError(GONE)
         ref = next(self._numbers)
@@ -155,8 +160,8 @@ class Link:
         try:
             await asyncio.wait([answer], timeout=limit_s)
             if not answer.done():
-                self.deaf = True
-                raise ConnectionError(DEAF)
+                self.unresponsive = True
+                raise ConnectionError(UNRESPONSIVE)
             return answer.result()
         finally:
             self._answers.pop(ref, None)
@@ -167,9 +172,9 @@ class Link:
 
     def _read(self) -> None:
         for message in self._channel.receive():
-            self.heard, self.deaf = True, False
+            self.has_answered, self.unresponsive = True, False
             if message.get("do") != "answer":
-                self._hear(message)
+                self._receive(message)
                 continue
             answer = self._answers.get(int(str(message["ref"])))
             if answer is not None and not answer.done():
@@ -187,27 +192,27 @@ class Link:
             if not answer.done():
                 answer.set_exception(ConnectionError(GONE))
         if self._popen is not None:
-            _left.append(self._popen)
+            _left_running.append(self._popen)
 
     def close(self) -> None:
-        """Hang up. What is kept goes on."""
+        """Disconnect. Background tasks go on."""
         if not self.gone:
             self._hang_up()
 
     def wake(self) -> None:
-        """Let it go on if somebody has stopped it (SIGSTOP): there is an end that it must see to."""
+        """Resume a stopped supervisor (SIGSTOP), so that it can handle an end."""
         if (one := self._process()) is not None:
             send(one, signal.SIGCONT)
 
     def kill(self) -> None:
-        """End it at once, since it does not answer."""
+        """Kill the supervisor, which does not answer."""
         if (one := self._process()) is not None:
             send(one, signal.SIGKILL)
 
     async def wait_exit(self, limit_s: float) -> None:
-        """Wait until the process has exited, at most so long. After `close`."""
+        """Wait until the process has exited, at most `limit_s`. After `close`."""
         until = self._loop.time() + limit_s
-        while self._lives() and self._loop.time() < until:  # noqa: ASYNC110  # it may be nobody's child here
+        while self._lives() and self._loop.time() < until:  # noqa: ASYNC110  # it may not be our child
             await asyncio.sleep(EXIT_POLL_S)
 
     def _lives(self) -> bool:

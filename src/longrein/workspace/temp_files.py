@@ -1,9 +1,9 @@
-"""Files in the making: how they are called, and what a killed longrein has left of them.
+"""Temporary files of atomic writes: naming, exchange with the target, and recovery after a crash.
 
-A file in the making lies beside its target and names its owner, a process. Once it is whole it also names its target,
-the content it brings and the content it expects there. So whoever finds it later can tell what it holds: what was to be
-written, what was rightly replaced, or somebody else's text that the killed process had taken out of the file and not
-yet merged. That text goes back to its place, or where the place has been written since it is kept beside it.
+A temporary file lies beside its target and names its owner, a process. Once complete, its name also holds hashes of the
+target's name, of the new content and of the expected content. So recovery can tell what the file is: content that was
+to be written, content that was rightly replaced, or another program's text that a killed process had displaced and not
+yet merged. Such a text goes back to the target, or beside it when the target has been written since.
 """
 
 import atexit
@@ -24,73 +24,71 @@ import msgspec
 from longrein.workspace.files import READ_BYTES_MAX, content_hash, open_regular, read, read_up_to
 from longrein.workspace.supervisor.process_tree import LINUX, process
 
-# ---------------------------------------------------------------------------------------------------------------------
+# --- Exchange of two files -------------------------------------------------------------------------------------------
 #
-# Two files change places in one step, so that a write sees what it replaced, and nobody's text goes unseen.
-#
-# Linux has `renameat2`; elsewhere, and on file systems that lack it, a second name keeps the replaced file in sight.
+# One step, so that a write sees what it replaced. Linux has `renameat2`; elsewhere, and on file systems without it, a
+# second hard link keeps the replaced file.
 
-
-LINUX_NUMBERS = {"x86_64": 316, "aarch64": 276, "riscv64": 276, "loongarch64": 276, "i686": 353, "armv7l": 382}
-"""Of the system call `renameat2`, for a C library without a function for it."""
+RENAMEAT2_NUMBERS = {"x86_64": 316, "aarch64": 276, "riscv64": 276, "loongarch64": 276, "i686": 353, "armv7l": 382}
+"""System call numbers, for C libraries without a `renameat2` function."""
 AT_FDCWD = -100
 NO_REPLACE, EXCHANGE = 1, 2
 """Flags of `renameat2`."""
-LACKING = (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EPERM)
-"""What a system says that does not know the call, or whose sandbox or file system does not let it through."""
-ALONE_S = 2.0
+UNSUPPORTED_ERRORS = (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EPERM)
+"""Errors where the system, its sandbox or the file system does not support the call."""
+LOCK_WAIT_S = 2.0
 """Longest wait for another longrein that writes in the same folder."""
-ALONE_PAUSE_MAX_S = 0.002
-"""Between two tries to be alone."""
+LOCK_PAUSE_MAX_S = 0.002
+"""Longest pause between two tries."""
 PAUSE_S, PAUSE_MAX_S = 0.0005, 0.01
-"""Between two looks at whether a writer has finished."""
+"""First and longest pause between two checks for an open writer."""
 
 
-def exchange(one: str, other: str) -> bool:
-    """Let two files of one folder change places. True when `one` is now what `other` was.
+def exchange(source: str, other: str) -> bool:
+    """Exchange two files of one folder. True when `source` now holds what `other` was.
 
-    False where neither an exchange nor a second name is possible: then `one` has become `other`, and what that was is
-    not known. Raises OSError, `FileNotFoundError` when either does not exist; then nothing was done.
+    False where neither an exchange nor a second link is possible: `source` has become `other`, whose old content is
+    lost. Raises OSError, `FileNotFoundError` when either does not exist; then nothing was done.
     """
-    if _rename(one, other, EXCHANGE):
+    if _rename(source, other, EXCHANGE):
         return True
-    kept = one.removesuffix(".tmp") + ".old.tmp"
+    kept = source.removesuffix(".tmp") + ".old.tmp"
     try:
         os.link(other, kept, follow_symlinks=False)
     except FileNotFoundError:
         raise
     except OSError:
-        os.rename(one, other)
+        os.rename(source, other)
         return False
-    os.rename(one, other)
-    os.rename(kept, one)
+    os.rename(source, other)
+    os.rename(kept, source)
     return True
 
 
-def place_new(one: str, other: str) -> None:
-    """Give the file `one` the name `other` too, which must be free: nobody's new file is replaced.
+def link_new(source: str, other: str) -> None:
+    """Give `source` the name `other`, which must be free.
 
-    `one` may keep its name. Raises `FileExistsError` when it is not free, and other OSErrors.
+    `source` may keep its old name. Raises `FileExistsError` when `other` exists, and other OSErrors.
     """
     try:
-        os.link(one, other)
+        os.link(source, other)
     except FileExistsError:
         raise FileExistsError(errno.EEXIST, "exists already", other) from None
     except OSError:  # no hard links on this file system
-        if _rename(one, other, NO_REPLACE):
+        if _rename(source, other, NO_REPLACE):
             return
         if os.path.lexists(other):
             raise FileExistsError(errno.EEXIST, "exists already", other) from None
-        os.rename(one, other)
+        os.rename(source, other)
 
 
-def _rename(one: str, other: str, flag: int) -> bool:
-    """`renameat2`; False when there is no such thing here. Raises OSError for what went wrong."""
+def _rename(source: str, other: str, flag: int) -> bool:
+    """Call `renameat2`; False where it is not supported. Raises OSError for other failures."""
     call = _renameat2()
     if call is None:
         return False
-    code = call(os.fsencode(one), os.fsencode(other), flag)
-    if code in LACKING:
+    code = call(os.fsencode(source), os.fsencode(other), flag)
+    if code in UNSUPPORTED_ERRORS:
         return False
     if code:
         raise OSError(code, os.strerror(code), other)
@@ -99,30 +97,30 @@ def _rename(one: str, other: str, flag: int) -> bool:
 
 @cache
 def _renameat2() -> Callable[[bytes, bytes, int], int] | None:
-    """The call, giving 0 or an error number; None where there is none. Loaded at the first write, not at the start."""
+    """Return the call, which gives 0 or an error number; None where there is none. Loads ctypes on first use."""
     import ctypes
 
     library = ctypes.CDLL(None, use_errno=True)
-    number = LINUX_NUMBERS.get(os.uname().machine, 0) if os.uname().sysname == "Linux" else 0
+    number = RENAMEAT2_NUMBERS.get(os.uname().machine, 0) if os.uname().sysname == "Linux" else 0
     function = getattr(library, "renameat2", None) or (library.syscall if number else None)
     if function is None:
         return None
     first = () if hasattr(library, "renameat2") else (ctypes.c_long(number),)
 
-    def call(one: bytes, other: bytes, flag: int) -> int:
-        failed = function(*first, AT_FDCWD, ctypes.c_char_p(one), AT_FDCWD, ctypes.c_char_p(other), flag)
+    def call(source: bytes, other: bytes, flag: int) -> int:
+        failed = function(*first, AT_FDCWD, ctypes.c_char_p(source), AT_FDCWD, ctypes.c_char_p(other), flag)
         return ctypes.get_errno() if failed else 0
 
     return call
 
 
-def settled(descriptor: int, wait_s: float) -> bool:
-    """Wait until nobody has the file behind `descriptor` open for writing; False when that lasts longer than `wait_s`.
+def wait_for_writers(descriptor: int, wait_s: float) -> bool:
+    """Wait until no process has the file open for writing; False after `wait_s`.
 
     `descriptor` must be open for reading only. True also where the system does not tell.
     """
     until, pause_s = time.monotonic() + wait_s, PAUSE_S
-    while written_elsewhere(descriptor):
+    while is_open_for_writing(descriptor):
         if time.monotonic() >= until:
             return False
         time.sleep(pause_s)
@@ -130,11 +128,10 @@ def settled(descriptor: int, wait_s: float) -> bool:
     return True
 
 
-def written_elsewhere(descriptor: int) -> bool:
-    """Whether somebody has the file open for writing: then the system grants no lease on it (2 µs).
+def is_open_for_writing(descriptor: int) -> bool:
+    """Tell whether a process has the file open for writing: then no lease is granted on it (2 µs).
 
-    The lease is given back at once. Should a writer come just then, the signal that tells of it is one that nobody
-    minds, instead of one that ends the process.
+    The lease is given back at once. A writer that comes just then causes a signal with no effect (SIGURG).
     """
     import fcntl
 
@@ -150,15 +147,15 @@ def written_elsewhere(descriptor: int) -> bool:
 
 
 @contextmanager
-def alone_in(folder: str) -> Iterator[None]:
-    """Every longrein of this machine writes to files of a folder one after the other: the folder itself is the lock.
+def folder_lock(folder: str) -> Iterator[None]:
+    """Let only one longrein of this machine write files of a folder at a time; the folder is the lock.
 
-    Without it, two that meet would each take the other's text out and put it back. Where a folder cannot be locked, or
-    one holds it for long, it goes on without: nothing is lost then either.
+    Without the lock two writers would each displace and restore the other's text. Where the folder cannot be locked
+    within `LOCK_WAIT_S`, the write goes on without: nothing is lost then either.
     """
     import fcntl
 
-    until, pause_s = time.monotonic() + ALONE_S, PAUSE_S
+    until, pause_s = time.monotonic() + LOCK_WAIT_S, PAUSE_S
     try:
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError:
@@ -170,7 +167,7 @@ def alone_in(folder: str) -> Iterator[None]:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 time.sleep(pause_s)
-                pause_s = min(2 * pause_s, ALONE_PAUSE_MAX_S)
+                pause_s = min(2 * pause_s, LOCK_PAUSE_MAX_S)
             except OSError:
                 break
             else:
@@ -180,35 +177,34 @@ def alone_in(folder: str) -> Iterator[None]:
         os.close(descriptor)
 
 
-# --- Files that were replaced, looked at a while longer: who had just opened one may still write to it ---------------
+# --- Replaced files that may still be written ------------------------------------------------------------------------
 #
-# Between finding a file by its name and opening it a program can be held up, and then writes to a file that has no
-# name any more. So its descriptor is kept for a moment, and what came late is found.
+# A program can find a file by its name, be held up, and write after the file was replaced. So the descriptor of a
+# replaced file is kept for a moment, and late writes to it are found.
+
+WATCH_S = 0.5
+"""Seconds that a replaced file is watched."""
+WATCHED_MAX = 16
+WATCHED_BYTES_MAX = 16 * 1024 * 1024
+"""Limits of the files watched at once; the oldest are dropped."""
+WRITER_WAIT_S = 0.15
+"""Longest wait for a program that has the file open for writing."""
+REMOVE_AFTER_S = 2.0
+"""Seconds that a displaced text stays on disk after a conflict; by then it is in a log."""
+READS_MAX = 8
 
 
-KEPT_S = 0.5
-"""How long a replaced file is looked at."""
-KEPT_MAX = 16
-KEPT_BYTES_MAX = 16 * 1024 * 1024
-"""Replaced files that are looked at, at once; older ones are let go."""
-SETTLE_S = 0.15
-"""How long a program that has a file open for writing is waited for."""
-DROP_S = 2.0
-"""How long a text lies beside its place when a conflict has put it out: by then it is in a log."""
-LOOKS_MAX = 8
-
-
-class Late(msgspec.Struct, frozen=True):
-    """A text that was written to a file after it had been replaced."""
+class LateWrite(msgspec.Struct, frozen=True):
+    """Content that was written to a file after its replacement."""
 
     target: str
     before: bytes
-    """What was replaced."""
+    """The content that was replaced."""
     data: bytes
-    """What it has become."""
+    """The content written since."""
 
 
-class _Out(msgspec.Struct):
+class _WatchedFile(msgspec.Struct):
     descriptor: int
     target: str
     data: bytes
@@ -216,20 +212,23 @@ class _Out(msgspec.Struct):
     until_s: float
 
 
-_outs: list[_Out] = []
-_later: list[tuple[float, str]] = []
-_guard = threading.Lock()
+_watched: list[_WatchedFile] = []
+_removals: list[tuple[float, str]] = []
+_lock = threading.Lock()
 
 
-def content(descriptor: int) -> bytes | None:
-    """All of an open file once nobody writes to it; None when that lasts too long. It must be open for reading only."""
-    for _ in range(LOOKS_MAX):
-        if not settled(descriptor, SETTLE_S):
+def read_when_closed(descriptor: int) -> bytes | None:
+    """Read an open file once no process writes to it; None when that takes too long.
+
+    `descriptor` must be open for reading only.
+    """
+    for _ in range(READS_MAX):
+        if not wait_for_writers(descriptor, WRITER_WAIT_S):
             return None
         before = _numbers(descriptor)
         os.lseek(descriptor, 0, os.SEEK_SET)
         data = read_up_to(descriptor, READ_BYTES_MAX, before[0])
-        if before == _numbers(descriptor) and not written_elsewhere(descriptor):
+        if before == _numbers(descriptor) and not is_open_for_writing(descriptor):
             return data
     return None
 
@@ -239,98 +238,99 @@ def _numbers(descriptor: int) -> tuple[int, int]:
     return status.st_size, status.st_mtime_ns
 
 
-def watch_out(descriptor: int, target: str, data: bytes) -> None:
-    """Look at a file that was taken out of `target` for a while; `data` is its content. The descriptor is ours now."""
-    with _guard:
-        _outs.append(_Out(descriptor, target, data, _numbers(descriptor), time.monotonic() + KEPT_S))
-        while len(_outs) > KEPT_MAX or sum(len(out.data) for out in _outs) > KEPT_BYTES_MAX:
-            os.close(_outs.pop(0).descriptor)
+def watch_replaced(descriptor: int, target: str, data: bytes) -> None:
+    """Watch a file that was replaced at `target`; `data` is its content. Takes over the descriptor."""
+    with _lock:
+        _watched.append(_WatchedFile(descriptor, target, data, _numbers(descriptor), time.monotonic() + WATCH_S))
+        while len(_watched) > WATCHED_MAX or sum(len(out.data) for out in _watched) > WATCHED_BYTES_MAX:
+            os.close(_watched.pop(0).descriptor)
 
 
-def drop_later(path: str) -> None:
-    """Remove this file when its text has surely been kept elsewhere: after a while, or at the end of the process."""
-    _at_exit()
-    _later.append((time.monotonic() + DROP_S, path))
+def remove_later(path: str) -> None:
+    """Remove a file after `REMOVE_AFTER_S`, or at the end of the process."""
+    _remove_at_exit()
+    _removals.append((time.monotonic() + REMOVE_AFTER_S, path))
 
 
 @cache
-def _at_exit() -> None:
-    atexit.register(drop_until, float("inf"))
+def _remove_at_exit() -> None:
+    atexit.register(remove_due, float("inf"))
 
 
-def drop_until(now_s: float) -> None:
-    """Remove what is due at this moment of the monotonic clock."""
-    with _guard:
-        while _later and _later[0][0] <= now_s:
+def remove_due(now_s: float) -> None:
+    """Remove the files that are due at `now_s` (monotonic)."""
+    with _lock:
+        while _removals and _removals[0][0] <= now_s:
             with suppress(OSError):
-                os.unlink(_later.pop(0)[1])
+                os.unlink(_removals.pop(0)[1])
 
 
-def look_again() -> list[Late]:
-    """What came late; each is told once. Cheap: a call for each file that was replaced just now."""
-    if _later:
-        drop_until(time.monotonic())
-    if not _outs:
+def find_late_writes() -> list[LateWrite]:
+    """Return writes to replaced files, each once. Costs a `stat` for each watched file."""
+    if _removals:
+        remove_due(time.monotonic())
+    if not _watched:
         return []
-    late: list[Late] = []
-    with _guard:
-        for out in list(_outs):
+    late: list[LateWrite] = []
+    with _lock:
+        for out in list(_watched):
             changed, over = _numbers(out.descriptor) != out.numbers, time.monotonic() > out.until_s
-            if not (changed or over) or written_elsewhere(out.descriptor):
+            if not (changed or over) or is_open_for_writing(out.descriptor):
                 continue
-            if changed and (data := content(out.descriptor)) is not None and data != out.data:
-                late.append(Late(out.target, out.data, data))
+            if changed and (data := read_when_closed(out.descriptor)) is not None and data != out.data:
+                late.append(LateWrite(out.target, out.data, data))
             os.close(out.descriptor)
-            _outs.remove(out)
+            _watched.remove(out)
     return late
 
 
-# --- halves ----------------------------------------------------------------------------------------------------------
+# --- Temporary files and their recovery ------------------------------------------------------------------------------
 
-
-BEGIN, END = ".longrein-", ".tmp"
+PREFIX, SUFFIX = ".longrein-", ".tmp"
 HASH_CHARS = 16
-"""Of a content's hash, in a name."""
+"""Length of a hash in a file name."""
 
 _serial = count(1)
 
 
-class Half(msgspec.Struct, frozen=True):
-    """A file in the making."""
+class TempFile(msgspec.Struct, frozen=True):
+    """A temporary file, as described by its name."""
 
     folder: str
     owner: str
-    """`<pid>.<start>` of the process that makes it."""
+    """`<pid>.<start>` of the process that writes it."""
     number: str
-    target: str = ""
-    """Hash of its target's name; '' for one that is not whole yet."""
-    put: str = ""
-    """Hash of what it brings."""
-    there: str = ""
-    """Hash of what it expects in its place."""
-    within: str = ""
-    """Hash of a content that somebody else's text, which it holds, was merged into."""
+    target_hash: str = ""
+    """Hash of the target's name; '' until the file is complete."""
+    new_hash: str = ""
+    """Hash of the new content."""
+    expected_hash: str = ""
+    """Hash of the content that it replaces."""
+    merged_hash: str = ""
+    """Hash of the content that another program's text, held here, was merged into."""
 
     @property
     def path(self) -> str:
-        """Where it lies."""
-        parts = filter(None, (self.owner, self.number, self.target, self.put, self.there, self.within))
-        return os.path.join(self.folder, BEGIN + "-".join(parts) + END)
+        """Path, built from the fields."""
+        parts = filter(
+            None, (self.owner, self.number, self.target_hash, self.new_hash, self.expected_hash, self.merged_hash)
+        )
+        return os.path.join(self.folder, PREFIX + "-".join(parts) + SUFFIX)
 
 
-def new_half(folder: str) -> Half:
-    """One of this process, under a number that is not used yet."""
-    return Half(folder, _owner(os.getpid()), str(next(_serial)))
+def new_temp_file(folder: str) -> TempFile:
+    """Return an unused temporary file of this process."""
+    return TempFile(folder, _owner(os.getpid()), str(next(_serial)))
 
 
-def short(digest: str) -> str:
-    """A content's hash as it stands in a name."""
+def short_hash(digest: str) -> str:
+    """Shorten a content hash for a file name."""
     return digest[:HASH_CHARS]
 
 
 def name_hash(path: str) -> str:
-    """The name of a target, as it stands in the name of a file in the making."""
-    return short(sha256(os.fsencode(os.path.basename(path))).hexdigest())
+    """Hash of a target's name, for the name of a temporary file."""
+    return short_hash(sha256(os.fsencode(os.path.basename(path))).hexdigest())
 
 
 @cache
@@ -339,42 +339,42 @@ def _owner(pid: int) -> str:
     return f"{pid}.{own.start if own else 0}"
 
 
-def sweep_halves(folders: Iterable[str]) -> list[str]:
-    """Clear up what killed processes left in `folders`; what living ones make stays.
+def recover_temp_files(folders: Iterable[str]) -> list[str]:
+    """Remove or restore what killed processes left in `folders`; files of live processes stay.
 
-    Gives a sentence for each file with somebody else's text that had to be kept beside its place.
+    Returns a sentence for each file with another program's text that had to be kept beside its target.
     """
     said: list[str] = []
     for folder in folders:
-        for half in _left_in(folder):
-            with contextlib.suppress(OSError):  # another process clears up too, or the folder is not ours
-                said += _settle(half)
+        for temp in _abandoned_files(folder):
+            with contextlib.suppress(OSError):  # another process recovers it too, or the folder is not writable
+                said += _recover(temp)
     return said
 
 
-def _left_in(folder: str) -> Iterator[Half]:
+def _abandoned_files(folder: str) -> Iterator[TempFile]:
     try:
         names = os.listdir(folder)
     except OSError:
         return
     for name in names:
-        if not name.startswith(BEGIN) or not name.endswith(END):
+        if not name.startswith(PREFIX) or not name.endswith(SUFFIX):
             continue
-        parts = name[len(BEGIN) : -len(END)].removesuffix(".old").split("-")
+        parts = name[len(PREFIX) : -len(SUFFIX)].removesuffix(".old").split("-")
         pid, _, start = parts[0].partition(".")
-        if pid.isdigit() and not _alive(int(pid), int(start) if start.isdigit() else 0):
-            yield _claimed(os.path.join(folder, name), Half(folder, *parts[:6]))
+        if pid.isdigit() and not _is_alive(int(pid), int(start) if start.isdigit() else 0):
+            yield _claim(os.path.join(folder, name), TempFile(folder, *parts[:6]))
 
 
-def _claimed(path: str, half: Half) -> Half:
-    """The same under a name of this process, so that nobody else clears it up too; a missing one stays missing."""
-    mine = msgspec.structs.replace(half, owner=_owner(os.getpid()), number=str(next(_serial)))
+def _claim(path: str, temp: TempFile) -> TempFile:
+    """Rename the file to one of this process, so that no other process recovers it too."""
+    own = msgspec.structs.replace(temp, owner=_owner(os.getpid()), number=str(next(_serial)))
     with contextlib.suppress(OSError):
-        os.rename(path, mine.path)
-    return mine
+        os.rename(path, own.path)
+    return own
 
 
-def _alive(pid: int, start: int) -> bool:
+def _is_alive(pid: int, start: int) -> bool:
     try:
         os.kill(pid, 0)
     except (ProcessLookupError, OverflowError):
@@ -385,56 +385,56 @@ def _alive(pid: int, start: int) -> bool:
     return now is None or now.start == start
 
 
-def _settle(half: Half) -> list[str]:
-    """Drop what everybody has, put back what only it has. Raises OSError."""
-    text = _settled(half.path)
-    digest = "" if text is None else short(sha256(text).hexdigest())
-    if not half.there or digest in (half.put, half.there):
-        os.unlink(half.path)
+def _recover(temp: TempFile) -> list[str]:
+    """Remove a file whose content is elsewhere, restore one whose content is not. Raises OSError."""
+    text = _read_closed(temp.path)
+    digest = "" if text is None else short_hash(sha256(text).hexdigest())
+    if not temp.expected_hash or digest in (temp.new_hash, temp.expected_hash):
+        os.unlink(temp.path)
         return []
-    names = (name for name in os.listdir(half.folder) if name_hash(name) == half.target)
-    target = os.path.join(half.folder, next(names, ""))
-    now = short(content_hash(target))
-    if now == half.put and exchange(half.path, target):
-        return _settle_again(half, target)
-    if now and text is not None and (now == half.within or holds(read(target), text)):
-        os.unlink(half.path)
+    names = (name for name in os.listdir(temp.folder) if name_hash(name) == temp.target_hash)
+    target = os.path.join(temp.folder, next(names, ""))
+    now = short_hash(content_hash(target))
+    if now == temp.new_hash and exchange(temp.path, target):
+        return _check_restored(temp, target)
+    if now and text is not None and (now == temp.merged_hash or contains_all_lines(read(target), text)):
+        os.unlink(temp.path)
         return []
-    return [_kept_beside(half, target if now else "")]
+    return [_move_beside(temp, target if now else "")]
 
 
-def _settle_again(half: Half, target: str) -> list[str]:
-    """After an exchange: what came out is what was put there, unless somebody wrote in that very moment."""
-    text = _settled(half.path)
-    if text is not None and short(sha256(text).hexdigest()) == half.put:
-        os.unlink(half.path)
+def _check_restored(temp: TempFile, target: str) -> list[str]:
+    """After the exchange: keep what came out when another program wrote at that moment."""
+    text = _read_closed(temp.path)
+    if text is not None and short_hash(sha256(text).hexdigest()) == temp.new_hash:
+        os.unlink(temp.path)
         return []
-    exchange(half.path, target)
-    return [_kept_beside(half, target)]
+    exchange(temp.path, target)
+    return [_move_beside(temp, target)]
 
 
-def _settled(path: str) -> bytes | None:
-    """Content, once nobody who had the file open before it was taken out writes to it; None when that goes on."""
+def _read_closed(path: str) -> bytes | None:
+    """Read a file once no process writes to it; None when that takes too long."""
     descriptor, _ = open_regular(path)
     try:
-        return content(descriptor)
+        return read_when_closed(descriptor)
     finally:
         os.close(descriptor)
 
 
-def holds(text: bytes, other: bytes) -> bool:
-    """Whether every line of `other` is in `text` too: then nothing that anybody wrote goes with it."""
+def contains_all_lines(text: bytes, other: bytes) -> bool:
+    """Tell whether every line of `other` is in `text`, so that removing `other` loses nothing."""
     return set(other.splitlines()) <= set(text.splitlines())
 
 
-def _kept_beside(half: Half, target: str) -> str:
-    """Give it a name that people see."""
-    kept = beside(target or os.path.join(half.folder, "kept"))
-    os.rename(half.path, kept)
+def _move_beside(temp: TempFile, target: str) -> str:
+    """Rename to a name that the user sees."""
+    kept = free_name_beside(target or os.path.join(temp.folder, "kept"))
+    os.rename(temp.path, kept)
     return f"{kept} holds a change of {target or 'a file'} by another program, which a crash had cut: compare the two"
 
 
-def beside(target: str) -> str:
-    """A free name beside `target`, which people see, for a text of somebody else that has no place in it."""
+def free_name_beside(target: str) -> str:
+    """Return a free visible name beside `target` for another program's text."""
     names = (f"{target}.theirs{number or ''}" for number in count())
     return next(name for name in names if not os.path.lexists(name))

@@ -1,6 +1,6 @@
-"""Ending whole trees: TERM, a grace, KILL, until nobody is left, also of those that ignored, forked away or hid.
+"""End process trees from longrein: TERM, a grace period, KILL, until no process is left.
 
-All trees that are ending share one look at the process table a round.
+Processes that ignore TERM, fork away or hide are found too. All trees share one look at the process table per round.
 """
 
 import asyncio
@@ -14,12 +14,12 @@ from longrein.workspace.supervisor.process_tree import (
     Tree,
     environment_of,
     processes,
-    term_group,
+    terminate_group,
 )
 
 
-class Trees:
-    """Every tree that is ending. One task walks them while there are any."""
+class TreeTerminator:
+    """The process trees that are being ended. One task handles them all."""
 
     def __init__(self, grace_s: float = GRACE_S) -> None:
         self._grace_s = grace_s
@@ -29,16 +29,17 @@ class Trees:
         self._table: dict[int, Process] | None = None
 
     def end(self, mark: str, root: int) -> asyncio.Future[None]:
-        """Begin to end a tree: its process group gets TERM now, the rest within a round. Done when nobody is left.
+        """Begin to end a tree; the future is done when no process is left.
 
-        `root` is the pid of its session's leader, 0 when only the mark counts. Its children are noted before: once
-        it is dead, who took the mark off could not be told from a stranger.
+        The process group gets TERM now, the rest within a round. `root` is the pid of the session's leader, 0 when only
+        the mark counts. The leader's children are noted first: after its death an unmarked child could not be told from
+        a stranger.
         """
         loop = asyncio.get_running_loop()
         tree = Tree(mark, root, loop.time() + self._grace_s)
         if root:
             tree.members(self._table_now(loop), {})
-            term_group(root)
+            terminate_group(root)
         self._trees[tree] = ended = loop.create_future()
         if self._task is None or self._task.done():
             self._task = loop.create_task(self._walk(loop))
@@ -46,7 +47,7 @@ class Trees:
         return ended
 
     def _table_now(self, loop: asyncio.AbstractEventLoop) -> dict[int, Process]:
-        """The process table; many trees ended in one go share one look."""
+        """Return the process table; trees that are ended together share it."""
         if self._table is None:
             self._table = processes()
             loop.call_soon(self._forget_table)
@@ -56,7 +57,7 @@ class Trees:
         self._table = None
 
     def hurry(self) -> None:
-        """Look again now: a root has just exited."""
+        """Look again now, because a process has just exited."""
         self._news.set()
 
     async def wait_all(self) -> None:
@@ -67,7 +68,7 @@ class Trees:
     async def _walk(self, loop: asyncio.AbstractEventLoop) -> None:
         try:
             await self._rounds(loop)
-        except asyncio.CancelledError:  # the loop closes: no time for a grace
+        except asyncio.CancelledError:  # the loop is closing: KILL at once
             for tree in self._trees:
                 tree.kill_at = 0.0
                 tree.give_up_at = loop.time() + GIVE_UP_S
@@ -93,7 +94,7 @@ class Trees:
         for tree in list(self._trees):
             members = tree.members(table, environments)
             if members and now < tree.give_up_at:
-                tree.tell(members, now)
+                tree.signal_members(members, now)
                 continue
             ended = self._trees.pop(tree)
             if not ended.done():

@@ -1,4 +1,4 @@
-"""Going through folders: in name order, never along a link, past what `.gitignore` excludes, and never for ever."""
+"""Walk folders in name order, without following links, respecting `.gitignore`; and translate glob patterns."""
 
 import os
 import re
@@ -10,7 +10,7 @@ GITIGNORE_BYTES_MAX = 1 << 20
 
 
 class Ignores:
-    """The `.gitignore` files that bear on one folder, its own last. The innermost that speaks of an entry decides."""
+    """The `.gitignore` files that apply to a folder, its own last. The innermost that matches decides."""
 
     __slots__ = ("_outer", "_prefix", "_spec")
 
@@ -20,7 +20,7 @@ class Ignores:
         self._spec = spec
 
     def excludes(self, path: str, is_folder: bool) -> bool:
-        """Whether an entry below the folder is ignored."""
+        """Tell whether an entry below the folder is ignored."""
         said = self._spec.check_file(path[self._prefix :] + ("/" if is_folder else "")).include
         if said is None:
             return self._outer is not None and self._outer.excludes(path, is_folder)
@@ -28,7 +28,7 @@ class Ignores:
 
 
 def ignores_of(folder: str, outer: Ignores | None) -> Ignores | None:
-    """`outer` with the folder's own `.gitignore`, if it has one that can be read."""
+    """Return `outer` with the folder's own `.gitignore`, if it has a readable one."""
     try:
         descriptor = os.open(os.path.join(folder, GITIGNORE), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
@@ -48,7 +48,7 @@ def ignores_of(folder: str, outer: Ignores | None) -> Ignores | None:
 
 
 def ignores_above(folder: str) -> Ignores | None:
-    """What the folders above say, up to the nearest that holds `.git` (as git and rg do), or to the top."""
+    """Read the `.gitignore` files above, up to the nearest folder with `.git` (as git and rg do), or the top."""
     above: list[str] = []
     while not os.path.lexists(os.path.join(folder, ".git")) and folder != os.path.dirname(folder):
         folder = os.path.dirname(folder)
@@ -60,11 +60,10 @@ def ignores_above(folder: str) -> Ignores | None:
 
 
 def entries(folder: str, enter: Callable[[str], bool], *, ignored: bool = False) -> Iterator[tuple[str, bool]]:
-    """(path, is_folder) of what lies below, in name order, a folder before its content; `enter` may keep out of one.
+    """Yield (path, is_folder) of everything below, in name order, a folder before its content.
 
-    With `ignored` also what `.gitignore` excludes, and `.git`.
-
-    A link is an entry, never a way. What cannot be listed is passed over.
+    `enter` decides whether to enter a folder. With `ignored`, entries that `.gitignore` excludes and `.git` are
+    included. Links are yielded and never followed. Folders that cannot be listed are skipped.
     """
     waiting = [_listed(folder, None if ignored else ignores_above(folder), ignored)]
     while waiting:
@@ -79,7 +78,7 @@ def entries(folder: str, enter: Callable[[str], bool], *, ignored: bool = False)
 
 
 def _listed(folder: str, outer: Ignores | None, ignored: bool) -> Iterator[tuple[str, bool, Ignores | None]]:
-    """One folder's entries; the ignored only with `ignored`. The folder is closed before the first is given."""
+    """Yield one folder's entries. The folder is closed before the first is yielded."""
     try:
         with os.scandir(folder) as found:
             listed = sorted((one.name, one.is_dir(follow_symlinks=False)) for one in found)
@@ -118,16 +117,18 @@ def walk(
     return True
 
 
-# ---------------------------------------------------------------------------------------------------------------------
+# --- Glob patterns ---------------------------------------------------------------------------------------------------
 #
-# Glob patterns as regular expressions: `*`, `?`, `[a-z]`, `[!a]`, `{a,b}`, `**` over folders, backslash to quote.
-
+# As regular expressions: `*`, `?`, `[a-z]`, `[!a]`, `{a,b}`, `**` over folders, backslash to quote.
 
 MAGIC = frozenset("*?[{")
 
 
 def compile_glob(pattern: str, anywhere: bool = False) -> re.Pattern[str]:
-    """Matches paths relative to the folder. With `anywhere` a pattern without a slash matches a name at any depth."""
+    """Compile a pattern that matches paths relative to the folder.
+
+    With `anywhere`, a pattern without a slash matches a name at any depth.
+    """
     if anywhere and "/" not in pattern.rstrip("/"):
         pattern = "**/" + pattern
     return re.compile(_translate(pattern.removeprefix("./").removeprefix("/")) + r"\Z", re.DOTALL)
@@ -144,7 +145,7 @@ def _translate(pattern: str) -> str:
 
 
 def _token(pattern: str, at: int, depth: int) -> tuple[str, int]:
-    """(regular expression, characters of the pattern it stands for) at one place."""
+    """Return (regular expression, pattern characters consumed) at one place."""
     match pattern[at]:
         case "*":
             return _star(pattern, at)
@@ -189,7 +190,10 @@ def _set(pattern: str, at: int) -> tuple[str, int]:
 
 
 def split_glob(pattern: str) -> tuple[str, str]:
-    """(folder part without magic, the rest): `src/a*/**` is `src` and `a*/**`; `/` and `..` stay in the first."""
+    """Split into (folder without wildcards, rest): `src/a*/**` is `src` and `a*/**`.
+
+    `/` and `..` stay in the first part.
+    """
     parts = pattern.split("/")
     plain = 0
     while plain < len(parts) - 1 and not MAGIC & set(parts[plain]) and "\\" not in parts[plain]:
@@ -199,6 +203,6 @@ def split_glob(pattern: str) -> tuple[str, str]:
 
 
 def name_glob(pattern: str) -> str:
-    """A pattern for the last name alone, if the whole one implies it; '' when any name may match."""
+    """Return the pattern of the last name alone, if the whole pattern implies it; '' when any name may match."""
     name = pattern.rpartition("/")[2]
     return "" if name in ("", "**") or pattern.count("{") != name.count("{") else name

@@ -13,7 +13,7 @@ from longrein.agent.task_pool import TaskPool, agent_of
 from longrein.context import TaskState
 from longrein.events import Opened, TaskEnded, ToolError
 from longrein.tools import Kept, OutputSlice, TaskView
-from longrein.workspace import Ended, Printout, Spooled
+from longrein.workspace import CommandExit, ReplayableSink, SpooledTask
 
 # --- Adoption --------------------------------------------------------------------------------------------------------
 #
@@ -32,7 +32,7 @@ async def adopt(tasks: SessionTasks) -> None:
         _take_up(tasks, task, now, found.get(task))
 
 
-def _take_up(tasks: SessionTasks, task: str, now: TaskState, there: Spooled | None) -> None:
+def _take_up(tasks: SessionTasks, task: str, now: TaskState, there: SpooledTask | None) -> None:
     if now.ended is not None:
         tasks.settling += [task] * (there is not None and there.state != "running" and is_output_stored(now.ended))
     elif there is not None and there.state != "running":
@@ -192,8 +192,8 @@ class CallTasks:
         self._tasks, self._call = tasks, call
 
     async def run(
-        self, command: str, *, call: str, sink: Printout, timeout_s: float, background: bool, promote: bool
-    ) -> Ended | Kept:
+        self, command: str, *, call: str, sink: ReplayableSink, timeout_s: float, background: bool, promote: bool
+    ) -> CommandExit | Kept:
         """Implement `tools.TaskPort.run`. With `background`, `timeout_s` limits the task; 0 for no limit."""
         if background:
             return await run_in_background(self._tasks, command, call, timeout_s)

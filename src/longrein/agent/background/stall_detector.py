@@ -15,7 +15,7 @@ from longrein.agent.task_pool import TaskPool
 from longrein.context import external_event
 from longrein.events import Reminded
 from longrein.tools import clean
-from longrein.workspace import Spooled
+from longrein.workspace import SpooledTask
 
 TAIL_BYTES = 1_000
 """End of the output that is searched for a question and told."""
@@ -116,7 +116,7 @@ class StallDetector:
             look.told_size = found.size_bytes
             self._tell(found, silent_s)
 
-    def _tell(self, found: Spooled, silent_s: float) -> None:
+    def _tell(self, found: SpooledTask, silent_s: float) -> None:
         host, after = self._tasks.host, f"after {found.size_bytes} bytes of output"
         told = (one.line for one in host.state.notices if one.kind == "bg_stalled")
         if any(line.startswith(f"{found.task}:") and after in line for line in told):
@@ -127,7 +127,7 @@ class StallDetector:
         self.news += external_event("bg_stalled", line, host.deps.redact(text))
         host.poke()
 
-    def question(self, found: Spooled) -> str:
+    def question(self, found: SpooledTask) -> str:
         """Return the question that a running task seems to ask; '' for none."""
         last = self._last(found)
         line = last.rstrip("\n").rpartition("\n")[2].strip()
@@ -138,7 +138,7 @@ class StallDetector:
         open_ended = not last.endswith("\n") and line.endswith(("?", ":", ">", "]", ")"))
         return line if open_ended or re.search(ASKING, line, re.IGNORECASE) else ""
 
-    def _last(self, found: Spooled) -> str:
+    def _last(self, found: SpooledTask) -> str:
         if not found.size_bytes:
             return ""
         start = max(0, found.size_bytes - TAIL_BYTES)

@@ -14,7 +14,7 @@ from longrein.agent.background import tasks as ending
 from longrein.agent.background.tasks import SessionTasks
 from longrein.events import LongreinError, TaskEnded, TaskStarted
 from longrein.tools import Kept
-from longrein.workspace import Ended, Keeping, Printout, Spooled, Started
+from longrein.workspace import BackgroundOptions, CommandExit, ReplayableSink, SpooledTask, StartedCommand
 
 # --- Critical sections -----------------------------------------------------------------------------------------------
 
@@ -46,15 +46,15 @@ async def finish_despite_cancel(work: Coroutine[Any, Any, T]) -> T:
 
 
 async def run_in_foreground(
-    tasks: SessionTasks, command: str, call: str, sink: Printout, timeout_s: float, *, promote: bool
-) -> Ended | Kept:
+    tasks: SessionTasks, command: str, call: str, sink: ReplayableSink, timeout_s: float, *, promote: bool
+) -> CommandExit | Kept:
     """Run a command.
 
     With `promote` it becomes a background task when its time has passed (if the options allow) or when the user sends
     it to the background.
     """
     started = await _start(tasks, command, tasks.host.state.cwd, sink)
-    if isinstance(started, Ended):
+    if isinstance(started, CommandExit):
         return started
     wish: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     if promote and not tasks.host.state.profile.startswith("seed"):
@@ -77,7 +77,7 @@ async def run_in_foreground(
 
 
 async def _first(
-    tasks: SessionTasks, over: "asyncio.Future[Ended]", wish: "asyncio.Future[None]", timeout_s: float
+    tasks: SessionTasks, over: "asyncio.Future[CommandExit]", wish: "asyncio.Future[None]", timeout_s: float
 ) -> str:
     """Wait for the first of three: '' for the end of the command, else `user` or `timeout`."""
     timer = asyncio.ensure_future(tasks.host.deps.clock.sleep(timeout_s))
@@ -88,7 +88,7 @@ async def _first(
     return "" if over.done() else "user" if wish.done() else "timeout"
 
 
-async def _promoted(tasks: SessionTasks, started: Started, command: str, call: str, why: str) -> Kept:
+async def _promoted(tasks: SessionTasks, started: StartedCommand, command: str, call: str, why: str) -> Kept:
     tasks.pool.take(anyway=True)  # it runs already, so it cannot wait for a place
     options = tasks.host.deps.task_options
     fact = TaskStarted(
@@ -110,12 +110,12 @@ async def _promoted(tasks: SessionTasks, started: Started, command: str, call: s
 # --- Background ------------------------------------------------------------------------------------------------------
 
 
-async def run_in_background(tasks: SessionTasks, command: str, call: str, limit_s: float) -> Ended | Kept:
-    """Start a command as a task, or queue it; `Ended` when it could not be started."""
+async def run_in_background(tasks: SessionTasks, command: str, call: str, limit_s: float) -> CommandExit | Kept:
+    """Start a command as a task, or queue it; `CommandExit` when it could not be started."""
     return await finish_despite_cancel(_begun(tasks, command, call, limit_s))
 
 
-async def _begun(tasks: SessionTasks, command: str, call: str, limit_s: float) -> Ended | Kept:
+async def _begun(tasks: SessionTasks, command: str, call: str, limit_s: float) -> CommandExit | Kept:
     options, state = tasks.host.deps.task_options, tasks.host.state
     fact = TaskStarted(
         "",
@@ -133,7 +133,7 @@ async def _begun(tasks: SessionTasks, command: str, call: str, limit_s: float) -
         queue_task(tasks, queued)
         return Kept(tasks.view(queued.task), "asked")
     started = await _start_seated(tasks, command, state.cwd)
-    if isinstance(started, Ended):
+    if isinstance(started, CommandExit):
         return started
     fact = msgspec.structs.replace(fact, task=tasks.next_id())
     await _keep(tasks, started, fact)
@@ -160,7 +160,7 @@ async def _when_seated(tasks: SessionTasks, queued: TaskStarted) -> None:
 
 async def _seated(tasks: SessionTasks, queued: TaskStarted) -> None:
     started = await _start_seated(tasks, queued.command, queued.cwd)
-    if isinstance(started, Ended):
+    if isinstance(started, CommandExit):
         tasks.end(TaskEnded(queued.task, "failed", started.code, f"could not be started: {started.message}"))
         return
     if tasks.ended(queued.task):  # it was stopped while it was started
@@ -173,20 +173,20 @@ async def _seated(tasks: SessionTasks, queued: TaskStarted) -> None:
 # --- Both ------------------------------------------------------------------------------------------------------------
 
 
-async def _start_seated(tasks: SessionTasks, command: str, cwd: str) -> Started | Ended:
+async def _start_seated(tasks: SessionTasks, command: str, cwd: str) -> StartedCommand | CommandExit:
     """Start a command for which a slot was taken; free the slot if that fails."""
-    started: Started | Ended | None = None
+    started: StartedCommand | CommandExit | None = None
     try:
         started = await _start(tasks, command, cwd, None, stdin=True)
         return started
     finally:
-        if started is None or isinstance(started, Ended):
+        if started is None or isinstance(started, CommandExit):
             tasks.pool.free()
 
 
 async def _start(
-    tasks: SessionTasks, command: str, cwd: str, sink: Printout | None, *, stdin: bool = False
-) -> Started | Ended:
+    tasks: SessionTasks, command: str, cwd: str, sink: ReplayableSink | None, *, stdin: bool = False
+) -> StartedCommand | CommandExit:
     host = tasks.host
     return await tasks.pool.supervision.start(
         command,
@@ -198,12 +198,12 @@ async def _start(
     )
 
 
-async def _keep(tasks: SessionTasks, started: Started, fact: TaskStarted) -> Spooled | None:
+async def _keep(tasks: SessionTasks, started: StartedCommand, fact: TaskStarted) -> SpooledTask | None:
     """Write the task to the log, then hand it to the supervisor.
 
     A slot was taken for it. Returns None when the supervisor is gone and the task lost.
     """
-    keeping = Keeping(
+    keeping = BackgroundOptions(
         fact.task,
         fact.command,
         fact.policy,

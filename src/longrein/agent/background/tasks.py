@@ -18,7 +18,7 @@ from longrein.agent.task_pool import TaskPool
 from longrein.context import State, TaskState
 from longrein.events import TaskEnded, ToolError
 from longrein.tools import TaskView
-from longrein.workspace import Spooled, Supervision
+from longrein.workspace import SpooledTask, Supervision
 
 # --- Spool to event and view -----------------------------------------------------------------------------------------
 
@@ -28,7 +28,7 @@ TAIL_LINES = 100
 UNKNOWN = "longrein ended before it was kept, or the folder of its output is gone"
 
 
-def ended(found: Spooled, output: str, tail: str, note: str = "") -> TaskEnded:
+def ended(found: SpooledTask, output: str, tail: str, note: str = "") -> TaskEnded:
     """Build the `TaskEnded` of a task from the spool."""
     gone = not output and not note  # nothing to put away: what it printed is not there any more
     cause = "; ".join(filter(None, (found.cause, found.lost and f"output not kept whole: {found.lost}", note)))
@@ -45,7 +45,7 @@ def ended(found: Spooled, output: str, tail: str, note: str = "") -> TaskEnded:
     )
 
 
-def tail_text(supervision: Supervision, found: Spooled, tail_bytes: int) -> str:
+def tail_text(supervision: Supervision, found: SpooledTask, tail_bytes: int) -> str:
     """Return the end of a task's output as safe text."""
     if not found.size_bytes or tail_bytes <= 0:
         return ""
@@ -55,7 +55,7 @@ def tail_text(supervision: Supervision, found: Spooled, tail_bytes: int) -> str:
     return shown.text.rstrip("\n")
 
 
-def task_view(now: TaskState, found: Spooled | None, now_us: int) -> TaskView:
+def task_view(now: TaskState, found: SpooledTask | None, now_us: int) -> TaskView:
     """Build the view of a task from the log, and of a running one from the spool."""
     started, end = now.started, now.ended
     task, command, policy = started.task, started.command, started.policy
@@ -283,7 +283,7 @@ class SessionTasks:
             elif found.state != "running":
                 self.end(await self._prepared(found))
 
-    async def _prepared(self, found: Spooled) -> TaskEnded:
+    async def _prepared(self, found: SpooledTask) -> TaskEnded:
         supervision, tail = self.pool.supervision, self._tail(found)
         path, blob, note = found.path, "", ""
         try:
@@ -293,7 +293,7 @@ class SessionTasks:
             note = f"output could not be put away ({error.strerror or error}) and lies in {path}"
         return ended(found, blob, tail, note)
 
-    def _tail(self, found: Spooled) -> str:
+    def _tail(self, found: SpooledTask) -> str:
         deps = self.host.deps
         return deps.redact(tail_text(self.pool.supervision, found, deps.task_options.tail_bytes))
 

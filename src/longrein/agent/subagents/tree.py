@@ -10,7 +10,7 @@ from longrein.agent.session import Session
 from longrein.context import State
 from longrein.events import ChildStarted, Entry, PermissionAsked
 from longrein.models import Model
-from longrein.workspace import Finished, Worktree
+from longrein.workspace import FinishedWorktree, Worktree
 
 # --- Fair semaphore --------------------------------------------------------------------------------------------------
 
@@ -153,7 +153,7 @@ class ActiveSubagent:
         self.started, self.session = started, session
         self.walk: asyncio.Task[None] | None = None
         self.worktree: Worktree | None = None
-        self.finished: Finished | None = None
+        self.finished: FinishedWorktree | None = None
         """Outcome of its worktree."""
         self.problem = ""
         """Reason why it cannot work at all."""

@@ -14,7 +14,7 @@ from longrein.agent.session import Session
 from longrein.context import SubagentState
 from longrein.permissions import Call
 from longrein.tools import Job, Kind
-from longrein.workspace import Finished, Worktree, finish_worktree, make_worktree, remove_worktree
+from longrein.workspace import FinishedWorktree, Worktree, finish_worktree, make_worktree, remove_worktree
 
 NONE_HERE = "worktrees cannot be made here; do without isolation"
 
@@ -46,7 +46,7 @@ async def drop_worktrees(session: Session, trees: Sequence[Worktree]) -> None:
         await remove_worktree(session.deps.workspace, tree, session.process_session)
 
 
-async def finish_task_worktree(session: Session, tree: Worktree) -> Finished:
+async def finish_task_worktree(session: Session, tree: Worktree) -> FinishedWorktree:
     """Finish a worktree: remove it when unchanged, else keep it with a note on how to merge it."""
     return await finish_worktree(session.deps.workspace, tree, session.process_session)
 

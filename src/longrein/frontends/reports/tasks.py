@@ -10,7 +10,7 @@ from longrein.events import Entry, TaskEnded, TaskStarted, UsageError
 from longrein.frontends import text_format as amounts
 from longrein.frontends.text_format import escape, escape_line
 from longrein.store import Past
-from longrein.workspace import SPOOL, Spooled, read_output, spooled_tasks
+from longrein.workspace import SPOOL, SpooledTask, read_output, spooled_tasks
 
 TAIL_LINES = 20
 """Of a task's output, when it is not said how many."""
@@ -34,7 +34,7 @@ class TaskRow(msgspec.Struct, frozen=True):
     """Whether a longrein has the session open."""
     supervised: bool
     """Whether a live supervisor looks after it."""
-    task: Spooled
+    task: SpooledTask
 
 
 # --- what there is -----------------------------------------------------------------------------------------------
@@ -72,12 +72,12 @@ def children(past: Past) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def spooled_of(entry: Entry, ended: TaskEnded | None) -> Spooled:
+def spooled_of(entry: Entry, ended: TaskEnded | None) -> SpooledTask:
     """A task that the spool does not hold, as the log tells of it."""
     started = entry.event
     assert isinstance(started, TaskStarted)
     state = ended.state if ended else started.state
-    task = Spooled(started.task, started.command, started.cwd, 0, entry.at, started.policy, "", state=state)
+    task = SpooledTask(started.task, started.command, started.cwd, 0, entry.at, started.policy, "", state=state)
     if ended is None:
         return task
     return msgspec.structs.replace(
@@ -199,7 +199,7 @@ def _name(row: TaskRow) -> str:
     return f"{row.session[:SESSION_CHARS]}/{escape_line(row.task.task)}"
 
 
-def _state(task: Spooled) -> str:
+def _state(task: SpooledTask) -> str:
     cause = escape_line(task.cause) if task.cause and task.state not in ("done", "failed") else ""
     facts = [f"exit code {task.code}" if task.code else "", cause, "waits for input" if task.reads_input else ""]
     told = ", ".join(filter(None, facts))

@@ -1,13 +1,13 @@
-"""The supervisor: one small process per session that is the parent of every command.
+"""The supervisor: one small process per session, the parent of all its commands.
 
-It outlives longrein, so that a kept task goes on and its true exit code is known; and it is told of longrein's death by
-the kernel, so that nothing else goes on. Standard library only: it starts in some 25 ms beside whatever goes on.
+It outlives longrein, so a background task runs on and its exit code is known. The kernel tells it of longrein's death,
+so nothing else runs on. It uses the standard library only and starts in some 25 ms, beside other work.
 
-`_signal` and `_socket` stand for `signal` and `socket`, whose enums are what is dear: 19.4 ms of CPU for a start in
-place of 25.7 (Python 3.11, median of 25). The supervisor is a process of its own that imports nothing but its own
-modules, so nobody else meets the private ones.
+`_signal` and `_socket` replace `signal` and `socket`, whose enums are slow to build: a start takes 19.4 ms of CPU
+instead of 25.7 (Python 3.11, median of 25). The supervisor imports only its own modules, so no other code meets the
+private ones.
 
-What holds its processes together is a mark in their environment, the session of each, and its being their sub-reaper.
-A PID namespace would hold them tighter and is not used: it needs rights that many machines withhold, and commands would
-see other process numbers, another /proc and another pid 1 than the user does (`kill`, `gdb -p`, pid files, locks).
+Processes are found by a mark in their environment, by their session, and as children of the sub-reaper. A PID namespace
+would be stricter and is not used: many machines withhold the rights for it, and commands would see other process
+numbers, another /proc and another pid 1 than the user (`kill`, `gdb -p`, pid files, locks).
 """

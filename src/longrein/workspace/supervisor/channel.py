@@ -1,8 +1,7 @@
-"""Messages between longrein and the supervisor over a stream socket: `marshal`, the length before it, descriptors
-beside it.
+"""Message channel between longrein and the supervisor: `marshal` with a length prefix, over a stream socket.
 
-Both ends use this. It never blocks: what cannot be sent yet is kept, up to a limit. `json` would be a fifth of the
-supervisor's start.
+Both ends use it. File descriptors travel beside the bytes. The channel never blocks: unsent messages wait, up to a
+limit. Importing `json` would take a fifth of the supervisor's start.
 """
 
 import _socket as socket
@@ -13,50 +12,50 @@ from collections import deque
 from collections.abc import Sequence
 
 VERSION = 3
-"""Of what is said and of what lies in the spool."""
+"""Version of the messages and of the spool's files."""
 MARSHAL_VERSION = 2
-"""Which every Python reads that may sit at the other end."""
+"""Version of `marshal` that every supported Python reads."""
 SOCKET = f"v{VERSION}.sock"
-"""In the spool: where a supervisor is found."""
+"""Name of the supervisor's socket in the spool."""
 RECORD = f"v{VERSION}"
-"""Its record there, as `v3.json`: who it is."""
+"""Name of the supervisor's record in the spool, as `v3.json`."""
 LENGTH_BYTES = 4
 READ_BYTES = 1 << 16
 MESSAGE_BYTES_MAX = 64 << 20
-"""One message: a command line, its environment and little more."""
+"""Largest message: a command line, its environment and little more."""
 WAITING_BYTES_MAX = 256 << 20
-"""Unsent; who does not read for so long is gone."""
+"""Most unsent bytes; a peer that reads nothing for so long counts as gone."""
 DESCRIPTORS_MAX = 16
-"""In one message."""
+"""Most descriptors in one message."""
 
 _CLOSE_ON_EXEC = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
-"""0 where the system has no such flag: then it is done one by one."""
+"""0 where the system has no such flag; the descriptors are then marked one by one."""
 
 
 class Channel:
-    """One end of a conversation."""
+    """A message channel's end."""
 
     def __init__(self, sock: socket.socket) -> None:
         sock.setblocking(False)
         self.socket = sock
         self.closed = False
-        """The other end is gone, or `close` was called."""
+        """True when the other end is gone or `close` was called."""
         self.descriptors: deque[int] = deque()
-        """Received, in order, not yet taken; who takes one closes it."""
+        """Received descriptors, in order, not yet taken. Whoever takes one closes it."""
         self._read = bytearray()
         self._waiting: deque[tuple[memoryview, Sequence[int]]] = deque()
         self._waiting_bytes = 0
 
     def send(self, message: dict[str, object], descriptors: Sequence[int] = ()) -> bool:
-        """Send, now or by later `flush`es; the descriptors are closed here once they are on their way.
+        """Send a message now or with later `flush`es; False when something still waits.
 
-        False when something waits for a `flush`.
+        The descriptors are closed here once they are sent.
         """
         self.put(message, descriptors)
         return self.flush()
 
     def put(self, message: dict[str, object], descriptors: Sequence[int] = ()) -> None:
-        """Have it wait for the next `flush`."""
+        """Queue a message for the next `flush`."""
         data = marshal.dumps(message, MARSHAL_VERSION)
         data = len(data).to_bytes(LENGTH_BYTES, "big") + data
         if self.closed or self._waiting_bytes > WAITING_BYTES_MAX:
@@ -67,7 +66,7 @@ class Channel:
         self._waiting_bytes += len(data)
 
     def flush(self) -> bool:
-        """Send what waits; False when some of it still does."""
+        """Send what is queued; False when some of it still waits."""
         while self._waiting and not self.closed:
             data, descriptors = self._waiting[0]
             try:
@@ -92,7 +91,10 @@ class Channel:
         return self.socket.sendmsg([data], beside)
 
     def receive(self) -> list[dict[str, object]]:
-        """The messages that are there. `closed` is set when the other end is gone; what it said before is given."""
+        """Return the messages that have arrived.
+
+        `closed` is set when the other end is gone; messages sent before are still returned.
+        """
         while not self.closed and self._take():
             pass
         return self._whole()
@@ -133,7 +135,7 @@ class Channel:
         return found
 
     def take(self, count: int) -> list[int]:
-        """The next `count` descriptors; none when they did not all arrive, because this process has too many open."""
+        """Take the next `count` descriptors; none when some were lost, because too many are open here."""
         if len(self.descriptors) < count:
             _close(self.descriptors)
             self.descriptors.clear()
@@ -147,7 +149,7 @@ class Channel:
         self._waiting.clear()
 
     def close(self) -> None:
-        """Hang up and close everything that is still held."""
+        """Close the socket and every descriptor still held."""
         self._hang_up()
         _close(self.descriptors)
         self.descriptors.clear()

@@ -1,4 +1,4 @@
-"""One command of the supervisor's: its process, its pipes, and what is to become of it."""
+"""Commands of the supervisor, and the end of their process trees."""
 
 import os
 from collections.abc import Callable, Iterable
@@ -12,16 +12,16 @@ from longrein.workspace.supervisor.process_tree import (
     environment_of,
     process,
     processes,
-    term_group,
+    terminate_group,
 )
 from longrein.workspace.supervisor.shell import signal_name
-from longrein.workspace.supervisor.spool_writer import Output
+from longrein.workspace.supervisor.spool_writer import SpoolWriter
 
 NEVER = float("inf")
 
 
-class Kept:
-    """What makes a command a task: fields as those of `Keeping`."""
+class KeptTask:
+    """Options of a background task; fields as in `BackgroundOptions`."""
 
     def __init__(
         self,
@@ -35,61 +35,61 @@ class Kept:
     ) -> None:
         self.task, self.policy, self.timeout_s = task, policy, timeout_s
         self.quota_bytes, self.memory_bytes, self.cpu_s = quota_bytes, memory_bytes, cpu_s
-        self.output: Output | None = None
-        """Where its output goes, once it is kept."""
+        self.output: SpoolWriter | None = None
+        """Writer of its output, once the task is kept."""
 
 
 class Command:
-    """A process that the supervisor started, until nothing more is asked of it."""
+    """A process that the supervisor started, until it is no longer needed."""
 
     def __init__(self, pid: int, mark: str, output: int, stdin: int, began_s: float) -> None:
         self.pid, self.mark = pid, mark
         self.returncode: int | None = None
-        """How its process ended; None while it runs."""
+        """Exit code, or minus the signal; None while the process runs."""
         self.output = output
-        """Read end of its output; -1 when it is closed."""
+        """Read end of its output; -1 when closed."""
         self.stdin = stdin
-        """Write end of its input, non-blocking; -1 when it has none, or it is closed."""
+        """Write end of its input, non-blocking; -1 when it has none or it is closed."""
         self.stdin_inode = os.fstat(stdin).st_ino if stdin >= 0 else 0
         self.waiting_input = bytearray()
         self.close_input = False
-        """As soon as what waits has been written."""
+        """Close the input once the waiting bytes are written."""
         self.began_s = began_s
         self.elapsed_s = 0.0
-        self.kept: Kept | None = None
-        self.tell_end: Callable[[], None] | None = None
-        """Tells longrein of a foreground command's end; None when nobody wants to hear of it."""
+        self.kept: KeptTask | None = None
+        self.report_end: Callable[[], None] | None = None
+        """Reports a foreground command's end to longrein; None when nobody wants it."""
         self.over = False
-        """Its end has been told."""
+        """True once its end was reported."""
         self.ending = False
-        """It was told to end: then it is over only when its whole tree is gone."""
+        """True once it was told to end: it is over only when its whole tree is gone."""
         self.cause, self.state = "exit", "killed"
-        """Why it was told to, and what a task is called then."""
+        """Why it was told to end, and the resulting state of a task."""
         self.tree = Tree(mark, self.pid, NEVER)
-        """Who belongs to it, looked at now and then."""
+        """Its process tree."""
 
     def start(self) -> int:
-        """When its process began, in the system's unit; 0 when it has ended."""
+        """Start time of the process in the system's unit; 0 when it has ended."""
         leader = process(self.pid) if self.returncode is None else None
         return leader.start if leader else 0
 
     def reaped(self, returncode: int, now: float) -> None:
-        """Its process has ended."""
+        """Record the exit of its process."""
         self.returncode = returncode
         self.elapsed_s = now - self.began_s
-        self.tree.root = 0  # its number may soon be somebody else's
+        self.tree.root = 0  # the pid may soon be reused
 
-    def told_to_end(self, cause: str, state: str, kill_at: float) -> None:
-        """From now on its tree is ending."""
+    def mark_ending(self, cause: str, state: str, kill_at: float) -> None:
+        """Mark its tree as ending."""
         self.ending, self.cause, self.state = True, cause, state
-        self.tree.expect_death(kill_at)
+        self.tree.set_kill_time(kill_at)
 
     def end_record(self, wall_us: int) -> dict[str, object]:
-        """How a task ended, for the spool."""
+        """Build the task's end for the spool."""
         assert self.kept is not None
         output = self.kept.output
         assert output is not None
-        state, code, cause = _ending(self.returncode)
+        state, code, cause = _natural_end(self.returncode)
         if self.ending:
             state, cause = self.state, self.cause
         return {
@@ -104,8 +104,8 @@ class Command:
         }
 
 
-def _ending(returncode: int | None) -> tuple[str, int | None, str]:
-    """(state, code, cause) of a process that was not told to end."""
+def _natural_end(returncode: int | None) -> tuple[str, int | None, str]:
+    """Return (state, code, cause) of a process that was not told to end."""
     if returncode is None:
         return "lost", None, "it could not be ended"
     if returncode < 0:
@@ -113,21 +113,20 @@ def _ending(returncode: int | None) -> tuple[str, int | None, str]:
     return ("failed" if returncode else "done"), returncode, ""
 
 
-# ---------------------------------------------------------------------------------------------------------------------
+# --- Ending process trees --------------------------------------------------------------------------------------------
 #
-# Trees that are ending, walked by the supervisor's own loop: TERM, a grace, KILL, until nobody is left.
-
+# The supervisor's own loop walks them: TERM, a grace period, KILL, until no process is left.
 
 RECENT_S = 0.005
-ALL = float("inf")
-"""In place of the number of a last command."""
+ALL_COMMANDS = float("inf")
+"""Stands for the number of the last command: no limit."""
 
 
-class Rest(Tree):
-    """All that a supervisor ever started, up to command number `last`, but what it is told to spare.
+class RemainingProcesses(Tree):
+    """All processes that the supervisor ever started, up to command number `last`, except spared trees.
 
-    Its own descendants are members also when they took the mark off: it is their sub-reaper. While trees are spared or
-    later commands may have left something such a process might be theirs, so it is left until they have gone, too.
+    Its own descendants are members even without the mark, because it is their sub-reaper. While trees are spared, or
+    later commands exist, such a process could be theirs, so it is left until they are gone.
     """
 
     def __init__(self, owner: str, own: int, kill_at: float, spared: Callable[[], Iterable[Tree]], last: float) -> None:
@@ -141,7 +140,7 @@ class Rest(Tree):
         spared = {one.pid for tree in trees for one in tree.members(table, environments)}
         first = {pid for pid, environment in environments.items() if self._is_marked(environment)}
         first |= {pid for pid, start in self.known.items() if pid in table and table[pid].start == start}
-        if not trees and self._last == ALL:
+        if not trees and self._last == ALL_COMMANDS:
             first |= descendants(table, {self._own})
         found = descendants(table, first - spared) - spared - {self._own}
         members = [table[pid] for pid in sorted(found) if pid in table]
@@ -149,7 +148,7 @@ class Rest(Tree):
         return members
 
     def is_gone(self, members: list[Process]) -> bool:
-        """See `Tree.is_gone`: two looks must find nobody, as one misses who forks and exits while it is taken."""
+        """See `Tree.is_gone`. Two looks must find nothing: one misses a process that forks meanwhile."""
         before, self._looked_empty = self._looked_empty, not members
         return before and not members
 
@@ -159,8 +158,8 @@ class Rest(Tree):
         return bool(found) and number.isdigit() and int(number) <= self._last
 
 
-class Endings:
-    """Every tree that is ending. They share one look at the process table a round."""
+class Terminations:
+    """The trees that are ending. All share one look at the process table per round."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -176,38 +175,39 @@ class Endings:
         return tree in self._trees
 
     def end(self, tree: Tree, done: Callable[[], None]) -> None:
-        """Begin to end `tree`; `done` is called when nobody is left. Its leader's group gets TERM at once.
+        """Begin to end `tree`; `done` is called when no process is left.
 
-        The leader's children are noted before: once it is dead, who took the mark off could not be told from others.
+        The leader's group gets TERM at once. The leader's children are noted first: after its death an unmarked child
+        could not be told from a stranger.
         """
         if tree.root:
             tree.members(self._recent_table(), {})
-            term_group(tree.root)
+            terminate_group(tree.root)
         self._trees[tree] = done
         self.hurry()
 
     def _recent_table(self) -> dict[int, Process]:
-        """The process table; many trees told to end in one go share one look."""
+        """Return the process table; trees that are ended together share it."""
         now = self._clock()
         if now - self._looked_at > RECENT_S:
             self._looked_at, self._table = now, processes()
         return self._table
 
     def gone(self, pid: int) -> None:
-        """This process was reaped: if it is of a tree that is ending, look again now."""
+        """Look again at once if the reaped process belongs to an ending tree."""
         if any(pid in tree.known for tree in self._trees):
             self.hurry()
 
     def hurry(self) -> None:
-        """Look again now: somebody has just exited."""
+        """Look again at once, because a process has just exited."""
         self._pause_s, self._next = FIRST_ROUND_S, self._clock()
 
     def wait_s(self) -> float | None:
-        """Seconds until the next look is due; None when nothing is ending."""
+        """Return the seconds until the next look; None when nothing is ending."""
         return max(0.0, self._next - self._clock()) if self._trees else None
 
     def walk(self) -> None:
-        """Look who is left, if that is due, and tell them to go."""
+        """Signal the processes that are left, if a look is due."""
         now = self._clock()
         if not self._trees or now < self._next:
             return
@@ -216,7 +216,7 @@ class Endings:
         for tree, done in list(self._trees.items()):
             members = tree.members(table, environments)
             if not tree.is_gone(members) and now < tree.give_up_at:
-                tree.tell(members, now)
+                tree.signal_members(members, now)
                 continue
             del self._trees[tree]
             done()

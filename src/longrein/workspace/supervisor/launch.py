@@ -1,4 +1,4 @@
-"""Starting one process in a session of its own."""
+"""Start a process in a session of its own, with `subprocess`."""
 
 from collections.abc import Mapping, Sequence
 from subprocess import DEVNULL, Popen
@@ -16,9 +16,10 @@ def launch(
     report: int = -1,
     stdin: int = DEVNULL,
 ) -> Popen[bytes]:
-    """Start it: both its outputs are `output`, `report` is open in it by the same number, no terminal.
+    """Start a command without a terminal; stdout and stderr go to `output`.
 
-    Raises OSError or ValueError (nothing to start, NUL, what cannot be encoded). Closes none of the descriptors.
+    `report` is open in the process under the same number. Raises OSError or ValueError (empty command, NUL, unencodable
+    text). Closes no descriptor.
     """
     if not command:
         raise ValueError("nothing")

@@ -1,6 +1,6 @@
-"""Where the supervisor begins: its socket, its signals, and the end of it."""
+"""Entry point of the supervisor: its socket, its signals and its exit."""
 
-import _signal as signal  # type: ignore[import-not-found]  # it has no stubs; for the figure see the package
+import _signal as signal  # type: ignore[import-not-found]  # no stubs; figures in the package's docstring
 import _socket as socket
 import os
 import sys
@@ -14,32 +14,35 @@ from longrein.workspace.supervisor.supervisor import Supervisor
 
 ENDING = (signal.SIGTERM, signal.SIGINT)
 IGNORED = (signal.SIGHUP, signal.SIGQUIT, signal.SIGCHLD, signal.SIGUSR1, signal.SIGUSR2)
-"""By a handler that does nothing: what is really ignored would be ignored by every command, too."""
+"""Handled by a function that does nothing: really ignored signals would be ignored by every command too."""
 SUB_REAPER = 36
 """`PR_SET_CHILD_SUBREAPER`."""
 BACKLOG = 16
 
 
 def main() -> None:
-    """`argv`: the spool folder, the descriptor of a socket whose other end is longrein's. Never returns."""
+    """Run the supervisor and exit.
+
+    `argv` holds the spool folder and the descriptor of a socket whose other end is longrein's.
+    """
     folder, first = sys.argv[1], socket.socket(fileno=int(sys.argv[2]))
-    os.set_inheritable(first.fileno(), False)  # no command may hold it: its end is how longrein's death is known
+    os.set_inheritable(first.fileno(), False)  # no command may hold it: its end reports longrein's death
     os.chdir(folder)
-    become_reaper()
+    become_subreaper()
     supervisor = Supervisor(first, time.monotonic)
     woken = on_signals(supervisor)
     inode = listen(supervisor)
-    introduce()
+    write_own_record()
     supervisor.run()
-    if inode == inode_of(SOCKET):  # before it closes: who is refused may begin another at once
+    if inode == inode_of(SOCKET):  # before the socket closes: a refused client may start a new supervisor at once
         for name in (SOCKET, f"{RECORD}.json"):
             unlink(name)
     woken.close()
     os._exit(0)
 
 
-def become_reaper() -> None:
-    """Whoever loses its parent becomes this process's child. Elsewhere than on Linux the marks must do."""
+def become_subreaper() -> None:
+    """Become the parent of orphaned descendants. Elsewhere than on Linux the marks must do."""
     try:
         import ctypes
 
@@ -49,7 +52,7 @@ def become_reaper() -> None:
 
 
 def on_signals(supervisor: Supervisor) -> socket.socket:
-    """Signals wake the loop as bytes. Gives the end that they are written to: it must stay open."""
+    """Deliver signals to the loop as bytes. The returned socket must stay open."""
     waking, written = socket.socketpair()
     for end in (waking, written):
         end.setblocking(False)
@@ -70,10 +73,10 @@ def on_signals(supervisor: Supervisor) -> socket.socket:
 
 
 def listen(supervisor: Supervisor) -> int:
-    """Open the socket that others find it by; one that a dead supervisor left is replaced. Gives its inode.
+    """Open the supervisor's socket in the spool and return its inode; -1 where the folder cannot hold one.
 
-    Where the folder cannot hold one (some network file systems) its tasks are still told of by the spool, and stopped
-    by their marks; -1 then.
+    A dead supervisor's socket is replaced. Without a socket, tasks are still read from the spool and stopped by their
+    marks.
     """
     listening = socket.socket(socket.AF_UNIX)
     listening.setblocking(False)
@@ -90,8 +93,8 @@ def listen(supervisor: Supervisor) -> int:
     return inode_of(SOCKET)
 
 
-def introduce() -> None:
-    """Write down who this is. On a full disk nobody reads it: then only each task's record tells."""
+def write_own_record() -> None:
+    """Write who this supervisor is. On a full disk only each task's record tells."""
     own = process(os.getpid())
     record = f'{{"pid": {os.getpid()}, "start": {own.start if own else 0}, "version": {VERSION}}}'
     try:
@@ -101,7 +104,7 @@ def introduce() -> None:
 
 
 def unlink(path: str) -> None:
-    """Remove a file, if it is there."""
+    """Remove a file, if it exists."""
     try:
         os.unlink(path)
     except OSError:
@@ -109,7 +112,7 @@ def unlink(path: str) -> None:
 
 
 def inode_of(path: str) -> int:
-    """Inode of a file; 0 when it is not there."""
+    """Return a file's inode; 0 when it does not exist."""
     try:
         return os.stat(path).st_ino
     except OSError:

@@ -1,4 +1,4 @@
-"""The supervisor's ends of a command's pipes: output that goes to the spool or to nobody, input that waits."""
+"""The supervisor's event loop, and its ends of the commands' pipes."""
 
 import math
 import os
@@ -11,14 +11,15 @@ from itertools import count
 from longrein.workspace.supervisor.commands import Command
 from longrein.workspace.supervisor.shell import LEFT_OPEN_BYTES_MAX, LEFT_OPEN_MAX, close
 
-# --- The supervisor's waiting: descriptors and timers, nothing else. Seconds are monotonic throughout ----------------
-
+# --- Event loop ------------------------------------------------------------------------------------------------------
+#
+# Descriptors and timers, nothing else. All seconds are monotonic.
 
 READ, WRITE = select.POLLIN, select.POLLOUT
 
 
 class Loop:
-    """Calls what was asked for when its descriptor is ready or its time has come."""
+    """Calls functions when a descriptor is ready or a time has come."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self.clock = clock
@@ -28,56 +29,55 @@ class Loop:
         self._numbers = count()
 
     def watch(self, descriptor: int, call: Callable[[], object], events: int = READ) -> None:
-        """Call it whenever the descriptor is ready, in place of what was called before."""
+        """Call `call` whenever the descriptor is ready, in place of an earlier one."""
         self._calls[descriptor] = call
         self._poll.register(descriptor, events)
 
     def unwatch(self, descriptor: int) -> None:
-        """No longer."""
+        """Stop watching the descriptor."""
         if self._calls.pop(descriptor, None) is not None:
             self._poll.unregister(descriptor)
 
     def after(self, seconds: float, call: Callable[[], None]) -> None:
-        """Call it once, then."""
+        """Call `call` once, after `seconds`."""
         heappush(self._timers, (self.clock() + seconds, next(self._numbers), call))
 
     def step(self, at_most_s: float | None) -> None:
-        """Wait for the next thing, at most so long, and do what is due."""
+        """Wait for the next event, at most `at_most_s`, and run what is due."""
         if self._timers:
             due_s = max(0.0, self._timers[0][0] - self.clock())
             at_most_s = due_s if at_most_s is None else min(due_s, at_most_s)
         ready = self._poll.poll(None if at_most_s is None else math.ceil(1000 * at_most_s))
         for descriptor, call in [(descriptor, self._calls[descriptor]) for descriptor, _ in ready]:
-            if self._calls.get(descriptor) is call:  # not given up by one that came before it
+            if self._calls.get(descriptor) is call:  # an earlier call may have unwatched it
                 call()
         while self._timers and self._timers[0][0] <= self.clock():
             heappop(self._timers)[2]()
 
 
-# --- pipes -----------------------------------------------------------------------------------------------------------
-
+# --- Pipes -----------------------------------------------------------------------------------------------------------
 
 READ_BYTES = 1 << 18
 LAST_READ_BYTES = 8 << 20
-"""Of what is in the pipe when its command has ended."""
+"""Most bytes read from the pipe after its command has ended."""
 INPUT_BYTES_MAX = 1 << 20
-"""Input that waits for somebody to read it."""
+"""Most input bytes that wait to be read."""
 
 
 class Pipes:
-    """Reads and writes them in the loop."""
+    """Output to the spool or to nobody, and input that waits."""
 
     def __init__(self, loop: Loop) -> None:
         self._loop = loop
         self._left_open: deque[Command] = deque()
 
     def spool(self, command: Command) -> None:
-        """From now on a task's output goes to its file."""
+        """Write a task's output to the spool from now on."""
         if command.output >= 0:
             self._loop.watch(command.output, lambda: self.take(command))
 
     def take(self, command: Command, most_bytes: int = READ_BYTES) -> bool:
-        """Read a task's output into its file; False when the pipe has ended."""
+        """Read a task's output into the spool; False when the pipe has ended."""
         assert command.kept is not None
         assert command.kept.output is not None
         return self._read(command, command.kept.output.write, most_bytes)
@@ -95,8 +95,11 @@ class Pipes:
             left -= len(data)
         return command.output >= 0
 
-    def throw_away(self, command: Command) -> None:
-        """Read it for nobody, so that writing to it neither blocks nor kills. Once it is over, not for ever."""
+    def discard_output(self, command: Command) -> None:
+        """Read and drop the output, so that writing to the pipe neither blocks nor kills.
+
+        Once the command is over, only up to a limit.
+        """
         if command.output < 0:
             return
         left = LEFT_OPEN_BYTES_MAX
@@ -114,7 +117,7 @@ class Pipes:
                 self.close_output(self._left_open.popleft())
 
     def close_output(self, command: Command) -> None:
-        """Nothing more is read."""
+        """Close the output pipe."""
         if command.output >= 0:
             self._loop.unwatch(command.output)
             close(command.output)
@@ -123,7 +126,7 @@ class Pipes:
             self._left_open.remove(command)
 
     def give(self, command: Command, data: bytes, eof: bool) -> str:
-        """Write to its input, now or when it reads; with `eof` close it after that. Gives why not, or ''."""
+        """Write to the command's input; with `eof` close it afterwards. Returns why not, or ''."""
         if command.stdin < 0:
             return "it takes no input (any more)"
         if len(command.waiting_input) + len(data) > INPUT_BYTES_MAX:
@@ -133,7 +136,7 @@ class Pipes:
         return "" if self._feed(command) else "nobody reads its input"
 
     def _feed(self, command: Command) -> bool:
-        """Write what waits; False when nobody reads."""
+        """Write the waiting bytes; False when no process reads."""
         try:
             while command.waiting_input:
                 del command.waiting_input[: os.write(command.stdin, command.waiting_input)]
@@ -149,7 +152,7 @@ class Pipes:
         return True
 
     def close_input(self, command: Command) -> None:
-        """Its input ends."""
+        """Close the input pipe."""
         if command.stdin >= 0:
             self._loop.unwatch(command.stdin)
             close(command.stdin)

@@ -1,7 +1,7 @@
-"""The table of processes: who descends from whom, who carries which mark. From /proc; elsewhere through psutil.
+"""Process table and process trees: descendants, marks, and signals. From /proc; elsewhere through psutil.
 
-A process is named by (pid, start): a number alone may by now belong to somebody else. Standard library only: the
-supervisor of processes loads this file, too.
+A process is identified by (pid, start), because a pid alone may have been reused. Standard library only: the supervisor
+loads this module too.
 """
 
 import os
@@ -12,12 +12,12 @@ from longrein.workspace.supervisor.shell import SIGKILL, SIGTERM
 
 LINUX = sys.platform == "linux"
 ENVIRONMENT_BYTES_MAX = 1 << 20
-"""Of one process; the mark is looked for in no more."""
+"""Bytes of a process's environment that are searched for the mark."""
 CHUNK_BYTES = 1 << 14
 
 
 class Process:
-    """One live process of this user. `start` is when it began, in the system's own unit: compared, never shown."""
+    """A live process of this user. `start` is its start time in the system's unit: compared, never shown."""
 
     __slots__ = ("group", "parent", "pid", "session", "start")
 
@@ -26,7 +26,7 @@ class Process:
 
 
 def processes() -> dict[int, Process]:
-    """Every live process of this user by pid, zombies and kernel threads left out."""
+    """Return every live process of this user by pid, without zombies and kernel threads."""
     if not LINUX:
         return _from_psutil()
     own = os.getuid()
@@ -39,7 +39,7 @@ def _numbers() -> Iterator[int]:
 
 
 def process(pid: int) -> Process | None:
-    """One live process of this user; None when it is gone or a zombie."""
+    """Return a live process of this user; None when it is gone or a zombie."""
     return _stat_of(pid, os.getuid()) if LINUX else _from_psutil().get(pid)
 
 
@@ -52,7 +52,7 @@ def _stat_of(pid: int, own: int) -> Process | None:
 
 
 def _slurp(path: str, own: int) -> bytes:
-    """A file of /proc if it belongs to user `own`; empty when it is gone or not ours."""
+    """Read a file of /proc that belongs to user `own`; empty when it is gone or not ours."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -78,8 +78,8 @@ def environment_of(pid: int) -> bytes:
     return _environment_psutil(pid)
 
 
-def marked(*names: str) -> list[tuple[int, bytes]]:
-    """(pid, environment) of this user's processes that were started with one of these variables. Cheap: a file each."""
+def processes_with(*names: str) -> list[tuple[int, bytes]]:
+    """Return (pid, environment) of this user's processes that have one of these variables."""
     wanted = [f"\0{name}=".encode() for name in names]
     numbers = _numbers() if LINUX else iter(_from_psutil())
     read = ((pid, environment_of(pid)) for pid in numbers)
@@ -87,13 +87,13 @@ def marked(*names: str) -> list[tuple[int, bytes]]:
 
 
 def variable(environment: bytes, name: str) -> str:
-    """Value of a variable in what `environment_of` gave; '' when absent."""
+    """Return the value of a variable in an environment of `environment_of`; '' when absent."""
     _, found, rest = environment.partition(f"\0{name}=".encode())
     return os.fsdecode(rest.partition(b"\0")[0]) if found else ""
 
 
 def descendants(table: dict[int, Process], first: set[int]) -> set[int]:
-    """`first` and everything below it."""
+    """Return `first` and all their descendants."""
     below: dict[int, list[int]] = {}
     for one in table.values():
         below.setdefault(one.parent, []).append(one.pid)
@@ -107,7 +107,7 @@ def descendants(table: dict[int, Process], first: set[int]) -> set[int]:
 
 
 def children_of(pid: int) -> list[int]:
-    """Pids of its direct children, zombies included; a far cheaper look than the whole table where there is one."""
+    """Return the pids of a process's children, zombies included. Cheaper than the whole table."""
     try:
         with open(f"/proc/{pid}/task/{pid}/children", "rb") as file:
             return [int(number) for number in file.read().split()]
@@ -116,7 +116,7 @@ def children_of(pid: int) -> list[int]:
 
 
 def ancestors(table: dict[int, Process], pid: int) -> set[int]:
-    """`pid` and everything above it."""
+    """Return `pid` and all its ancestors."""
     found: set[int] = set()
     while pid not in found:
         found.add(pid)
@@ -128,7 +128,7 @@ def ancestors(table: dict[int, Process], pid: int) -> set[int]:
 
 
 def send(one: Process, number: int) -> bool:
-    """Signal exactly this process; False if it is gone, or its number belongs to another by now."""
+    """Signal exactly this process; False when it is gone or its pid was reused."""
     now = process(one.pid)
     if now is None or now.start != one.start:
         return False
@@ -140,7 +140,7 @@ def send(one: Process, number: int) -> bool:
 
 
 def _from_psutil() -> dict[int, Process]:
-    import psutil  # type: ignore[import-untyped]  # it has no stubs of its own
+    import psutil  # type: ignore[import-untyped]  # no stubs
 
     own, found = os.getuid(), {}
     for one in psutil.process_iter(["pid", "ppid", "uids", "status", "create_time"]):
@@ -173,51 +173,47 @@ def _environment_psutil(pid: int) -> bytes:
     return b"\0" + b"\0".join(os.fsencode(f"{name}={value}") for name, value in values.items()) + b"\0"
 
 
-# ---------------------------------------------------------------------------------------------------------------------
+# --- One process tree that is ending ---------------------------------------------------------------------------------
 #
-# One tree of processes on its way out. Standard library only: longrein and the supervisor of processes both end
-# trees.
-#
-# A member of a command's tree is who carries its mark, who sits in its session, and who descends from either. Each
-# command carries a mark of its own in `LONGREIN_COMMAND`: `/<pid and start of its owner>.<number>/`, the owner being
-# the process that started it: the supervisor, or longrein itself where there is none. One started by a longrein
-# inside another's command carries both.
-
+# Longrein and the supervisor both end trees. Members of a command's tree are the processes that carry its mark, sit in
+# its session, or descend from either. Each command has a mark of its own in `LONGREIN_COMMAND`: `/<pid and start of its
+# owner>.<number>/`. The owner is the process that started it: the supervisor, or longrein where there is none. A
+# command of a longrein that runs inside another's command carries both marks.
 
 COMMAND_MARK = "LONGREIN_COMMAND"
 SPOOL_MARK = "LONGREIN_SPOOL"
-"""Variable in a supervisor's own environment by which others find it: the spool that it looks after."""
+"""Environment variable of a supervisor that names its spool."""
 GRACE_S = 2.0
-"""Between TERM and KILL."""
+"""Seconds between TERM and KILL."""
 GIVE_UP_S = 5.0
-"""After KILL; who then still lives cannot be killed (it waits in the kernel) and is left to the next start's sweep."""
+"""Seconds after KILL; a process that still lives is stuck in the kernel and left to the next start's sweep."""
 FIRST_ROUND_S = 0.004
 LAST_ROUND_S = 0.1
-"""Pauses between two looks at who is left."""
+"""First and longest pause between two looks."""
 
 
 def owner_mark() -> str:
-    """`/<pid>.<start>`: names this process for as long as it lives; each command's mark begins with it."""
+    """Return `/<pid>.<start>` of this process; its commands' marks begin with it."""
     own = process(os.getpid())
     return f"/{os.getpid()}.{own.start if own else 0}"
 
 
 class Tree:
-    """One command on its way out."""
+    """Process tree of one command."""
 
     def __init__(self, mark: str, root: int, kill_at: float) -> None:
         self.mark = mark.encode()
         self.root = root
-        self.expect_death(kill_at)
+        self.set_kill_time(kill_at)
         self.known: dict[int, int] = {}
-        """pid -> start of all that were ever found: a child stays a member when its parent has died."""
+        """pid -> start of every process ever found: a child stays a member when its parent has died."""
         self._told: set[tuple[int, int]] = set()
-        """(pid, start) of those that got TERM."""
+        """(pid, start) of the processes that got TERM."""
         self._group_told = root
-        """The group that got TERM as a whole: once is enough, many programs take a second one as "at once"."""
+        """The group that got TERM as a whole. Only once: many programs take a second TERM as "at once"."""
 
     def members(self, table: dict[int, Process], environments: dict[int, bytes]) -> list[Process]:
-        """Who is left, in the order of their numbers. They are known from now on."""
+        """Return the processes that are left, by pid, and remember them."""
         first = {pid for pid, environment in environments.items() if self.mark in environment}
         first |= {one.pid for one in table.values() if self.root and self.root in (one.pid, one.session)}
         first |= {pid for pid, start in self.known.items() if pid in table and table[pid].start == start}
@@ -227,15 +223,15 @@ class Tree:
         return members
 
     def is_gone(self, members: list[Process]) -> bool:
-        """Whether nobody is left, after a look that found `members`."""
+        """Tell whether no process is left, after a look that found `members`."""
         return not members
 
-    def expect_death(self, kill_at: float) -> None:
-        """From now on it is told to go: TERM, and KILL at `kill_at`."""
+    def set_kill_time(self, kill_at: float) -> None:
+        """Set the time of KILL."""
         self.kill_at, self.give_up_at = kill_at, kill_at + GIVE_UP_S
 
-    def tell(self, members: list[Process], now: float) -> None:
-        """TERM to those who have not had it yet; after the grace KILL to all."""
+    def signal_members(self, members: list[Process], now: float) -> None:
+        """Send TERM to new members; after the grace period, KILL to all."""
         for one in members:
             if now >= self.kill_at:
                 send(one, SIGKILL)
@@ -245,18 +241,18 @@ class Tree:
         self._group_told = 0
 
     def due_s(self, now: float) -> float:
-        """Seconds until KILL is due; once it was sent, the pause until a look at who is left."""
+        """Return the seconds until KILL; after KILL, the pause until the next look."""
         return self.kill_at - now if now < self.kill_at else FIRST_ROUND_S
 
 
-def term_group(root: int) -> None:
-    """TERM to a process group, if it is still there."""
+def terminate_group(root: int) -> None:
+    """Send TERM to a process group, if it still exists."""
     try:
         os.killpg(root, SIGTERM)
     except (ProcessLookupError, PermissionError):
         return
 
 
-def survivors(mark: str) -> bool:
-    """Whether any process carries a mark that begins so."""
-    return any(mark in variable(environment, COMMAND_MARK) for _, environment in marked(COMMAND_MARK))
+def has_marked(mark: str) -> bool:
+    """Tell whether any process carries a mark that contains `mark`."""
+    return any(mark in variable(environment, COMMAND_MARK) for _, environment in processes_with(COMMAND_MARK))

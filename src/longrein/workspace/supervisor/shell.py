@@ -1,5 +1,6 @@
-"""The words around a command: what is executed, what the shell reports, how an end is called. Standard library only:
-the supervisor of processes uses them, too.
+"""Shell command lines: what is executed, the shell's folder report, names of signals and errors.
+
+Standard library only: the supervisor loads this module too.
 """
 
 import errno
@@ -7,20 +8,24 @@ import os
 from collections.abc import Sequence
 
 SIGKILL, SIGTERM = 9, 15
-"""The same on every system."""
-MOVES = ("cd", "pushd", "popd", "eval", "source", ". ")
-"""A line without any of these leaves the shell where it was, so it need not report."""
+"""The same numbers on every system."""
+FOLDER_CHANGES = ("cd", "pushd", "popd", "eval", "source", ". ")
+"""A line without any of these cannot change the shell's folder, so no report is needed."""
 HELD_PIPE_S = 0.1
-"""How long output is awaited after the exit while somebody else holds the pipe."""
+"""Wait for output after the exit while another process holds the pipe."""
 LEFT_OPEN_MAX = 64
-"""Pipes still read for processes that outlive their command; the oldest is closed."""
+"""Most pipes that are read for processes that outlive their command; the oldest is closed."""
 LEFT_OPEN_BYTES_MAX = 64 << 20
-"""What such a process may print before its pipe is closed."""
+"""Most output of such a process before its pipe is closed."""
 
 
 def report_pipe(command: str | Sequence[str], shell: str) -> tuple[int, int]:
-    """(our end, the shell's end) of the pipe in which it says its last folder; (-1, -1) when it cannot have moved."""
-    if not isinstance(command, str) or not shell.endswith("bash") or not any(word in command for word in MOVES):
+    """Open the pipe for the shell's last folder: (our end, its end); (-1, -1) when it cannot change."""
+    if (
+        not isinstance(command, str)
+        or not shell.endswith("bash")
+        or not any(word in command for word in FOLDER_CHANGES)
+    ):
         return -1, -1
     report, theirs = os.pipe()
     os.set_blocking(report, False)
@@ -28,28 +33,29 @@ def report_pipe(command: str | Sequence[str], shell: str) -> tuple[int, int]:
 
 
 def command_words(command: str | Sequence[str], report: int) -> list[str]:
-    """What is executed. `eval` keeps line numbers and errors as they would be; a trap of the user's own wins.
+    """Return the arguments to execute.
 
-    Without a report the shell is the program itself where it can be (`bash -c` executes a single command in place).
+    `eval` keeps line numbers and errors unchanged; the user's own trap wins. Without a report, bash executes a single
+    command in its own place (`bash -c`).
     """
     if not isinstance(command, str):
         return list(command)
     if report < 0:
         return ["bash", "-c", command]
-    # nobody may be left to hear the report (the command was kept, or longrein died): that must not end it by SIGPIPE
+    # the report may have no reader (the command was kept, or longrein died): SIGPIPE must not end the shell
     said = f"trap '' PIPE; builtin pwd -P 2>/dev/null >&{report}"
     return ["bash", "-c", f'trap "{said}" EXIT; eval "$1"', "bash", command]
 
 
 def close(*descriptors: int) -> None:
-    """Close those that are open (-1 is not)."""
+    """Close the open descriptors; -1 is skipped."""
     for descriptor in descriptors:
         if descriptor >= 0:
             os.close(descriptor)
 
 
 def last_folder(report: int) -> str:
-    """What the shell reported; '' when it did not come to it."""
+    """Return the folder that the shell reported; '' for none."""
     if report < 0:
         return ""
     try:
@@ -60,8 +66,8 @@ def last_folder(report: int) -> str:
 
 
 def signal_name(number: int) -> str:
-    """`SIGKILL`; a real-time signal by its number."""
-    import signal  # names every number there is: a fifth of the supervisor's start
+    """Return a signal's name, such as `SIGKILL`; a real-time signal by its number."""
+    import signal  # slow to import: a fifth of the supervisor's start
 
     try:
         return signal.Signals(number).name
@@ -69,8 +75,8 @@ def signal_name(number: int) -> str:
         return f"SIG{number}"
 
 
-def why_not(error: OSError | ValueError, command: str | Sequence[str], cwd: str) -> str:
-    """Why a command could not start, in one line."""
+def start_error_text(error: OSError | ValueError, command: str | Sequence[str], cwd: str) -> str:
+    """Say in one line why a command could not start."""
     if isinstance(error, ValueError):
         return f"the command or its environment holds what cannot be started ({error})"
     if not os.path.isdir(cwd):

@@ -1,18 +1,18 @@
-"""Starting one process, from a process that has one thread and whose descriptors are all closed on exec.
+"""Start a process with `posix_spawn`, from the single-threaded supervisor.
 
-So `posix_spawn` will do, which knows no folder and no search path: the supervisor goes into the folder for that moment
-and comes back. `subprocess` would be half of the supervisor's start. Where there is no `setsid` for a spawned process,
-it is what is used.
+All its descriptors are closed on exec. `posix_spawn` sets no folder and searches no path, so the supervisor changes its
+folder for a moment and comes back. Importing `subprocess` would take half of the supervisor's start; it is the fallback
+where spawned processes cannot call `setsid`.
 """
 
-import _signal as signal  # type: ignore[import-not-found]  # it has no stubs; for the figure see the package
+import _signal as signal  # type: ignore[import-not-found]  # no stubs; figures in the package's docstring
 import os
 from collections.abc import Mapping, Sequence
 
 from longrein.workspace.supervisor.shell import command_words
 
 IGNORED_HERE = [number for name in ("SIGPIPE", "SIGXFSZ") if (number := getattr(signal, name, None)) is not None]
-"""By Python itself; a command gets what everybody gets."""
+"""Signals that Python ignores; a command gets the default."""
 
 
 def spawn(
@@ -26,32 +26,32 @@ def spawn(
     stdin: int,
     home: int,
 ) -> int:
-    """Start it as `launch` does; gives its pid. `home` is a descriptor of the folder to come back to.
+    """Start a command as `launch` does and return its pid. `home` is the folder to come back to.
 
-    Raises OSError or ValueError (nothing to start, NUL, what cannot be encoded). Closes none of the descriptors.
+    Raises OSError or ValueError (empty command, NUL, unencodable text). Closes no descriptor.
     """
     if not command:
         raise ValueError("nothing")
     words = command_words(command, report)
     actions = [(os.POSIX_SPAWN_DUP2, one, number) for number, one in ((0, stdin), (1, output), (2, output))]
     if report >= 0:
-        os.set_inheritable(report, True)  # it keeps its number, and is closed here in a moment
+        os.set_inheritable(report, True)  # it keeps its number; the caller closes it soon
     os.chdir(cwd)
     try:
-        path = shell if isinstance(command, str) else find(words[0], env)
+        path = shell if isinstance(command, str) else find_on_path(words[0], env)
         return os.posix_spawn(path, words, env, file_actions=actions, setsid=True, setsigdef=IGNORED_HERE)
     except NotImplementedError:
         from longrein.workspace.supervisor.launch import launch
 
         popen = launch(command, shell, cwd, env, output=output, report=report, stdin=stdin)
-        popen.returncode, pid = 0, popen.pid  # it is reaped by number
+        popen.returncode, pid = 0, popen.pid  # the supervisor reaps it by pid
         return int(pid)
     finally:
         os.fchdir(home)
 
 
-def find(name: str, env: Mapping[str, str]) -> str:
-    """The program that a name without a slash means, on the command's own search path."""
+def find_on_path(name: str, env: Mapping[str, str]) -> str:
+    """Find a program by name on the command's own search path."""
     if "/" in name:
         return name
     for folder in env.get("PATH", os.defpath).split(os.pathsep):

@@ -1,21 +1,21 @@
-"""The spool: each kept task has a record, its output, and its end, as files that any process of the user can read.
+"""Write the spool: record, output and end of each background task, as files the user can read.
 
-`<task>.json` is written when it is kept. `<task>.out` is the first half of its quota; the newest half lies in
-`<task>.more/<offset>`, the offset being the place of its first byte in all that was printed, so that a gap between two
-files says what was not kept. `<task>.end` is written beside, flushed and renamed: it is there whole or not at all.
+`<task>.json` is the record, written when the task is kept. `<task>.out` is the first half of the output's quota. The
+newest half lies in `<task>.more/<offset>`, named by the offset of its first byte in the whole output, so a gap between
+two files tells what was not kept. `<task>.end` is written under another name, flushed and renamed, so it is complete or
+absent.
 """
 
 import errno
 import os
 from collections.abc import Callable, Sequence
 
-# ---------------------------------------------------------------------------------------------------------------------
+# --- Redaction of a stream -------------------------------------------------------------------------------------------
 #
-# Output is redacted piece by piece: what may be the beginning of a secret is held back until the rest has come.
-
+# Text that may be the beginning of a secret is held back until the rest has come.
 
 HOLD_CHARS_MAX = 1 << 14
-"""No secret is longer; a private key of 16,384 bits is not."""
+"""Longest secret; a private key of 16,384 bits is shorter."""
 _BEGINNINGS = (
     "sk-",
     "gh",
@@ -31,24 +31,24 @@ _BEGINNINGS = (
     "xai-",
     "gsk_",
 )
-_OF_TOKENS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-"
+_TOKEN_CHARS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-"
 _TOKEN_BEGINS_CHARS = 16
 _KEY, _KEY_END, _HEADER = "-----BEGIN ", "-----END ", "authorization"
 
 
-class Holding:
-    """Redacts a stream of bytes. What a token, a header or a key may begin with stays until it is whole."""
+class StreamRedactor:
+    """Redacts a stream of bytes; the possible beginning of a secret waits until it is complete."""
 
     def __init__(self, redact: Callable[[str], str], secrets: Sequence[str], words: bool) -> None:
-        """`secrets` are the known values; with `words` the user has patterns of his own, so the last word is held."""
+        """`secrets` are known values. With `words` the user has own patterns, so the last word is held."""
         self._redact = redact
         self._secrets = [secret for secret in secrets if secret]
         self._words = words
         self.held = b""
-        """Not given out yet, as it came."""
+        """Bytes held back, not redacted."""
 
     def take(self, data: bytes) -> bytes:
-        """What can be given out now."""
+        """Add `data` and return what can be given out now."""
         data = self.held + data
         whole = _whole_characters(data)
         text = data[:whole].decode("utf-8", "surrogateescape")
@@ -59,12 +59,12 @@ class Holding:
         return self._redact(text[:end]).encode("utf-8", "surrogateescape")
 
     def rest(self) -> bytes:
-        """What was held back, at the end."""
+        """Return what was held back, at the end."""
         text, self.held = self.held.decode("utf-8", "surrogateescape"), b""
         return self._redact(text).encode("utf-8", "surrogateescape")
 
     def _settled(self, text: str) -> int:
-        """Where the part ends that no later byte can turn into a secret, and that cuts none in two."""
+        """End of the part that no later byte can turn into a secret and that cuts none in two."""
         known = max((_overlap(text, secret) for secret in self._secrets), default=0)
         begun = max(_overlap(text, _KEY), _overlap(text[-len(_HEADER) :].lower(), _HEADER))
         recent = max(0, len(text) - HOLD_CHARS_MAX - 1)
@@ -76,9 +76,9 @@ class Holding:
         return end
 
     def _before_word(self, text: str, recent: int, end: int) -> int:
-        """Where the word around `end` begins if it may be a token, else `end`."""
+        """Start of the word around `end` if it may be a token, else `end`."""
         last = text[recent:end]
-        kept = last.rstrip(_OF_TOKENS) if not self._words else last[: max(map(last.rfind, " \n\t\r")) + 1]
+        kept = last.rstrip(_TOKEN_CHARS) if not self._words else last[: max(map(last.rfind, " \n\t\r")) + 1]
         run = last[len(kept) :]
         if end == len(text):
             suspect = self._words or any(_at_end(run, word) for word in _BEGINNINGS)
@@ -87,7 +87,7 @@ class Holding:
         return end - len(last) + len(kept) if suspect or any(_within(run, word) for word in _BEGINNINGS) else end
 
     def _before_known(self, text: str, end: int) -> int:
-        """Where a known secret around `end` begins, else `end`."""
+        """Start of a known secret around `end`, else `end`."""
         for secret in self._secrets:
             at = text.rfind(secret, max(0, end - len(secret) + 1), end + len(secret) - 1)
             if 0 <= at < end:
@@ -96,7 +96,7 @@ class Holding:
 
 
 def _whole_characters(data: bytes) -> int:
-    """How many bytes there are before a character of which only the beginning has come."""
+    """Number of bytes before an incomplete last character."""
     for back in range(1, min(3, len(data)) + 1):
         first = data[-back]
         if first >= 0xC0:
@@ -107,14 +107,14 @@ def _whole_characters(data: bytes) -> int:
 
 
 def _before_header(text: str, recent: int, end: int) -> int:
-    """Where a header on the line that `end` is in begins, else `end`."""
+    """Start of a header on the line of `end`, else `end`."""
     line = max(text.rfind("\n", recent, end) + 1, recent)
     found = text[line:end].lower().rfind(_HEADER)
     return line + found if found >= 0 else end
 
 
 def _before_key(text: str, recent: int, end: int) -> int:
-    """Where a key that has not ended before `end` begins, else `end`."""
+    """Start of a key that has not ended before `end`, else `end`."""
     key = text.rfind(_KEY, recent, end)
     if key < 0:
         return end
@@ -124,12 +124,12 @@ def _before_key(text: str, recent: int, end: int) -> int:
 
 
 def _overlap(text: str, word: str) -> int:
-    """How many characters at the end of `text` are the beginning, not the whole, of `word`."""
+    """Length of the end of `text` that is the beginning, not the whole, of `word`."""
     return next((size for size in range(min(len(word) - 1, len(text)), 0, -1) if text.endswith(word[:size])), 0)
 
 
 def _within(run: str, word: str) -> bool:
-    """Whether `word` stands in `run`, not in the middle of another word."""
+    """Tell whether `word` occurs in `run`, not inside another word."""
     at = run.find(word)
     while at > 0 and run[at - 1].isalnum():
         at = run.find(word, at + 1)
@@ -141,18 +141,17 @@ def _at_end(run: str, word: str) -> bool:
     return size > 0 and not run[-size - 1 : -size].isalnum()
 
 
-# --- spooling --------------------------------------------------------------------------------------------------------
-
+# --- Files of the spool ----------------------------------------------------------------------------------------------
 
 FILE_MODE, FOLDER_MODE = 0o600, 0o700
 NOT_A_PIECE = -1
-"""The file of the first half."""
+"""Stands for the file of the first half."""
 PIECES = 8
-"""Into how many files the newest half is cut: the oldest goes when there is no room, so an eighth of it is lost."""
+"""Number of files of the newest half; the oldest is dropped when there is no room."""
 PIECES_MAX = 64
 END_BYTES = 4096
-"""Set aside for a task's end when it is kept: it can be told on a full disk, too."""
-WHY = {
+"""Space reserved for a task's end, so that it can be written on a full disk."""
+REASONS = {
     errno.ENOSPC: "the disk was full",
     errno.EDQUOT: "the user's disk quota was used up",
     errno.ENOENT: "its folder is gone",
@@ -160,14 +159,17 @@ WHY = {
 }
 
 
-class Output:
-    """Writes what a task prints: redacted, within the quota, and never fails: what cannot be written is counted."""
+class SpoolWriter:
+    """Writes a task's output to the spool, redacted and within the quota.
 
-    def __init__(self, folder: str, task: str, quota_bytes: int, holding: Holding) -> None:
-        self._folder, self._task, self._holding = folder, task, holding
-        self.limit(quota_bytes)
+    Writing never fails: bytes that cannot be written are counted.
+    """
+
+    def __init__(self, folder: str, task: str, quota_bytes: int, redactor: StreamRedactor) -> None:
+        self._folder, self._task, self._redactor = folder, task, redactor
+        self.set_quota(quota_bytes)
         self.size_bytes = 0
-        """All that was printed, after redaction."""
+        """Bytes printed, after redaction."""
         self.lost = ""
         """Why some of it could not be written."""
         self.lost_bytes = 0
@@ -177,18 +179,18 @@ class Output:
         self._file = -1
         self._room = 0
 
-    def limit(self, quota_bytes: int) -> None:
-        """Keep so much from now on."""
+    def set_quota(self, quota_bytes: int) -> None:
+        """Set the quota for what follows."""
         self._half_bytes = max(1, quota_bytes // 2)
         self._piece_bytes = max(1, self._half_bytes // PIECES)
 
     def write(self, data: bytes) -> None:
-        """Take what was printed."""
-        self._put(memoryview(self._holding.take(data)))
+        """Add output."""
+        self._put(memoryview(self._redactor.take(data)))
 
     def close(self) -> None:
-        """Nothing comes any more: write what was held back."""
-        self._put(memoryview(self._holding.rest()))
+        """Write what was held back and close the file."""
+        self._put(memoryview(self._redactor.rest()))
         self.release()
 
     def release(self) -> None:
@@ -199,7 +201,7 @@ class Output:
 
     @property
     def elided_bytes(self) -> int:
-        """What was printed and is not kept."""
+        """Bytes printed but not kept."""
         return self.size_bytes - self._head_bytes - sum(size for _, size in self._pieces)
 
     def _put(self, data: memoryview) -> None:
@@ -207,7 +209,7 @@ class Output:
             try:
                 written = self._write(data)
             except OSError as error:
-                self.lose(error, len(data))
+                self.count_lost(error, len(data))
                 return
             data = data[written:]
 
@@ -248,36 +250,36 @@ class Output:
     def _path(self, piece: int) -> str:
         return os.path.join(self._folder, f"{self._task}.out" if piece < 0 else f"{self._task}.more/{piece}")
 
-    def lose(self, error: OSError, size_bytes: int) -> None:
-        """So much could not be written: it is counted, and the next write begins a file of its own."""
+    def count_lost(self, error: OSError, size_bytes: int) -> None:
+        """Count bytes that could not be written; the next write begins a new file."""
         self.release()
         if self._pieces and self._pieces[-1][1] == 0:
             self._unlink(self._pieces.pop()[0])
-        self.lost = WHY.get(error.errno or 0, error.strerror or str(error))
+        self.lost = REASONS.get(error.errno or 0, error.strerror or str(error))
         self.lost_bytes += size_bytes
         self.size_bytes += size_bytes
 
-    def handed(self) -> dict[str, object]:
-        """What another process needs in order to go on writing. This one must not write any more."""
+    def export_state(self) -> dict[str, object]:
+        """Return the state for another process to go on writing. This one must not write any more."""
         self.release()
-        held = self._holding.held.decode("latin-1")
+        held = self._redactor.held.decode("latin-1")
         pieces = [list(piece) for piece in self._pieces]
         numbers = {"size": self.size_bytes, "head": self._head_bytes, "lost_bytes": self.lost_bytes}
         return {**numbers, "lost": self.lost, "pieces": pieces, "held": held}
 
-    def go_on(self, handed: dict[str, object]) -> None:
+    def resume_from(self, handed: dict[str, object]) -> None:
         """Go on where another process stopped."""
-        self._take_over(**handed)  # type: ignore[arg-type]  # what a message holds has no types
+        self._take_over(**handed)  # type: ignore[arg-type]  # messages are untyped
 
     def _take_over(
         self, *, size: int, head: int, lost_bytes: int, lost: str, pieces: Sequence[Sequence[int]], held: str
     ) -> None:
         self.size_bytes, self._head_bytes, self.lost_bytes, self.lost = size, head, lost_bytes, lost
         self._pieces = [(piece[0], piece[1]) for piece in pieces]
-        self._holding.held = held.encode("latin-1")
+        self._redactor.held = held.encode("latin-1")
 
     def rename(self, task: str) -> None:
-        """Everything written so far is that of `task`. Raises OSError."""
+        """Give the files written so far to `task`. Raises OSError."""
         self.release()
         for wanted, suffix in ((self._head_bytes, "out"), (self._pieces, "more")):
             if wanted:
@@ -286,7 +288,7 @@ class Output:
         self._task = task
 
     def remove(self) -> None:
-        """Take away what was written."""
+        """Remove the files."""
         self.release()
         self._unlink(NOT_A_PIECE)
         for offset, _ in self._pieces:
@@ -303,8 +305,8 @@ class Output:
             return  # it is gone already, with its folder
 
 
-def set_aside(folder: str, task: str) -> None:
-    """Take room for the task's end now, so that it can be written on a full disk. Failing that, one does without."""
+def reserve_end(folder: str, task: str) -> None:
+    """Reserve space for the task's end, so that it can be written on a full disk. Failure is no error."""
     try:
         file = os.open(_end_path(folder, task) + ".new", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
     except OSError:
@@ -312,13 +314,13 @@ def set_aside(folder: str, task: str) -> None:
     try:
         os.posix_fallocate(file, 0, END_BYTES)
     except (AttributeError, OSError):
-        pass  # not every system, not every file system
+        pass  # not supported by every system and file system
     finally:
         os.close(file)
 
 
 def write_end(folder: str, task: str, end: dict[str, object]) -> None:
-    """Write how a task ended: whole or not at all, flushed. Raises OSError."""
+    """Write a task's end, complete or not at all, flushed. Raises OSError."""
     import json
 
     path = _end_path(folder, task)
@@ -334,7 +336,7 @@ def write_end(folder: str, task: str, end: dict[str, object]) -> None:
 
 
 def write_record(folder: str, name: str, record: str) -> None:
-    """Write a record, which is JSON, whole or not at all. Raises OSError."""
+    """Write a JSON record, complete or not at all. Raises OSError."""
     path = os.path.join(folder, f"{name}.json")
     with open(os.open(path + ".new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, FILE_MODE), "wb") as file:
         file.write(record.encode())

@@ -1,4 +1,4 @@
-"""What the supervisor does when it is told to. One thread, no waiting but in its loop."""
+"""The supervisor's requests and clients. One thread; it waits only in its loop."""
 
 import _socket as socket
 import os
@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from errno import EMFILE, ETIMEDOUT
 
 from longrein.workspace.supervisor.channel import VERSION, Channel
-from longrein.workspace.supervisor.commands import ALL, Command, Endings, Kept, Rest
+from longrein.workspace.supervisor.commands import ALL_COMMANDS, Command, KeptTask, RemainingProcesses, Terminations
 from longrein.workspace.supervisor.pipes import READ, WRITE, Loop, Pipes
 from longrein.workspace.supervisor.process_tree import COMMAND_MARK, GRACE_S, Tree, process
 from longrein.workspace.supervisor.shell import close
@@ -14,141 +14,144 @@ from longrein.workspace.supervisor.spawn import spawn
 from longrein.workspace.supervisor.tasks import Tasks
 
 ALONE_S = 2.0
-"""After longrein is gone, until what may not go on without it is told to end."""
+"""Seconds between longrein's death and the end of what may not outlive it."""
 GONE = "longrein is gone"
 
 
-class Peer:
-    """Who is connected: the longrein that is attached, or one that only looks in to stop a task."""
+class Client:
+    """A connected process: the attached longrein, or one that only stops a task."""
 
     def __init__(self, channel: Channel) -> None:
         self.channel = channel
         self.commands: dict[int, Command] = {}
-        """Its foreground commands by the number it gave them; those it is done with are not in it."""
+        """Its foreground commands by number, without those it is done with."""
         self.stuck = False
-        """Something waits to be sent."""
+        """True while messages wait to be sent."""
         self.leaving = False
-        """It has asked for everything to end that is not kept."""
+        """True once it has asked to end everything but the background tasks."""
 
 
 class Supervisor:
-    """All of it. Methods `do_…` are what it can be told, by the names of the messages."""
+    """The supervisor's state. Each method `do_…` handles the message of that name."""
 
     def __init__(self, first: socket.socket, clock: Callable[[], float]) -> None:
         own = process(os.getpid())
         self.start = own.start if own else 0
         self.owner = f"/{os.getpid()}.{self.start}"
         self.loop = Loop(clock)
-        self.endings = Endings(clock)
+        self.terminations = Terminations(clock)
         self.pipes = Pipes(self.loop)
         self.tasks = Tasks(self.loop, self.pipes, self.end, self._task_over)
         self.commands: dict[int, Command] = {}
-        """By pid, those whose process runs."""
-        self.peers: list[Peer] = []
-        self.attached: Peer | None = self._meet(first)
+        """Running commands by pid."""
+        self.clients: list[Client] = []
+        self.attached: Client | None = self._add_client(first)
         self._attachments = 0
         self._number = 0
-        """Of the last command that was started."""
-        self._nothing = os.open(os.devnull, os.O_RDONLY)
+        """Number of the last command."""
+        self._devnull = os.open(os.devnull, os.O_RDONLY)
         self._home = os.open(".", os.O_RDONLY)
-        self._farewells = 0
-        """Of longreins that went; what they left is about to be told to end."""
+        self._departures = 0
+        """Longreins that left and whose commands are about to be told to end."""
         self._stopping = self._unkillable = False
-        self._told: list[Peer] = []
-        """Who has something to hear: all that one round brings at once, so that it wakes up once."""
+        self._unsent: list[Client] = []
+        """Clients with queued messages: all messages of a round are sent together, so that they wake up once."""
         self._keep_s = 24 * 3600.0
         self._alone_s, self._grace_s = ALONE_S, GRACE_S
 
     def run(self) -> None:
-        """Until nobody is connected and nothing is left to look after."""
+        """Run until no client is connected and nothing is left to look after."""
         while not self._is_idle():
-            self.loop.step(self.endings.wait_s())
-            self.endings.walk()
-            while self._told:
-                self._tend(self._told.pop())
+            self.loop.step(self.terminations.wait_s())
+            self.terminations.walk()
+            while self._unsent:
+                self._flush_client(self._unsent.pop())
 
     def _is_idle(self) -> bool:
-        if self.commands or self.tasks.running or self.endings or self._farewells:
+        if self.commands or self.tasks.running or self.terminations or self._departures:
             return False
-        return (self._stopping or not self.peers) and not self._ends_missed()
+        return (self._stopping or not self.clients) and not self._ends_stragglers()
 
-    def _ends_missed(self) -> bool:
-        """Whether somebody was missed who forked while the table of processes was read; then he is being ended.
+    def _ends_stragglers(self) -> bool:
+        """End processes that a look at the process table missed because they forked meanwhile.
 
-        All that lost its parent is this process's child, so that without children nothing is left.
+        False when there are none: orphaned descendants are children of this process, so without children nothing is
+        left.
         """
         if self._unkillable or not self.reap():
             return False
-        self._end_rest(lambda: None)
+        self._end_remaining(lambda: None)
         return True
 
-    # --- who is connected -------------------------------------------------------------------------------------
+    # --- Clients -----------------------------------------------------------------------------------------------------
 
     def accept(self, listening: socket.socket) -> None:
-        """Somebody connects."""
+        """Accept a client."""
         try:
             descriptor, _ = listening._accept()  # type: ignore[attr-defined]  # what `socket.accept` calls
         except OSError:
             return
-        self._meet(socket.socket(fileno=descriptor))
+        self._add_client(socket.socket(fileno=descriptor))
 
-    def _meet(self, sock: socket.socket) -> Peer:
-        peer = Peer(Channel(sock))
-        self.peers.append(peer)
-        self.loop.watch(sock.fileno(), lambda: self._hear(peer))
-        return peer
+    def _add_client(self, sock: socket.socket) -> Client:
+        client = Client(Channel(sock))
+        self.clients.append(client)
+        self.loop.watch(sock.fileno(), lambda: self._receive(client))
+        return client
 
-    def _hear(self, peer: Peer) -> None:
-        for message in peer.channel.receive():
-            descriptors = peer.channel.take(int(str(message.pop("fds", 0))))
-            getattr(self, f"do_{message.pop('do')}")(peer, descriptors, **message)
-        self._tend(peer)
+    def _receive(self, client: Client) -> None:
+        for message in client.channel.receive():
+            descriptors = client.channel.take(int(str(message.pop("fds", 0))))
+            getattr(self, f"do_{message.pop('do')}")(client, descriptors, **message)
+        self._flush_client(client)
 
-    def tell(self, peer: Peer | None, **message: object) -> None:
-        """Say something to who is connected, if anybody is."""
-        if peer is not None:
-            peer.channel.put(message)
-            self._told.append(peer)
+    def tell(self, client: Client | None, **message: object) -> None:
+        """Queue a message to a client, if there is one."""
+        if client is not None:
+            client.channel.put(message)
+            self._unsent.append(client)
 
-    def _tend(self, peer: Peer) -> None:
-        if peer not in self.peers:
+    def _flush_client(self, client: Client) -> None:
+        if client not in self.clients:
             return
-        stuck = not peer.channel.flush()
-        if peer.channel.closed:
-            self._lose(peer)
-        elif stuck != peer.stuck:
-            peer.stuck = stuck
-            self.loop.watch(peer.channel.socket.fileno(), lambda: self._hear(peer), READ | WRITE if stuck else READ)
+        stuck = not client.channel.flush()
+        if client.channel.closed:
+            self._remove_client(client)
+        elif stuck != client.stuck:
+            client.stuck = stuck
+            self.loop.watch(
+                client.channel.socket.fileno(), lambda: self._receive(client), READ | WRITE if stuck else READ
+            )
 
-    def _lose(self, peer: Peer) -> None:
-        """It is gone. What only it wanted is read for nobody, and told to end soon."""
-        self.peers.remove(peer)
-        self.loop.unwatch(peer.channel.socket.fileno())
-        peer.channel.close()
-        if peer is not self.attached:
+    def _remove_client(self, client: Client) -> None:
+        """Remove a client that is gone. Its foreground commands are read for nobody and end soon."""
+        self.clients.remove(client)
+        self.loop.unwatch(client.channel.socket.fileno())
+        client.channel.close()
+        if client is not self.attached:
             return
         self.attached = None
         self._attachments += 1
         attachments = self._attachments
-        for command in peer.commands.values():
-            command.tell_end = None
-            self.pipes.throw_away(command)
-        self._farewells += 1
+        for command in client.commands.values():
+            command.report_end = None
+            self.pipes.discard_output(command)
+        self._departures += 1
         last = self._number
-        self.loop.after(0.0 if peer.leaving else self._alone_s, lambda: self._after_farewell(peer, last))
+        self.loop.after(0.0 if client.leaving else self._alone_s, lambda: self._after_departure(client, last))
         self.loop.after(self._keep_s, lambda: self._end_forgotten(attachments))
 
-    def _after_farewell(self, peer: Peer, last: int) -> None:
-        """End what it left; `last` is the last command that was started while it was there."""
-        self._farewells -= 1
-        for command in peer.commands.values():
+    def _after_departure(self, client: Client, last: int) -> None:
+        """End what a client left. `last` is the last command started while it was connected."""
+        self._departures -= 1
+        for command in client.commands.values():
             self.end(command, "interrupt")
-        if self.attached is not None:  # somebody came back: what the dead one left is not theirs
-            return self._end_rest(lambda: None, last)
+        if self.attached is not None:  # a new longrein is attached: end only what the dead one left
+            return self._end_remaining(lambda: None, last)
         for command in list(self.tasks.running.values()):
             if command.kept and command.kept.policy != "keep":
                 self.end(command, GONE)
-        return None if peer.leaving else self._end_rest(lambda: None)
+        return None if client.leaving else self._end_remaining(lambda: None)
 
     def _end_forgotten(self, attachments: int) -> None:
         if self.attached is None and attachments == self._attachments:
@@ -156,22 +159,22 @@ class Supervisor:
                 self.end(command, f"nobody came back within {self._keep_s / 3600:g} h")
 
     def stop_all(self, cause: str) -> None:
-        """End everything, tasks too, and then this process."""
+        """End everything, background tasks too, and then this process."""
         self._stopping = True
         for command in list(self.commands.values()):
             self.end(command, cause if command.kept else "interrupt")
-        self._end_rest(lambda: None)
+        self._end_remaining(lambda: None)
 
-    def _end_rest(self, done: Callable[[], None], last: float = ALL) -> None:
-        """End what commands up to number `last` left behind: all but tasks and what a longrein waits for."""
+    def _end_remaining(self, done: Callable[[], None], last: float = ALL_COMMANDS) -> None:
+        """End all processes of commands up to number `last`, except tasks and awaited commands."""
         kill_at = self.loop.clock() + self._grace_s
-        rest = Rest(self.owner, os.getpid(), kill_at, self._spared, last)
+        rest = RemainingProcesses(self.owner, os.getpid(), kill_at, self._spared, last)
 
         def over() -> None:
             self._unkillable = self.loop.clock() >= rest.give_up_at
             done()
 
-        self.endings.end(rest, over)
+        self.terminations.end(rest, over)
 
     def _spared(self) -> Iterable[Tree]:
         if self._stopping:
@@ -180,15 +183,15 @@ class Supervisor:
         awaited = attached.commands.values() if attached and not attached.leaving else ()
         return [command.tree for command in (*self.tasks.running.values(), *awaited)]
 
-    # --- what it is told --------------------------------------------------------------------------------------
+    # --- Messages ----------------------------------------------------------------------------------------------------
 
-    def do_ping(self, peer: Peer, _: Sequence[int], *, ref: int) -> None:
-        """Longrein wants to know whether anybody listens."""
-        self.tell(peer, do="answer", ref=ref, error="")
+    def do_ping(self, client: Client, _: Sequence[int], *, ref: int) -> None:
+        """Answer, so that longrein knows the supervisor listens."""
+        self.tell(client, do="answer", ref=ref, error="")
 
-    def do_hello(  # secrets come this way and no other
+    def do_hello(  # the only message that carries secrets
         self,
-        peer: Peer,
+        client: Client,
         _: Sequence[int],
         *,
         ref: int,
@@ -197,20 +200,20 @@ class Supervisor:
         grace_s: float,
         known: dict[str, object],
     ) -> None:
-        """A longrein wants to be attached: only one is at a time."""
-        if self.attached is not None and self.attached is not peer:
-            self._hear(self.attached)  # it may be dead, and its end not yet read
-        if self.attached is not None and self.attached is not peer:
-            return self.tell(peer, do="answer", ref=ref, error="another longrein is attached to this supervisor")
-        self.attached = peer
+        """Attach a longrein; only one can be attached at a time."""
+        if self.attached is not None and self.attached is not client:
+            self._receive(self.attached)  # it may be dead without the loop having noticed
+        if self.attached is not None and self.attached is not client:
+            return self.tell(client, do="answer", ref=ref, error="another longrein is attached to this supervisor")
+        self.attached = client
         self._attachments += 1
         self._keep_s, self._alone_s, self._grace_s = keep_s, alone_s, grace_s
-        self.tasks.know(**known)  # type: ignore[arg-type]  # what a message holds has no types
-        return self.tell(peer, do="answer", ref=ref, error="", pid=os.getpid(), start=self.start)
+        self.tasks.set_context(**known)  # type: ignore[arg-type]  # messages are untyped
+        return self.tell(client, do="answer", ref=ref, error="", pid=os.getpid(), start=self.start)
 
     def do_start(
         self,
-        peer: Peer,
+        client: Client,
         descriptors: Sequence[int],
         *,
         number: int,
@@ -219,13 +222,15 @@ class Supervisor:
         until_s: float,
         **what: str | list[str],
     ) -> None:
-        """Start a command; `what` is it, its shell and its folder. The descriptors: both ends of the output pipe, the
-        shell's end of the report pipe. After `until_s` (monotonic) who wanted it has done without.
+        """Start a command; `what` holds the command, its shell and its folder.
+
+        The descriptors are both ends of the output pipe and the shell's end of the report pipe. After `until_s`
+        (monotonic) nothing is started, because longrein no longer waits.
         """
         output, theirs, report = (*descriptors, -1, -1, -1)[:3]
         self._number += 1
         mark = f"{self.owner}.{self._number}/"
-        their_input, own_input = os.dup(self._nothing), -1
+        their_input, own_input = os.dup(self._devnull), -1
         try:
             if output < 0:
                 raise OSError(EMFILE, os.strerror(EMFILE))
@@ -237,36 +242,36 @@ class Supervisor:
                 os.set_blocking(own_input, False)
             marked = {**env, COMMAND_MARK: env.get(COMMAND_MARK, "") + mark}
             pipes = {"output": theirs, "report": report, "stdin": their_input}
-            pid = spawn(**what, env=marked, **pipes, home=self._home)  # type: ignore[arg-type]  # messages are not typed
+            pid = spawn(**what, env=marked, **pipes, home=self._home)  # type: ignore[arg-type]  # messages are untyped
         except (OSError, ValueError) as error:
             close(output, own_input)
             errno = error.errno if isinstance(error, OSError) else None
-            return self.tell(peer, do="not_started", number=number, errno=errno, text=str(error))
+            return self.tell(client, do="not_started", number=number, errno=errno, text=str(error))
         finally:
             close(theirs, report, their_input)
         started = Command(pid, mark, output, own_input, self.loop.clock())
-        started.tell_end = lambda: self._tell_end(peer, number, started)
-        peer.commands[number] = self.commands[pid] = started
-        return self.tell(peer, do="started", number=number, pid=pid, mark=mark)
+        started.report_end = lambda: self._report_end(client, number, started)
+        client.commands[number] = self.commands[pid] = started
+        return self.tell(client, do="started", number=number, pid=pid, mark=mark)
 
-    def _tell_end(self, peer: Peer, number: int, command: Command) -> None:
+    def _report_end(self, client: Client, number: int, command: Command) -> None:
         what = {"returncode": command.returncode, "cause": command.cause, "elapsed_s": command.elapsed_s}
-        self.tell(peer, do="ended", number=number, **what)
+        self.tell(client, do="ended", number=number, **what)
 
-    def do_end(self, peer: Peer, _: Sequence[int], *, number: int, cause: str) -> None:
+    def do_end(self, client: Client, _: Sequence[int], *, number: int, cause: str) -> None:
         """End a foreground command."""
-        if command := peer.commands.get(number):
+        if command := client.commands.get(number):
             self.end(command, cause)
 
-    def do_done(self, peer: Peer, _: Sequence[int], *, number: int) -> None:
-        """Longrein has what it wants of a foreground command; its pipe is read for nobody."""
-        if command := peer.commands.pop(number, None):
-            command.tell_end = None
-            self.pipes.throw_away(command)
+    def do_done(self, client: Client, _: Sequence[int], *, number: int) -> None:
+        """Forget a foreground command that longrein no longer needs; its output is discarded."""
+        if command := client.commands.pop(number, None):
+            command.report_end = None
+            self.pipes.discard_output(command)
 
     def do_keep(
         self,
-        peer: Peer,
+        client: Client,
         _: Sequence[int],
         *,
         ref: int,
@@ -275,51 +280,54 @@ class Supervisor:
         record: dict[str, object],
         written: dict[str, object],
     ) -> None:
-        """A foreground command is a task from now on."""
-        command = peer.commands.pop(number, None)
+        """Make a foreground command a background task."""
+        command = client.commands.pop(number, None)
         if command is None:
-            return self.tell(peer, do="answer", ref=ref, error="it is over and forgotten")
+            return self.tell(client, do="answer", ref=ref, error="it is over and forgotten")
         who = {"pid": command.pid, "start": command.start(), "mark": command.mark, "owner": self.owner}
         record = {**record, **who, "stdin_inode": command.stdin_inode, "version": VERSION}
-        kept = Kept(**keeping)  # type: ignore[arg-type]  # what a message holds has no types
+        kept = KeptTask(**keeping)  # type: ignore[arg-type]  # messages are untyped
         error = self.tasks.keep(command, kept, record, written)
-        self.tell(peer, do="answer", ref=ref, error=error)
-        if error:  # nobody would ever find it again
-            self.pipes.throw_away(command)
+        self.tell(client, do="answer", ref=ref, error=error)
+        if error:  # nobody could find it again
+            self.pipes.discard_output(command)
             return self.end(command, "interrupt")
         return self.tasks.finish(command) if command.over else None
 
-    def do_stop(self, peer: Peer, _: Sequence[int], *, ref: int, task: str, cause: str) -> None:
+    def do_stop(self, client: Client, _: Sequence[int], *, ref: int, task: str, cause: str) -> None:
         """End a task."""
         if command := self.tasks.running.get(task):
             self.end(command, cause)
-        self.tell(peer, do="answer", ref=ref, error="", known=command is not None)
+        self.tell(client, do="answer", ref=ref, error="", known=command is not None)
 
-    def do_give(self, peer: Peer, _: Sequence[int], *, ref: int, task: str, data: bytes, eof: bool) -> None:
+    def do_give(self, client: Client, _: Sequence[int], *, ref: int, task: str, data: bytes, eof: bool) -> None:
         """Write to a task's input."""
         command = self.tasks.running.get(task)
         error = self.pipes.give(command, data, eof) if command else "it is over"
-        self.tell(peer, do="answer", ref=ref, error=error, broken=command is None or command.stdin < 0)
+        self.tell(client, do="answer", ref=ref, error=error, broken=command is None or command.stdin < 0)
 
-    def do_drain(self, peer: Peer, _: Sequence[int], *, ref: int) -> None:
-        """A normal exit: all but the kept tasks ends now."""
-        peer.leaving = True
+    def do_drain(self, client: Client, _: Sequence[int], *, ref: int) -> None:
+        """End everything but the background tasks, at longrein's normal exit."""
+        client.leaving = True
         for command in list(self.commands.values()):
             if command.kept is None:
                 self.end(command, "interrupt")
-        self._end_rest(lambda: self.tell(peer, do="answer", ref=ref, error=""))
+        self._end_remaining(lambda: self.tell(client, do="answer", ref=ref, error=""))
 
-    # --- how commands end -------------------------------------------------------------------------------------
+    # --- Ending commands ---------------------------------------------------------------------------------------------
 
     def end(self, command: Command, cause: str, state: str = "killed") -> None:
-        """End its whole tree."""
+        """End a command's process tree."""
         if not command.ending and not command.over:
-            command.told_to_end(cause, state, self.loop.clock() + self._grace_s)
-            self.endings.end(command.tree, lambda: self._tree_gone(command))
+            command.mark_ending(cause, state, self.loop.clock() + self._grace_s)
+            self.terminations.end(command.tree, lambda: self._tree_gone(command))
 
     def _tree_gone(self, command: Command) -> None:
-        """Nobody of it runs. A leader whose threads are still ending can be reaped, and is over, in a moment."""
-        self.reap()  # its end may not have been heard of yet
+        """Finish a command whose tree is gone.
+
+        A leader whose threads are still ending can be reaped in a moment.
+        """
+        self.reap()  # its exit may not have been read yet
         left_s = command.tree.give_up_at - self.loop.clock()
         if command.returncode is None and left_s > 0:
             self.loop.after(left_s, lambda: self._over(command))
@@ -327,7 +335,7 @@ class Supervisor:
             self._over(command)
 
     def reap(self) -> bool:
-        """Some process has ended: one that was started here, or one that had lost its parent. False when all have."""
+        """Reap all exited children, also adopted ones. False when there are no children left."""
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -335,14 +343,14 @@ class Supervisor:
                 return False
             if pid == 0:
                 return True
-            self.endings.gone(pid)
+            self.terminations.gone(pid)
             if command := self.commands.pop(pid, None):
                 command.reaped(os.waitstatus_to_exitcode(status), self.loop.clock())
-                if command.tree not in self.endings:
+                if command.tree not in self.terminations:
                     self._over(command)
 
     def _over(self, command: Command) -> None:
-        """Its process has ended, and when it was told to, its whole tree; or it cannot be ended."""
+        """Finish a command that has ended, with its tree if it was told to, or that cannot be ended."""
         if command.over:
             return
         command.over = True
@@ -351,12 +359,12 @@ class Supervisor:
         self.pipes.close_input(command)
         if command.kept is not None:
             self.tasks.finish(command)
-        elif command.tell_end is not None:
-            command.tell_end()
+        elif command.report_end is not None:
+            command.report_end()
         else:
-            self.pipes.throw_away(command)
+            self.pipes.discard_output(command)
 
     def _task_over(self, task: str, end: dict[str, object]) -> None:
         self.tell(self.attached, do="news", task=task, end=end)
         if self.attached is None:
-            self._end_rest(lambda: None)
+            self._end_remaining(lambda: None)

@@ -1,27 +1,26 @@
-"""The kept tasks of a supervisor: their limits, and how each end is written down, once."""
+"""Background tasks in the supervisor: their limits, and the one-time record of their end."""
 
 import importlib
 import os
 from collections.abc import Callable, Iterable
 
-from longrein.workspace.supervisor.commands import Command, Kept
+from longrein.workspace.supervisor.commands import Command, KeptTask
 from longrein.workspace.supervisor.pipes import LAST_READ_BYTES, Loop, Pipes
 from longrein.workspace.supervisor.process_tree import Process, processes
 from longrein.workspace.supervisor.shell import HELD_PIPE_S
-from longrein.workspace.supervisor.spool_writer import Holding, Output, set_aside, write_end, write_record
+from longrein.workspace.supervisor.spool_writer import SpoolWriter, StreamRedactor, reserve_end, write_end, write_record
 
-# ---------------------------------------------------------------------------------------------------------------------
+# --- Memory and CPU limits -------------------------------------------------------------------------------------------
 #
-# Memory and CPU of a task's tree. Looked at only while some task has such a limit; from /proc, else not at all.
+# Checked only while a task has such a limit, and only where there is /proc.
 
-
-LOOK_S = 0.5
-"""Between two looks: what a tree may grow by in between is what it can exceed its limit by."""
+LIMITS_CHECK_S = 0.5
+"""Seconds between two checks; a tree can exceed its limit by what it grows in between."""
 MIB = 1 << 20
 
 
 def over_limit(commands: Iterable[Command]) -> list[tuple[Command, str]]:
-    """Those whose tree uses more than it may, and of what."""
+    """Return the commands whose tree exceeds a limit, with the reason."""
     table = processes()
     return [(command, why) for command in commands if (why := _excess(command, command.tree.members(table, {})))]
 
@@ -38,13 +37,13 @@ def _excess(command: Command, members: list[Process]) -> str:
 
 
 def resident_bytes(pid: int) -> int:
-    """Memory that a process holds; 0 when it is gone."""
+    """Resident memory of a process; 0 when it is gone."""
     fields = _fields(f"/proc/{pid}/statm")
     return int(fields[1]) * os.sysconf("SC_PAGE_SIZE") if len(fields) > 1 else 0
 
 
 def cpu_seconds(pid: int) -> float:
-    """CPU that a process and those of its children that it has waited for have used; 0 when it is gone."""
+    """CPU seconds of a process and its awaited children; 0 when it is gone."""
     fields = _fields(f"/proc/{pid}/stat")
     return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK") if len(fields) > 14 else 0.0
 
@@ -58,17 +57,16 @@ def _fields(path: str) -> list[bytes]:
     return data[data.rfind(b")") + 1 :].split()
 
 
-# --- tasks -----------------------------------------------------------------------------------------------------------
+# --- Tasks -----------------------------------------------------------------------------------------------------------
 
-
-RECORDS_LOOK_S = 60.0
-"""Between two looks whether the records of the tasks are still there."""
+RECORDS_CHECK_S = 60.0
+"""Seconds between two checks that the tasks' records still exist."""
 HERE = "."
 """The spool: the supervisor's own folder."""
 
 
 class Tasks:
-    """Those that are not over, by id."""
+    """The running background tasks, by id."""
 
     def __init__(
         self,
@@ -77,31 +75,31 @@ class Tasks:
         end: Callable[[Command, str, str], None],
         over: Callable[[str, dict[str, object]], None],
     ) -> None:
-        """`end(command, cause, state)` ends a tree; `over(task, end)` is called when a task's end lies in the spool."""
+        """`end(command, cause, state)` ends a tree; `over(task, end)` is called once an end is in the spool."""
         self._loop, self._pipes, self._end, self._over = loop, pipes, end, over
         self._secrets: tuple[list[str], str, list[str]] = ([], "", [])
         self._wall_us = 0
-        self._looking = self._looking_for_records = False
+        self._checking_limits = self._checking_records = False
         self.running: dict[str, Command] = {}
 
-    def know(self, *, secrets: list[str], nonce: str, patterns: list[str], wall_us: int) -> None:
-        """What must not reach the disk, and what longrein's clock says now, microseconds UTC."""
+    def set_context(self, *, secrets: list[str], nonce: str, patterns: list[str], wall_us: int) -> None:
+        """Set the secrets that must not reach the disk, and longrein's wall clock (microseconds UTC)."""
         self._secrets = secrets, nonce, patterns
         self._wall_us = wall_us - int(self._loop.clock() * 1e6)
 
     def wall_us(self) -> int:
-        """Microseconds UTC: what longrein's clock said, and the monotonic time since. It does not jump."""
+        """Microseconds UTC: longrein's clock plus the monotonic time since. Never jumps."""
         return self._wall_us + int(self._loop.clock() * 1e6)
 
-    def keep(self, command: Command, kept: Kept, record: dict[str, object], written: dict[str, object]) -> str:
-        """The command is a task from now on; `written` says what of its output is in the spool already.
+    def keep(self, command: Command, kept: KeptTask, record: dict[str, object], written: dict[str, object]) -> str:
+        """Make the command a background task; returns why not, or ''.
 
-        Gives why it cannot be one, or ''.
+        `written` describes the output that is in the spool already.
         """
-        import json  # dear as well
+        import json  # slow to import
 
         secrets, nonce, patterns = self._secrets
-        redactor = importlib.import_module("longrein.events.redact").redactor  # dear, and few sessions keep anything
+        redactor = importlib.import_module("longrein.events.redact").redactor  # slow to import, seldom needed
         redact = redactor(secrets, nonce, patterns)
         began_at = self.wall_us() - int((self._loop.clock() - command.began_s) * 1e6)
         times = {"began_s": command.began_s, "started_at": began_at}
@@ -110,60 +108,63 @@ class Tasks:
             write_record(HERE, kept.task, json.dumps({**record, **times, **said}))
         except OSError as error:
             return f"its record could not be written: {error.strerror}"
-        set_aside(HERE, kept.task)
-        kept.output = Output(HERE, kept.task, kept.quota_bytes, Holding(redact, secrets, bool(patterns)))
-        kept.output.go_on(written)
+        reserve_end(HERE, kept.task)
+        kept.output = SpoolWriter(HERE, kept.task, kept.quota_bytes, StreamRedactor(redact, secrets, bool(patterns)))
+        kept.output.resume_from(written)
         command.kept, self.running[kept.task] = kept, command
         self._limit(command, kept)
         self._pipes.spool(command)
-        if not self._looking_for_records:
-            self._looking_for_records = True
-            self._loop.after(RECORDS_LOOK_S, self._look_for_records)
+        if not self._checking_records:
+            self._checking_records = True
+            self._loop.after(RECORDS_CHECK_S, self._check_records)
         return ""
 
-    def _limit(self, command: Command, kept: Kept) -> None:
+    def _limit(self, command: Command, kept: KeptTask) -> None:
         if kept.timeout_s > 0:
             left_s = command.began_s + kept.timeout_s - self._loop.clock()
             self._loop.after(left_s, lambda: self._end(command, f"after {kept.timeout_s:g} s", "timed_out"))
-        if (kept.memory_bytes or kept.cpu_s) and not self._looking:
-            self._looking = True
-            self._loop.after(0.0, self._look)
+        if (kept.memory_bytes or kept.cpu_s) and not self._checking_limits:
+            self._checking_limits = True
+            self._loop.after(0.0, self._check_limits)
 
-    def _look(self) -> None:
-        """Some task has a limit that must be looked after."""
+    def _check_limits(self) -> None:
+        """End the tasks that exceed their limits."""
         limited = [one for one in self.running.values() if one.kept and (one.kept.memory_bytes or one.kept.cpu_s)]
         for command, why in over_limit(limited):
             self._end(command, why, "killed")
-        self._looking = bool(limited)
+        self._checking_limits = bool(limited)
         if limited:
-            self._loop.after(LOOK_S, self._look)
+            self._loop.after(LIMITS_CHECK_S, self._check_limits)
 
-    def _look_for_records(self) -> None:
-        """A task whose folder was deleted can be found by nobody and would go on for ever."""
+    def _check_records(self) -> None:
+        """End tasks whose record was deleted: nobody could find them any more."""
         for task, command in self.running.items():
             try:
                 os.stat(f"{task}.json")
             except FileNotFoundError:
                 self._end(command, "its folder was deleted", "killed")
             except OSError:
-                continue  # that it cannot be seen now does not mean that it is gone
-        self._looking_for_records = bool(self.running)
+                continue  # unreadable now does not mean deleted
+        self._checking_records = bool(self.running)
         if self.running:
-            self._loop.after(RECORDS_LOOK_S, self._look_for_records)
+            self._loop.after(RECORDS_CHECK_S, self._check_records)
 
     def finish(self, command: Command) -> None:
-        """It has ended: take what is in its pipe, a little longer when somebody else holds it, then write it down."""
-        if command.output >= 0 and self._pipes.take(command, LAST_READ_BYTES):
-            self._loop.after(HELD_PIPE_S, lambda: self._write_down(command))
-        else:
-            self._write_down(command)
+        """Read the rest of the output, then write the end.
 
-    def _write_down(self, command: Command) -> None:
+        While another process holds the pipe, it is read a little longer.
+        """
+        if command.output >= 0 and self._pipes.take(command, LAST_READ_BYTES):
+            self._loop.after(HELD_PIPE_S, lambda: self._write_end(command))
+        else:
+            self._write_end(command)
+
+    def _write_end(self, command: Command) -> None:
         kept = command.kept
         assert kept is not None
         assert kept.output is not None
         kept.output.close()
-        self._pipes.throw_away(command)
+        self._pipes.discard_output(command)
         end = command.end_record(self.wall_us())
         try:
             write_end(HERE, kept.task, end)
