@@ -23,7 +23,7 @@ from longrein.events import (
     TurnEnded,
     Usage,
 )
-from longrein.frontends.headless import Output, SessionFacts, Style, run_headless
+from longrein.frontends.headless import BufferedOutput, SessionFacts, Style, run_headless
 from longrein.tools import TaskView
 
 from .schema import validate
@@ -221,7 +221,7 @@ async def play(
             prompt=(Text(prompt),) if prompt else (),
             facts=facts,
             style=style,
-            out=Output(writing),
+            out=BufferedOutput(writing),
             err=err.append,
             lines=None if typed is None else _each(typed),
         )

@@ -10,7 +10,7 @@ import pytest
 
 from longrein.context import OpenCall
 from longrein.events import PermissionAsked, StoreFull, Text, ToolCall
-from longrein.frontends.headless import Output, Style, run_headless
+from longrein.frontends.headless import BufferedOutput, Style, run_headless
 from longrein.tools import TaskView
 
 from .play import DONE, FACTS, HANG, Played, Raise, Scene, answered, asked, call, ended, play
@@ -21,7 +21,9 @@ pytestmark = pytest.mark.anyio
 async def run(session: Played, fd: int, output: str = "stream-json") -> tuple[int, list[str]]:
     err: list[str] = []
     style = Style(output)  # type: ignore[arg-type]
-    code = await run_headless(session, prompt=(Text("x"),), facts=FACTS, style=style, out=Output(fd), err=err.append)
+    code = await run_headless(
+        session, prompt=(Text("x"),), facts=FACTS, style=style, out=BufferedOutput(fd), err=err.append
+    )
     assert session.closed
     return code, err
 
@@ -114,7 +116,7 @@ async def test_a_signal_while_stdin_is_open_and_idle_ends_the_run() -> None:
         prompt=(Text("x"),),
         facts=FACTS,
         style=Style("stream-json"),
-        out=Output(writing),
+        out=BufferedOutput(writing),
         err=lambda _: None,
         lines=never(),
     )

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from longrein.agent import Streaming
 from longrein.events import Asked, AskFailed, Entry, Replied, Text, Thinking, ToolCall, TurnEnded
 from longrein.frontends.headless import Style
-from longrein.frontends.headless.partial_messages import Delta, Partial
-from longrein.frontends.headless.run_state import Tally
+from longrein.frontends.headless.partial_messages import Delta, PartialMessages
+from longrein.frontends.headless.run_state import RunState
 from longrein.models import CallDelta, TextDelta, ThinkingDelta
 
 from .play import DONE, FACTS, SESSION, Scene, answered, asked, call, ended, play
@@ -139,7 +139,7 @@ def _typed(choices: list[Any]) -> list[Delta]:
 @given(st.lists(deltas, max_size=12), st.integers(1, 4))
 def test_any_batches_of_any_deltas_make_blocks_that_add_up(choices: list[Any], batch: int) -> None:
     stream = _typed(choices)
-    tally, partial = Tally(SESSION, FACTS.model), Partial()
+    tally, partial = RunState(SESSION, FACTS.model), PartialMessages()
     tally.step(Entry(1, 1, asked()))
     lines = []
     for at in range(0, len(stream), batch):
@@ -157,7 +157,7 @@ def test_any_batches_of_any_deltas_make_blocks_that_add_up(choices: list[Any], b
 
 
 def test_a_call_that_was_not_streamed_is_drawn_as_received() -> None:
-    tally, partial = Tally(SESSION, FACTS.model), Partial()
+    tally, partial = RunState(SESSION, FACTS.model), PartialMessages()
     tally.step(Entry(1, 1, asked()))
     lines = partial.close(Replied(1, (ToolCall("c1.0", "Bash", None, "{oops"),), "calls"), tally)
     assert lines[2]["event"]["delta"] == {"type": "input_json_delta", "partial_json": "{oops"}

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from longrein.frontends.terminal import TerminalFacts
-from longrein.frontends.terminal.commands import COMMANDS, Command, Company, Told
-from longrein.frontends.terminal.view_model import Scene
+from longrein.frontends.terminal.commands import COMMANDS, Command, CommandContext, CommandResult
+from longrein.frontends.terminal.view_model import ViewModel
 from longrein.frontends.text_format import escape
 from tests.terminal.actor import Actor
 from tests.terminal.stage import echo
@@ -55,9 +55,9 @@ ARGUMENTS: dict[str, tuple[str, ...]] = {
 async def test_every_command_says_or_does_something_whatever_its_argument(command: Command) -> None:
     facts = TerminalFacts("m", "/w", "0", models=lambda: ("m",), analysis=lambda: ("nothing",))
     for argument in ARGUMENTS[command.name]:
-        result = command.run(Company(Actor(echo), facts, Scene()), argument)
-        told = result if isinstance(result, Told) else await result
-        assert told != Told(), argument
+        result = command.run(CommandContext(Actor(echo), facts, ViewModel()), argument)
+        told = result if isinstance(result, CommandResult) else await result
+        assert told != CommandResult(), argument
         assert escape(told.notice) == told.notice
         assert bool(told.title) == bool(told.rows)
 

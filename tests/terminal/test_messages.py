@@ -15,9 +15,9 @@ from longrein.agent import Compact, OpenSession
 from longrein.context import Request
 from longrein.events import UserSpoke, text_of
 from longrein.frontends.terminal import TerminalFacts
-from longrein.frontends.terminal.command_actions import obey, take_back
+from longrein.frontends.terminal.command_actions import edit_last_queued, run_command
 from longrein.frontends.terminal.commands import parse
-from longrein.frontends.terminal.conversation import Talk
+from longrein.frontends.terminal.conversation import Conversation
 from longrein.frontends.terminal.keys import enter, steer
 from longrein.models import Failure, Reply
 from longrein.testing.clock import run_virtual
@@ -73,7 +73,7 @@ class User:
 
     def __init__(self, session: OpenSession) -> None:
         self.session = session
-        self.talk = Talk(session, TerminalFacts("m", "/w", "0"), None, "", time.monotonic)
+        self.talk = Conversation(session, TerminalFacts("m", "/w", "0"), None, "", time.monotonic)
         self.talk.attach(Deaf())  # type: ignore[arg-type]
         self.sent: list[str] = []
         self.dropped: list[str] = []
@@ -92,7 +92,7 @@ class User:
         elif act == "again" and talk.buffer.text:
             enter(talk)
         elif act == "up" and not talk.buffer.text and self.session.pending:
-            take_back(talk)
+            edit_last_queued(talk)
         elif act.startswith("take ") and not talk.buffer.text:
             self._command(f"/queue {act[5:]}")
         elif act.startswith("drop "):
@@ -105,7 +105,7 @@ class User:
     def _command(self, text: str) -> None:
         typed = parse(text)
         assert typed is not None
-        obey(self.talk, typed)
+        run_command(self.talk, typed)
 
     def _drop(self, number: int) -> None:
         taken = self.talk.company.waiting.take(number)

@@ -1,4 +1,4 @@
-"""The whole program on a real terminal with a provider over HTTP: tasks, subagents, steering, leaving."""
+"""The whole program on a real terminal with a provider over HTTP: tasks, subagents, steering, command_actions."""
 
 import os
 import re

@@ -20,7 +20,7 @@ def elapsed(seconds: float) -> str:
     return f"{minutes} m {rest:02d} s" if minutes else f"{rest} s"
 
 
-def since(seconds: float) -> str:
+def live_elapsed(seconds: float) -> str:
     """The same for what goes on and is drawn again now and then: `3 s`, `12 s`, `3 m`, `2 h 05 m`."""
     whole = max(int(seconds), 0)
     return f"{whole} s" if whole < 60 else f"{whole // 60} m" if whole < 3_600 else elapsed(whole)
@@ -100,7 +100,7 @@ def key_argument(arguments: dict[str, Any] | None) -> str:
     return _first_line(found[0]) if found else ""
 
 
-def act_of(event: AnyEvent) -> str:
+def activity_text(event: AnyEvent) -> str:
     """What this was, escaped, such as `Read src/app.py`; '' for what is no act."""
     match event:
         case Replied():

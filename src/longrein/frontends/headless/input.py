@@ -13,7 +13,7 @@ KeepImage = Callable[[bytes, str], Image]
 """Stores the bytes of a picture of a media type and gives its part."""
 
 
-class Typed(msgspec.Struct, frozen=True):
+class UserMessage(msgspec.Struct, frozen=True):
     """A user message."""
 
     parts: tuple[AnyPart, ...]
@@ -22,7 +22,7 @@ class Typed(msgspec.Struct, frozen=True):
     """`queued` goes after the running turn, `steer` with its next request, `now` interrupts it."""
 
 
-class Asking(msgspec.Struct, frozen=True):
+class ControlRequest(msgspec.Struct, frozen=True):
     """A control request, which longrein does not serve yet."""
 
     request: str
@@ -32,7 +32,7 @@ class Asking(msgspec.Struct, frozen=True):
 PRIORITIES: dict[str, How] = {"later": "queued", "next": "steer", "now": "now"}
 
 
-def read_word(line: bytes, keep_image: KeepImage | None) -> Typed | Asking | None:
+def parse_line(line: bytes, keep_image: KeepImage | None) -> UserMessage | ControlRequest | None:
     """What a line says; None for a kind of line that is not for us. Raises `UsageError` when it is no such line."""
     try:
         data = decode_json(line)
@@ -40,7 +40,7 @@ def read_word(line: bytes, keep_image: KeepImage | None) -> Typed | Asking | Non
         raise UsageError(f"stdin: {_short(line)} is no JSON; a line is {EXAMPLE}") from None
     kind = data.get("type") if isinstance(data, dict) else None
     if kind == "control_request":
-        return Asking(str(data.get("request_id", "")))
+        return ControlRequest(str(data.get("request_id", "")))
     if kind in ("control_response", "control_cancel_request", "keep_alive"):
         return None
     if kind != "user":
@@ -48,7 +48,7 @@ def read_word(line: bytes, keep_image: KeepImage | None) -> Typed | Asking | Non
     parts = _parts(data.get("message"), keep_image)
     if not parts:
         raise UsageError(f"stdin: {_short(line)} has no text; a line is {EXAMPLE}")
-    return Typed(parts, PRIORITIES.get(data.get("priority", "later"), "queued"))
+    return UserMessage(parts, PRIORITIES.get(data.get("priority", "later"), "queued"))
 
 
 EXAMPLE = '{"type":"user","message":{"role":"user","content":"…"}}'

@@ -21,9 +21,9 @@ from longrein.events import (
     ToolEnded,
     unwrapped,
 )
-from longrein.frontends.headless.partial_messages import Company, Partial
+from longrein.frontends.headless.partial_messages import PartialMessages, SubagentStreams
 from longrein.frontends.headless.result import Stop, draw_result
-from longrein.frontends.headless.run_state import SessionFacts, Style, Tally
+from longrein.frontends.headless.run_state import RunState, SessionFacts, Style
 from longrein.frontends.headless.stream_json import draw, draw_init
 from longrein.frontends.headless.stream_json_blocks import ERRORS, Line, encode, tail
 from longrein.frontends.text_format import escape_bytes
@@ -32,7 +32,7 @@ PIECE_BYTES = 4096
 """A pipe that is writable takes this much without waiting (PIPE_BUF on Linux)."""
 
 
-class Output:
+class BufferedOutput:
     """Bytes to a file descriptor, in order, at once where possible."""
 
     def __init__(self, fd: int) -> None:
@@ -121,13 +121,15 @@ PAUSE_SAID_S = 2.0
 """A pause that is longer is told on stderr: without a word it would look as if the run hung."""
 
 
-class Voice:
+class RunReporter:
     """Draws what is heard. Keeps no fact: those are in the tally."""
 
-    def __init__(self, facts: SessionFacts, style: Style, out: Output, start: int, note: Callable[[str], None]) -> None:
+    def __init__(
+        self, facts: SessionFacts, style: Style, out: BufferedOutput, start: int, note: Callable[[str], None]
+    ) -> None:
         """`start` is the last entry before the run; `note` takes lines for stderr."""
         self._facts, self._style, self._out, self._start, self._note = facts, style, out, start, note
-        self._partial = Partial()
+        self._partial = PartialMessages()
         self._count = 0
 
     def begin(self) -> None:
@@ -140,14 +142,14 @@ class Voice:
         """Whether replies are drawn while they grow."""
         return self._style.partial
 
-    def heard(self, heard: Heard, tally: Tally) -> None:
+    def heard(self, heard: Heard, tally: RunState) -> None:
         """Draw one thing; `tally` holds what was before it."""
         for line in self._notes(heard):
             self._note(line)
         if self._style.output == "stream-json":
             self._put(self._lines(heard, tally))
 
-    def of_child(self, of: OfChild, company: Company) -> None:
+    def of_child(self, of: OfChild, company: SubagentStreams) -> None:
         """Draw what a subagent made heard, before its tally has it."""
         heard, tally = of.heard, company.tally(of)
         for line in self._notes(heard):
@@ -168,14 +170,14 @@ class Voice:
         error = {"subtype": "error", "request_id": request, "error": "control requests are not available yet"}
         self._put([{"type": "control_response", "response": error}])
 
-    def end(self, tally: Tally, stop: Stop) -> None:
+    def end(self, tally: RunState, stop: Stop) -> None:
         """The result: a line, one object, or the text of the answer."""
         if self._style.output != "text":
             self._put([draw_result(self._facts, tally, stop, self._key("result"))])
         elif not (stop.signal or stop.error):
             self.say(tally)
 
-    def say(self, tally: Tally) -> None:
+    def say(self, tally: RunState) -> None:
         """As text: the answer of the turn that has just ended well, unless it was said; work may go on beside it."""
         if self._style.output != "text" or tally.ended is None or tally.ended.reason not in ("done", "blocked"):
             return
@@ -189,7 +191,7 @@ class Voice:
             return progress(heard)
         return trouble(heard) if self._style.output != "stream-json" else []
 
-    def _lines(self, heard: Heard, tally: Tally) -> list[Line]:
+    def _lines(self, heard: Heard, tally: RunState) -> list[Line]:
         match heard:
             case Entry():
                 return self._growing(heard, tally, self._partial) + draw(heard, tally)
@@ -202,7 +204,7 @@ class Voice:
             case _:
                 return []
 
-    def _growing(self, entry: Entry, tally: Tally, partial: Partial) -> list[Line]:
+    def _growing(self, entry: Entry, tally: RunState, partial: PartialMessages) -> list[Line]:
         match entry.event:
             case Asked(purpose=purpose) if self._style.partial:
                 return partial.open(entry.seq, purpose, tally)
@@ -236,7 +238,7 @@ def progress(heard: Heard) -> list[str]:
         case Entry(event=ToolEnded() as end):
             return [f"{end.name} {end.status} after {end.elapsed_ms / 1000:.1f} s"]
         case Entry():
-            return _beside(heard)
+            return _background_progress(heard)
         case Pausing(attempt=0):
             return [f"{heard.message}: the next request waits {heard.delay_s:.1f} s"]
         case Pausing():
@@ -258,7 +260,7 @@ def trouble(heard: Heard) -> list[str]:
             return []
 
 
-def _beside(entry: Entry) -> list[str]:
+def _background_progress(entry: Entry) -> list[str]:
     match entry.event:
         case TaskStarted() as task:
             return [f"task {task.task} {task.state}: {_first(task.command)}"]

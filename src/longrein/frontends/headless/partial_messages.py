@@ -5,14 +5,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from longrein.agent import OfChild, Streaming
 from longrein.context import State
 from longrein.events import ChildStarted, Replied, Text, Thinking, ToolCall, Usage, call_id
-from longrein.frontends.headless.run_state import Child, Tally
+from longrein.frontends.headless.run_state import RunState, Subagent
 from longrein.frontends.headless.stream_json_blocks import STOPS, Line, message_id, usage_line
 from longrein.models import CallDelta, TextDelta, ThinkingDelta
 
 Delta = TextDelta | ThinkingDelta | CallDelta
 
 
-class Growing:
+class PartialReply:
     """What of the reply to one request has been drawn so far."""
 
     def __init__(self, asked: int) -> None:
@@ -27,15 +27,15 @@ class Growing:
         """Call index to its block; calls stay open to the end, their deltas may alternate."""
 
 
-class Partial:
+class PartialMessages:
     """Draws `stream_event` lines. One reply grows at a time; a new request forgets the one before."""
 
     def __init__(self) -> None:
-        self._growing: Growing | None = None
+        self._growing: PartialReply | None = None
         self._early: list[Delta] = []
         """Deltas that came before their `Asked` was committed: what they are for is not known yet."""
 
-    def draw(self, heard: Streaming, tally: Tally) -> list[Line]:
+    def draw(self, heard: Streaming, tally: RunState) -> list[Line]:
         """Lines for a batch of deltas; none for those of a summary."""
         if heard.asked not in tally.asks:
             self._early += heard.deltas
@@ -44,12 +44,12 @@ class Partial:
             return []
         return self._lines(heard.asked, tally, self._events(heard.asked, heard.deltas, tally))
 
-    def open(self, asked: int, purpose: str, tally: Tally) -> list[Line]:
+    def open(self, asked: int, purpose: str, tally: RunState) -> list[Line]:
         """Lines for what came before request `asked` was on disk."""
         early, self._early = self._early, []
         return self._lines(asked, tally, self._events(asked, early, tally)) if early and purpose == "turn" else []
 
-    def close(self, reply: Replied, tally: Tally) -> list[Line]:
+    def close(self, reply: Replied, tally: RunState) -> list[Line]:
         """Lines that end the reply; all of them when none of it was streamed."""
         if tally.purpose(reply.asked) == "summary":
             return []
@@ -65,9 +65,9 @@ class Partial:
     def _is(self, asked: int) -> bool:
         return self._growing is not None and self._growing.asked == asked
 
-    def _events(self, asked: int, deltas: Iterable[Delta], tally: Tally) -> Iterator[Line]:
+    def _events(self, asked: int, deltas: Iterable[Delta], tally: RunState) -> Iterator[Line]:
         if not self._is(asked):
-            self._growing = Growing(asked)
+            self._growing = PartialReply(asked)
             yield {"type": "message_start", "message": _empty_message(asked, tally)}
         growing = self._growing
         assert growing is not None
@@ -87,7 +87,7 @@ class Partial:
         yield {"type": "message_delta", "delta": change, "usage": usage_line(reply.usage)}
         yield {"type": "message_stop"}
 
-    def _lines(self, asked: int, tally: Tally, events: Iterable[Line]) -> list[Line]:
+    def _lines(self, asked: int, tally: RunState, events: Iterable[Line]) -> list[Line]:
         lines: list[Line] = []
         for event in events:
             growing = self._growing
@@ -98,7 +98,7 @@ class Partial:
         return lines
 
 
-def _empty_message(asked: int, tally: Tally) -> Line:
+def _empty_message(asked: int, tally: RunState) -> Line:
     return {
         "id": message_id(tally.session, asked),
         "type": "message",
@@ -135,7 +135,7 @@ def _settle(joined: list[Delta], texts: list[str]) -> None:
         texts.clear()
 
 
-def _call(growing: Growing, delta: CallDelta, tally: Tally) -> Iterator[Line]:
+def _call(growing: PartialReply, delta: CallDelta, tally: RunState) -> Iterator[Line]:
     yield from _stop_prose(growing)
     block = growing.calls.get(delta.index)
     if block is None:
@@ -149,7 +149,7 @@ def _call(growing: Growing, delta: CallDelta, tally: Tally) -> Iterator[Line]:
         yield {"type": "content_block_delta", "index": block, "delta": change}
 
 
-def _prose(growing: Growing, delta: TextDelta | ThinkingDelta) -> Iterator[Line]:
+def _prose(growing: PartialReply, delta: TextDelta | ThinkingDelta) -> Iterator[Line]:
     kind = "text" if isinstance(delta, TextDelta) else "thinking"
     if growing.kind != kind:
         yield from _stop_prose(growing)
@@ -161,7 +161,7 @@ def _prose(growing: Growing, delta: TextDelta | ThinkingDelta) -> Iterator[Line]
     yield {"type": "content_block_delta", "index": growing.blocks - 1, "delta": change}
 
 
-def _stop_prose(growing: Growing) -> Iterator[Line]:
+def _stop_prose(growing: PartialReply) -> Iterator[Line]:
     if growing.kind:
         growing.kind = ""
         yield {"type": "content_block_stop", "index": growing.blocks - 1}
@@ -194,34 +194,34 @@ def _compact(call: ToolCall) -> str:
 # --- The subagents of one run: for each a tally and a reply that grows, found by its session -------------------------
 
 
-class Company:
+class SubagentStreams:
     """Everybody below one session."""
 
-    def __init__(self, root: Tally, state: State) -> None:
+    def __init__(self, root: RunState, state: State) -> None:
         """`state` is that of the session as the run begins: what was started before is known from it."""
         self._root = root
-        self._tallies: dict[str, Tally] = {}
-        self._partials: dict[str, Partial] = {}
+        self._tallies: dict[str, RunState] = {}
+        self._partials: dict[str, PartialMessages] = {}
         for child, now in state.children.items():
-            root.children[child] = Child(f"a{now.seq}", now.started.call, now.started)
+            root.children[child] = Subagent(f"a{now.seq}", now.started.call, now.started)
 
-    def tally(self, heard: OfChild) -> Tally:
+    def tally(self, heard: OfChild) -> RunState:
         """That of the subagent which was heard."""
         found = self._tallies.get(heard.child)
         if found is None:
             child = self._known(heard)
-            found = self._tallies[heard.child] = Tally(heard.child, child.started.model, self._root, child)
+            found = self._tallies[heard.child] = RunState(heard.child, child.started.model, self._root, child)
         return found
 
-    def partial(self, heard: OfChild) -> Partial:
+    def partial(self, heard: OfChild) -> PartialMessages:
         """Its reply while it grows."""
-        return self._partials.setdefault(heard.child, Partial())
+        return self._partials.setdefault(heard.child, PartialMessages())
 
-    def _known(self, heard: OfChild) -> Child:
+    def _known(self, heard: OfChild) -> Subagent:
         """What its parent told of it; of one whose parent's word was not heard, the call that is known above it."""
         for tally in (self._root, *self._tallies.values()):
             if heard.child in tally.children:
                 return tally.children[heard.child]
         top = heard.label.partition(".")[0]
         above = next((child for child in self._root.children.values() if child.label == top), None)
-        return Child(heard.label, above.call if above else "", ChildStarted(heard.child, heard.kind))
+        return Subagent(heard.label, above.call if above else "", ChildStarted(heard.child, heard.kind))

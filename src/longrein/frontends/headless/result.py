@@ -3,7 +3,7 @@
 import msgspec
 
 from longrein.events import RETRYABLE, LongreinError
-from longrein.frontends.headless.run_state import Denial, SessionFacts, Tally
+from longrein.frontends.headless.run_state import DeniedCall, RunState, SessionFacts
 from longrein.frontends.headless.stream_json_blocks import STOPS, Line, tail, tool_input, usage_line
 
 SUBTYPES = {"limit": "error_max_turns", "budget": "error_max_budget_usd"}
@@ -24,7 +24,7 @@ class Stop(msgspec.Struct, frozen=True):
     """Why stdout takes no more; `closed` when its reader simply left."""
 
 
-def exit_code(tally: Tally, stop: Stop) -> int:
+def exit_code(tally: RunState, stop: Stop) -> int:
     """Exit code of the run."""
     if stop.signal:
         return 128 + stop.signal
@@ -45,7 +45,7 @@ def exit_code(tally: Tally, stop: Stop) -> int:
             return 1
 
 
-def complaint(tally: Tally, stop: Stop) -> str:
+def error_line(tally: RunState, stop: Stop) -> str:
     """The line for stderr; '' when all went well or nobody needs to be told."""
     if stop.error is not None:
         return str(stop.error)
@@ -54,10 +54,10 @@ def complaint(tally: Tally, stop: Stop) -> str:
     code = exit_code(tally, stop)
     if code == BLOCKED and tally.denials:
         return _blocked(tally.denials[-1])
-    return _why(tally, stop) if code else ""
+    return _reason_text(tally, stop) if code else ""
 
 
-def draw_result(facts: SessionFacts, tally: Tally, stop: Stop, key: str) -> Line:
+def draw_result(facts: SessionFacts, tally: RunState, stop: Stop, key: str) -> Line:
     """The `result` line; `key` tells it from the other results of the session."""
     reason = tally.ended.reason if tally.ended else "error"
     cut = bool(stop.signal or stop.error or stop.deaf)
@@ -70,7 +70,7 @@ def draw_result(facts: SessionFacts, tally: Tally, stop: Stop, key: str) -> Line
         "duration_api_ms": tally.asking_us // 1000,
         "num_turns": tally.replies,
     }
-    line |= {"result": tally.text} if fine else {"errors": [complaint(tally, stop) or _why(tally, stop)]}
+    line |= {"result": tally.text} if fine else {"errors": [error_line(tally, stop) or _reason_text(tally, stop)]}
     line |= {
         "stop_reason": STOPS.get(tally.reply.stop) if tally.reply else None,
         "total_cost_usd": tally.cost_usd,
@@ -85,7 +85,7 @@ def _subtype(reason: str) -> str:
     return SUBTYPES.get(reason, "error_during_execution")
 
 
-def _why(tally: Tally, stop: Stop) -> str:
+def _reason_text(tally: RunState, stop: Stop) -> str:
     if stop.signal:
         return "interrupted: the session is saved, `longrein -c` goes on with it"
     if tally.ended is None:
@@ -95,7 +95,7 @@ def _why(tally: Tally, stop: Stop) -> str:
     return tally.failure[1].message or tally.failure[1].kind if tally.failure else f"stopped: {tally.ended.reason}"
 
 
-def _blocked(denial: Denial) -> str:
+def _blocked(denial: DeniedCall) -> str:
     who = f"{denial.agent}: " if denial.agent else ""
     if denial.asked is None:
         return f"blocked: {who}{denial.call.name} is not permitted here, by a rule or by the mode"
@@ -106,13 +106,13 @@ def _blocked(denial: Denial) -> str:
     return f"blocked: {who}{denial.call.name} needs permission ({first}): {way}"
 
 
-def _denial(denial: Denial) -> Line:
+def _denial(denial: DeniedCall) -> Line:
     call = denial.call
     line: Line = {"tool_name": call.name, "tool_use_id": call.id, "tool_input": tool_input(call)}
     return {**line, "agent": denial.agent} if denial.agent else line
 
 
-def _model_usage(facts: SessionFacts, tally: Tally) -> Line:
+def _model_usage(facts: SessionFacts, tally: RunState) -> Line:
     """By model."""
     own = (facts.window_tokens, facts.max_output_tokens)
     sizes = {model: own if model == facts.model else facts.sizes(model) for model in tally.spent}

@@ -16,11 +16,11 @@ from longrein.events import (
     TurnEnded,
     UsageError,
 )
-from longrein.frontends.headless.input import Asking, KeepImage, Typed, read_word
-from longrein.frontends.headless.output import Output, Voice
-from longrein.frontends.headless.partial_messages import Company
-from longrein.frontends.headless.result import Stop, complaint, exit_code
-from longrein.frontends.headless.run_state import SessionFacts, Style, Tally
+from longrein.frontends.headless.input import ControlRequest, KeepImage, UserMessage, parse_line
+from longrein.frontends.headless.output import BufferedOutput, RunReporter
+from longrein.frontends.headless.partial_messages import SubagentStreams
+from longrein.frontends.headless.result import Stop, error_line, exit_code
+from longrein.frontends.headless.run_state import RunState, SessionFacts, Style
 from longrein.frontends.text_format import escape_line
 
 DENIAL = (
@@ -43,7 +43,7 @@ async def run_headless(
     prompt: tuple[AnyPart, ...],
     facts: SessionFacts,
     style: Style,
-    out: Output,
+    out: BufferedOutput,
     err: Callable[[str], None],
     lines: AsyncIterator[bytes] | None = None,
     keep_image: KeepImage | None = None,
@@ -62,16 +62,16 @@ async def run_headless(
 
 class _Run:
     def __init__(
-        self, session: SessionPort, facts: SessionFacts, style: Style, out: Output, err: Callable[[str], None]
+        self, session: SessionPort, facts: SessionFacts, style: Style, out: BufferedOutput, err: Callable[[str], None]
     ) -> None:
         state = session.state
         self.session, self.facts, self.style, self.out, self.err = session, facts, style, out, err
         self.start = state.seq
         """Last entry before the run."""
-        self.tally = Tally(facts.session, facts.model)
+        self.tally = RunState(facts.session, facts.model)
         self.tally.calls.update((call, opened.call) for call, opened in state.calls.items())
-        self.company = Company(self.tally, state)
-        self.voice = Voice(facts, style, out, self.start, err)
+        self.company = SubagentStreams(self.tally, state)
+        self.voice = RunReporter(facts, style, out, self.start, err)
         self.signal = 0
         self.error: LongreinError | None = None
         self.driving: asyncio.Task[None] | None = None
@@ -184,11 +184,11 @@ class _Run:
         try:
             async for line in lines:
                 try:
-                    word = read_word(line, keep_image)
+                    word = parse_line(line, keep_image)
                 except UsageError as error:
                     self._pass_over(error)
                     continue
-                if isinstance(word, Asking):
+                if isinstance(word, ControlRequest):
                     self.voice.answer(word.request)
                 elif word is not None:
                     await self._said(word)
@@ -202,7 +202,7 @@ class _Run:
         if self.style.output == "stream-json":
             self.voice.heard(Noticed(str(error)), self.tally)
 
-    async def _said(self, word: Typed) -> None:
+    async def _said(self, word: UserMessage) -> None:
         if word.how == "now":
             self.session.interrupt()
         if not self.session.busy:
@@ -285,7 +285,7 @@ class _Run:
         return Stop(self.signal, self.error, self.out.deaf)
 
     def _complain(self) -> None:
-        line = complaint(self.tally, self._stop())
+        line = error_line(self.tally, self._stop())
         if line and (self.error is None or self.error is not self.mistyped):
             self.err(line)
 

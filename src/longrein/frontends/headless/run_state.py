@@ -25,7 +25,7 @@ from longrein.events import (
 from longrein.frontends.headless.stream_json_blocks import Line, tail
 
 
-class Denial(msgspec.Struct, frozen=True):
+class DeniedCall(msgspec.Struct, frozen=True):
     """A call that was not permitted."""
 
     call: ToolCall
@@ -36,7 +36,7 @@ class Denial(msgspec.Struct, frozen=True):
     """Which subagent made it, such as `a398`; '' for the session itself."""
 
 
-class Child(msgspec.Struct, frozen=True):
+class Subagent(msgspec.Struct, frozen=True):
     """A subagent as its parent tells of it."""
 
     label: str
@@ -46,20 +46,22 @@ class Child(msgspec.Struct, frozen=True):
     started: ChildStarted
 
 
-class Tally:
+class RunState:
     """Folded from the entries of one run. A line is drawn from an entry and the tally of those before it.
 
     A subagent has one of its own; what it spends and is denied counts in those above it, too.
     """
 
-    def __init__(self, session: str, model: str, above: "Tally | None" = None, child: Child | None = None) -> None:
+    def __init__(
+        self, session: str, model: str, above: "RunState | None" = None, child: Subagent | None = None
+    ) -> None:
         """`above` and `child` are given for a subagent: the tally of the session itself, and what is known of it."""
         self.session = session
         self.above, self.child = above, child
         self.label = child.label if child else ""
         self.parent = child.call or None if child else None
         """The call that everything here belongs to."""
-        self.children: dict[str, Child] = {}
+        self.children: dict[str, Subagent] = {}
         """Subagents that this session started itself, by their session."""
         self.acts = 0
         """Calls that were made."""
@@ -91,7 +93,7 @@ class Tally:
         """The last one of purpose turn."""
         self.failure: tuple[int, AskFailed] | None = None
         """Seq and event of the last request when it failed."""
-        self.denials: list[Denial] = []
+        self.denials: list[DeniedCall] = []
         self.ended: TurnEnded | None = None
         self._answers: list[str] = []
         self.said = 0
@@ -130,10 +132,10 @@ class Tally:
         line = tail(self.session, key)
         return line | {"session_id": self.above.session} if self.above else line
 
-    def joined(self, seq: int, started: ChildStarted) -> Child:
+    def joined(self, seq: int, started: ChildStarted) -> Subagent:
         """A subagent that began at entry `seq`."""
         label = f"a{started.again or seq}"
-        return Child(f"{self.label}.{label}" if self.label else label, self.named(started.call), started)
+        return Subagent(f"{self.label}.{label}" if self.label else label, self.named(started.call), started)
 
     def step(self, entry: Entry) -> None:
         """Take the next entry."""
@@ -204,7 +206,7 @@ class Tally:
         question = self.questions.pop(end.call, None)
         if end.status == "denied":
             call = msgspec.structs.replace(call, id=self.named(call.id))
-            (self.above or self).denials.append(Denial(call, question, self.label))
+            (self.above or self).denials.append(DeniedCall(call, question, self.label))
 
 
 # --- What a headless run is told about the session and about how to speak --------------------------------------------

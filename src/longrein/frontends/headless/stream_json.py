@@ -41,7 +41,7 @@ from longrein.events import (
     UserSpoke,
     unwrapped,
 )
-from longrein.frontends.headless.run_state import SessionFacts, Tally
+from longrein.frontends.headless.run_state import RunState, SessionFacts
 from longrein.frontends.headless.stream_json_blocks import (
     ERRORS,
     STOPS,
@@ -63,7 +63,7 @@ STATUSES = {"done": "completed", "killed": "stopped", "interrupted": "stopped"}
 """States of tasks and subagents as the stream spells them; all others failed."""
 
 
-def beside(entry: Entry, tally: Tally) -> list[Line]:
+def background_lines(entry: Entry, tally: RunState) -> list[Line]:
     """What the line of an entry holds; `tally` is that of the entries before it."""
     match entry.event:
         case TaskStarted() as task:
@@ -78,7 +78,7 @@ def beside(entry: Entry, tally: Tally) -> list[Line]:
             return []
 
 
-def progressed(tally: Tally, entry: Entry) -> Line:
+def progress_fields(tally: RunState, entry: Entry) -> Line:
     """How far a subagent is with its reply `entry`, which is not in its `tally` yet."""
     reply, child = entry.event, tally.child
     assert isinstance(reply, Replied)
@@ -96,7 +96,7 @@ def progressed(tally: Tally, entry: Entry) -> Line:
     }
 
 
-def _task_started(task: TaskStarted, tally: Tally) -> Line:
+def _task_started(task: TaskStarted, tally: RunState) -> Line:
     call: Line = {"tool_use_id": tally.named(task.call)} if task.call else {}
     return {
         "subtype": "task_started",
@@ -120,7 +120,7 @@ def _task_ended(task: TaskEnded) -> Line:
     }
 
 
-def _child_started(seq: int, started: ChildStarted, tally: Tally) -> Line:
+def _child_started(seq: int, started: ChildStarted, tally: RunState) -> Line:
     child = tally.joined(seq, started)
     call: Line = {"tool_use_id": child.call} if child.call else {}
     return {
@@ -134,7 +134,7 @@ def _child_started(seq: int, started: ChildStarted, tally: Tally) -> Line:
     }
 
 
-def _child_ended(ended: ChildEnded, tally: Tally) -> Line:
+def _child_ended(ended: ChildEnded, tally: RunState) -> Line:
     child = tally.children.get(ended.child)
     call: Line = {"tool_use_id": child.call} if child and child.call else {}
     return {
@@ -163,15 +163,15 @@ NOTIFICATIONS = ("bg_done", "bg_lost", "bg_stalled", "subagent_done", "subagent_
 """Kinds of reminders that tell of work beside the conversation."""
 
 
-def draw(entry: Entry, tally: Tally) -> list[Line]:
+def draw(entry: Entry, tally: RunState) -> list[Line]:
     """The lines that `entry` is seen as. Most entries are one line or none."""
     match entry.event:
         case Replied() | ToolEnded() | Reminded() | Interrupted() | TurnEnded():
-            return _said(entry, tally)
+            return _conversation_lines(entry, tally)
         case Asked() | AskFailed() | Cleared() | Summarized() | ModeSet():
-            return [_system(entry, tally, fields) for fields in _happened(entry, tally) if tally.above is None]
+            return [_system(entry, tally, fields) for fields in _system_fields(entry, tally) if tally.above is None]
         case TaskStarted() | TaskEnded() | ChildStarted() | ChildEnded():
-            return [_system(entry, tally, fields) for fields in beside(entry, tally)]
+            return [_system(entry, tally, fields) for fields in background_lines(entry, tally)]
         case Opened() | PrefixSet() | UserSpoke() | Restored() | Recalled() | Rewound() | PinsSet():
             return []
         case PermissionAsked() | PermissionAnswered() | HookAnswered() | ToolStarted() | FileSeen() | FileChanged():
@@ -182,7 +182,7 @@ def draw(entry: Entry, tally: Tally) -> list[Line]:
             assert_never(never)
 
 
-def _said(entry: Entry, tally: Tally) -> list[Line]:
+def _conversation_lines(entry: Entry, tally: RunState) -> list[Line]:
     """Lines of the conversation."""
     match entry.event:
         case Replied() as reply:
@@ -201,7 +201,7 @@ def _said(entry: Entry, tally: Tally) -> list[Line]:
             return []
 
 
-def _happened(entry: Entry, tally: Tally) -> list[Line]:
+def _system_fields(entry: Entry, tally: RunState) -> list[Line]:
     """What the `system` lines of an entry hold."""
     match entry.event:
         case Asked(purpose="summary", reason="ahead") | Cleared(reason="micro_compact" | "rent" | "cold"):
@@ -243,11 +243,11 @@ def draw_init(facts: SessionFacts, start: int) -> Line:
     return line | tail(facts.session, f"init.{start}")
 
 
-def _system(entry: Entry, tally: Tally, fields: Line, key: str = "") -> Line:
+def _system(entry: Entry, tally: RunState, fields: Line, key: str = "") -> Line:
     return {"type": "system", **fields, **tally.tail(key or entry.seq)}
 
 
-def _replied(entry: Entry, reply: Replied, tally: Tally) -> list[Line]:
+def _replied(entry: Entry, reply: Replied, tally: RunState) -> list[Line]:
     if tally.purpose(reply.asked) == "summary":
         return [] if tally.above else [_system(entry, tally, {"subtype": "status", "status": None})]
     line: Line = {
@@ -266,7 +266,7 @@ def _replied(entry: Entry, reply: Replied, tally: Tally) -> list[Line]:
     }
     if reply.stop == "length":
         line["error"] = "max_output_tokens"
-    told = [_system(entry, tally, progressed(tally, entry), key=f"progress.{entry.seq}")] if tally.child else []
+    told = [_system(entry, tally, progress_fields(tally, entry), key=f"progress.{entry.seq}")] if tally.child else []
     return [line | tally.tail(entry.seq), *told]
 
 
@@ -275,7 +275,7 @@ def _shown(reply: Replied) -> Sequence[AnyPart]:
     return [part for part in reply.parts if isinstance(part, Text)] if reply.stop == "interrupted" else reply.parts
 
 
-def _failure(seq: int, failed: AskFailed, tally: Tally) -> Line:
+def _failure(seq: int, failed: AskFailed, tally: RunState) -> Line:
     """The request that ended the turn, as a message that the harness and not a model wrote."""
     line: Line = {
         "type": "assistant",
@@ -295,7 +295,7 @@ def _failure(seq: int, failed: AskFailed, tally: Tally) -> Line:
     return line | tally.tail(seq)
 
 
-def _tool_ended(entry: Entry, end: ToolEnded, tally: Tally) -> list[Line]:
+def _tool_ended(entry: Entry, end: ToolEnded, tally: RunState) -> list[Line]:
     block: Line = {"type": "tool_result", "tool_use_id": tally.named(end.call), "content": result_content(end.parts)}
     if end.status != "ok":
         block["is_error"] = True

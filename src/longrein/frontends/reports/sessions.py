@@ -11,7 +11,7 @@ from longrein.store import Found, Past, SessionInfo
 
 TITLE_CHARS_MAX = 60
 """Of a session's title in the table."""
-UNSAID = "(nothing was said)"
+NO_PROMPT = "(nothing was said)"
 
 
 def as_json(infos: Sequence[SessionInfo]) -> bytes:
@@ -37,7 +37,7 @@ def as_table(infos: Sequence[SessionInfo]) -> bytes:
 
 def _row(info: SessionInfo) -> tuple[str, str, str, str, str]:
     last = datetime.fromtimestamp(info.updated_at / 1e6, UTC).astimezone().strftime("%Y-%m-%d %H:%M")
-    title = escape_line(" ".join(info.title.split())) or UNSAID
+    title = escape_line(" ".join(info.title.split())) or NO_PROMPT
     shown = title if len(title) <= TITLE_CHARS_MAX else title[: TITLE_CHARS_MAX - 1] + "…"
     return info.session, last, str(info.entries), escape_line(info.cwd), ("(open) " if info.open else "") + shown
 
@@ -51,14 +51,16 @@ PAGE_HITS = 20
 """Hits on one page of text."""
 
 
-class InSession(msgspec.Struct, frozen=True):
+class SessionHits(msgspec.Struct, frozen=True):
     """What one session holds."""
 
     info: SessionInfo
     found: Found
 
 
-def found_in(state_dir: str, infos: Sequence[SessionInfo], query: str, say: Callable[[str], None]) -> list[InSession]:
+def search_sessions(
+    state_dir: str, infos: Sequence[SessionInfo], query: str, say: Callable[[str], None]
+) -> list[SessionHits]:
     """Sessions that hold `query`, in the order of `infos`. One that cannot be read is said and passed over."""
     every = []
     for info in infos:
@@ -72,17 +74,17 @@ def found_in(state_dir: str, infos: Sequence[SessionInfo], query: str, say: Call
             say(f"session {info.session} was passed over: {error}")
             continue
         if found.hits:
-            every.append(InSession(info, found))
+            every.append(SessionHits(info, found))
     return every
 
 
-def found_as_json(every: Sequence[InSession]) -> bytes:
+def hits_as_json(every: Sequence[SessionHits]) -> bytes:
     """One JSON array, an object a hit."""
     hits = [{"session": one.info.session, **msgspec.to_builtins(hit)} for one in every for hit in one.found.hits]
     return msgspec.json.format(msgspec.json.encode(hits)) + b"\n"
 
 
-def as_text(every: Sequence[InSession], page: int = 1) -> bytes:
+def hits_as_text(every: Sequence[SessionHits], page: int = 1) -> bytes:
     """One page of hits under their sessions: handle, time, what it is, line and the words around. Where there are more
     pages, the last line says how many hits there are and how to see the next."""
     hits = [(one.info, hit) for one in every for hit in one.found.hits]
@@ -114,7 +116,7 @@ def _when(at: int) -> str:
     return datetime.fromtimestamp(at / 1e6, UTC).astimezone().strftime("%Y-%m-%d %H:%M")
 
 
-def nothing(query: str, sessions: int, *, widest: bool) -> str:
+def no_hits_text(query: str, sessions: int, *, widest: bool) -> str:
     """The line for the person when nothing was found."""
     where = f"{sessions} session{'' if sessions == 1 else 's'}" + ("" if widest else " of this folder")
     return f"nothing in {where} holds {query!r}" + ("" if widest else "; --all searches those of every folder")

@@ -17,19 +17,19 @@ from longrein.events import (
     ToolEnded,
     UserSpoke,
 )
-from longrein.frontends import text_format as amounts
+from longrein.frontends import text_format
 from longrein.frontends.reports.tasks import SESSION_CHARS, own_entries
-from longrein.frontends.text_format import act_of, escape_line
+from longrein.frontends.text_format import activity_text, escape_line
 from longrein.store import Past, SessionInfo
 
 OVER = ("done", "failed", "limit", "interrupted")
-LEFT = "left"
+CUT_OFF = "left"
 """State of one that was cut with its longrein: it goes on when the session is resumed."""
-_WORDS = {"limit": "limit reached", "asking": "asks the user", LEFT: "cut off; goes on with `longrein -r`"}
+_WORDS = {"limit": "limit reached", "asking": "asks the user", CUT_OFF: "cut off; goes on with `longrein -r`"}
 _KINDS = ("UserSpoke", "Asked", "Replied", "AskFailed", "PermissionAsked", "PermissionAnswered", "ToolEnded")
 
 
-class OfSession(msgspec.Struct, frozen=True):
+class SessionSubagents(msgspec.Struct, frozen=True):
     """The subagents of one session."""
 
     info: SessionInfo
@@ -62,7 +62,7 @@ def tree(past: Past, now_us: int, *, open: bool, above: str = "", depth: int = 1
     return views
 
 
-def at_work(views: Sequence[AgentView]) -> list[AgentView]:
+def unfinished(views: Sequence[AgentView]) -> list[AgentView]:
     """Those that are not over."""
     return [view for view in views if view.state not in OVER]
 
@@ -93,7 +93,7 @@ def _working(entry: Entry, past: Past | None, now_us: int, *, open: bool) -> Age
     last, asking = "", dict[str, str]()
     for one in entries:
         if not isinstance(one.event, PermissionAsked):
-            last = act_of(one.event) or last
+            last = activity_text(one.event) or last
         match one.event:
             case Asked(purpose="turn"):
                 steps += 1
@@ -102,13 +102,13 @@ def _working(entry: Entry, past: Past | None, now_us: int, *, open: bool) -> Age
             case AskFailed(assumed_usd=assumed):
                 usd += assumed
             case PermissionAsked(call=call):
-                asking[call] = act_of(one.event)
+                asking[call] = activity_text(one.event)
             case PermissionAnswered(call=call) | ToolEnded(call=call):
                 asking.pop(call, None)
             case _:
                 pass
     last = next(iter(asking.values()), last)
-    state = LEFT if not open else "asking" if asking else "running" if steps else "queued"
+    state = CUT_OFF if not open else "asking" if asking else "running" if steps else "queued"
     until = now_us if open else max((one.at for one in entries), default=entry.at)
     return msgspec.structs.replace(
         _view(entry, state),
@@ -126,18 +126,18 @@ def _of_task(entries: list[Entry]) -> list[Entry]:
     return entries[given[-1] :] if given else entries
 
 
-def as_json(every: Sequence[OfSession]) -> bytes:
+def as_json(every: Sequence[SessionSubagents]) -> bytes:
     """One JSON array, an object a session."""
     found = [{"session": one.info.session, "open": one.info.open, "agents": one.agents} for one in every]
     return msgspec.json.format(msgspec.json.encode(found)) + b"\n"
 
 
-def as_text(every: Sequence[OfSession]) -> bytes:
+def as_text(every: Sequence[SessionSubagents]) -> bytes:
     """Under each session its subagents, a line each."""
     return "".join(_session(one) for one in every).encode("utf-8", "replace")
 
 
-def _session(one: OfSession) -> str:
+def _session(one: SessionSubagents) -> str:
     title = escape_line(" ".join(one.info.title.split())[:60])
     head = f"{one.info.session[:SESSION_CHARS]}  {escape_line(one.info.cwd)}  {'(open) ' * one.info.open}{title}"
     return "\n".join([head.rstrip(), *map(_line, one.agents)]) + "\n"
@@ -145,10 +145,10 @@ def _session(one: OfSession) -> str:
 
 def _line(view: AgentView) -> str:
     facts = [
-        amounts.elapsed(view.elapsed_s),
-        amounts.counted(view.steps, "step") if view.steps else "",
-        f"{amounts.tokens(view.tokens)} tokens" if view.tokens else "",
-        amounts.money(view.cost_usd) if view.cost_usd else "",
+        text_format.elapsed(view.elapsed_s),
+        text_format.counted(view.steps, "step") if view.steps else "",
+        f"{text_format.tokens(view.tokens)} tokens" if view.tokens else "",
+        text_format.money(view.cost_usd) if view.cost_usd else "",
     ]
     told = ", ".join(filter(None, facts))
     doing = " · ".join(filter(None, (escape_line(view.description), view.last)))

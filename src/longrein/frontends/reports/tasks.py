@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 import msgspec
 
 from longrein.events import Entry, TaskEnded, TaskStarted, UsageError
-from longrein.frontends import text_format as amounts
+from longrein.frontends import text_format
 from longrein.frontends.text_format import escape, escape_line
 from longrein.store import Past
 from longrein.workspace import SPOOL, Spooled, read_output, spooled_tasks
@@ -72,7 +72,7 @@ def children(past: Past) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def spooled_of(entry: Entry, ended: TaskEnded | None) -> Spooled:
+def spooled_from_log(entry: Entry, ended: TaskEnded | None) -> Spooled:
     """A task that the spool does not hold, as the log tells of it."""
     started = entry.event
     assert isinstance(started, TaskStarted)
@@ -90,7 +90,7 @@ def spooled_of(entry: Entry, ended: TaskEnded | None) -> Spooled:
     )
 
 
-def the_one(rows: Sequence[TaskRow], wanted: str) -> TaskRow:
+def find_task(rows: Sequence[TaskRow], wanted: str) -> TaskRow:
     """The task that `wanted` (`b3`, or `SESSION/b3` with the beginning of an id) names. Raises `UsageError`."""
     session, slash, name = wanted.rpartition("/")
     found = [row for row in rows if row.task.task == name and row.session.startswith(session.lower())]
@@ -120,7 +120,7 @@ def last_lines(read: Read, size_bytes: int, lines: int) -> str:
     return _last((whole,), lines)
 
 
-def tail_of(past: Past, folder: str, task: str, lines: int = TAIL_LINES) -> str:
+def output_tail(past: Past, folder: str, task: str, lines: int = TAIL_LINES) -> str:
     """The last `lines` of the output of a task of the session that is stored in `folder`; '' when there is none."""
     spooled = next((one for one in spooled_tasks(folder) if one.task == task), None)
     if spooled is not None:
@@ -172,8 +172,8 @@ def as_page(row: TaskRow, tail: str) -> bytes:
         ("command", escape_line(task.command)),
         ("folder", escape_line(task.cwd)),
         ("state", _state(task)),
-        ("time", amounts.elapsed(task.elapsed_s)),
-        ("output", amounts.size(task.size_bytes) + (f", {escape_line(task.path)}" if task.path else "")),
+        ("time", text_format.elapsed(task.elapsed_s)),
+        ("output", text_format.size(task.size_bytes) + (f", {escape_line(task.path)}" if task.path else "")),
         ("looked after by", _keeper(row)),
     ]
     head = [f"{name:<16} {value}" for name, value in facts if value]
@@ -188,8 +188,8 @@ def _cells(row: TaskRow) -> tuple[str, ...]:
     return (
         _name(row),
         _state(task),
-        amounts.elapsed(task.elapsed_s),
-        amounts.size(task.size_bytes),
+        text_format.elapsed(task.elapsed_s),
+        text_format.size(task.size_bytes),
         _keeper(row),
         command,
     )

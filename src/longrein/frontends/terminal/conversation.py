@@ -1,4 +1,4 @@
-"""The conversation as the terminal holds it: scene, panel and input brought together, drawn at most ten times a second.
+"""The conversation as the terminal holds it: view, panel and input brought together, drawn at most ten times a second.
 
 Nothing here waits for the session but `pulse`; words go to it by tasks, in the order they were said.
 """
@@ -13,19 +13,17 @@ from prompt_toolkit.buffer import Buffer
 
 from longrein.agent import AgentView, Answer, Said, SessionPort, Word
 from longrein.events import LongreinError, Text
-from longrein.frontends.terminal import event_lines as drawing
-from longrein.frontends.terminal import live_area as live
-from longrein.frontends.terminal import task_rows as beside_rows
+from longrein.frontends.terminal import event_lines, live_area, task_rows
 from longrein.frontends.terminal.approvals import Approval, Question, content_lines
 from longrein.frontends.terminal.choice_list import Chooser, Row
-from longrein.frontends.terminal.commands import Company
+from longrein.frontends.terminal.commands import CommandContext
 from longrein.frontends.terminal.event_lines import Line, ansi, fit, line
 from longrein.frontends.terminal.input import InputCompleter, Pastes, ProjectHistory
 from longrein.frontends.terminal.interface import CompleteFiles, Outcome, TerminalFacts
-from longrein.frontends.terminal.live_area import figures, footer_line, word
+from longrein.frontends.terminal.live_area import figures, footer_line, state_word
 from longrein.frontends.terminal.markdown import Block, MarkdownPainter
 from longrein.frontends.terminal.screen import Screen
-from longrein.frontends.terminal.view_model import EMPTY, Piece, Scene
+from longrein.frontends.terminal.view_model import EMPTY, Piece, ViewModel
 from longrein.frontends.text_format import counted, escape_line
 
 FRAME_S = 0.1
@@ -42,7 +40,7 @@ Chosen = Callable[[str], None]
 How = Literal["prompt", "steer", "queued"]
 
 
-class Talk:
+class Conversation:
     """One terminal on one session. `attach` gives it its screen."""
 
     screen: Screen
@@ -56,8 +54,8 @@ class Talk:
         mono_s: Callable[[], float],
     ) -> None:
         self.session, self.facts, self.mono_s = session, facts, mono_s
-        self.scene = Scene(facts.file_text)
-        self.company = Company(session, facts, self.scene)
+        self.view = ViewModel(facts.file_text)
+        self.company = CommandContext(session, facts, self.view)
         self.pastes = Pastes()
         self.buffer = Buffer(
             completer=InputCompleter(complete_files),
@@ -101,16 +99,16 @@ class Talk:
         """The first rows, before anything is redrawn: what is redrawn never begins at the top of the terminal."""
         facts = self.facts
         head = line(("bold", "longrein"), ("dim", f" {facts.version} · {escape_line(facts.cwd)} · /help"))
-        rows = [head, *(drawing.notice_line(text) for text in facts.notices)]
+        rows = [head, *(event_lines.notice_line(text) for text in facts.notices)]
         self.screen.write([text for row in rows for text in self._paint(row)])
 
     def reopened(self, pieces: Sequence[Piece]) -> None:
         """The end of an old session, as it is opened again."""
-        if self.scene.prompts:
+        if self.view.prompts:
             self.put(
                 [
                     EMPTY,
-                    line(("dim", f"── session {self.session.id[:8]}, {counted(len(self.scene.prompts), 'prompt')} ──")),
+                    line(("dim", f"── session {self.session.id[:8]}, {counted(len(self.view.prompts), 'prompt')} ──")),
                 ]
             )
         self.put(pieces)
@@ -124,7 +122,7 @@ class Talk:
 
     def notice(self, text: str) -> None:
         """One line for the user."""
-        self.put(self.scene.aside("note", [drawing.notice_line(text)]))
+        self.put(self.view.spaced("note", [event_lines.notice_line(text)]))
 
     def kick(self) -> None:
         """Draw soon."""
@@ -138,10 +136,10 @@ class Talk:
             self._news.clear()
             self.flush()
             await asyncio.sleep(FRAME_S)
-            moves = self.scene.busy and self.scene.phase != "waiting"
+            moves = self.view.busy and self.view.phase != "waiting"
             if moves or self._panel_wanted != self._panel_has_keys:
                 loop.call_later(FRAME_S, self._news.set)
-            elif tick_s := live.tick_s(self.scene, self._agents(), self.facts.wall_us(), self.mono_s()):
+            elif tick_s := live_area.tick_s(self.view, self._agents(), self.facts.wall_us(), self.mono_s()):
                 self._tick(tick_s)
 
     def _tick(self, after_s: float) -> None:
@@ -179,7 +177,7 @@ class Talk:
 
     def _follow_questions(self) -> None:
         """Show the first open question; give it the keys once nobody is typing."""
-        questions = self.scene.questions
+        questions = self.view.questions
         if not questions:
             self.approval = None
             self.end_feedback()
@@ -248,11 +246,11 @@ class Talk:
         self.feedback, self._draft = question, self.buffer.text
         self.buffer.reset()
 
-    def answered(self, question: Question, word: Answer) -> None:
+    def answered(self, question: Question, state_word: Answer) -> None:
         """The user has decided; the next question may be answered at once."""
-        self.scene.answered(question)
+        self.view.remove_question(question)
         self.last_key_s, self._answered_s = -DRAFT_QUIET_S, self.mono_s()
-        self.tell(word)
+        self.tell(state_word)
 
     def end_feedback(self) -> None:
         """What was typed before stands in the input again."""
@@ -263,10 +261,10 @@ class Talk:
 
     # --- saying ----------------------------------------------------------------------------------------------
 
-    def tell(self, word: Word) -> None:
+    def tell(self, state_word: Word) -> None:
         """Put a word into the session's inbox, now; an error of ours becomes a line."""
         try:
-            stored = self.session.tell(word)
+            stored = self.session.tell(state_word)
         except LongreinError as error:
             self.notice(str(error))
             return
@@ -307,7 +305,7 @@ class Talk:
         app = self.screen.app
         if app.is_running and not app.is_done:
             self.chooser = self.approval = None
-            self._outbox += self.scene.rest()
+            self._outbox += self.view.finish_reply()
             with suppress(OSError):  # the terminal is gone
                 self.flush()
             app.exit()
@@ -317,7 +315,7 @@ class Talk:
         output = self.screen.app.output
         if self.outcome is None or self.outcome.kind != "exit":
             output.write("\n")
-        elif self.scene.prompts:
+        elif self.view.prompts:
             cut = [f"a{one.seq}" for one in self.session.state.children.values() if one.ended is None]
             more = f", and with {counted(len(cut), 'subagent')} at work ({', '.join(cut)})" if cut else ""
             more += ", and with what still waits to be said" if self.session.pending else ""
@@ -340,7 +338,7 @@ class Talk:
             return "what to do instead"
         if self._panel_wanted:
             return ""
-        return "Enter queues, Ctrl-S steers" if self.scene.busy else "say something, / commands, @ files"
+        return "Enter queues, Ctrl-S steers" if self.view.busy else "say something, / commands, @ files"
 
     def above(self, width: int, room: int) -> list[Line]:
         """The rows above the input."""
@@ -354,23 +352,23 @@ class Talk:
 
     def _draw_live(self) -> list[Line]:
         size = self.screen.size
-        now = live.Now(self.mono_s(), self.facts.wall_us(), size.columns - 1, size.rows)
-        return live.live_rows(self.scene, self._agents(), now)
+        now = live_area.DrawContext(self.mono_s(), self.facts.wall_us(), size.columns - 1, size.rows)
+        return live_area.live_rows(self.view, self._agents(), now)
 
     def _agents(self) -> Sequence[AgentView]:
         """Subagents, where there ever were any, with what they did last as it was heard."""
-        beside = self.scene.beside
-        views = self.session.agents() if beside.workers else ()
+        beside = self.view.activity
+        views = self.session.agents() if beside.subagents else ()
         return [structs.replace(v, last=beside.acts[v.child][-1]) if beside.acts.get(v.child) else v for v in views]
 
     def _waiting(self, width: int) -> list[Line]:
         waiting = [one for _, one in self.company.waiting.numbered()]
-        return live.waiting_rows(waiting, {one.to: self.company.label(one.to) for one in waiting if one.to}, width)
+        return live_area.waiting_rows(waiting, {one.to: self.company.label(one.to) for one in waiting if one.to}, width)
 
     def below(self, width: int) -> Line:
         """The footer."""
         window = self.facts.window_tokens()
-        agents = sum(view.state in beside_rows.OPEN for view in self._agents())
-        company = beside_rows.counts(len(self.scene.beside.tasks), agents)
+        agents = sum(view.state in task_rows.OPEN for view in self._agents())
+        company = task_rows.counts(len(self.view.activity.tasks), agents)
         now = figures(self.session.state, self.facts.model, window, len(self.session.pending), company)
-        return footer_line(now, word(self.scene), width)
+        return footer_line(now, state_word(self.view), width)

@@ -31,7 +31,7 @@ Span = tuple[str, str]
 """(style word, text). The text is escaped already and holds no newline."""
 Line = tuple[Span, ...]
 
-ONE: Span = ("one", "")
+NO_WRAP: Span = ("one", "")
 """A line that begins with it is cropped to the width, never wrapped: one line a call."""
 
 SGR = {
@@ -157,7 +157,7 @@ def fold(lines: Sequence[Line], most: int) -> list[Line]:
 
 def fit(of: Line, width: int) -> list[Line]:
     """`of` as rows of at most `width` columns: cropped where it begins with `ONE`, else wrapped."""
-    return [crop(of, width)] if ONE in of[:2] else wrap(of, width)
+    return [crop(of, width)] if NO_WRAP in of[:2] else wrap(of, width)
 
 
 def indented(lines: Iterable[Line], by: str = "  ") -> list[Line]:
@@ -198,11 +198,11 @@ def change_lines(name: str, arguments: dict[str, Any] | None, file_text: FileTex
     if not isinstance(old, str) or not isinstance(new, str):
         return []
     if old == "":
-        return _made(new)
+        return _new_file_lines(new)
     return diff_lines(old, new)
 
 
-def _made(text: str) -> list[Line]:
+def _new_file_lines(text: str) -> list[Line]:
     """A text that is new. That its last line has no end is said, as users know it from git."""
     *lines, last = text.split("\n")
     rows = list(_marked("+", "add", lines))
@@ -300,7 +300,11 @@ def call_line(name: str, argument: str, status: str, time: str, mark: str = "●
     word, style = status_word(status)
     told = f" {word}" + (f" {time}" if time else "")
     return line(
-        ONE, (style, f"{mark} "), ("name", escape_line(name)), (style, told), ("", f"  {argument}" if argument else "")
+        NO_WRAP,
+        (style, f"{mark} "),
+        ("name", escape_line(name)),
+        (style, told),
+        ("", f"  {argument}" if argument else ""),
     )
 
 
@@ -314,13 +318,13 @@ def ended_lines(end: ToolEnded, arguments: dict[str, Any] | None, change: Sequen
     if end.status == "ok":
         return [head, *indented(fold(only_changes(rows), DIFF_LINES_MAX))] if rows else [head]
     if end.status in ("failed", "interrupted"):
-        return [head, *indented(_beginning(text_of(end.parts)))]
+        return [head, *indented(_first_lines(text_of(end.parts)))]
     return [head]
 
 
-def _beginning(text: str) -> list[Line]:
+def _first_lines(text: str) -> list[Line]:
     lines = [row for row in escape(text[:4_000]).expandtabs(4).split("\n") if row.strip()]
-    return fold([line(ONE, ("dim", row)) for row in lines], FAILED_LINES_MAX)
+    return fold([line(NO_WRAP, ("dim", row)) for row in lines], FAILED_LINES_MAX)
 
 
 def user_lines(spoke: UserSpoke, note: str = "") -> list[Line]:

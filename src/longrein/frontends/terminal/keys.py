@@ -17,9 +17,9 @@ from prompt_toolkit.keys import Keys
 
 from longrein.agent import GoOn, SetMode
 from longrein.frontends.terminal.approvals import answer as answer_for
-from longrein.frontends.terminal.command_actions import background, go, obey, take_back
+from longrein.frontends.terminal.command_actions import background, edit_last_queued, request_exit, run_command
 from longrein.frontends.terminal.commands import next_mode, parse
-from longrein.frontends.terminal.conversation import Talk
+from longrein.frontends.terminal.conversation import Conversation
 from longrein.frontends.terminal.input import Pastes
 from longrein.frontends.terminal.interface import Outcome
 from longrein.frontends.terminal.view_model import EMPTY
@@ -27,7 +27,7 @@ from longrein.frontends.terminal.view_model import EMPTY
 # --- What is done at a question: a key that answers it, a reason for a no, a line that is begun instead --------------
 
 
-def answer(talk: Talk, key: str) -> None:
+def answer(talk: Conversation, key: str) -> None:
     """A key was pressed on the question."""
     if talk.approval is None:
         return
@@ -39,7 +39,7 @@ def answer(talk: Talk, key: str) -> None:
     talk.flush()
 
 
-def begin_line(talk: Talk, text: str) -> None:
+def start_typing(talk: Conversation, text: str) -> None:
     """What is no answer was typed at the question: it begins a line, the rest of which answers nothing."""
     if text.isprintable():
         talk.last_key_s = talk.mono_s()
@@ -48,14 +48,14 @@ def begin_line(talk: Talk, text: str) -> None:
         talk.flush()
 
 
-def print_question(talk: Talk) -> None:
+def print_question(talk: Conversation) -> None:
     """The whole question goes into the scrollback, where the terminal's own scrolling reaches it."""
     if talk.approval is not None:
         talk.put([EMPTY, *talk.approval.content])
         talk.flush()
 
 
-def say_why_not(talk: Talk, text: str) -> None:
+def send_denial_reason(talk: Conversation, text: str) -> None:
     """The text that goes with a no."""
     question = talk.feedback
     talk.end_feedback()
@@ -64,7 +64,7 @@ def say_why_not(talk: Talk, text: str) -> None:
     talk.flush()
 
 
-def leave_feedback(talk: Talk) -> None:
+def leave_feedback(talk: Conversation) -> None:
     """Back to the question, which may be answered at once."""
     talk.end_feedback()
     talk.hurry()
@@ -78,7 +78,7 @@ def leave_feedback(talk: Talk) -> None:
 # Only this process stops. Commands go on: they and their supervisor are in sessions of their own.
 
 
-def suspend(talk: Talk) -> None:
+def suspend(talk: Conversation) -> None:
     """Give the terminal back as it was and stop, with whatever was started beside us in one job, until `fg`."""
     app = talk.screen.app
     if os.getsid(0) == os.getpid():
@@ -95,7 +95,7 @@ def _stop() -> None:
         signal.signal(signal.SIGTSTP, before)
 
 
-def _resume(talk: Talk) -> None:
+def _resume(talk: Conversation) -> None:
     """Continued after a stop that could not be caught: the shell has had the terminal and leaves it as it likes it."""
     app = talk.screen.app
     with suppress(termios.error, OSError):  # the terminal is gone
@@ -106,7 +106,7 @@ def _resume(talk: Talk) -> None:
 
 
 @contextmanager
-def job_control(loop: asyncio.AbstractEventLoop, talk: Talk) -> Iterator[None]:
+def job_control(loop: asyncio.AbstractEventLoop, talk: Conversation) -> Iterator[None]:
     """Obey stops from outside like Ctrl-Z."""
     loop.add_signal_handler(signal.SIGTSTP, suspend, talk)
     loop.add_signal_handler(signal.SIGCONT, _resume, talk)
@@ -120,11 +120,11 @@ def job_control(loop: asyncio.AbstractEventLoop, talk: Talk) -> Iterator[None]:
 # --- keys ------------------------------------------------------------------------------------------------------------
 
 
-Act = Callable[[Talk], None]
+Act = Callable[[Conversation], None]
 Add = Callable[..., None]
 
 
-def bind_keys(talk: Talk) -> KeyBindings:
+def bind_keys(talk: Conversation) -> KeyBindings:
     """Keys that count everywhere, and those of the input."""
     keys = KeyBindings()
     buffer = talk.buffer
@@ -134,7 +134,7 @@ def bind_keys(talk: Talk) -> KeyBindings:
     add(stop, "c-c")
     add(stop, "<sigint>")
     add(_escape, "escape")
-    add(_end, "c-d")
+    add(_ctrl_d, "c-d")
     add(_close_menu, "enter", when=completing)
     add(enter, "enter", when=~completing)
     add(steer, "c-s")
@@ -144,14 +144,14 @@ def bind_keys(talk: Talk) -> KeyBindings:
     add(_next_mode, "s-tab")
     add(_complete, "tab")
     add(_backspace, "backspace")
-    add(take_back, "up", when=waiting)
+    add(edit_last_queued, "up", when=waiting)
     add(suspend, "c-z")
     keys.add("c-l")(lambda event: event.app.renderer.clear())
     keys.add(Keys.BracketedPaste)(lambda event: buffer.insert_text(talk.pastes.fold(event.data)))
     return keys
 
 
-def bind_panel_keys(talk: Talk) -> KeyBindings:
+def bind_panel_keys(talk: Conversation) -> KeyBindings:
     """Keys of a question or a list; they count only while it has the keys."""
     keys = KeyBindings()
     choosing = Condition(lambda: talk.chooser is not None)
@@ -159,14 +159,14 @@ def bind_panel_keys(talk: Talk) -> KeyBindings:
     for key in "ysanfYSANF":
         keys.add(key, filter=~choosing)(lambda event: answer(talk, event.data.lower()))
     add(print_question, "e", when=~choosing)
-    keys.add(Keys.Any, filter=~choosing)(lambda event: begin_line(talk, event.data))
+    keys.add(Keys.Any, filter=~choosing)(lambda event: start_typing(talk, event.data))
     add(_choose, "enter", when=choosing)
     for key, rows, pages in (("up", -1, 0), ("down", 1, 0), ("pageup", 0, -1), ("pagedown", 0, 1), (" ", 0, 1)):
         keys.add(key)(_mover(talk, rows, pages))
     return keys
 
 
-def _adder(keys: KeyBindings, talk: Talk) -> Add:
+def _adder(keys: KeyBindings, talk: Conversation) -> Add:
     def add(act: Act, *names: str, when: Condition | bool = True) -> None:
         keys.add(*names, filter=when)(lambda event: act(talk))  # noqa: ARG005 - what a key does depends on the talk
 
@@ -176,7 +176,7 @@ def _adder(keys: KeyBindings, talk: Talk) -> Add:
 # --- stopping ----------------------------------------------------------------------------------------------------
 
 
-def stop(talk: Talk) -> None:
+def stop(talk: Conversation) -> None:
     """Ctrl-C: what is going on is stopped; with nothing left to stop, the second one leaves.
 
     At the question what becomes of running tasks it leaves too: then each task's own policy holds.
@@ -185,14 +185,14 @@ def stop(talk: Talk) -> None:
         talk.leave(talk.leaving)
         return
     if talk.warned and talk.chooser is None and talk.feedback is None and not talk.buffer.text:
-        go(talk, Outcome("exit"))
+        request_exit(talk, Outcome("exit"))
         return
-    if not _back(talk):
+    if not _cancel_current(talk):
         talk.buffer.reset()
     talk.warn("Ctrl-C again leaves; the session is kept")
 
 
-def _back(talk: Talk) -> bool:
+def _cancel_current(talk: Conversation) -> bool:
     """Leave what is open, or interrupt; False when there was nothing to do."""
     if talk.chooser is not None:
         talk.close_chooser(chosen=False)
@@ -207,31 +207,31 @@ def _back(talk: Talk) -> bool:
     return True
 
 
-def _escape(talk: Talk) -> None:
+def _escape(talk: Conversation) -> None:
     if talk.buffer.complete_state:
         talk.buffer.cancel_completion()
     elif talk.child_asks and talk.feedback is None and talk.chooser is None:
         answer(talk, "n")  # that one call only: neither its subagent nor the turn is stopped
     else:
-        _back(talk)
+        _cancel_current(talk)
 
 
-def _end(talk: Talk) -> None:
+def _ctrl_d(talk: Conversation) -> None:
     if talk.buffer.text:
         talk.buffer.delete()
     else:
-        go(talk, Outcome("exit"))
+        request_exit(talk, Outcome("exit"))
 
 
 # --- sending -----------------------------------------------------------------------------------------------------
 
 
-def enter(talk: Talk, *, into_turn: bool = False) -> None:
+def enter(talk: Conversation, *, into_turn: bool = False) -> None:
     """What was typed is sent, obeyed, or the answer to why not."""
     buffer = talk.buffer
     text = buffer.text
     if talk.feedback is not None:
-        say_why_not(talk, talk.pastes.expand(text).strip())
+        send_denial_reason(talk, talk.pastes.expand(text).strip())
     elif text.endswith("\\") and not into_turn:
         buffer.delete_before_cursor()
         buffer.insert_text("\n")
@@ -242,16 +242,16 @@ def enter(talk: Talk, *, into_turn: bool = False) -> None:
         talk.tell(GoOn())
 
 
-def _send(talk: Talk, text: str, *, into_turn: bool) -> None:
+def _send(talk: Conversation, text: str, *, into_turn: bool) -> None:
     typed = parse(text)
     if typed is None:
         talk.say(text, steer=into_turn)
     else:
         talk.buffer.history.append_string(text)
-        obey(talk, typed)
+        run_command(talk, typed)
 
 
-def steer(talk: Talk) -> None:
+def steer(talk: Conversation) -> None:
     """What was typed goes with the next request of the turn that goes on."""
     enter(talk, into_turn=True)
 
@@ -259,18 +259,18 @@ def steer(talk: Talk) -> None:
 # --- editing -----------------------------------------------------------------------------------------------------
 
 
-def _new_line(talk: Talk) -> None:
+def _new_line(talk: Conversation) -> None:
     talk.buffer.insert_text("\n")
 
 
-def _next_mode(talk: Talk) -> None:
+def _next_mode(talk: Conversation) -> None:
     if talk.buffer.complete_state:
         talk.buffer.complete_previous()
     else:
         talk.tell(SetMode(next_mode(talk.session.state.mode)))
 
 
-def _complete(talk: Talk) -> None:
+def _complete(talk: Conversation) -> None:
     state = talk.buffer.complete_state
     if state and state.completions:
         talk.buffer.complete_next()
@@ -290,11 +290,11 @@ async def _complete_first(buffer: Buffer) -> None:
             buffer.complete_state = None
 
 
-def _close_menu(talk: Talk) -> None:
+def _close_menu(talk: Conversation) -> None:
     talk.buffer.complete_state = None
 
 
-def _backspace(talk: Talk) -> None:
+def _backspace(talk: Conversation) -> None:
     talk.buffer.delete_before_cursor(Pastes.token_before(talk.buffer.document.text_before_cursor) or 1)
     if talk.buffer.text.startswith("/") or "@" in talk.buffer.text:
         talk.buffer.start_completion()
@@ -303,11 +303,11 @@ def _backspace(talk: Talk) -> None:
 # --- the panel ---------------------------------------------------------------------------------------------------
 
 
-def _choose(talk: Talk) -> None:
+def _choose(talk: Conversation) -> None:
     talk.close_chooser(chosen=True)
 
 
-def _mover(talk: Talk, rows: int, pages: int) -> Callable[[KeyPressEvent], None]:
+def _mover(talk: Conversation, rows: int, pages: int) -> Callable[[KeyPressEvent], None]:
     def move(_: KeyPressEvent) -> None:
         if talk.chooser is not None:
             talk.chooser.move(rows + 10 * pages)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from longrein.agent import Pending, SessionPort
 
 
-class Waiting:
+class MessageQueue:
     """The waiting messages of one session, its subagents' too."""
 
     def __init__(self, session: SessionPort) -> None:

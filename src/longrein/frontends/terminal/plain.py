@@ -9,16 +9,14 @@ from collections.abc import Callable, Sequence
 from longrein.agent import Answer, Noticed, OfChild, Pausing, Said, SessionPort
 from longrein.events import Entry, LongreinError, Text
 from longrein.frontends.stdio import read_lines
-from longrein.frontends.terminal import command_actions as leaving
-from longrein.frontends.terminal import commands
-from longrein.frontends.terminal import event_lines as drawing
+from longrein.frontends.terminal import command_actions, commands, event_lines
 from longrein.frontends.terminal.approvals import Question, answer, choices, content_lines
-from longrein.frontends.terminal.commands import Choices, Command, Company, Result, Told
+from longrein.frontends.terminal.commands import Choices, Command, CommandContext, CommandResult, MaybeAwaitable
 from longrein.frontends.terminal.event_lines import Line, line, plain
 from longrein.frontends.terminal.interface import Outcome, TerminalFacts
 from longrein.frontends.terminal.markdown import Block
-from longrein.frontends.terminal.view_model import Piece, Scene
-from longrein.frontends.text_format import act_of, escape, escape_line
+from longrein.frontends.terminal.view_model import Piece, ViewModel
+from longrein.frontends.text_format import activity_text, escape, escape_line
 
 NOBODY = "stdin has ended, so nobody can approve this"
 """What the model is told with a denial after the end of stdin."""
@@ -30,7 +28,7 @@ _ASCII = str.maketrans(
 )
 
 
-class PlainOut:
+class PlainOutput:
     """Where lines go: `fd`, in an encoding that may know ASCII only. Deaf once nobody reads."""
 
     def __init__(self, fd: int, encoding: str) -> None:
@@ -56,8 +54,8 @@ async def run_plain(
     session: SessionPort, *, facts: TerminalFacts, prompt: str, mono_s: Callable[[], float], fd: int = 0
 ) -> Outcome:
     """Talk by lines from `fd` until they end and nothing is left to do, or somebody leaves."""
-    out = PlainOut(1, sys.stdout.encoding or "ascii")
-    talk = _PlainTalk(session, facts, out, mono_s, asks=os.isatty(fd))
+    out = PlainOutput(1, sys.stdout.encoding or "ascii")
+    talk = _PlainConversation(session, facts, out, mono_s, asks=os.isatty(fd))
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         loop.add_signal_handler(number, talk.signalled, int(number))
@@ -77,19 +75,19 @@ async def run_plain(
     return talk.outcome
 
 
-class _PlainTalk:
+class _PlainConversation:
     def __init__(
-        self, session: SessionPort, facts: TerminalFacts, out: PlainOut, mono_s: Callable[[], float], *, asks: bool
+        self, session: SessionPort, facts: TerminalFacts, out: PlainOutput, mono_s: Callable[[], float], *, asks: bool
     ) -> None:
         self.session, self.facts, self.out, self.mono_s = session, facts, out, mono_s
-        self.scene = Scene(facts.file_text)
+        self.view = ViewModel(facts.file_text)
         self.asks = asks
         """Whether a person types, so that a mark invites them."""
         self.ended = False
         """Whether stdin has ended."""
         self.left = asyncio.Event()
         self.outcome = Outcome("exit")
-        self.company = Company(session, facts, self.scene)
+        self.company = CommandContext(session, facts, self.view)
         self._asked: Question | None = None
         """What was last asked."""
         self._leaving: Outcome | None = None
@@ -118,24 +116,28 @@ class _PlainTalk:
     async def listen(self) -> None:
         """Print what is heard from now on; what was before is only counted."""
         head = f"longrein {self.facts.version}, {self.facts.model}, {self.facts.cwd}; /help lists commands"
-        self.show([line(escape(head)), *(drawing.notice_line(text) for text in self.facts.notices)])
+        self.show([line(escape(head)), *(event_lines.notice_line(text) for text in self.facts.notices)])
         start = self.session.state.seq
-        self.scene.live = start == 0
-        if self.scene.live:
+        self.view.live = start == 0
+        if self.view.live:
             self._invite()
-        async for heard in self.session.follow(self.scene.resume(self.session.state)):
-            pieces = self.scene.hear(heard, self.mono_s())
-            if self.scene.live:
+        async for heard in self.session.follow(self.view.resume(self.session.state)):
+            pieces = self.view.apply(heard, self.mono_s())
+            if self.view.live:
                 self.show(pieces)
-                if isinstance(heard, OfChild) and isinstance(heard.heard, Entry) and (act := act_of(heard.heard.event)):
+                if (
+                    isinstance(heard, OfChild)
+                    and isinstance(heard.heard, Entry)
+                    and (act := activity_text(heard.heard.event))
+                ):
                     self.show([line(f"  {escape_line(heard.label)} {act}")])
                 if isinstance(heard, Pausing):
-                    self.show([line(drawing.retry_text(heard, heard.delay_s))])
+                    self.show([line(event_lines.retry_text(heard, heard.delay_s))])
                 await self._ask()
                 if isinstance(heard, Entry | Noticed):
                     self._invite_when_idle()
             elif isinstance(heard, Entry) and heard.seq >= start:
-                self.scene.catch_up(busy=self.session.busy, now_s=self.mono_s())
+                self.view.go_live(busy=self.session.busy, now_s=self.mono_s())
                 self._opened()
                 await self._ask()
 
@@ -145,17 +147,17 @@ class _PlainTalk:
         self._invite()
 
     def _invite_when_idle(self) -> None:
-        if not self.scene.busy and not self.session.busy and not self.session.pending:
+        if not self.view.busy and not self.session.busy and not self.session.pending:
             self._invite()
             if self.ended:
                 self.leave(Outcome("exit"))
 
     def _invite(self) -> None:
-        if self.asks and not self.scene.busy and self.out.last != INVITATION:
+        if self.asks and not self.view.busy and self.out.last != INVITATION:
             self.out.put(INVITATION)
 
     async def _ask(self) -> None:
-        question = next(iter(self.scene.questions), None)
+        question = next(iter(self.view.questions), None)
         if question is None or question is self._asked:
             return
         self._asked = question
@@ -178,7 +180,7 @@ class _PlainTalk:
         if prompt:
             await self._say(prompt)
         elif self.facts.choosing:
-            resume = commands.named("resume")
+            resume = commands.command_named("resume")
             await self._obey(resume, resume.run(self.company, ""))
         await self.session.run(once=False)
 
@@ -190,15 +192,15 @@ class _PlainTalk:
             try:
                 await self._line(text)
             except LongreinError as error:
-                self.show([drawing.notice_line(str(error))])
+                self.show([event_lines.notice_line(str(error))])
         self.ended = True
-        for question in self.scene.questions:
+        for question in self.view.questions:
             await self._deny(question, NOBODY)
         if not self.session.busy and not self.session.pending:
             self.leave(Outcome("exit"))
 
     async def _line(self, text: str) -> None:
-        question = next((one for one in self.scene.questions if one is self._asked), None)
+        question = next((one for one in self.view.questions if one is self._asked), None)
         typed = commands.parse(text)
         if self._leaving is not None:
             await self._leave_with(text.lower())
@@ -207,14 +209,14 @@ class _PlainTalk:
         elif typed is None:
             await self._say(text)
         elif typed.command is None:
-            self.show([drawing.notice_line(commands.unknown(typed.name))])
+            self.show([event_lines.notice_line(commands.unknown_command_text(typed.name))])
             self._invite()
         else:
             await self._obey(typed.command, typed.command.run(self.company, typed.argument))
 
     async def _answer(self, question: Question, text: str) -> None:
         word = answer(question, text.lower()) if text.lower() != "f" else None
-        self.scene.answered(question)
+        self.view.remove_question(question)
         if word is None:
             await self._deny(question, text)
         else:
@@ -223,7 +225,7 @@ class _PlainTalk:
 
     async def _go(self, outcome: Outcome) -> None:
         """Leave; while tasks run, somebody who is there is asked what becomes of them."""
-        running = list(self.scene.beside.tasks.values())
+        running = list(self.view.activity.tasks.values())
         policy = self.facts.leave_policy
         if not running or not self.asks:
             self.leave(outcome)
@@ -232,8 +234,8 @@ class _PlainTalk:
         if policy != "ask":
             await self._leave_with(policy)
             return
-        choices = leaving.choices(len(running))
-        self.show([line(leaving.question(running)), *(line(f"  {c.value}  {c.label}") for c in choices)])
+        choices = command_actions.exit_choices(len(running))
+        self.show([line(command_actions.exit_question(running)), *(line(f"  {c.value}  {c.label}") for c in choices)])
         self.out.put("answer> ")
 
     async def _leave_with(self, choice: str) -> None:
@@ -242,21 +244,21 @@ class _PlainTalk:
         if outcome is None or choice not in ("stop", "keep"):
             self._invite()
             return
-        self.show([line(leaving.settling(len(self.scene.beside.tasks), choice))])
-        self.leave(await leaving.settle(self.session, outcome, choice))
+        self.show([line(command_actions.exit_progress(len(self.view.activity.tasks), choice))])
+        self.leave(await command_actions.choose_task_fate(self.session, outcome, choice))
 
     async def _say(self, text: str) -> None:
         await self.session.tell(Said((Text(text),), "queued" if self.session.busy else "prompt"))
 
-    async def _obey(self, command: Command, result: Result) -> None:
-        told = result if isinstance(result, Told) else await result
+    async def _obey(self, command: Command, result: MaybeAwaitable) -> None:
+        told = result if isinstance(result, CommandResult) else await result
         if told.word is not None:
             await self.session.tell(told.word)
         self.show(told.rows)
         if told.notice:
-            self.show([drawing.notice_line(told.notice)])
+            self.show([event_lines.notice_line(told.notice)])
         if told.edit:
-            self.show([drawing.notice_line("taken back; say it again as it shall be:"), line(escape(told.edit))])
+            self.show([event_lines.notice_line("taken back; say it again as it shall be:"), line(escape(told.edit))])
         if told.choices is not None:
             self.show(choice_lines(command, told.choices))
         if told.outcome is not None:

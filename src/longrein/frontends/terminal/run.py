@@ -22,7 +22,7 @@ from prompt_toolkit.output.vt100 import Vt100_Output
 from longrein.agent import SessionPort
 from longrein.events import Entry
 from longrein.frontends.terminal.command_actions import choose_session
-from longrein.frontends.terminal.conversation import Talk
+from longrein.frontends.terminal.conversation import Conversation
 from longrein.frontends.terminal.interface import CompleteFiles, Outcome, TerminalFacts
 from longrein.frontends.terminal.keys import bind_keys, bind_panel_keys, job_control
 from longrein.frontends.terminal.plain import run_plain
@@ -70,8 +70,8 @@ def _open_screen(
     complete_files: CompleteFiles | None,
     history: str,
     mono_s: Callable[[], float],
-) -> Talk:
-    talk = Talk(session, facts, complete_files, history, mono_s)
+) -> Conversation:
+    talk = Conversation(session, facts, complete_files, history, mono_s)
     output = Vt100_Output(sys.stdout, _size, enable_cpr=False)
     screen = Screen(talk, bind_keys(talk), bind_panel_keys(talk), output, colour=facts.colour)
     screen.app.key_processor.before_key_press += lambda _: talk.key_pressed()
@@ -87,7 +87,7 @@ def _size() -> Size:
     return Size(rows=rows or 24, columns=columns or 80)
 
 
-async def _run_screen(talk: Talk, prompt: str) -> Outcome:
+async def _run_screen(talk: Conversation, prompt: str) -> Outcome:
     loop = asyncio.get_running_loop()
     raw = ExitStack()
     raw.enter_context(talk.screen.app.input.raw_mode())
@@ -126,7 +126,7 @@ async def _run_screen(talk: Talk, prompt: str) -> Outcome:
     return talk.outcome or Outcome("exit")
 
 
-def _take_early_keys(talk: Talk) -> None:
+def _take_early_keys(talk: Conversation) -> None:
     """Hand keys that were typed before the terminal was ours to the input. The kernel has made an Enter a line break.
 
     Empty lines are left out: an Enter on an empty input goes on with a turn that was cut, which nobody has seen yet.
@@ -146,7 +146,7 @@ def _take_early_keys(talk: Talk) -> None:
         talk.screen.app.output.write_raw("\r\x1b[K")  # the kernel has echoed what was typed
 
 
-async def _while_there(talk: Talk, act: Coroutine[Any, Any, None]) -> None:
+async def _while_there(talk: Conversation, act: Coroutine[Any, Any, None]) -> None:
     """Do `act`; a terminal that goes away under it is one that hung up, with or without its signal."""
     try:
         await act
@@ -154,27 +154,27 @@ async def _while_there(talk: Talk, act: Coroutine[Any, Any, None]) -> None:
         talk.leave(Outcome("exit", code=128 + signal.SIGHUP))
 
 
-async def _drive(talk: Talk) -> None:
+async def _drive(talk: Conversation) -> None:
     await talk.ready.wait()
     await talk.session.run(once=False)
 
 
-async def _listen(talk: Talk) -> None:
+async def _listen(talk: Conversation) -> None:
     """Draw what is heard; of what was said before the terminal was opened only the end."""
     await talk.ready.wait()
     start = talk.session.state.seq
     old: deque[list[Piece]] = deque([[]], maxlen=REPLAYED_PROMPTS)
-    talk.scene.live = start == 0
-    async for heard in talk.session.follow(talk.scene.resume(talk.session.state)):
-        pieces = talk.scene.hear(heard, talk.mono_s())
-        if talk.scene.live:
+    talk.view.live = start == 0
+    async for heard in talk.session.follow(talk.view.resume(talk.session.state)):
+        pieces = talk.view.apply(heard, talk.mono_s())
+        if talk.view.live:
             talk.put(pieces)
             continue
-        if pieces and isinstance(heard, Entry) and talk.scene.prompts and talk.scene.prompts[-1].seq == heard.seq:
+        if pieces and isinstance(heard, Entry) and talk.view.prompts and talk.view.prompts[-1].seq == heard.seq:
             old.append([])
         old[-1].extend(pieces)
         if isinstance(heard, Entry) and heard.seq >= start:
-            talk.scene.catch_up(busy=talk.session.busy, now_s=talk.mono_s())
+            talk.view.go_live(busy=talk.session.busy, now_s=talk.mono_s())
             talk.reopened([piece for group in old for piece in group])
 
 

@@ -55,7 +55,7 @@ STYLE = Style.from_dict(
 )
 
 
-class Surface(Protocol):
+class ScreenContent(Protocol):
     """What the screen draws."""
 
     buffer: Buffer
@@ -106,7 +106,7 @@ class Screen:
     """The rows at the bottom and the way into the scrollback."""
 
     def __init__(
-        self, surface: Surface, keys: KeyBindings, panel_keys: KeyBindings, output: Output, *, colour: bool
+        self, surface: ScreenContent, keys: KeyBindings, panel_keys: KeyBindings, output: Output, *, colour: bool
     ) -> None:
         self._surface, self._buffer = surface, surface.buffer
         buffer = surface.buffer

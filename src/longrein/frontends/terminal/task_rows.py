@@ -26,11 +26,11 @@ from longrein.events import (
     UserSpoke,
     unwrapped,
 )
-from longrein.frontends import text_format as amounts
-from longrein.frontends.terminal import event_lines as drawing
+from longrein.frontends import text_format
+from longrein.frontends.terminal import event_lines
 from longrein.frontends.terminal.approvals import Question
-from longrein.frontends.terminal.event_lines import ONE, Line, fold, indented, line, status_word
-from longrein.frontends.text_format import act_of, escape, escape_line, key_argument
+from longrein.frontends.terminal.event_lines import NO_WRAP, Line, fold, indented, line, status_word
+from longrein.frontends.text_format import activity_text, escape, escape_line, key_argument
 from longrein.tools import TaskView
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -50,14 +50,14 @@ OPEN = ("queued", "running", "asking")
 _PROMOTED = {"timeout": "passed its time and goes on", "user": "goes on"}
 
 
-class Worker(msgspec.Struct, frozen=True):
+class KnownSubagent(msgspec.Struct, frozen=True):
     """A subagent as the log of its parent tells of it."""
 
     label: str
     started: ChildStarted
 
 
-class Running(msgspec.Struct, frozen=True):
+class RunningTask(msgspec.Struct, frozen=True):
     """A background task that is not over."""
 
     started: TaskStarted
@@ -77,14 +77,14 @@ class Running(msgspec.Struct, frozen=True):
 
 def started_task(event: TaskStarted, *, waited: bool) -> Line:
     """A task began, waits for its turn, or was a command that went on in the background."""
-    told, style = "started", "run"
+    details, style = "started", "run"
     if event.state == "queued":
-        told, style = "waits for its turn", "dim"
+        details, style = "waits for its turn", "dim"
     elif event.promoted:
-        told = f"{_PROMOTED.get(event.promoted, 'goes on')} in the background"
+        details = f"{_PROMOTED.get(event.promoted, 'goes on')} in the background"
     elif waited:
-        told = "began: its turn has come"
-    return line(ONE, (style, f"task {escape_line(event.task)} {told}"), f"  {_first(event.command)}")
+        details = "began: its turn has come"
+    return line(NO_WRAP, (style, f"task {escape_line(event.task)} {details}"), f"  {_first_line(event.command)}")
 
 
 def ended_task(event: TaskEnded, started: TaskStarted | None) -> list[Line]:
@@ -93,46 +93,48 @@ def ended_task(event: TaskEnded, started: TaskStarted | None) -> list[Line]:
     facts = [
         f"exit code {event.code}" if event.code else "",
         escape_line(event.cause) if event.cause and event.state != "done" else "",
-        amounts.elapsed(event.elapsed_ms / 1000),
-        amounts.size(event.size_bytes) if event.size_bytes else "",
+        text_format.elapsed(event.elapsed_ms / 1000),
+        text_format.size(event.size_bytes) if event.size_bytes else "",
     ]
-    told = ", ".join(filter(None, facts))
-    command = f"  {_first(started.command)}" if started else ""
-    head = line(ONE, (style, f"task {escape_line(event.task)} {word}"), ("dim", f"  {told}" if told else ""), command)
+    details = ", ".join(filter(None, facts))
+    command = f"  {_first_line(started.command)}" if started else ""
+    head = line(
+        NO_WRAP, (style, f"task {escape_line(event.task)} {word}"), ("dim", f"  {details}" if details else ""), command
+    )
     last = event.tail.rstrip().rpartition("\n")[2]
-    return [head] if event.state == "done" or not last else [head, line(ONE, ("dim", f"  {escape_line(last)}"))]
+    return [head] if event.state == "done" or not last else [head, line(NO_WRAP, ("dim", f"  {escape_line(last)}"))]
 
 
 def started_child(event: ChildStarted, label: str) -> list[Line]:
     """A subagent began, or was asked again; what was granted otherwise than asked for."""
-    told = "is asked again" if event.again else "started"
+    details = "is asked again" if event.again else "started"
     where = "  in the background" if event.background else ""
     head = line(
-        ONE,
-        ("run", f"{escape_line(label)} {escape_line(event.kind)} {told}"),
-        f"  {_first(event.description)}",
+        NO_WRAP,
+        ("run", f"{escape_line(label)} {escape_line(event.kind)} {details}"),
+        f"  {_first_line(event.description)}",
         ("dim", where),
     )
     return [head, line(("dim", f"  {escape_line(event.note)}"))] if event.note else [head]
 
 
-def ended_child(event: ChildEnded, worker: Worker | None) -> list[Line]:
+def ended_child(event: ChildEnded, subagent: KnownSubagent | None) -> list[Line]:
     """A subagent is over: what it took, why it did not finish, what it left."""
     word, style = status_word(event.status)
     used = event.usage.context_tokens + event.usage.output_tokens
     facts = [
-        amounts.elapsed(event.elapsed_ms / 1000),
-        amounts.counted(event.steps, "step") if event.steps else "",
-        f"{amounts.tokens(used)} tokens" if used else "",
-        amounts.money(event.cost_usd) if event.cost_usd else "",
-        f"{amounts.counted(len(event.files), 'file')} changed" if event.files else "",
+        text_format.elapsed(event.elapsed_ms / 1000),
+        text_format.counted(event.steps, "step") if event.steps else "",
+        f"{text_format.tokens(used)} tokens" if used else "",
+        text_format.money(event.cost_usd) if event.cost_usd else "",
+        f"{text_format.counted(len(event.files), 'file')} changed" if event.files else "",
     ]
     who, doing = "subagent", ""
-    if worker:
-        who = f"{escape_line(worker.label)} {escape_line(worker.started.kind)}"
-        doing = f"  {_first(worker.started.description)}"
-    told = ", ".join(filter(None, facts))
-    head = line(ONE, (style, f"{who} {word}"), ("dim", f"  {told}" if told else ""), doing)
+    if subagent:
+        who = f"{escape_line(subagent.label)} {escape_line(subagent.started.kind)}"
+        doing = f"  {_first_line(subagent.started.description)}"
+    details = ", ".join(filter(None, facts))
+    head = line(NO_WRAP, (style, f"{who} {word}"), ("dim", f"  {details}" if details else ""), doing)
     more = [text for text in (event.message, event.worktree) if text]
     return [head, *(line(("dim", f"  {escape_line(text)}")) for text in more)]
 
@@ -148,18 +150,18 @@ def live_agents(agents: Sequence[AgentView], most: int) -> list[Line]:
     shown = sorted(here, key=lambda view: OPEN.index(view.state), reverse=True)[: max(most - 1, 0)]
     rest = [view for view in here if view not in shown]
     counts = [(state, sum(view.state == state for view in rest)) for state in ("asking", "running", "queued")]
-    told = ", ".join(f"{count} {status_word(state)[0]}" for state, count in counts if count)
-    more = line(ONE, ("dim", f"… {amounts.counted(len(rest), 'more subagent')}: {told}; /agents lists them"))
+    details = ", ".join(f"{count} {status_word(state)[0]}" for state, count in counts if count)
+    more = line(NO_WRAP, ("dim", f"… {text_format.counted(len(rest), 'more subagent')}: {details}; /agents lists them"))
     return [*(agent_line(view) for view in here if view in shown), more]
 
 
 def agent_line(view: AgentView, mark: str = "○") -> Line:
     """One subagent: state and time before what it does, so that a narrow terminal hides the least of it."""
     word, style = status_word(view.state)
-    time = amounts.since(view.elapsed_s) if view.elapsed_s >= 1 else ""
-    facts = [_first(view.description), escape_line(view.last) if view.last else "", _used(view)]
+    time = text_format.live_elapsed(view.elapsed_s) if view.elapsed_s >= 1 else ""
+    facts = [_first_line(view.description), escape_line(view.last) if view.last else "", _usage_text(view)]
     return line(
-        ONE,
+        NO_WRAP,
         (style, f"{'  ' * max(view.depth - 1, 0)}{mark} "),
         ("name", f"{escape_line(view.label)} {escape_line(view.kind)}"),
         (style, f" {word}" + (f" {time}" if time else "")),
@@ -167,36 +169,39 @@ def agent_line(view: AgentView, mark: str = "○") -> Line:
     )
 
 
-def _used(view: AgentView) -> str:
+def _usage_text(view: AgentView) -> str:
     facts = [
-        amounts.counted(view.steps, "step") if view.steps else "",
-        f"{amounts.tokens(view.tokens)} tokens" if view.tokens else "",
-        amounts.money(view.cost_usd) if view.cost_usd else "",
+        text_format.counted(view.steps, "step") if view.steps else "",
+        f"{text_format.tokens(view.tokens)} tokens" if view.tokens else "",
+        text_format.money(view.cost_usd) if view.cost_usd else "",
     ]
     return ", ".join(filter(None, facts))
 
 
-def live_tasks(tasks: Mapping[str, Running], now_us: int, width: int, now_s: float = 0.0) -> list[Line]:
+def live_tasks(tasks: Mapping[str, RunningTask], now_us: int, width: int, now_s: float = 0.0) -> list[Line]:
     """One line for all background tasks, in which they share the width; none when there are none."""
     if not tasks:
         return []
     room = min(max(width // len(tasks) - TASK_CELLS, COMMAND_CHARS_MIN), COMMAND_CHARS_MAX)
-    told = " · ".join(_task(running, running.age_s(now_us, now_s), room) for running in tasks.values())
-    return [line(ONE, ("run", amounts.counted(len(tasks), "task")), f"  {told}")]
+    details = " · ".join(_task_text(running, running.age_s(now_us, now_s), room) for running in tasks.values())
+    return [line(NO_WRAP, ("run", text_format.counted(len(tasks), "task")), f"  {details}")]
 
 
-def _task(running: Running, age_s: float, room: int) -> str:
+def _task_text(running: RunningTask, age_s: float, room: int) -> str:
     started = running.started
-    time = "queued" if started.state == "queued" else amounts.since(age_s)
-    command = _first(started.command)
+    time = "queued" if started.state == "queued" else text_format.live_elapsed(age_s)
+    command = _first_line(started.command)
     shown = command if len(command) <= room else command[: room - 1] + "…"
     return f"{escape_line(started.task)} {shown} {time}"
 
 
 def counts(tasks: int, agents: int) -> str:
     """`2 tasks, 3 agents` for the footer; '' when nothing works beside."""
-    told = (amounts.counted(tasks, "task") if tasks else "", amounts.counted(agents, "agent") if agents else "")
-    return ", ".join(filter(None, told))
+    details = (
+        text_format.counted(tasks, "task") if tasks else "",
+        text_format.counted(agents, "agent") if agents else "",
+    )
+    return ", ".join(filter(None, details))
 
 
 # --- lists -------------------------------------------------------------------------------------------------------
@@ -214,14 +219,14 @@ def task_line(view: TaskView) -> Line:
     facts = [
         f"exit code {view.code}" if view.code else "",
         escape_line(view.cause) if view.cause and view.state != "done" else "",
-        amounts.elapsed(view.elapsed_s),
-        amounts.size(view.size_bytes) if view.size_bytes else "",
+        text_format.elapsed(view.elapsed_s),
+        text_format.size(view.size_bytes) if view.size_bytes else "",
         f"asks: {escape_line(view.waits_for_input)}" if view.waits_for_input else "",
         escape_line(view.handle),
     ]
-    told = ", ".join(filter(None, facts))
-    name, command = f"  {escape_line(view.id):<5}", f"  {_first(view.command)}"
-    return line(ONE, ("name", name), (style, f" {word}"), ("dim", f"  {told}"), command)
+    details = ", ".join(filter(None, facts))
+    name, command = f"  {escape_line(view.id):<5}", f"  {_first_line(view.command)}"
+    return line(NO_WRAP, ("name", name), (style, f" {word}"), ("dim", f"  {details}"), command)
 
 
 def agent_list(views: Sequence[AgentView]) -> list[Line]:
@@ -244,7 +249,7 @@ def agent_page(view: AgentView, task: str, report: str, acts: Sequence[str]) -> 
 # --- words that wait ---------------------------------------------------------------------------------------------
 
 
-def waiting_word(pending: Pending, label: str) -> str:
+def delivery_note(pending: Pending, label: str) -> str:
     """When a waiting message goes, and to whom."""
     if pending.to:
         return f"to {escape_line(label or 'a subagent')}, with its next request"
@@ -254,7 +259,9 @@ def waiting_word(pending: Pending, label: str) -> str:
 def queue_list(numbered: Sequence[tuple[int, Pending]], labels: Mapping[str, str]) -> list[Line]:
     """Waiting messages with their numbers."""
     rows = [
-        line(("name", f"  {number} "), ("warn", f"{waiting_word(one, labels.get(one.to, ''))}: "), _first(one.text))
+        line(
+            ("name", f"  {number} "), ("warn", f"{delivery_note(one, labels.get(one.to, ''))}: "), _first_line(one.text)
+        )
         for number, one in numbered
         if number
     ]
@@ -263,7 +270,7 @@ def queue_list(numbered: Sequence[tuple[int, Pending]], labels: Mapping[str, str
     return [*rows, line(("dim", "  /queue NUMBER takes one back to be edited, /queue drop NUMBER throws it away"))]
 
 
-def _first(text: str) -> str:
+def _first_line(text: str) -> str:
     first, newline, _ = text.strip().partition("\n")
     return escape_line(first[:500]) + (" …" if newline else "")
 
@@ -275,144 +282,150 @@ ACTS_MAX = 12
 """Acts of one subagent that are remembered."""
 
 
-class Beside:
+class BackgroundActivity:
     """See the module."""
 
     def __init__(self) -> None:
-        self.tasks: dict[str, Running] = {}
+        self.tasks: dict[str, RunningTask] = {}
         """Those that are not over, of this session and its subagents, in the order in which they began."""
-        self.workers: dict[str, Worker] = {}
+        self.subagents: dict[str, KnownSubagent] = {}
         """Subagents by their session, also those that are over."""
-        self._shown: set[str] = set()
+        self._ended_early: set[str] = set()
         """Tasks whose end was shown before its entry came."""
         self.acts: dict[str, deque[str]] = {}
         """What each subagent did last, newest last, escaped lines."""
         self.questions: dict[tuple[str, str], Question] = {}
         """Calls of subagents that wait for the user's word, in order."""
         self._calls: dict[tuple[str, str], dict[str, Any] | None] = {}
-        self._began: dict[tuple[str, str], tuple[int, float | None]] = {}
-        """When calls that run began, as `Running` has it, by session ('' for this one) and call."""
+        self._call_starts: dict[tuple[str, str], tuple[int, float | None]] = {}
+        """When calls that run began, as `RunningTask` has it, by session ('' for this one) and call."""
         self.now_s: float | None = None
         """When what comes is heard, monotonic; None while an old log is read."""
 
     # --- of this session -------------------------------------------------------------------------------------
 
-    def heard(self, entry: Entry) -> list[Line]:
+    def apply(self, entry: Entry) -> list[Line]:
         """Lines for a task or subagent that began or is over."""
         match entry.event:
             case TaskStarted() as task:
                 waited = task.task in self.tasks
-                self._runs(task, "", entry.at)
+                self._add_task(task, "", entry.at)
                 return [started_task(task, waited=waited)]
             case TaskEnded() as task:
-                return self._ends(task)
+                return self._log_task_end(task)
             case ChildStarted() as child:
-                return started_child(child, self._join(child, entry.seq).label)
+                return started_child(child, self._add_subagent(child, entry.seq).label)
             case ChildEnded() as child:
-                return ended_child(child, self._leave(child.child))
+                return ended_child(child, self._end_subagent(child.child))
             case _:
-                self._clock(entry, "")
+                self._track_call(entry, "")
                 return []
 
-    def _clock(self, entry: Entry, session: str) -> None:
+    def _track_call(self, entry: Entry, session: str) -> None:
         """Keep when a call began as long as it runs."""
         match entry.event:
             case ToolStarted(call=call):
-                self._began[session, call] = entry.at, self.now_s
+                self._call_starts[session, call] = entry.at, self.now_s
             case ToolEnded(call=call):
-                self._began.pop((session, call), None)
+                self._call_starts.pop((session, call), None)
             case _:
                 pass
 
-    def over(self, ended: TaskEnded) -> list[Line]:
+    def end_task(self, ended: TaskEnded) -> list[Line]:
         """Lines for a task that has ended and whose entry is yet to come."""
         if ended.task not in self.tasks:
             return []
-        self._shown.add(ended.task)
+        self._ended_early.add(ended.task)
         return ended_task(ended, self.tasks.pop(ended.task).started)
 
-    def _ends(self, ended: TaskEnded) -> list[Line]:
-        if ended.task in self._shown:
-            self._shown.remove(ended.task)
+    def _log_task_end(self, ended: TaskEnded) -> list[Line]:
+        if ended.task in self._ended_early:
+            self._ended_early.remove(ended.task)
             return []
-        was = self.tasks.pop(ended.task, None)
-        return ended_task(ended, was.started if was else None)
+        running = self.tasks.pop(ended.task, None)
+        return ended_task(ended, running.started if running else None)
 
-    def _runs(self, task: TaskStarted, session: str, at: int) -> None:
+    def _add_task(self, task: TaskStarted, session: str, at: int) -> None:
         """A task began: one that was a command before it went on in the background began as that."""
         now = at, self.now_s
-        self.tasks[task.task] = Running(task, *(self._began.get((session, task.call), now) if task.promoted else now))
+        self.tasks[task.task] = RunningTask(
+            task, *(self._call_starts.get((session, task.call), now) if task.promoted else now)
+        )
 
-    def _join(self, event: ChildStarted, seq: int, above: str = "") -> Worker:
-        """A subagent began in the log of the one labelled `above` ('' for this session)."""
+    def _add_subagent(self, event: ChildStarted, seq: int, parent_label: str = "") -> KnownSubagent:
+        """A subagent began in the log of the one labelled `parent_label` ('' for this session)."""
         label = f"a{event.again or seq}"
-        self.workers[event.child] = Worker(f"{above}.{label}" if above else label, event)
-        return self.workers[event.child]
+        self.subagents[event.child] = KnownSubagent(f"{parent_label}.{label}" if parent_label else label, event)
+        return self.subagents[event.child]
 
-    def _leave(self, child: str) -> Worker | None:
+    def _end_subagent(self, child: str) -> KnownSubagent | None:
         """A subagent is over, and what is below it: nobody waits for an answer there any more."""
-        worker = self.workers.get(child)
-        below = f"{worker.label}." if worker else "."
-        gone = {child, *(session for session, one in self.workers.items() if one.label.startswith(below))}
-        self.questions = {key: one for key, one in self.questions.items() if key[0] not in gone}
-        self._calls = {key: value for key, value in self._calls.items() if key[0] not in gone}
-        return worker
+        subagent = self.subagents.get(child)
+        below = f"{subagent.label}." if subagent else "."
+        ended = {child, *(session for session, one in self.subagents.items() if one.label.startswith(below))}
+        self.questions = {key: one for key, one in self.questions.items() if key[0] not in ended}
+        self._calls = {key: value for key, value in self._calls.items() if key[0] not in ended}
+        return subagent
 
     # --- of subagents ----------------------------------------------------------------------------------------
 
-    def of_child(self, of: OfChild) -> list[Line]:
+    def apply_subagent(self, update: OfChild) -> list[Line]:
         """Lines for what a subagent made heard; none for most of it."""
-        if isinstance(of.heard, Pausing):
-            self._did(of.child, drawing.retry_text(of.heard, 0))
-        if isinstance(of.heard, Noticed):
-            return [drawing.notice_line(f"{of.label}: {of.heard.text}")]
-        if isinstance(of.heard, TaskOver):
-            self.tasks.pop(of.heard.ended.task, None)
-        if not isinstance(of.heard, Entry):
+        if isinstance(update.heard, Pausing):
+            self._remember_act(update.child, event_lines.retry_text(update.heard, 0))
+        if isinstance(update.heard, Noticed):
+            return [event_lines.notice_line(f"{update.label}: {update.heard.text}")]
+        if isinstance(update.heard, TaskOver):
+            self.tasks.pop(update.heard.ended.task, None)
+        if not isinstance(update.heard, Entry):
             return []
-        self._fold(of, of.heard)
-        return self._told(of, of.heard, f"{escape_line(of.label)} {escape_line(of.kind)}".rstrip())
+        self._update(update, update.heard)
+        return self._subagent_lines(
+            update, update.heard, f"{escape_line(update.label)} {escape_line(update.kind)}".rstrip()
+        )
 
-    def _fold(self, of: OfChild, entry: Entry) -> None:
+    def _update(self, update: OfChild, entry: Entry) -> None:
         match entry.event:
             case Replied(parts=parts):
                 calls = (unwrapped(part) for part in parts if isinstance(part, ToolCall))
-                self._calls.update({(of.child, call.id): call.arguments for call in calls})
+                self._calls.update({(update.child, call.id): call.arguments for call in calls})
             case ToolStarted(call=call, name=name):
-                self._did(of.child, f"{escape_line(name)} {key_argument(self._calls.get((of.child, call)))}".rstrip())
+                self._remember_act(
+                    update.child, f"{escape_line(name)} {key_argument(self._calls.get((update.child, call)))}".rstrip()
+                )
             case TaskStarted() as task:
-                self._runs(task, of.child, entry.at)
+                self._add_task(task, update.child, entry.at)
             case TaskEnded(task=task_id):
                 self.tasks.pop(task_id, None)
             case ChildStarted() as child:
-                self._join(child, entry.seq, of.label)
+                self._add_subagent(child, entry.seq, update.label)
             case ChildEnded(child=session):
-                self._leave(session)
+                self._end_subagent(session)
             case _:
                 pass
-        self._clock(entry, of.child)
-        self._did(of.child, act_of(entry.event))
+        self._track_call(entry, update.child)
+        self._remember_act(update.child, activity_text(entry.event))
 
-    def _did(self, child: str, act: str) -> None:
+    def _remember_act(self, child: str, act: str) -> None:
         """Remember an act; the same twice in a row, such as a call and its start, is one."""
         acts = self.acts.setdefault(child, deque(maxlen=ACTS_MAX))
         if act and (not acts or acts[-1] != act):
             acts.append(act)
 
-    def _told(self, of: OfChild, entry: Entry, who: str) -> list[Line]:
+    def _subagent_lines(self, update: OfChild, entry: Entry, who: str) -> list[Line]:
         match entry.event:
             case PermissionAsked() as asked:
-                question = Question(asked, self._calls.get((of.child, asked.call)), of.child, who)
+                question = Question(asked, self._calls.get((update.child, asked.call)), update.child, who)
                 self.questions[question.key] = question
             case PermissionAnswered() as answer:
-                self.questions.pop((of.child, answer.call), None)
-                rows = drawing.answered_lines(answer, "")
+                self.questions.pop((update.child, answer.call), None)
+                rows = event_lines.answered_lines(answer, "")
                 return [line(("dim", f"{who}: "), *row) for row in rows]
             case ToolEnded(call=call):
-                self.questions.pop((of.child, call), None)
-                self._calls.pop((of.child, call), None)
+                self.questions.pop((update.child, call), None)
+                self._calls.pop((update.child, call), None)
             case UserSpoke(origin="steer" | "queued") as spoke:
-                return drawing.user_lines(spoke, f"delivered to {who}")
+                return event_lines.user_lines(spoke, f"delivered to {who}")
             case _:
                 pass
         return []
