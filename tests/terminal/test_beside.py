@@ -328,7 +328,7 @@ def test_the_question_at_the_end_names_what_runs() -> None:
 
 
 def test_a_goal_that_changed_is_a_line() -> None:
-    rows = ViewModel().hear(Entry(1, 0, GoalChanged(Goal(3, f"tests {EVIL}", "completed", (1,)))), 0.0)
+    rows = ViewModel().apply(Entry(1, 0, GoalChanged(Goal(3, f"tests {EVIL}", "completed", (1,)))), 0.0)
     assert texts([row for row in rows if isinstance(row, tuple)]) == ["", f"goal [x] #3 tests {SHOWN}  (after #1)"]
 
 

@@ -466,7 +466,9 @@ def test_an_unknown_command_names_the_nearest(name: str, told: str) -> None:
 def test_help_names_every_command_and_fits_80_columns() -> None:
     rows = texts(help_lines())
     assert [row.split()[0] for row in rows if row.startswith("  /")] == [f"/{command.name}" for command in COMMANDS]
-    assert [command.told for command in COMMANDS if not any(row.endswith(f"  {command.told}") for row in rows)] == []
+    assert [
+        command.summary for command in COMMANDS if not any(row.endswith(f"  {command.summary}") for row in rows)
+    ] == []
     assert max(map(cells, rows)) < 80
 
 

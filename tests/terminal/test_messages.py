@@ -58,7 +58,7 @@ class Deaf:
         is_running = False
         is_done = True
 
-    def give_keys(self, *, panel: bool) -> None:
+    def focus(self, *, panel: bool) -> None:
         pass
 
     def redraw(self) -> None:
@@ -83,24 +83,24 @@ class User:
         return self.sent[-1]
 
     def do(self, act: str) -> None:
-        talk = self.talk
-        if act in ("say", "steer", "tell") and not talk.buffer.text:
+        conversation = self.talk
+        if act in ("say", "steer", "tell") and not conversation.buffer.text:
             children = [view.label for view in self.session.agents() if view.state == "running"]
             to = f"/agents tell {children[0]} " if act == "tell" and children else ""
-            talk.buffer.insert_text(to + self._fresh())
-            (steer if act == "steer" else enter)(talk)
-        elif act == "again" and talk.buffer.text:
-            enter(talk)
-        elif act == "up" and not talk.buffer.text and self.session.pending:
-            edit_last_queued(talk)
-        elif act.startswith("take ") and not talk.buffer.text:
+            conversation.buffer.insert_text(to + self._fresh())
+            (steer if act == "steer" else enter)(conversation)
+        elif act == "again" and conversation.buffer.text:
+            enter(conversation)
+        elif act == "up" and not conversation.buffer.text and self.session.pending:
+            edit_last_queued(conversation)
+        elif act.startswith("take ") and not conversation.buffer.text:
             self._command(f"/queue {act[5:]}")
         elif act.startswith("drop "):
             self._drop(int(act[5:]))
         elif act == "interrupt":
             self.session.interrupt()
         elif act == "compact":
-            talk.tell(Compact())
+            conversation.tell(Compact())
 
     def _command(self, text: str) -> None:
         typed = parse(text)
@@ -108,7 +108,7 @@ class User:
         run_command(self.talk, typed)
 
     def _drop(self, number: int) -> None:
-        taken = self.talk.company.waiting.take(number)
+        taken = self.talk.context.messages.take(number)
         if taken is not None:
             self.dropped.append(taken.text)
 

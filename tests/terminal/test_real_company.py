@@ -1,4 +1,4 @@
-"""The whole program on a real terminal with a provider over HTTP: tasks, subagents, steering, command_actions."""
+"""The whole program on a real terminal with a provider over HTTP: tasks, subagents, steering, leaving."""
 
 import os
 import re

@@ -88,7 +88,7 @@ def test_S074_character_references_are_no_way_around() -> None:
 
 
 def rows_of_everything() -> list[Line]:
-    who = BackgroundActivity().of_child(OfChild("s", EVIL, EVIL, Entry(1, 0, UserSpoke((Text(EVIL),), "steer"))))
+    who = BackgroundActivity().apply_subagent(OfChild("s", EVIL, EVIL, Entry(1, 0, UserSpoke((Text(EVIL),), "steer"))))
     arguments = {"file_path": EVIL, "old_string": EVIL, "new_string": EVIL + "\n" + EVIL}
     question = Question(PermissionAsked("c1.0", EVIL, EVIL, EVIL, EVIL))
     edit = Question(PermissionAsked("c1.0", "Edit", EVIL, EVIL, ""), arguments)

@@ -75,100 +75,104 @@ def _name(one: RunningTask) -> str:
 # --- obey ------------------------------------------------------------------------------------------------------------
 
 
-def run_command(talk: Conversation, typed: ParsedCommand) -> None:
+def run_command(conversation: Conversation, typed: ParsedCommand) -> None:
     """Carry out one command."""
     command = typed.command
     if command is None:
-        talk.notice(commands.unknown_command_text(typed.name))
-    elif command.idle_only and talk.session.busy:
-        talk.notice(f"/{command.name} waits until the turn is over; Esc interrupts it")
+        conversation.notice(commands.unknown_command_text(typed.name))
+    elif command.idle_only and conversation.session.busy:
+        conversation.notice(f"/{command.name} waits until the turn is over; Esc interrupts it")
     else:
-        _handle_result(talk, command, command.run(talk.company, talk.pastes.expand(typed.argument)))
+        _handle_result(
+            conversation, command, command.run(conversation.context, conversation.pastes.expand(typed.argument))
+        )
 
 
-def choose_session(talk: Conversation) -> None:
+def choose_session(conversation: Conversation) -> None:
     """Let the user choose another session of this folder, if there is one."""
-    run_command(talk, ParsedCommand(commands.command_named("resume"), "resume", ""))
+    run_command(conversation, ParsedCommand(commands.command_named("resume"), "resume", ""))
 
 
-def _handle_result(talk: Conversation, command: Command, result: MaybeAwaitable) -> None:
+def _handle_result(conversation: Conversation, command: Command, result: MaybeAwaitable) -> None:
     if isinstance(result, CommandResult):
-        _apply(talk, command, result)
+        _apply(conversation, command, result)
     else:
-        talk.spawn(_apply_later(talk, command, result))
+        conversation.spawn(_apply_later(conversation, command, result))
 
 
-async def _apply_later(talk: Conversation, command: Command, result: Awaitable[CommandResult]) -> None:
+async def _apply_later(conversation: Conversation, command: Command, result: Awaitable[CommandResult]) -> None:
     try:
-        _apply(talk, command, await result)
+        _apply(conversation, command, await result)
     except LongreinError as error:
-        talk.notice(str(error))
+        conversation.notice(str(error))
 
 
-def _apply(talk: Conversation, command: Command, result: CommandResult) -> None:
+def _apply(conversation: Conversation, command: Command, result: CommandResult) -> None:
     if result.word is not None:
-        talk.tell(result.word)
+        conversation.tell(result.word)
     if result.title:
-        talk.put(talk.view.spaced("answer", [line(("bold", result.title)), *result.rows]))
+        conversation.show(conversation.view.spaced("answer", [line(("bold", result.title)), *result.rows]))
     if result.notice:
-        talk.notice(result.notice)
+        conversation.notice(result.notice)
     if result.edit:
-        talk.edit(result.edit)
+        conversation.edit(result.edit)
     if result.choices is not None:
-        _choose(talk, command, result.choices)
+        _choose(conversation, command, result.choices)
     if result.outcome is not None:
-        request_exit(talk, result.outcome)
-    talk.kick()
+        request_exit(conversation, result.outcome)
+    conversation.request_redraw()
 
 
-def _choose(talk: Conversation, command: Command, choices: Choices) -> None:
-    follow_up = choices.chosen or partial(command.run, talk.company)
-    talk.choose(choices.title, choices.rows, lambda value: _handle_result(talk, command, follow_up(value)))
+def _choose(conversation: Conversation, command: Command, choices: Choices) -> None:
+    follow_up = choices.chosen or partial(command.run, conversation.context)
+    conversation.choose(
+        choices.title, choices.rows, lambda value: _handle_result(conversation, command, follow_up(value))
+    )
 
 
-def edit_last_queued(talk: Conversation) -> None:
+def edit_last_queued(conversation: Conversation) -> None:
     """The newest message that waits goes back into the input."""
-    taken = talk.company.waiting.take()
+    taken = conversation.context.messages.take()
     if taken is None:
-        talk.warn(TOO_LATE)
+        conversation.warn(TOO_LATE)
     else:
-        talk.edit(talk.company.edited(taken))
+        conversation.edit(conversation.context.command_line_for(taken))
 
 
-def background(talk: Conversation) -> None:
+def background(conversation: Conversation) -> None:
     """The running command goes to the background."""
-    if not talk.session.background():
-        talk.warn(NOTHING_RUNS)
+    if not conversation.session.background():
+        conversation.warn(NOTHING_RUNS)
 
 
 # --- leaving -----------------------------------------------------------------------------------------------------
 
 
-def request_exit(talk: Conversation, outcome: Outcome) -> None:
+def request_exit(conversation: Conversation, outcome: Outcome) -> None:
     """The user wants to leave: while tasks run, they are asked what becomes of those. Said twice it is done at once."""
-    running = list(talk.view.activity.tasks.values())
-    if talk.leaving is not None or not running:
-        talk.leave(talk.leaving or outcome)
+    running = list(conversation.view.activity.tasks.values())
+    if conversation.leaving is not None or not running:
+        conversation.leave(conversation.leaving or outcome)
         return
-    talk.leaving = outcome
-    if talk.facts.leave_policy == "ask":
-        talk.choose(
-            exit_question(running), exit_choices(len(running)), lambda choice: _exit_with(talk, outcome, choice)
+    conversation.leaving = outcome
+    if conversation.facts.leave_policy == "ask":
+        conversation.choose(
+            exit_question(running), exit_choices(len(running)), lambda choice: _exit_with(conversation, outcome, choice)
         )
     else:
-        _exit_with(talk, outcome, talk.facts.leave_policy)
+        _exit_with(conversation, outcome, conversation.facts.leave_policy)
 
 
-def _exit_with(talk: Conversation, outcome: Outcome, choice: str) -> None:
-    talk.leaving = outcome if choice != "stay" else None
+def _exit_with(conversation: Conversation, outcome: Outcome, choice: str) -> None:
+    conversation.leaving = outcome if choice != "stay" else None
     if choice != "stay":
-        talk.spawn(_finish_exit(talk, outcome, choice))
+        conversation.spawn(_finish_exit(conversation, outcome, choice))
 
 
-async def _finish_exit(talk: Conversation, outcome: Outcome, choice: str) -> None:
-    talk.warn(exit_progress(len(talk.view.activity.tasks), choice))
+async def _finish_exit(conversation: Conversation, outcome: Outcome, choice: str) -> None:
+    conversation.warn(exit_progress(len(conversation.view.activity.tasks), choice))
     try:
-        outcome = await choose_task_fate(talk.session, outcome, choice)
+        outcome = await choose_task_fate(conversation.session, outcome, choice)
     except LongreinError as error:
-        talk.notice(str(error))
-    talk.leave(outcome)
+        conversation.notice(str(error))
+    conversation.leave(outcome)

@@ -86,7 +86,7 @@ class Command(msgspec.Struct, frozen=True):
     name: str
     argument: str
     """How its argument is called in the help; '' for none."""
-    told: str
+    summary: str
     run: "Callable[[CommandContext, str], MaybeAwaitable]"
     """Carries it out, given its argument. May raise our own errors."""
     idle_only: bool = False
@@ -100,14 +100,14 @@ class CommandContext:
 
     def __init__(self, session: SessionPort, facts: TerminalFacts, view: ViewModel) -> None:
         self.session, self.facts, self.view = session, facts, view
-        self.waiting = MessageQueue(session)
+        self.messages = MessageQueue(session)
 
     def label(self, child: str) -> str:
         """How a subagent is called; '' for one that is not known."""
         worker = self.view.activity.subagents.get(child)
         return worker.label if worker else next((v.label for v in self.session.agents() if v.child == child), "")
 
-    def edited(self, taken: Pending) -> str:
+    def command_line_for(self, taken: Pending) -> str:
         """A message that was taken back, as it is typed again."""
         return f"/agents tell {self.label(taken.to)} {taken.text}" if taken.to else taken.text
 
@@ -156,10 +156,10 @@ class CommandContext:
             notice = f"no subagent {escape_line(wanted) or '(say which)'}; known: {escape_line(known)}"
             return CommandResult(notice=notice, edit=back)
         if word in ("stop", "tell"):
-            return await self._to_agent(view, word, text.strip())
-        return self._agent(view)
+            return await self._stop_or_tell(view, word, text.strip())
+        return self._agent_page(view)
 
-    async def _to_agent(self, view: AgentView, word: str, text: str) -> CommandResult:
+    async def _stop_or_tell(self, view: AgentView, word: str, text: str) -> CommandResult:
         again = f"/agents tell {view.label} {text}" if text else ""
         if view.state not in OPEN:
             return CommandResult(
@@ -175,7 +175,7 @@ class CommandContext:
         await stored
         return CommandResult() if waits else CommandResult(edit=again)  # it has just ended
 
-    def _agent(self, view: AgentView) -> CommandResult:
+    def _agent_page(self, view: AgentView) -> CommandResult:
         worker, now = self.view.activity.subagents.get(view.child), self.session.state.children.get(view.child)
         task = worker.started.task if worker else now.started.task if now else ""
         report = now.ended.report if now and now.ended else ""
@@ -221,15 +221,19 @@ class CommandContext:
         """Messages that wait; one is taken back or thrown away."""
         drop, _, number = argument.partition(" ") if argument.startswith("drop ") else ("", "", argument)
         if not number:
-            numbered = self.waiting.numbered()
+            numbered = self.messages.numbered()
             labels = {one.to: self.label(one.to) for _, one in numbered if one.to}
             return CommandResult("waiting messages", task_rows.queue_list(numbered, labels))
         if _number(number) < 0:
             return CommandResult(notice="say which: /queue NUMBER, /queue drop NUMBER; /queue lists them")
-        taken = self.waiting.take(_number(number)) if _number(number) else None
+        taken = self.messages.take(_number(number)) if _number(number) else None
         if taken is None:
             return CommandResult(notice=TOO_LATE)
-        return CommandResult(notice=f"thrown away: {taken.text}") if drop else CommandResult(edit=self.edited(taken))
+        return (
+            CommandResult(notice=f"thrown away: {taken.text}")
+            if drop
+            else CommandResult(edit=self.command_line_for(taken))
+        )
 
     def background(self, _: str) -> CommandResult:
         """Send the running command to the background."""
@@ -243,19 +247,19 @@ def _help(_: CommandContext, __: str) -> CommandResult:
     return CommandResult("commands and keys", help_lines())
 
 
-def _model(company: CommandContext, name: str) -> CommandResult:
-    names = company.facts.models()
+def _model(context: CommandContext, name: str) -> CommandResult:
+    names = context.facts.models()
     if name or not names:
         return CommandResult(word=SetModel(name)) if name else CommandResult(notice="say which: /model PROVIDER/MODEL")
     return CommandResult(choices=Choices("which model?", [Row(one, one) for one in names]))
 
 
-def _mode(company: CommandContext, mode: str) -> CommandResult:
+def _mode(context: CommandContext, mode: str) -> CommandResult:
     if not mode:
         return CommandResult(choices=Choices("which mode?", [Row(one, one) for one in EVERY_MODE]))
     if mode not in EVERY_MODE:
         return CommandResult(notice=f"there is no mode {escape_line(mode)}; it is one of {', '.join(EVERY_MODE)}")
-    if mode == company.session.state.mode and not company.session.busy:
+    if mode == context.session.state.mode and not context.session.busy:
         return CommandResult(notice=f"the mode is {mode} already")
     return CommandResult(word=SetMode(mode))
 
@@ -268,26 +272,26 @@ def _exit(_: CommandContext, __: str) -> CommandResult:
     return CommandResult(outcome=Outcome("exit"))
 
 
-def _resume(company: CommandContext, session: str) -> MaybeAwaitable:
-    return CommandResult(outcome=Outcome("switch", session)) if session else _sessions(company)
+def _resume(context: CommandContext, session: str) -> MaybeAwaitable:
+    return CommandResult(outcome=Outcome("switch", session)) if session else _sessions(context)
 
 
-async def _sessions(company: CommandContext) -> CommandResult:
-    rows = await company.facts.sessions() if company.facts.sessions is not None else ()
-    others = [Row(r.id, r.title or "(nothing said yet)", r.when) for r in rows if r.id != company.session.id]
+async def _sessions(context: CommandContext) -> CommandResult:
+    rows = await context.facts.sessions() if context.facts.sessions is not None else ()
+    others = [Row(r.id, r.title or "(nothing said yet)", r.when) for r in rows if r.id != context.session.id]
     if not others:
         return CommandResult(notice="there is no other session of this folder")
     return CommandResult(choices=Choices("which session?", others))
 
 
-def _rewind(company: CommandContext, argument: str) -> CommandResult:
+def _rewind(context: CommandContext, argument: str) -> CommandResult:
     seq, _, rest = argument.partition(" ")
-    said = next((prompt for prompt in company.view.prompts if prompt.seq == _number(seq)), None)
+    said = next((prompt for prompt in context.view.prompts if prompt.seq == _number(seq)), None)
     if said is not None and rest.strip() in ("", "files"):
         return CommandResult(word=Rewind(said.seq - 1, bool(rest)), edit=said.text)
-    if not company.view.prompts:
+    if not context.view.prompts:
         return CommandResult(notice=NOTHING_SAID)
-    rows = [Row(str(one.seq), one.text.partition("\n")[0][:300]) for one in reversed(company.view.prompts)]
+    rows = [Row(str(one.seq), one.text.partition("\n")[0][:300]) for one in reversed(context.view.prompts)]
     hint = (
         f"with the word files (/rewind {rows[0].value} files) files go back too, where they are as longrein wrote them"
     )
@@ -302,11 +306,11 @@ def _rewind_what(seq: str) -> CommandResult:
     return CommandResult(choices=Choices("what goes back?", rows))
 
 
-def _compact(company: CommandContext, focus: str) -> CommandResult:
+def _compact(context: CommandContext, focus: str) -> CommandResult:
     if focus == "--dry-run":
-        rows = [line(escape_line(row)) for row in company.facts.analysis()]
+        rows = [line(escape_line(row)) for row in context.facts.analysis()]
         return CommandResult("what a compaction would do now", rows)
-    return _uncompact(company, "") if focus == "--undo" else CommandResult(word=Compact(focus))
+    return _uncompact(context, "") if focus == "--undo" else CommandResult(word=Compact(focus))
 
 
 def _uncompact(_: CommandContext, handle: str) -> CommandResult:
@@ -318,11 +322,11 @@ def _uncompact(_: CommandContext, handle: str) -> CommandResult:
     )
 
 
-def _context(company: CommandContext, handle: str) -> CommandResult:
+def _context(context: CommandContext, handle: str) -> CommandResult:
     if handle:
-        rows = [line(escape_line(row)) for row in reason_rows(company.facts.reasons(handle))]
+        rows = [line(escape_line(row)) for row in reason_rows(context.facts.reasons(handle))]
         return CommandResult(f"why {escape_line(handle)} stands as it does", rows)
-    report = company.facts.context_report()
+    report = context.facts.context_report()
     return (
         CommandResult("what fills the context", context_lines(report))
         if report
@@ -330,16 +334,16 @@ def _context(company: CommandContext, handle: str) -> CommandResult:
     )
 
 
-def _pin(company: CommandContext, text: str) -> CommandResult:
+def _pin(context: CommandContext, text: str) -> CommandResult:
     if not text:
-        return _pins(company, "")
-    if text in company.session.state.pins:
+        return _pins(context, "")
+    if text in context.session.state.pins:
         return CommandResult(notice=f"it is pinned already: {escape_line(text)}")
     return CommandResult(word=Pin(text), notice=f"pinned: {escape_line(text)}")
 
 
-def _unpin(company: CommandContext, number: str) -> CommandResult:
-    pins, n = company.session.state.pins, _number(number)
+def _unpin(context: CommandContext, number: str) -> CommandResult:
+    pins, n = context.session.state.pins, _number(number)
     if n < 0:
         return CommandResult(notice="say which: /unpin NUMBER; /pins lists them")
     if not 0 < n <= len(pins):
@@ -347,12 +351,12 @@ def _unpin(company: CommandContext, number: str) -> CommandResult:
     return CommandResult(word=Unpin(n), notice=f"no longer pinned: {escape_line(pins[n - 1])}")
 
 
-def _pins(company: CommandContext, _: str) -> CommandResult:
-    return CommandResult("pinned", pin_lines(company.session.state.pins))
+def _pins(context: CommandContext, _: str) -> CommandResult:
+    return CommandResult("pinned", pin_lines(context.session.state.pins))
 
 
-def _cost(company: CommandContext, _: str) -> CommandResult:
-    return CommandResult("what this session used", cost_lines(company.session.state))
+def _cost(context: CommandContext, _: str) -> CommandResult:
+    return CommandResult("what this session used", cost_lines(context.session.state))
 
 
 def _number(text: str) -> int:
@@ -443,15 +447,15 @@ def help_lines() -> list[Line]:
     """All commands and keys, in two columns that fit 80; a long name stands above what it means."""
     rows: list[Line] = []
     for command in COMMANDS:
-        rows += _help_rows(f"/{command.name} {command.argument}".rstrip(), command.told)
+        rows += _help_rows(f"/{command.name} {command.argument}".rstrip(), command.summary)
     rows.append(())
-    return rows + [row for key, told in KEYS for row in _help_rows(key, told)]
+    return rows + [row for key, summary in KEYS for row in _help_rows(key, summary)]
 
 
-def _help_rows(name: str, told: str) -> list[Line]:
+def _help_rows(name: str, summary: str) -> list[Line]:
     if len(name) <= HELP_CELLS:
-        return [line(("name", f"  {name.ljust(HELP_CELLS)}  "), told)]
-    return [line(("name", f"  {name}")), line(" " * (HELP_CELLS + 4), told)]
+        return [line(("name", f"  {name.ljust(HELP_CELLS)}  "), summary)]
+    return [line(("name", f"  {name}")), line(" " * (HELP_CELLS + 4), summary)]
 
 
 def cost_lines(state: State) -> list[Line]:

@@ -55,7 +55,7 @@ class Conversation:
     ) -> None:
         self.session, self.facts, self.mono_s = session, facts, mono_s
         self.view = ViewModel(facts.file_text)
-        self.company = CommandContext(session, facts, self.view)
+        self.context = CommandContext(session, facts, self.view)
         self.pastes = Pastes()
         self.buffer = Buffer(
             completer=InputCompleter(complete_files),
@@ -95,49 +95,49 @@ class Conversation:
 
     # --- hearing ---------------------------------------------------------------------------------------------
 
-    def greet(self) -> None:
+    def print_header(self) -> None:
         """The first rows, before anything is redrawn: what is redrawn never begins at the top of the terminal."""
         facts = self.facts
         head = line(("bold", "longrein"), ("dim", f" {facts.version} · {escape_line(facts.cwd)} · /help"))
         rows = [head, *(event_lines.notice_line(text) for text in facts.notices)]
         self.screen.write([text for row in rows for text in self._paint(row)])
 
-    def reopened(self, pieces: Sequence[Piece]) -> None:
+    def show_history(self, pieces: Sequence[Piece]) -> None:
         """The end of an old session, as it is opened again."""
         if self.view.prompts:
-            self.put(
+            self.show(
                 [
                     EMPTY,
                     line(("dim", f"── session {self.session.id[:8]}, {counted(len(self.view.prompts), 'prompt')} ──")),
                 ]
             )
-        self.put(pieces)
+        self.show(pieces)
         if self.session.state.turn_open and not self.session.busy:
-            self.put([EMPTY, line(("warn", "the last turn was cut off"), ("dim", "  Enter goes on with it"))])
+            self.show([EMPTY, line(("warn", "the last turn was cut off"), ("dim", "  Enter goes on with it"))])
 
-    def put(self, pieces: Sequence[Piece]) -> None:
+    def show(self, pieces: Sequence[Piece]) -> None:
         """Show `pieces` once."""
         self._outbox += pieces
-        self.kick()
+        self.request_redraw()
 
     def notice(self, text: str) -> None:
         """One line for the user."""
-        self.put(self.view.spaced("note", [event_lines.notice_line(text)]))
+        self.show(self.view.spaced("note", [event_lines.notice_line(text)]))
 
-    def kick(self) -> None:
+    def request_redraw(self) -> None:
         """Draw soon."""
         self._news.set()
 
-    async def pulse(self) -> None:
+    async def redraw_loop(self) -> None:
         """Draw whenever there is news, and while something goes on; never when idle."""
         loop = asyncio.get_running_loop()
         while True:
             await self._news.wait()
             self._news.clear()
-            self.flush()
+            self.redraw()
             await asyncio.sleep(FRAME_S)
             moves = self.view.busy and self.view.phase != "waiting"
-            if moves or self._panel_wanted != self._panel_has_keys:
+            if moves or self._panel_wanted != self._panel_has_focus:
                 loop.call_later(FRAME_S, self._news.set)
             elif tick_s := live_area.tick_s(self.view, self._agents(), self.facts.wall_us(), self.mono_s()):
                 self._tick(tick_s)
@@ -148,7 +148,7 @@ class Conversation:
             self._ticking.cancel()
         self._ticking = asyncio.get_running_loop().call_later(after_s, self._news.set)
 
-    def flush(self) -> None:
+    def redraw(self) -> None:
         """Draw now."""
         self._follow_questions()
         pieces, self._outbox = self._outbox, []
@@ -172,65 +172,65 @@ class Conversation:
         return self.feedback is None and (self.approval is not None or self.chooser is not None)
 
     @property
-    def _panel_has_keys(self) -> bool:
-        return self.screen.panel_has_keys
+    def _panel_has_focus(self) -> bool:
+        return self.screen.panel_has_focus
 
     def _follow_questions(self) -> None:
         """Show the first open question; give it the keys once nobody is typing."""
         questions = self.view.questions
         if not questions:
             self.approval = None
-            self.end_feedback()
+            self.end_denial_reason()
         elif self.approval is None or self.approval.question.key not in [one.key for one in questions]:
-            self.end_feedback()
+            self.end_denial_reason()
             self.approval = Approval(questions[0], content_lines(questions[0], self.facts.file_text))
             now_s = self.mono_s()
             self._shown_s = now_s if now_s - self._answered_s > AGAIN_S else -QUIET_S
         if self.approval is not None:
             self.approval.waiting = len(questions) - 1
-        self.give_keys()
+        self.focus()
 
     @property
-    def child_asks(self) -> bool:
+    def subagent_question_has_focus(self) -> bool:
         """Whether the question that has the keys is a subagent's."""
-        return self.approval is not None and bool(self.approval.question.session) and self._panel_has_keys
+        return self.approval is not None and bool(self.approval.question.session) and self._panel_has_focus
 
     def key_pressed(self) -> None:
         """A key came, wherever it went."""
         self.warned, self.flash = bool(self.flash), ""
-        if not self.screen.panel_has_keys:
+        if not self.screen.panel_has_focus:
             self.last_key_s = self.mono_s()
 
-    def hurry(self) -> None:
+    def end_typing(self) -> None:
         """Nobody is in the middle of a line: a question may take the keys at once."""
         self.last_key_s = -DRAFT_QUIET_S
 
     def warn(self, text: str) -> None:
         """Say `text` above the input until the next key, or for a little while."""
         self.flash = text
-        self.kick()
-        asyncio.get_running_loop().call_later(AGAIN_S, self._calm, text)
+        self.request_redraw()
+        asyncio.get_running_loop().call_later(AGAIN_S, self._clear_flash, text)
 
-    def _calm(self, text: str) -> None:
+    def _clear_flash(self, text: str) -> None:
         if self.flash == text:
             self.flash = ""
-            self.kick()
+            self.request_redraw()
 
-    def give_keys(self) -> None:
+    def focus(self) -> None:
         """Send the keys where they belong now."""
         wanted = self._panel_wanted
         quiet_s = self.mono_s() - max(self.last_key_s, self._shown_s)
         typing = self.chooser is None and quiet_s < (DRAFT_QUIET_S if self.buffer.text else QUIET_S)
         if not wanted or not typing:
-            self.screen.give_keys(panel=wanted)
+            self.screen.focus(panel=wanted)
         if self.approval is not None:
-            self.approval.ready = self._panel_has_keys
+            self.approval.ready = self._panel_has_focus
             self.approval.explaining = self.feedback is not None
 
     def choose(self, title: str, rows: Sequence[Row], chosen: Chosen) -> None:
         """Let the user choose one of `rows`; `chosen` gets its value."""
         self.chooser, self._chosen = Chooser(title, rows), chosen
-        self.flush()
+        self.redraw()
 
     def close_chooser(self, *, chosen: bool) -> None:
         """Take the list away, with or without a choice."""
@@ -239,20 +239,20 @@ class Conversation:
             self._chosen(chooser.chosen)
         elif chooser is not None:
             self.leaving = None
-        self.flush()
+        self.redraw()
 
-    def begin_feedback(self, question: Question) -> None:
+    def begin_denial_reason(self, question: Question) -> None:
         """What is typed next is the answer to why not."""
         self.feedback, self._draft = question, self.buffer.text
         self.buffer.reset()
 
-    def answered(self, question: Question, state_word: Answer) -> None:
+    def submit_answer(self, question: Question, state_word: Answer) -> None:
         """The user has decided; the next question may be answered at once."""
         self.view.remove_question(question)
         self.last_key_s, self._answered_s = -DRAFT_QUIET_S, self.mono_s()
         self.tell(state_word)
 
-    def end_feedback(self) -> None:
+    def end_denial_reason(self) -> None:
         """What was typed before stands in the input again."""
         if self.feedback is not None:
             self.feedback = None
@@ -275,20 +275,20 @@ class Conversation:
             await stored
         except LongreinError as error:
             self.notice(str(error))
-        self.kick()
+        self.request_redraw()
 
     def edit(self, text: str) -> None:
         """Put `text` into the input, before what stands there."""
         self.buffer.cursor_position = 0
         drafted = "\n" if self.buffer.text else ""
         self.buffer.insert_text(self.pastes.fold(text) + drafted)
-        self.kick()
+        self.request_redraw()
 
     def say(self, text: str, *, steer: bool = False) -> None:
         """The user's words: a prompt, or into the turn that goes on, or after it."""
         sent = self.pastes.expand(text).encode("utf-8", "replace").decode().replace("\0", "\ufffd")
         self.buffer.history.append_string(sent)
-        self.hurry()
+        self.end_typing()
         busy = self.session.busy or any(not one.to for one in self.session.pending)
         how: How = ("steer" if steer else "queued") if busy else "prompt"
         self.tell(Said((Text(sent),), how))
@@ -307,10 +307,10 @@ class Conversation:
             self.chooser = self.approval = None
             self._outbox += self.view.finish_reply()
             with suppress(OSError):  # the terminal is gone
-                self.flush()
+                self.redraw()
             app.exit()
 
-    def say_goodbye(self) -> None:
+    def print_resume_hint(self) -> None:
         """After the screen has gone: how to go on, or room for the next session."""
         output = self.screen.app.output
         if self.outcome is None or self.outcome.kind != "exit":
@@ -340,7 +340,7 @@ class Conversation:
             return ""
         return "Enter queues, Ctrl-S steers" if self.view.busy else "say something, / commands, @ files"
 
-    def above(self, width: int, room: int) -> list[Line]:
+    def panel_lines(self, width: int, room: int) -> list[Line]:
         """The rows above the input."""
         below = [*self._waiting(width), *([line(("warn", self.flash))] if self.flash else [])]
         room -= len(below)
@@ -362,13 +362,13 @@ class Conversation:
         return [structs.replace(v, last=beside.acts[v.child][-1]) if beside.acts.get(v.child) else v for v in views]
 
     def _waiting(self, width: int) -> list[Line]:
-        waiting = [one for _, one in self.company.waiting.numbered()]
-        return live_area.waiting_rows(waiting, {one.to: self.company.label(one.to) for one in waiting if one.to}, width)
+        waiting = [one for _, one in self.context.messages.numbered()]
+        return live_area.waiting_rows(waiting, {one.to: self.context.label(one.to) for one in waiting if one.to}, width)
 
-    def below(self, width: int) -> Line:
+    def footer(self, width: int) -> Line:
         """The footer."""
         window = self.facts.window_tokens()
         agents = sum(view.state in task_rows.OPEN for view in self._agents())
-        company = task_rows.counts(len(self.view.activity.tasks), agents)
-        now = figures(self.session.state, self.facts.model, window, len(self.session.pending), company)
+        background = task_rows.counts(len(self.view.activity.tasks), agents)
+        now = figures(self.session.state, self.facts.model, window, len(self.session.pending), background)
         return footer_line(now, state_word(self.view), width)

@@ -114,7 +114,9 @@ class InputCompleter(Completer):
             return []
         found = [command for command in COMMANDS if command.name.startswith(typed[1:])]
         return [
-            Completion(f"/{c.name}", start_position=-len(typed), display=f"/{c.name} {c.argument}", display_meta=c.told)
+            Completion(
+                f"/{c.name}", start_position=-len(typed), display=f"/{c.name} {c.argument}", display_meta=c.summary
+            )
             for c in found
         ]
 

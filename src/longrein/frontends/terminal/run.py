@@ -71,12 +71,12 @@ def _open_screen(
     history: str,
     mono_s: Callable[[], float],
 ) -> Conversation:
-    talk = Conversation(session, facts, complete_files, history, mono_s)
+    conversation = Conversation(session, facts, complete_files, history, mono_s)
     output = Vt100_Output(sys.stdout, _size, enable_cpr=False)
-    screen = Screen(talk, bind_keys(talk), bind_panel_keys(talk), output, colour=facts.colour)
-    screen.app.key_processor.before_key_press += lambda _: talk.key_pressed()
-    talk.attach(screen)
-    return talk
+    screen = Screen(conversation, bind_keys(conversation), bind_panel_keys(conversation), output, colour=facts.colour)
+    screen.app.key_processor.before_key_press += lambda _: conversation.key_pressed()
+    conversation.attach(screen)
+    return conversation
 
 
 def _size() -> Size:
@@ -87,34 +87,43 @@ def _size() -> Size:
     return Size(rows=rows or 24, columns=columns or 80)
 
 
-async def _run_screen(talk: Conversation, prompt: str) -> Outcome:
+async def _run_screen(conversation: Conversation, prompt: str) -> Outcome:
     loop = asyncio.get_running_loop()
     raw = ExitStack()
-    raw.enter_context(talk.screen.app.input.raw_mode())
-    _take_early_keys(talk)
-    talk.greet()
+    raw.enter_context(conversation.screen.app.input.raw_mode())
+    _take_early_keys(conversation)
+    conversation.print_header()
 
     def begin() -> None:  # before what was typed early
-        talk.ready.set()
+        conversation.ready.set()
         if prompt:
-            talk.say(prompt)
-        elif talk.facts.choosing:
-            choose_session(talk)
+            conversation.say(prompt)
+        elif conversation.facts.choosing:
+            choose_session(conversation)
 
-    with _signals(loop, lambda number: talk.leave(Outcome("exit", code=128 + number))), job_control(loop, talk):
+    with (
+        _signals(loop, lambda number: conversation.leave(Outcome("exit", code=128 + number))),
+        job_control(loop, conversation),
+    ):
         tasks = [
-            loop.create_task(_while_there(talk, talk.screen.app.run_async(set_exception_handler=False, pre_run=begin))),
-            loop.create_task(_listen(talk)),
-            loop.create_task(_drive(talk)),
-            loop.create_task(_while_there(talk, talk.pulse())),
+            loop.create_task(
+                _while_there(
+                    conversation, conversation.screen.app.run_async(set_exception_handler=False, pre_run=begin)
+                )
+            ),
+            loop.create_task(_listen(conversation)),
+            loop.create_task(_drive(conversation)),
+            loop.create_task(_while_there(conversation, conversation.redraw_loop())),
         ]
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            talk.leave(Outcome("exit"))
+            conversation.leave(Outcome("exit"))
             await asyncio.wait(tasks[:1], timeout=2)
             raw.close()
-            await talk.session.close()  # ends the walk; an act may take a mere cancel for an interrupt and go on
+            await (
+                conversation.session.close()
+            )  # ends the walk; an act may take a mere cancel for an interrupt and go on
             for task in tasks[1:]:
                 task.cancel()
             ended = await asyncio.gather(*tasks, return_exceptions=True)
@@ -122,11 +131,11 @@ async def _run_screen(talk: Conversation, prompt: str) -> Outcome:
         if isinstance(error, BaseException) and not isinstance(error, asyncio.CancelledError):
             raise error
     with suppress(OSError):  # the terminal is gone
-        talk.say_goodbye()
-    return talk.outcome or Outcome("exit")
+        conversation.print_resume_hint()
+    return conversation.outcome or Outcome("exit")
 
 
-def _take_early_keys(talk: Conversation) -> None:
+def _take_early_keys(conversation: Conversation) -> None:
     """Hand keys that were typed before the terminal was ours to the input. The kernel has made an Enter a line break.
 
     Empty lines are left out: an Enter on an empty input goes on with a turn that was cut, which nobody has seen yet.
@@ -140,42 +149,47 @@ def _take_early_keys(talk: Conversation) -> None:
         text = data.decode("utf-8", "surrogateescape")
         keys: list[KeyPress] = []
         parser = Vt100Parser(keys.append)
-        parser.feed(text if talk.facts.choosing else re.sub(r"\n+", "\r", text.lstrip("\n")))
+        parser.feed(text if conversation.facts.choosing else re.sub(r"\n+", "\r", text.lstrip("\n")))
         parser.flush()
-        store_typeahead(talk.screen.app.input, keys)
-        talk.screen.app.output.write_raw("\r\x1b[K")  # the kernel has echoed what was typed
+        store_typeahead(conversation.screen.app.input, keys)
+        conversation.screen.app.output.write_raw("\r\x1b[K")  # the kernel has echoed what was typed
 
 
-async def _while_there(talk: Conversation, act: Coroutine[Any, Any, None]) -> None:
+async def _while_there(conversation: Conversation, act: Coroutine[Any, Any, None]) -> None:
     """Do `act`; a terminal that goes away under it is one that hung up, with or without its signal."""
     try:
         await act
     except (EOFError, OSError):
-        talk.leave(Outcome("exit", code=128 + signal.SIGHUP))
+        conversation.leave(Outcome("exit", code=128 + signal.SIGHUP))
 
 
-async def _drive(talk: Conversation) -> None:
-    await talk.ready.wait()
-    await talk.session.run(once=False)
+async def _drive(conversation: Conversation) -> None:
+    await conversation.ready.wait()
+    await conversation.session.run(once=False)
 
 
-async def _listen(talk: Conversation) -> None:
+async def _listen(conversation: Conversation) -> None:
     """Draw what is heard; of what was said before the terminal was opened only the end."""
-    await talk.ready.wait()
-    start = talk.session.state.seq
+    await conversation.ready.wait()
+    start = conversation.session.state.seq
     old: deque[list[Piece]] = deque([[]], maxlen=REPLAYED_PROMPTS)
-    talk.view.live = start == 0
-    async for heard in talk.session.follow(talk.view.resume(talk.session.state)):
-        pieces = talk.view.apply(heard, talk.mono_s())
-        if talk.view.live:
-            talk.put(pieces)
+    conversation.view.live = start == 0
+    async for heard in conversation.session.follow(conversation.view.resume(conversation.session.state)):
+        pieces = conversation.view.apply(heard, conversation.mono_s())
+        if conversation.view.live:
+            conversation.show(pieces)
             continue
-        if pieces and isinstance(heard, Entry) and talk.view.prompts and talk.view.prompts[-1].seq == heard.seq:
+        if (
+            pieces
+            and isinstance(heard, Entry)
+            and conversation.view.prompts
+            and conversation.view.prompts[-1].seq == heard.seq
+        ):
             old.append([])
         old[-1].extend(pieces)
         if isinstance(heard, Entry) and heard.seq >= start:
-            talk.view.go_live(busy=talk.session.busy, now_s=talk.mono_s())
-            talk.reopened([piece for group in old for piece in group])
+            conversation.view.go_live(busy=conversation.session.busy, now_s=conversation.mono_s())
+            conversation.show_history([piece for group in old for piece in group])
 
 
 @contextmanager

@@ -70,11 +70,11 @@ class ScreenContent(Protocol):
         """What stands in an empty input."""
         ...
 
-    def above(self, width: int, room: int) -> Sequence[Line]:
+    def panel_lines(self, width: int, room: int) -> Sequence[Line]:
         """At most `room` rows above the input."""
         ...
 
-    def below(self, width: int) -> Line:
+    def footer(self, width: int) -> Line:
         """The footer."""
         ...
 
@@ -106,17 +106,17 @@ class Screen:
     """The rows at the bottom and the way into the scrollback."""
 
     def __init__(
-        self, surface: ScreenContent, keys: KeyBindings, panel_keys: KeyBindings, output: Output, *, colour: bool
+        self, content: ScreenContent, keys: KeyBindings, panel_keys: KeyBindings, output: Output, *, colour: bool
     ) -> None:
-        self._surface, self._buffer = surface, surface.buffer
-        buffer = surface.buffer
+        self._content, self._buffer = content, content.buffer
+        buffer = content.buffer
         self._panel = Window(
             FormattedTextControl(self._draw_above, focusable=True, key_bindings=panel_keys, show_cursor=False),
             dont_extend_height=True,
-            height=lambda: Dimension(preferred=self._rows, max=self._rows, min=0),
+            height=lambda: Dimension(preferred=self._height, max=self._height, min=0),
         )
         placeholder = ConditionalProcessor(
-            AfterInput(lambda: surface.hint, style="class:dim"), Condition(lambda: not buffer.text)
+            AfterInput(lambda: content.hint, style="class:dim"), Condition(lambda: not buffer.text)
         )
         self._input = Window(
             BufferControl(buffer, input_processors=[placeholder], include_default_input_processors=True),
@@ -140,7 +140,7 @@ class Screen:
         self.app.ttimeoutlen = 0.05
         self.app.timeoutlen = 0.1
         self._drawn: Sequence[Line] = ()
-        self._held = False
+        self._cleared = False
         """Whether what is cleared is not drawn again yet."""
 
     @property
@@ -150,7 +150,7 @@ class Screen:
         return Size(rows=size.rows or 24, columns=size.columns or 80)
 
     @property
-    def _rows(self) -> int:
+    def _height(self) -> int:
         return len(self._drawn)
 
     def write(self, rows: Sequence[str]) -> None:
@@ -161,7 +161,7 @@ class Screen:
         """Put ANSI lines into the scrollback above the redrawn rows, and redraw those."""
         if not self.app.is_running:
             return
-        self._hold()
+        self._clear()
         self.write(rows)
         self.app._redraw()
 
@@ -170,13 +170,13 @@ class Screen:
         self.app.invalidate()
 
     @property
-    def panel_has_keys(self) -> bool:
+    def panel_has_focus(self) -> bool:
         """Whether keys go to the panel."""
         return self.app.layout.current_window is self._panel
 
-    def give_keys(self, *, panel: bool) -> None:
+    def focus(self, *, panel: bool) -> None:
         """Let the keys go to the panel above the input, or back to the input."""
-        if panel != self.panel_has_keys:
+        if panel != self.panel_has_focus:
             self.app.layout.focus(self._panel if panel else self._input)
 
     # --- drawing ---------------------------------------------------------------------------------------------
@@ -185,23 +185,23 @@ class Screen:
         """Compute the rows once a redraw; when they are fewer than before, clear what was there."""
         size = self.size
         room = max(size.rows - min(self._buffer.document.line_count, INPUT_ROWS_MAX) - 3, 1)
-        self._drawn = [crop(row, size.columns - 1) for row in self._surface.above(size.columns - 1, room)][-room:]
+        self._drawn = [crop(row, size.columns - 1) for row in self._content.panel_lines(size.columns - 1, room)][-room:]
         last = app.renderer.last_rendered_screen
         if last is None or not app.is_running:
             return
         wanted = app.layout.container.preferred_height(size.columns, size.rows).preferred
         if wanted < last.height:
-            self._hold()
+            self._clear()
 
-    def _hold(self) -> None:
+    def _clear(self) -> None:
         """Clear what is redrawn, unseen until it stands again."""
-        self._held = True
+        self._cleared = True
         self.app.output.write_raw(SYNC_ON)
         self.app.renderer.erase(leave_alternate_screen=False)
 
     def _after_render(self, app: Application[None]) -> None:
-        if self._held:
-            self._held = False
+        if self._cleared:
+            self._cleared = False
             app.output.write_raw(SYNC_OFF)
             app.output.flush()
 
@@ -212,8 +212,10 @@ class Screen:
         return drawn
 
     def _draw_below(self) -> StyleAndTextTuples:
-        return [(f"class:{style}" if style else "", text) for style, text in self._surface.below(self.size.columns - 1)]
+        return [
+            (f"class:{style}" if style else "", text) for style, text in self._content.footer(self.size.columns - 1)
+        ]
 
     def _line_prefix(self, number: int, wraps: int) -> StyleAndTextTuples:
-        prompt = self._surface.prompt
+        prompt = self._content.prompt
         return [("class:you", prompt if number == 0 and wraps == 0 else " " * cells(prompt))]
