@@ -38,18 +38,18 @@ class BufferedOutput:
     def __init__(self, fd: int) -> None:
         """`fd` stays the caller's; it is not made non-blocking, for others may share it."""
         self._fd = fd
-        self._waiting = bytearray()
+        self._buffer = bytearray()
         self._poll: select.poll | None = None
         self._ready: asyncio.Future[None] | None = None
-        self._hurried = False
+        self._no_wait = False
         self._terminal = False
         """Whether `fd` is a terminal, which must not obey what a model or a provider wrote."""
-        self.deaf = ""
+        self.write_error = ""
         """Why nothing can be written any more: `closed` when the reader left, else the system's words."""
         try:
             mode = os.fstat(fd).st_mode
         except OSError as error:
-            self.deaf = error.strerror or "closed"
+            self.write_error = error.strerror or "closed"
             return
         self._terminal = stat.S_ISCHR(mode) and os.isatty(fd)
         if stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode):
@@ -59,26 +59,26 @@ class BufferedOutput:
     @property
     def waiting_bytes(self) -> int:
         """What has not been taken yet."""
-        return len(self._waiting)
+        return len(self._buffer)
 
     def put(self, data: bytes) -> None:
         """Write `data`, whole lines in UTF-8, as far as that needs no waiting; the rest stays. Drops it when there is
         no reader. On a terminal escapes and controls are shown, not obeyed."""
-        if self.deaf:
+        if self.write_error:
             return
-        self._waiting += escape_bytes(data) if self._terminal else data
+        self._buffer += escape_bytes(data) if self._terminal else data
         self._push()
 
-    def hurry(self) -> None:
+    def stop_waiting(self) -> None:
         """From now on, `drain` without a limit does not wait."""
-        self._hurried = True
+        self._no_wait = True
         self._wake()
 
     async def drain(self, limit_s: float | None = None) -> None:
         """Wait until all is written, the reader has left, or `limit_s` is over. Never raises for these."""
         try:
             async with asyncio.timeout(limit_s):
-                while self._waiting and not self.deaf and not (self._hurried and limit_s is None):
+                while self._buffer and not self.write_error and not (self._no_wait and limit_s is None):
                     await self._wait_writable()
                     self._push()
         except TimeoutError:
@@ -87,16 +87,16 @@ class BufferedOutput:
     def _push(self) -> None:
         taken = 0
         try:
-            with memoryview(self._waiting) as view:
+            with memoryview(self._buffer) as view:
                 while taken < len(view) and (self._poll is None or self._poll.poll(0)):
                     end = len(view) if self._poll is None else taken + PIECE_BYTES
                     taken += os.write(self._fd, view[taken:end])
         except BlockingIOError:
             pass
         except OSError as error:
-            self.deaf = "closed" if isinstance(error, BrokenPipeError) else error.strerror or str(error)
-            taken = len(self._waiting)
-        del self._waiting[:taken]
+            self.write_error = "closed" if isinstance(error, BrokenPipeError) else error.strerror or str(error)
+            taken = len(self._buffer)
+        del self._buffer[:taken]
 
     async def _wait_writable(self) -> None:
         loop = asyncio.get_running_loop()
@@ -142,61 +142,61 @@ class RunReporter:
         """Whether replies are drawn while they grow."""
         return self._style.partial
 
-    def heard(self, heard: Heard, tally: RunState) -> None:
+    def apply(self, heard: Heard, run_state: RunState) -> None:
         """Draw one thing; `tally` holds what was before it."""
-        for line in self._notes(heard):
+        for line in self._stderr_lines(heard):
             self._note(line)
         if self._style.output == "stream-json":
-            self._put(self._lines(heard, tally))
+            self._put(self._lines(heard, run_state))
 
-    def of_child(self, of: OfChild, company: SubagentStreams) -> None:
+    def apply_subagent(self, of: OfChild, subagents: SubagentStreams) -> None:
         """Draw what a subagent made heard, before its tally has it."""
-        heard, tally = of.heard, company.tally(of)
-        for line in self._notes(heard):
+        heard, run_state = of.heard, subagents.run_state(of)
+        for line in self._stderr_lines(heard):
             self._note(f"{of.label} {of.kind}: {line}")
         if self._style.output == "stream-json":
             match heard:
                 case Entry():
-                    self._put(self._growing(heard, tally, company.partial(of)) + draw(heard, tally))
+                    self._put(self._partial_lines(heard, run_state, subagents.partial(of)) + draw(heard, run_state))
                 case Streaming() if self._style.partial:
-                    self._put(company.partial(of).draw(heard, tally))
+                    self._put(subagents.partial(of).draw(heard, run_state))
                 case Noticed(text=text):
-                    self._put(self._lines(Noticed(f"{of.label}: {text}"), tally))
+                    self._put(self._lines(Noticed(f"{of.label}: {text}"), run_state))
                 case _:
-                    self._put(self._lines(heard, tally) if isinstance(heard, Pausing) else [])
+                    self._put(self._lines(heard, run_state) if isinstance(heard, Pausing) else [])
 
     def answer(self, request: str) -> None:
         """Say that a control request is not served."""
         error = {"subtype": "error", "request_id": request, "error": "control requests are not available yet"}
         self._put([{"type": "control_response", "response": error}])
 
-    def end(self, tally: RunState, stop: Stop) -> None:
+    def end(self, run_state: RunState, stop: Stop) -> None:
         """The result: a line, one object, or the text of the answer."""
         if self._style.output != "text":
-            self._put([draw_result(self._facts, tally, stop, self._key("result"))])
+            self._put([draw_result(self._facts, run_state, stop, self._key("result"))])
         elif not (stop.signal or stop.error):
-            self.say(tally)
+            self.print_answer(run_state)
 
-    def say(self, tally: RunState) -> None:
+    def print_answer(self, run_state: RunState) -> None:
         """As text: the answer of the turn that has just ended well, unless it was said; work may go on beside it."""
-        if self._style.output != "text" or tally.ended is None or tally.ended.reason not in ("done", "blocked"):
+        if self._style.output != "text" or run_state.ended is None or run_state.ended.reason not in ("done", "blocked"):
             return
-        text = tally.unsaid.encode("utf-8", "replace")
-        tally.said = len(tally.text)
+        text = run_state.unprinted_text.encode("utf-8", "replace")
+        run_state.printed_chars = len(run_state.text)
         self._out.put(text if text.endswith(b"\n") or not text else text + b"\n")
 
-    def _notes(self, heard: Heard) -> list[str]:
+    def _stderr_lines(self, heard: Heard) -> list[str]:
         """Lines for stderr: all that goes on when that is wished, else what explains a wait or a difference."""
         if self._style.verbose:
             return progress(heard)
         return trouble(heard) if self._style.output != "stream-json" else []
 
-    def _lines(self, heard: Heard, tally: RunState) -> list[Line]:
+    def _lines(self, heard: Heard, run_state: RunState) -> list[Line]:
         match heard:
             case Entry():
-                return self._growing(heard, tally, self._partial) + draw(heard, tally)
+                return self._partial_lines(heard, run_state, self._partial) + draw(heard, run_state)
             case Streaming():
-                return self._partial.draw(heard, tally) if self._style.partial else []
+                return self._partial.draw(heard, run_state) if self._style.partial else []
             case Pausing():
                 return [self._system("api_retry", _retry(heard))]
             case Noticed(text=text):
@@ -204,12 +204,12 @@ class RunReporter:
             case _:
                 return []
 
-    def _growing(self, entry: Entry, tally: RunState, partial: PartialMessages) -> list[Line]:
+    def _partial_lines(self, entry: Entry, run_state: RunState, partial: PartialMessages) -> list[Line]:
         match entry.event:
             case Asked(purpose=purpose) if self._style.partial:
-                return partial.open(entry.seq, purpose, tally)
+                return partial.open(entry.seq, purpose, run_state)
             case Replied() as reply if self._style.partial:
-                return partial.close(reply, tally)
+                return partial.close(reply, run_state)
             case AskFailed():
                 partial.forget()
         return []

@@ -31,79 +31,81 @@ class PartialMessages:
     """Draws `stream_event` lines. One reply grows at a time; a new request forgets the one before."""
 
     def __init__(self) -> None:
-        self._growing: PartialReply | None = None
-        self._early: list[Delta] = []
+        self._reply: PartialReply | None = None
+        self._early_deltas: list[Delta] = []
         """Deltas that came before their `Asked` was committed: what they are for is not known yet."""
 
-    def draw(self, heard: Streaming, tally: RunState) -> list[Line]:
+    def draw(self, heard: Streaming, run_state: RunState) -> list[Line]:
         """Lines for a batch of deltas; none for those of a summary."""
-        if heard.asked not in tally.asks:
-            self._early += heard.deltas
+        if heard.asked not in run_state.open_requests:
+            self._early_deltas += heard.deltas
             return []
-        if tally.purpose(heard.asked) == "summary":
+        if run_state.purpose(heard.asked) == "summary":
             return []
-        return self._lines(heard.asked, tally, self._events(heard.asked, heard.deltas, tally))
+        return self._lines(heard.asked, run_state, self._events(heard.asked, heard.deltas, run_state))
 
-    def open(self, asked: int, purpose: str, tally: RunState) -> list[Line]:
+    def open(self, asked: int, purpose: str, run_state: RunState) -> list[Line]:
         """Lines for what came before request `asked` was on disk."""
-        early, self._early = self._early, []
-        return self._lines(asked, tally, self._events(asked, early, tally)) if early and purpose == "turn" else []
+        early, self._early_deltas = self._early_deltas, []
+        return (
+            self._lines(asked, run_state, self._events(asked, early, run_state)) if early and purpose == "turn" else []
+        )
 
-    def close(self, reply: Replied, tally: RunState) -> list[Line]:
+    def close(self, reply: Replied, run_state: RunState) -> list[Line]:
         """Lines that end the reply; all of them when none of it was streamed."""
-        if tally.purpose(reply.asked) == "summary":
+        if run_state.purpose(reply.asked) == "summary":
             return []
-        deltas = () if self._is(reply.asked) else _deltas(reply)
-        lines = self._lines(reply.asked, tally, [*self._events(reply.asked, deltas, tally), *self._end(reply)])
-        self._growing = None
+        deltas = () if self._is_open(reply.asked) else _deltas(reply)
+        lines = self._lines(reply.asked, run_state, [*self._events(reply.asked, deltas, run_state), *self._end(reply)])
+        self._reply = None
         return lines
 
     def forget(self) -> None:
         """The request failed: what came of it is no reply."""
-        self._growing, self._early = None, []
+        self._reply, self._early_deltas = None, []
 
-    def _is(self, asked: int) -> bool:
-        return self._growing is not None and self._growing.asked == asked
+    def _is_open(self, asked: int) -> bool:
+        return self._reply is not None and self._reply.asked == asked
 
-    def _events(self, asked: int, deltas: Iterable[Delta], tally: RunState) -> Iterator[Line]:
-        if not self._is(asked):
-            self._growing = PartialReply(asked)
-            yield {"type": "message_start", "message": _empty_message(asked, tally)}
-        growing = self._growing
-        assert growing is not None
-        for delta in _joined(deltas):
+    def _events(self, asked: int, deltas: Iterable[Delta], run_state: RunState) -> Iterator[Line]:
+        if not self._is_open(asked):
+            self._reply = PartialReply(asked)
+            yield {"type": "message_start", "message": _empty_message(asked, run_state)}
+        reply = self._reply
+        assert reply is not None
+        for delta in _merge_deltas(deltas):
             if isinstance(delta, CallDelta):
-                yield from _call(growing, delta, tally)
+                yield from _call(reply, delta, run_state)
             else:
-                yield from _prose(growing, delta)
+                yield from _prose(reply, delta)
 
     def _end(self, reply: Replied) -> Iterator[Line]:
-        growing = self._growing
-        assert growing is not None
-        yield from _stop_prose(growing)
-        for block in growing.calls.values():
+        partial = self._reply
+        assert partial is not None
+        yield from _stop_prose(partial)
+        for block in partial.calls.values():
             yield {"type": "content_block_stop", "index": block}
         change = {"stop_reason": STOPS.get(reply.stop), "stop_sequence": None}
         yield {"type": "message_delta", "delta": change, "usage": usage_line(reply.usage)}
         yield {"type": "message_stop"}
 
-    def _lines(self, asked: int, tally: RunState, events: Iterable[Line]) -> list[Line]:
+    def _lines(self, asked: int, run_state: RunState, events: Iterable[Line]) -> list[Line]:
         lines: list[Line] = []
         for event in events:
-            growing = self._growing
-            assert growing is not None
-            ends = tally.tail(f"stream.{asked}.{growing.lines}")
-            growing.lines += 1
-            lines.append({"type": "stream_event", "event": event, "parent_tool_use_id": tally.parent, **ends})
+            reply = self._reply
+            assert reply is not None
+            ends = run_state.tail(f"stream.{asked}.{reply.lines}")
+            reply.lines += 1
+            lines.append({"type": "stream_event", "event": event, "parent_tool_use_id": run_state.parent, **ends})
         return lines
 
 
-def _empty_message(asked: int, tally: RunState) -> Line:
+def _empty_message(asked: int, run_state: RunState) -> Line:
     return {
-        "id": message_id(tally.session, asked),
+        "id": message_id(run_state.session, asked),
         "type": "message",
         "role": "assistant",
-        "model": tally.model,
+        "model": run_state.model,
         "content": [],
         "stop_reason": None,
         "stop_sequence": None,
@@ -111,37 +113,37 @@ def _empty_message(asked: int, tally: RunState) -> Line:
     }
 
 
-def _joined(deltas: Iterable[Delta]) -> list[Delta]:
+def _merge_deltas(deltas: Iterable[Delta]) -> list[Delta]:
     """Neighbours that say more of the same are one: what came in one read is one line."""
-    joined: list[Delta] = []
+    merged: list[Delta] = []
     texts: list[str] = []
     for delta in deltas:
-        last = joined[-1] if joined else None
+        last = merged[-1] if merged else None
         if isinstance(delta, TextDelta | ThinkingDelta) and type(last) is type(delta):
             texts.append(delta.text)
             continue
-        _settle(joined, texts)
-        joined.append(delta)
-    _settle(joined, texts)
-    return joined
+        _append_text(merged, texts)
+        merged.append(delta)
+    _append_text(merged, texts)
+    return merged
 
 
-def _settle(joined: list[Delta], texts: list[str]) -> None:
-    """Put `texts` behind the last of `joined`."""
+def _append_text(merged: list[Delta], texts: list[str]) -> None:
+    """Put `texts` behind the last of `merged`."""
     if texts:
-        last = joined[-1]
+        last = merged[-1]
         assert isinstance(last, TextDelta | ThinkingDelta)
-        joined[-1] = type(last)(last.text + "".join(texts))
+        merged[-1] = type(last)(last.text + "".join(texts))
         texts.clear()
 
 
-def _call(growing: PartialReply, delta: CallDelta, tally: RunState) -> Iterator[Line]:
-    yield from _stop_prose(growing)
-    block = growing.calls.get(delta.index)
+def _call(reply: PartialReply, delta: CallDelta, run_state: RunState) -> Iterator[Line]:
+    yield from _stop_prose(reply)
+    block = reply.calls.get(delta.index)
     if block is None:
-        block = growing.calls[delta.index] = growing.blocks
-        growing.blocks += 1
-        name = tally.named(call_id(growing.asked, delta.index))
+        block = reply.calls[delta.index] = reply.blocks
+        reply.blocks += 1
+        name = run_state.qualified_id(call_id(reply.asked, delta.index))
         start = {"type": "tool_use", "id": name, "name": delta.name, "input": {}}
         yield {"type": "content_block_start", "index": block, "content_block": start}
     if delta.json:
@@ -149,22 +151,22 @@ def _call(growing: PartialReply, delta: CallDelta, tally: RunState) -> Iterator[
         yield {"type": "content_block_delta", "index": block, "delta": change}
 
 
-def _prose(growing: PartialReply, delta: TextDelta | ThinkingDelta) -> Iterator[Line]:
+def _prose(reply: PartialReply, delta: TextDelta | ThinkingDelta) -> Iterator[Line]:
     kind = "text" if isinstance(delta, TextDelta) else "thinking"
-    if growing.kind != kind:
-        yield from _stop_prose(growing)
-        growing.kind = kind
-        growing.blocks += 1
+    if reply.kind != kind:
+        yield from _stop_prose(reply)
+        reply.kind = kind
+        reply.blocks += 1
         empty = {"type": kind, kind: ""} | ({"signature": ""} if kind == "thinking" else {})
-        yield {"type": "content_block_start", "index": growing.blocks - 1, "content_block": empty}
+        yield {"type": "content_block_start", "index": reply.blocks - 1, "content_block": empty}
     change = {"type": f"{kind}_delta", kind: delta.text}
-    yield {"type": "content_block_delta", "index": growing.blocks - 1, "delta": change}
+    yield {"type": "content_block_delta", "index": reply.blocks - 1, "delta": change}
 
 
-def _stop_prose(growing: PartialReply) -> Iterator[Line]:
-    if growing.kind:
-        growing.kind = ""
-        yield {"type": "content_block_stop", "index": growing.blocks - 1}
+def _stop_prose(reply: PartialReply) -> Iterator[Line]:
+    if reply.kind:
+        reply.kind = ""
+        yield {"type": "content_block_stop", "index": reply.blocks - 1}
 
 
 def _deltas(reply: Replied) -> Sequence[Delta]:
@@ -200,17 +202,17 @@ class SubagentStreams:
     def __init__(self, root: RunState, state: State) -> None:
         """`state` is that of the session as the run begins: what was started before is known from it."""
         self._root = root
-        self._tallies: dict[str, RunState] = {}
+        self._states: dict[str, RunState] = {}
         self._partials: dict[str, PartialMessages] = {}
         for child, now in state.children.items():
             root.children[child] = Subagent(f"a{now.seq}", now.started.call, now.started)
 
-    def tally(self, heard: OfChild) -> RunState:
+    def run_state(self, heard: OfChild) -> RunState:
         """That of the subagent which was heard."""
-        found = self._tallies.get(heard.child)
+        found = self._states.get(heard.child)
         if found is None:
             child = self._known(heard)
-            found = self._tallies[heard.child] = RunState(heard.child, child.started.model, self._root, child)
+            found = self._states[heard.child] = RunState(heard.child, child.started.model, self._root, child)
         return found
 
     def partial(self, heard: OfChild) -> PartialMessages:
@@ -219,9 +221,9 @@ class SubagentStreams:
 
     def _known(self, heard: OfChild) -> Subagent:
         """What its parent told of it; of one whose parent's word was not heard, the call that is known above it."""
-        for tally in (self._root, *self._tallies.values()):
-            if heard.child in tally.children:
-                return tally.children[heard.child]
+        for run_state in (self._root, *self._states.values()):
+            if heard.child in run_state.children:
+                return run_state.children[heard.child]
         top = heard.label.partition(".")[0]
-        above = next((child for child in self._root.children.values() if child.label == top), None)
-        return Subagent(heard.label, above.call if above else "", ChildStarted(heard.child, heard.kind))
+        ancestor = next((child for child in self._root.children.values() if child.label == top), None)
+        return Subagent(heard.label, ancestor.call if ancestor else "", ChildStarted(heard.child, heard.kind))

@@ -20,63 +20,67 @@ class Stop(msgspec.Struct, frozen=True):
     """Signal that came."""
     error: LongreinError | None = None
     """Error of ours that the loop raised."""
-    deaf: str = ""
+    write_error: str = ""
     """Why stdout takes no more; `closed` when its reader simply left."""
 
 
-def exit_code(tally: RunState, stop: Stop) -> int:
+def exit_code(run_state: RunState, stop: Stop) -> int:
     """Exit code of the run."""
     if stop.signal:
         return 128 + stop.signal
     if stop.error is not None:
         return stop.error.exit_code
-    if stop.deaf or tally.ended is None:
+    if stop.write_error or run_state.ended is None:
         return 1
-    match tally.ended.reason:
+    match run_state.ended.reason:
         case "done":
             return 0
         case "blocked":
             return BLOCKED
         case "limit" | "budget":
             return LIMIT
-        case "error" if tally.failure and tally.failure[1].kind in RETRYABLE:
+        case "error" if run_state.failure and run_state.failure[1].kind in RETRYABLE:
             return TRY_AGAIN
         case _:
             return 1
 
 
-def error_line(tally: RunState, stop: Stop) -> str:
+def error_line(run_state: RunState, stop: Stop) -> str:
     """The line for stderr; '' when all went well or nobody needs to be told."""
     if stop.error is not None:
         return str(stop.error)
-    if stop.deaf:
-        return "" if stop.deaf == "closed" else f"stdout cannot be written: {stop.deaf}"
-    code = exit_code(tally, stop)
-    if code == BLOCKED and tally.denials:
-        return _blocked(tally.denials[-1])
-    return _reason_text(tally, stop) if code else ""
+    if stop.write_error:
+        return "" if stop.write_error == "closed" else f"stdout cannot be written: {stop.write_error}"
+    code = exit_code(run_state, stop)
+    if code == BLOCKED and run_state.denials:
+        return _blocked(run_state.denials[-1])
+    return _reason_text(run_state, stop) if code else ""
 
 
-def draw_result(facts: SessionFacts, tally: RunState, stop: Stop, key: str) -> Line:
+def draw_result(facts: SessionFacts, run_state: RunState, stop: Stop, key: str) -> Line:
     """The `result` line; `key` tells it from the other results of the session."""
-    reason = tally.ended.reason if tally.ended else "error"
-    cut = bool(stop.signal or stop.error or stop.deaf)
+    reason = run_state.ended.reason if run_state.ended else "error"
+    cut = bool(stop.signal or stop.error or stop.write_error)
     fine = reason in ("done", "blocked") and not cut
     line: Line = {
         "type": "result",
         "subtype": "success" if fine else "error_during_execution" if cut else _subtype(reason),
         "is_error": not fine,
-        "duration_ms": (tally.last_at - tally.first_at) // 1000,
-        "duration_api_ms": tally.asking_us // 1000,
-        "num_turns": tally.replies,
+        "duration_ms": (run_state.last_at - run_state.first_at) // 1000,
+        "duration_api_ms": run_state.asking_us // 1000,
+        "num_turns": run_state.replies,
     }
-    line |= {"result": tally.text} if fine else {"errors": [error_line(tally, stop) or _reason_text(tally, stop)]}
+    line |= (
+        {"result": run_state.text}
+        if fine
+        else {"errors": [error_line(run_state, stop) or _reason_text(run_state, stop)]}
+    )
     line |= {
-        "stop_reason": STOPS.get(tally.reply.stop) if tally.reply else None,
-        "total_cost_usd": tally.cost_usd,
-        "usage": usage_line(tally.usage),
-        "modelUsage": _model_usage(facts, tally),
-        "permission_denials": [_denial(denial) for denial in tally.denials],
+        "stop_reason": STOPS.get(run_state.reply.stop) if run_state.reply else None,
+        "total_cost_usd": run_state.cost_usd,
+        "usage": usage_line(run_state.usage),
+        "modelUsage": _model_usage(facts, run_state),
+        "permission_denials": [_denial(denial) for denial in run_state.denials],
     }
     return line | tail(facts.session, key)
 
@@ -85,14 +89,18 @@ def _subtype(reason: str) -> str:
     return SUBTYPES.get(reason, "error_during_execution")
 
 
-def _reason_text(tally: RunState, stop: Stop) -> str:
+def _reason_text(run_state: RunState, stop: Stop) -> str:
     if stop.signal:
         return "interrupted: the session is saved, `longrein -c` goes on with it"
-    if tally.ended is None:
+    if run_state.ended is None:
         return "the turn did not end: the session is saved, `longrein -c` goes on with it"
-    if tally.ended.message:
-        return tally.ended.message
-    return tally.failure[1].message or tally.failure[1].kind if tally.failure else f"stopped: {tally.ended.reason}"
+    if run_state.ended.message:
+        return run_state.ended.message
+    return (
+        run_state.failure[1].message or run_state.failure[1].kind
+        if run_state.failure
+        else f"stopped: {run_state.ended.reason}"
+    )
 
 
 def _blocked(denial: DeniedCall) -> str:
@@ -112,10 +120,10 @@ def _denial(denial: DeniedCall) -> Line:
     return {**line, "agent": denial.agent} if denial.agent else line
 
 
-def _model_usage(facts: SessionFacts, tally: RunState) -> Line:
+def _model_usage(facts: SessionFacts, run_state: RunState) -> Line:
     """By model."""
     own = (facts.window_tokens, facts.max_output_tokens)
-    sizes = {model: own if model == facts.model else facts.sizes(model) for model in tally.spent}
+    sizes = {model: own if model == facts.model else facts.sizes(model) for model in run_state.spent}
     return {
         model: {
             "inputTokens": used.input_tokens,
@@ -127,5 +135,5 @@ def _model_usage(facts: SessionFacts, tally: RunState) -> Line:
             "contextWindow": sizes[model][0],
             "maxOutputTokens": sizes[model][1],
         }
-        for model, (used, cost) in tally.spent.items()
+        for model, (used, cost) in run_state.spent.items()
     }

@@ -68,20 +68,20 @@ class _Run:
         self.session, self.facts, self.style, self.out, self.err = session, facts, style, out, err
         self.start = state.seq
         """Last entry before the run."""
-        self.tally = RunState(facts.session, facts.model)
-        self.tally.calls.update((call, opened.call) for call, opened in state.calls.items())
-        self.company = SubagentStreams(self.tally, state)
-        self.voice = RunReporter(facts, style, out, self.start, err)
+        self.run_state = RunState(facts.session, facts.model)
+        self.run_state.calls.update((call, opened.call) for call, opened in state.calls.items())
+        self.subagents = SubagentStreams(self.run_state, state)
+        self.reporter = RunReporter(facts, style, out, self.start, err)
         self.signal = 0
         self.error: LongreinError | None = None
-        self.driving: asyncio.Task[None] | None = None
-        self.fresh = asyncio.Event()
+        self.main_task: asyncio.Task[None] | None = None
+        self.work_ready = asyncio.Event()
         """Set when there is something to run for, or nothing will come any more."""
-        self.talks = False
+        self.streams_input = False
         """Whether each turn gets a result of its own (stream-json input)."""
-        self.mistyped: UsageError | None = None
+        self.input_error: UsageError | None = None
         """The first line of stdin that could not be read: the run goes on, and is no success."""
-        self.waiting: asyncio.TimerHandle | None = None
+        self.waiting_notice: asyncio.TimerHandle | None = None
         self.code: int | None = None
         """Exit code of the last turn that has its result."""
 
@@ -89,25 +89,25 @@ class _Run:
         self, prompt: tuple[AnyPart, ...], lines: AsyncIterator[bytes] | None, keep_image: KeepImage | None
     ) -> int:
         """The whole run."""
-        self.talks = lines is not None
+        self.streams_input = lines is not None
         self.session.stay(self.style.background, self.style.background_s)
-        self.voice.begin()
+        self.reporter.begin()
         for note in self.facts.notes:
-            self.voice.heard(Noticed(note), self.tally)
+            self.reporter.apply(Noticed(note), self.run_state)
         listening = asyncio.create_task(self._listen())
-        self.driving = asyncio.create_task(self._drive(prompt, lines, keep_image))
-        await asyncio.wait({self.driving, listening}, return_when=asyncio.FIRST_COMPLETED)
-        if not self.driving.done():  # the log cannot be followed any more
+        self.main_task = asyncio.create_task(self._drive(prompt, lines, keep_image))
+        await asyncio.wait({self.main_task, listening}, return_when=asyncio.FIRST_COMPLETED)
+        if not self.main_task.done():  # the log cannot be followed any more
             self.session.interrupt()
-        await _wait_end(self.driving)
+        await _wait_end(self.main_task)
         await self._close(listening)
         return await self._finish()
 
     async def _close(self, listening: asyncio.Task[None]) -> None:
         """Close the session, so that who follows it has heard all and the next run may open it at once."""
-        if self.waiting is not None:
-            self.waiting.cancel()
-        for act in (self._leave_work, self.session.close):  # closed in any case, so that nobody else has to
+        if self.waiting_notice is not None:
+            self.waiting_notice.cancel()
+        for act in (self._report_left_work, self.session.close):  # closed in any case, so that nobody else has to
             try:
                 await act()
             except LongreinError as error:
@@ -115,30 +115,30 @@ class _Run:
                 listening.cancel()
         await _wait_end(listening)
 
-    async def _leave_work(self) -> None:
+    async def _report_left_work(self) -> None:
         """Say what goes on without us."""
         stored = not isinstance(self.error, SessionError)  # else nobody knows whether they are in the log
         for agent in self.session.agents() if stored else ():
             if agent.depth == 1 and agent.state in ("queued", "running", "asking"):
                 self.err(f"subagent {agent.label} has not ended; it goes on with `longrein -c`")
         for task in await self.session.leave("keep"):
-            how = "waits for `longrein -c` to begin" if task.state == "queued" else self._goes_on
+            how = "waits for `longrein -c` to begin" if task.state == "queued" else self._background_text
             self.err(f"{task.id} {how}: {escape_line(task.command)}")
 
     @property
-    def _goes_on(self) -> str:
+    def _background_text(self) -> str:
         most = ", at most until the longrein above this one is left" if self.facts.nested else ""
         return f"goes on in the background{most}"
 
     def stop(self, number: int) -> None:
         """A signal came."""
-        if self.signal and self.driving is not None:
-            self.driving.cancel()
+        if self.signal and self.main_task is not None:
+            self.main_task.cancel()
         self.signal = self.signal or number
         self.session.stay("exit")
-        self.out.hurry()
+        self.out.stop_waiting()
         self.session.interrupt()
-        self.fresh.set()
+        self.work_ready.set()
 
     async def _drive(
         self, prompt: tuple[AnyPart, ...], lines: AsyncIterator[bytes] | None, keep_image: KeepImage | None
@@ -147,31 +147,31 @@ class _Run:
         try:
             for call, opened in list(self.session.state.calls.items()):
                 if opened.asked is not None and opened.answer is None:  # asked before a crash
-                    self.tally.questions[call] = opened.asked
+                    self.run_state.questions[call] = opened.asked
                     await self._deny(call)
             if prompt:
                 await self.session.tell(Said(prompt))
-                self.fresh.set()
+                self.work_ready.set()
             elif self.session.state.turn_open or self.session.state.unanswered:
                 await self.session.tell(GoOn())
-                self.fresh.set()
+                self.work_ready.set()
             elif lines is None and not self.session.pending:
                 raise UsageError("nothing to go on with: the last turn has ended; give a prompt")
             if lines is not None:
-                await self._converse(lines, keep_image)
+                await self._run_input(lines, keep_image)
             elif not self.signal:
                 await self.session.run(once=True)
         except LongreinError as error:
             self.error = error
 
-    async def _converse(self, lines: AsyncIterator[bytes], keep_image: KeepImage | None) -> None:
+    async def _run_input(self, lines: AsyncIterator[bytes], keep_image: KeepImage | None) -> None:
         """Run a turn whenever a line has come, until stdin ends."""
-        pump = asyncio.create_task(self._pump(lines, keep_image))
+        pump = asyncio.create_task(self._read_input(lines, keep_image))
         try:
-            while not self.signal and not self.out.deaf:
-                await self.fresh.wait()
+            while not self.signal and not self.out.write_error:
+                await self.work_ready.wait()
                 ended = pump.done()
-                self.fresh.clear()
+                self.work_ready.clear()
                 if not self.signal:
                     await self.session.run(once=True)
                 if ended:
@@ -180,74 +180,74 @@ class _Run:
             pump.cancel()
         await _wait_end(pump)
 
-    async def _pump(self, lines: AsyncIterator[bytes], keep_image: KeepImage | None) -> None:
+    async def _read_input(self, lines: AsyncIterator[bytes], keep_image: KeepImage | None) -> None:
         try:
             async for line in lines:
                 try:
                     word = parse_line(line, keep_image)
                 except UsageError as error:
-                    self._pass_over(error)
+                    self._skip_line(error)
                     continue
                 if isinstance(word, ControlRequest):
-                    self.voice.answer(word.request)
+                    self.reporter.answer(word.request)
                 elif word is not None:
-                    await self._said(word)
+                    await self._send(word)
         finally:
-            asyncio.get_running_loop().call_soon(self.fresh.set)  # when this task counts as done
+            asyncio.get_running_loop().call_soon(self.work_ready.set)  # when this task counts as done
 
-    def _pass_over(self, error: UsageError) -> None:
+    def _skip_line(self, error: UsageError) -> None:
         """A line that cannot be read harms no other: it is told, and the run goes on."""
-        self.mistyped = self.mistyped or error
+        self.input_error = self.input_error or error
         self.err(str(error))
         if self.style.output == "stream-json":
-            self.voice.heard(Noticed(str(error)), self.tally)
+            self.reporter.apply(Noticed(str(error)), self.run_state)
 
-    async def _said(self, word: UserMessage) -> None:
+    async def _send(self, word: UserMessage) -> None:
         if word.how == "now":
             self.session.interrupt()
         if not self.session.busy:
             await self.session.tell(Said(word.parts))
         else:
             await self.session.tell(Said(word.parts, "steer" if word.how == "steer" else "queued"))
-        self.fresh.set()
+        self.work_ready.set()
 
     async def _listen(self) -> None:
         try:
-            async for heard in self.session.follow(self.start, streaming=self.voice.partial):
+            async for heard in self.session.follow(self.start, streaming=self.reporter.partial):
                 if isinstance(heard, OfChild):
-                    await self._of_child(heard)
+                    await self._apply_subagent(heard)
                 else:
-                    self.voice.heard(heard, self.tally)
+                    self.reporter.apply(heard, self.run_state)
                 if isinstance(heard, Entry):
-                    await self._entry(heard)
+                    await self._apply_entry(heard)
                 if self.out.waiting_bytes:
                     await self.out.drain()
-                if self.out.deaf:
+                if self.out.write_error:
                     self.session.interrupt()
-                    self.fresh.set()
+                    self.work_ready.set()
         except LongreinError as error:
             self.error = error
 
-    async def _entry(self, entry: Entry) -> None:
-        self.tally.step(entry)
+    async def _apply_entry(self, entry: Entry) -> None:
+        self.run_state.step(entry)
         match entry.event:
             case PermissionAsked(call=call):
                 await self._deny(call)
             case Asked() if self.signal:
                 self.session.interrupt()  # the signal came before the turn had begun
-            case TurnEnded() if self.talks:
+            case TurnEnded() if self.streams_input:
                 self._end_turn()
-            case TurnEnded() if self.tally.beside:
-                self.voice.say(self.tally)  # the run may go on for what works in the background
-                self.waiting = asyncio.get_running_loop().call_later(WAITING_SAID_S, self._say_waiting)
+            case TurnEnded() if self.run_state.has_background_work:
+                self.reporter.print_answer(self.run_state)  # the run may go on for what works in the background
+                self.waiting_notice = asyncio.get_running_loop().call_later(WAITING_SAID_S, self._say_waiting)
             case _:
                 pass
 
-    async def _of_child(self, of: OfChild) -> None:
+    async def _apply_subagent(self, of: OfChild) -> None:
         """Something of a subagent: what it asks is denied like what the session itself asks."""
-        self.voice.of_child(of, self.company)
+        self.reporter.apply_subagent(of, self.subagents)
         if isinstance(of.heard, Entry):
-            self.company.tally(of).step(of.heard)
+            self.subagents.run_state(of).step(of.heard)
             if isinstance(of.heard.event, PermissionAsked):
                 await self._deny(of.heard.event.call, of.child)
 
@@ -263,30 +263,30 @@ class _Run:
         await self.session.tell(Answer(call, "deny", message=DENIAL, by="headless", session=child))
 
     def _end_turn(self) -> None:
-        self.voice.end(self.tally, self._stop())
-        self.code = exit_code(self.tally, self._stop())
+        self.reporter.end(self.run_state, self._stop())
+        self.code = exit_code(self.run_state, self._stop())
         self._complain()
-        self.tally.next_turn()
+        self.run_state.reset_turn()
 
     async def _finish(self) -> int:
         """Say how it ended, unless the last turn has said it."""
-        if self.talks and self.code is None and not (self.signal or self.error or self.tally.replies):
-            self.error = self.mistyped or UsageError("the prompt is empty: stdin held no user message")
-        if self.code is None or self.error or self.tally.replies or self.tally.failure:
-            self.voice.end(self.tally, self._stop())
+        if self.streams_input and self.code is None and not (self.signal or self.error or self.run_state.replies):
+            self.error = self.input_error or UsageError("the prompt is empty: stdin held no user message")
+        if self.code is None or self.error or self.run_state.replies or self.run_state.failure:
+            self.reporter.end(self.run_state, self._stop())
             self.code = None
         await self.out.drain(FAREWELL_S if self.signal else None)
-        if self.code is None or self.signal or self.out.deaf:
+        if self.code is None or self.signal or self.out.write_error:
             self._complain()
-            return exit_code(self.tally, self._stop())
-        return self.code or (self.mistyped.exit_code if self.mistyped else 0)
+            return exit_code(self.run_state, self._stop())
+        return self.code or (self.input_error.exit_code if self.input_error else 0)
 
     def _stop(self) -> Stop:
-        return Stop(self.signal, self.error, self.out.deaf)
+        return Stop(self.signal, self.error, self.out.write_error)
 
     def _complain(self) -> None:
-        line = error_line(self.tally, self._stop())
-        if line and (self.error is None or self.error is not self.mistyped):
+        line = error_line(self.run_state, self._stop())
+        if line and (self.error is None or self.error is not self.input_error):
             self.err(line)
 
 

@@ -53,17 +53,17 @@ class RunState:
     """
 
     def __init__(
-        self, session: str, model: str, above: "RunState | None" = None, child: Subagent | None = None
+        self, session: str, model: str, root: "RunState | None" = None, subagent: Subagent | None = None
     ) -> None:
         """`above` and `child` are given for a subagent: the tally of the session itself, and what is known of it."""
         self.session = session
-        self.above, self.child = above, child
-        self.label = child.label if child else ""
-        self.parent = child.call or None if child else None
+        self.root, self.subagent = root, subagent
+        self.label = subagent.label if subagent else ""
+        self.parent = subagent.call or None if subagent else None
         """The call that everything here belongs to."""
         self.children: dict[str, Subagent] = {}
         """Subagents that this session started itself, by their session."""
-        self.acts = 0
+        self.call_count = 0
         """Calls that were made."""
         self.model = model
         """`provider/model` of the next reply."""
@@ -71,7 +71,7 @@ class RunState:
         """Calls without a result."""
         self.questions: dict[str, PermissionAsked] = {}
         """Questions about them, by call id."""
-        self.asks: dict[int, Entry] = {}
+        self.open_requests: dict[int, Entry] = {}
         """Requests without an answer, by seq."""
         self.spent: dict[str, tuple[Usage, float]] = {}
         """Model to what it used and cost, in the whole run."""
@@ -79,9 +79,9 @@ class RunState:
         """Background tasks that a line was drawn of; one that waited in a queue is begun twice."""
         self.last = 0
         """Seq of the last entry."""
-        self.next_turn()
+        self.reset_turn()
 
-    def next_turn(self) -> None:
+    def reset_turn(self) -> None:
         """Forget what the next result is not about."""
         self.first_at = self.last_at = 0
         self.asking_us = 0
@@ -96,7 +96,7 @@ class RunState:
         self.denials: list[DeniedCall] = []
         self.ended: TurnEnded | None = None
         self._answers: list[str] = []
-        self.said = 0
+        self.printed_chars = 0
         """How much of `text` was said already."""
 
     @property
@@ -105,14 +105,18 @@ class RunState:
         return "\n\n".join(filter(None, (*self._answers, self._last_text)))
 
     @property
-    def beside(self) -> bool:
+    def has_background_work(self) -> bool:
         """Whether anything was started in the background."""
         return bool(self.tasks) or any(child.started.background for child in self.children.values())
 
     @property
-    def unsaid(self) -> str:
+    def unprinted_text(self) -> str:
         """What of it was not said."""
-        return self.text[self.said :] if not self.said else self.text[self.said :].removeprefix("\n")
+        return (
+            self.text[self.printed_chars :]
+            if not self.printed_chars
+            else self.text[self.printed_chars :].removeprefix("\n")
+        )
 
     @property
     def _last_text(self) -> str:
@@ -123,19 +127,19 @@ class RunState:
         """Of the whole run."""
         return sum(cost for _, cost in self.spent.values())
 
-    def named(self, call: str) -> str:
+    def qualified_id(self, call: str) -> str:
         """How call `call` is called in the lines: a subagent's with its label, for ids are unique in a session only."""
         return f"{self.label}.{call}" if self.label and call else call
 
     def tail(self, key: int | str) -> Line:
         """The end of a line: its id, and the session that the run is about."""
         line = tail(self.session, key)
-        return line | {"session_id": self.above.session} if self.above else line
+        return line | {"session_id": self.root.session} if self.root else line
 
-    def joined(self, seq: int, started: ChildStarted) -> Subagent:
+    def subagent_started(self, seq: int, started: ChildStarted) -> Subagent:
         """A subagent that began at entry `seq`."""
         label = f"a{started.again or seq}"
-        return Subagent(f"{self.label}.{label}" if self.label else label, self.named(started.call), started)
+        return Subagent(f"{self.label}.{label}" if self.label else label, self.qualified_id(started.call), started)
 
     def step(self, entry: Entry) -> None:
         """Take the next entry."""
@@ -143,11 +147,11 @@ class RunState:
         self.first_at = self.first_at or entry.at
         match entry.event:
             case Asked():
-                self.asks[entry.seq] = entry
+                self.open_requests[entry.seq] = entry
             case Replied() as reply:
                 self._replied(reply, entry.at)
             case AskFailed() as failed:
-                self._answered(failed.asked, entry.at)
+                self._end_request(failed.asked, entry.at)
                 self.failure = (entry.seq, failed)
                 if failed.assumed_usd:
                     self._spend(Usage(), failed.assumed_usd)
@@ -160,22 +164,22 @@ class RunState:
             case TurnEnded() as ended:
                 self.ended = ended
             case ChildStarted() | TaskStarted():
-                self._beside(entry.seq, entry.event)
+                self._start_background(entry.seq, entry.event)
             case Reminded(kind="wake"):
                 self._answers.append(self._last_text)
                 self.reply = None
             case _:
                 pass
 
-    def _beside(self, seq: int, event: ChildStarted | TaskStarted) -> None:
+    def _start_background(self, seq: int, event: ChildStarted | TaskStarted) -> None:
         if isinstance(event, ChildStarted):
-            self.children[event.child] = self.joined(seq, event)
+            self.children[event.child] = self.subagent_started(seq, event)
         else:
             self.tasks[event.task] = None
 
     def purpose(self, asked: int) -> str:
         """What an unanswered request is for; `turn` when it was made before this run."""
-        entry = self.asks.get(asked)
+        entry = self.open_requests.get(asked)
         return entry.event.purpose if entry and isinstance(entry.event, Asked) else "turn"
 
     def _replied(self, reply: Replied, at: int) -> None:
@@ -185,12 +189,12 @@ class RunState:
             self.failure = None
             made = {part.id: unwrapped(part) for part in reply.parts if isinstance(part, ToolCall)}
             self.calls |= made
-            self.acts += len(made)
-        self._answered(reply.asked, at)
+            self.call_count += len(made)
+        self._end_request(reply.asked, at)
         self._spend(reply.usage, reply.cost_usd)
 
-    def _answered(self, asked: int, at: int) -> None:
-        entry = self.asks.pop(asked, None)
+    def _end_request(self, asked: int, at: int) -> None:
+        entry = self.open_requests.pop(asked, None)
         self.asking_us += at - entry.at if entry else 0
 
     def _spend(self, usage: Usage, cost_usd: float, model: str = "") -> None:
@@ -198,15 +202,15 @@ class RunState:
         before, cost = self.spent.get(model, (Usage(), 0.0))
         self.spent[model] = (before + usage, cost + cost_usd)
         self.usage += usage
-        if self.above is not None:
-            self.above._spend(usage, cost_usd, model)
+        if self.root is not None:
+            self.root._spend(usage, cost_usd, model)
 
     def _tool_ended(self, end: ToolEnded) -> None:
         call = self.calls.pop(end.call, None) or ToolCall(end.call, end.name, {})
         question = self.questions.pop(end.call, None)
         if end.status == "denied":
-            call = msgspec.structs.replace(call, id=self.named(call.id))
-            (self.above or self).denials.append(DeniedCall(call, question, self.label))
+            call = msgspec.structs.replace(call, id=self.qualified_id(call.id))
+            (self.root or self).denials.append(DeniedCall(call, question, self.label))
 
 
 # --- What a headless run is told about the session and about how to speak --------------------------------------------

@@ -89,7 +89,7 @@ def tool_input(call: ToolCall) -> Line:
     return {"received": call.received} if call.arguments is None else call.arguments
 
 
-def reply_blocks(parts: Sequence[AnyPart], named: Callable[[str], str] = str) -> list[Line]:
+def reply_blocks(parts: Sequence[AnyPart], qualify: Callable[[str], str] = str) -> list[Line]:
     """Content of an assistant message; `named` says how calls are called."""
     blocks: list[Line] = []
     for part in parts:
@@ -100,7 +100,9 @@ def reply_blocks(parts: Sequence[AnyPart], named: Callable[[str], str] = str) ->
                 blocks.append({"type": "thinking", "thinking": text, "signature": ""})
             case ToolCall():
                 call = unwrapped(part)
-                blocks.append({"type": "tool_use", "id": named(call.id), "name": call.name, "input": tool_input(call)})
+                blocks.append(
+                    {"type": "tool_use", "id": qualify(call.id), "name": call.name, "input": tool_input(call)}
+                )
             case Image() | Document() | ToolResult():
                 blocks.append({"type": "text", "text": part_text(part)})
     return blocks
