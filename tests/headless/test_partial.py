@@ -1,4 +1,4 @@
-"""The reply while it grows: what a reader of the raw events puts together is the message that follows."""
+"""Partial messages: the raw events add up to the message that follows."""
 
 import json
 from typing import Any
@@ -14,7 +14,7 @@ from longrein.frontends.headless.partial_messages import Delta, PartialMessages
 from longrein.frontends.headless.run_state import RunState
 from longrein.models import CallDelta, TextDelta, ThinkingDelta
 
-from .play import DONE, FACTS, SESSION, Scene, answered, asked, call, ended, play
+from .harness import DONE, FACTS, SESSION, Step, answered, asked, call, ended, play
 from .schema import validate
 
 pytestmark = pytest.mark.anyio
@@ -43,7 +43,7 @@ def put_together(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 async def test_events_come_in_the_order_of_the_api() -> None:
-    turn: list[Scene] = [
+    turn: list[Step] = [
         asked(),
         Streaming(1, [ThinkingDelta("hm"), ThinkingDelta(", well"), TextDelta("Let me ")]),
         Streaming(1, [TextDelta("look."), CallDelta(0, "Read", ""), CallDelta(0, "", '{"path":')]),
@@ -91,7 +91,7 @@ async def test_without_the_flag_nothing_grows() -> None:
 
 
 async def test_a_summary_and_a_failed_request_are_no_replies() -> None:
-    turn: list[Scene] = [
+    turn: list[Step] = [
         Streaming(1, [TextDelta("early")]),  # before its `Asked` is on disk
         Asked("summary", 0, 1),
         Streaming(1, [TextDelta("summary")]),

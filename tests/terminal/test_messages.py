@@ -48,7 +48,7 @@ class Busy(Troupe):
         return says(*work[self.turns % 4])
 
 
-class Deaf:
+class NullScreen:
     """A screen that nobody looks at."""
 
     size = Size(rows=24, columns=80)
@@ -74,7 +74,7 @@ class User:
     def __init__(self, session: OpenSession) -> None:
         self.session = session
         self.talk = Conversation(session, TerminalFacts("m", "/w", "0"), None, "", time.monotonic)
-        self.talk.attach(Deaf())  # type: ignore[arg-type]
+        self.talk.attach(NullScreen())  # type: ignore[arg-type]
         self.sent: list[str] = []
         self.dropped: list[str] = []
 

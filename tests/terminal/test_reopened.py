@@ -1,4 +1,4 @@
-"""A long session that is opened again: only its end is heard anew, and the view is as if all had been."""
+"""Replay of a long session: reading only its end gives the same view as reading all."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""S074, S077: what comes from outside is shown, and never obeyed by the terminal."""
+"""S074, S077: text from outside is escaped before the terminal sees it."""
 
 import re
 import unicodedata

@@ -1,4 +1,4 @@
-"""Facts as lines: the expected text stands beside what it is drawn from."""
+"""Lines of events: expected text beside the event."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What works beside the conversation, as lines: the expected text stands beside what it is drawn from."""
+"""Lines of background tasks, subagents and waiting messages."""
 
 from typing import Any
 
