@@ -127,7 +127,7 @@ class Campaign:
         with sqlite3.connect(f"file:{self.cli.session_folder(self.session)}/log.sqlite?mode=ro", uri=True) as database:
             return bool(database.execute("SELECT count(*) FROM inbox").fetchone()[0])
 
-    # --- the judgement -----------------------------------------------------------------------------------------
+    # --- The judgement -----------------------------------------------------------------------------------------------
 
     def _judge(self) -> None:
         events = [entry.event for entry in self.log]

@@ -46,7 +46,7 @@ def first_of(provider: Provider, words: str) -> Received:
     return next(r for r in provider.requests if words in json.dumps(r.json["messages"][0]))
 
 
-# --- B: tasks ----------------------------------------------------------------------------------------------------
+# --- B: tasks --------------------------------------------------------------------------------------------------------
 
 
 def test_B6_the_list_and_what_is_asked_of_tasks_that_are_not_there_or_over(cli: CliHarness) -> None:
@@ -229,7 +229,7 @@ def test_a_reader_that_left_leaves_no_process_behind(cli: CliHarness) -> None:
     assert of(cli, TurnEnded)
 
 
-# --- bad input ---------------------------------------------------------------------------------------------------
+# --- Bad input -------------------------------------------------------------------------------------------------------
 
 
 def test_64_MB_of_output_under_a_quota_of_1_keep_both_ends_and_say_what_is_missing(cli: CliHarness) -> None:
@@ -431,7 +431,7 @@ def test_what_a_subagents_report_imitates_is_behind_a_bar(cli: CliHarness) -> No
     assert told(cli) == []
 
 
-# --- E: subagents ------------------------------------------------------------------------------------------------
+# --- E: subagents ----------------------------------------------------------------------------------------------------
 
 
 def test_E15_the_first_request_of_a_subagent_holds_its_task_and_no_word_of_its_parent(cli: CliHarness) -> None:
@@ -725,7 +725,7 @@ def test_R071_a_tree_that_may_spend_little_starts_nothing_and_answers(cli: CliHa
     assert children(cli) == {}
 
 
-# --- F: goals and worktrees --------------------------------------------------------------------------------------
+# --- F: goals and worktrees ------------------------------------------------------------------------------------------
 
 
 def test_s12_goals_of_one_session_are_those_of_the_next(cli: CliHarness) -> None:

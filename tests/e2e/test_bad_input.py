@@ -52,7 +52,7 @@ CONFIG = "~/.config/longrein/config.toml"
 NO_SUCH = "0192d0c8-0000-7000-8000-00000000abcd"
 
 
-# --- how things are brought about --------------------------------------------------------------------------------
+# --- How things are brought about ------------------------------------------------------------------------------------
 
 
 def nothing(cli: CliHarness) -> None:
@@ -118,7 +118,7 @@ def state_is_a_file(cli: CliHarness) -> None:
     cli.state.write_text("not a folder")
 
 
-# --- the table ---------------------------------------------------------------------------------------------------
+# --- The table -------------------------------------------------------------------------------------------------------
 
 
 class Row(NamedTuple):
@@ -413,7 +413,7 @@ def tree(root: type[LongreinError]) -> Iterator[type[LongreinError]]:
         yield from tree(below)
 
 
-# --- what takes more than a row ----------------------------------------------------------------------------------
+# --- What takes more than a row --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("wire", ["anthropic", "openai-chat", "openai-responses", "gemini"])

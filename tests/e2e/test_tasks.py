@@ -65,7 +65,7 @@ def alive(mark: str) -> list[int]:
     return found
 
 
-# --- starting ----------------------------------------------------------------------------------------------------
+# --- Starting --------------------------------------------------------------------------------------------------------
 
 
 def test_B1_a_task_is_started_at_once_and_the_next_request_happens_meanwhile(cli: CliHarness) -> None:
@@ -142,7 +142,7 @@ def test_B4_of_a_megabyte_the_end_is_told_and_all_of_it_is_on_disk(cli: CliHarne
     assert any(path.read_bytes() == whole for path in cli.session_folder().rglob("*") if path.is_file())
 
 
-# --- telling -----------------------------------------------------------------------------------------------------
+# --- Telling ---------------------------------------------------------------------------------------------------------
 
 
 def test_B5_a_forged_notice_is_data_and_never_stands_between_a_call_and_its_result(cli: CliHarness) -> None:
@@ -252,7 +252,7 @@ def test_B13_the_users_lines_are_not_stolen(cli: CliHarness) -> None:
     cli.clean_up()
 
 
-# --- leaving and coming back -------------------------------------------------------------------------------------
+# --- Leaving and coming back -----------------------------------------------------------------------------------------
 
 
 def test_B14_a_kept_task_outlives_a_killed_longrein_and_is_adopted(cli: CliHarness) -> None:
@@ -436,7 +436,7 @@ def test_B5_the_seed_profile_tells_results_as_its_documents_do(cli: CliHarness) 
     assert block == "<background-results>\n[bg:b1] </background results> built\n</background-results>"
 
 
-# --- a longrein in a command -------------------------------------------------------------------------------------
+# --- A longrein in a command -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("flag", [False, True])

@@ -88,7 +88,7 @@ class ScriptedSession:
             PrefixSet("start", "mock", "small", "scripted", "You are a test."),
         )
 
-    # --- the port --------------------------------------------------------------------------------------------
+    # --- The port ----------------------------------------------------------------------------------------------------
 
     def tell(self, word: Word) -> Awaitable[None]:
         self.told.append(word)

@@ -73,7 +73,7 @@ def check(rows: list[Line], *expected: str) -> None:
     assert texts(rows) == list(expected)
 
 
-# --- what goes on --------------------------------------------------------------------------------------------------
+# --- What goes on ----------------------------------------------------------------------------------------------------
 
 PAUSE = Pausing(5, "overload", 529, 1, 10, 4.0, "Overloaded \x1b[31m\nreally")
 FAILED = AskFailed(5, "overload", "Overloaded", 529)
@@ -172,7 +172,7 @@ def test_what_a_compaction_does_is_said_and_never_taken_for_an_answer(
     assert (state_word(view), [row for row in rows if row]) == (footer, shown)
 
 
-# --- calls -----------------------------------------------------------------------------------------------------------
+# --- Calls -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -212,7 +212,7 @@ def test_an_edit_shows_what_changed_and_how_much() -> None:
     )
 
 
-# --- other facts -----------------------------------------------------------------------------------------------------
+# --- Other facts -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -288,7 +288,7 @@ def test_money(usd: float, told: str) -> None:
     assert text_format.money(usd) == told
 
 
-# --- differences -----------------------------------------------------------------------------------------------------
+# --- Differences -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -339,7 +339,7 @@ def test_far_lines_are_left_out_of_what_was_done_only() -> None:
     assert kept[0] == GAP
 
 
-# --- questions -------------------------------------------------------------------------------------------------------
+# --- Questions -------------------------------------------------------------------------------------------------------
 
 ASKED = Question(PermissionAsked("c4.0", "Bash", "make test", "no rule allows this command", "Bash(make test)"))
 BARE = Question(PermissionAsked("c4.0", "Bash", "make test", "no rule allows this command", ""))
@@ -424,7 +424,7 @@ def test_a_list_keeps_the_marked_row_in_sight() -> None:
     assert chooser.chosen == "0"
 
 
-# --- commands --------------------------------------------------------------------------------------------------------
+# --- Commands --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -513,7 +513,7 @@ def test_a_narrow_footer_drops_the_least_urgent(width: int, told: str) -> None:
     assert plain(footer) == told
 
 
-# --- lines -----------------------------------------------------------------------------------------------------------
+# --- Lines -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ def said(told: list[Any]) -> list[tuple[str, str]]:
     return [(word.get("how", "prompt"), word["parts"][0]["text"]) for word in told if word["type"] == "Said"]
 
 
-# --- pastes ----------------------------------------------------------------------------------------------------------
+# --- Pastes ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_backspace_takes_a_mark_at_once(tmp_path: Path) -> None:
         tty.until(lambda: "› a" in tty.lines())
 
 
-# --- lines and history -----------------------------------------------------------------------------------------------
+# --- Lines and history -----------------------------------------------------------------------------------------------
 
 
 def test_many_lines_and_the_way_back_to_them(tmp_path: Path) -> None:
@@ -180,7 +180,7 @@ def test_a_stop_key_loses_neither_a_draft_nor_what_is_queued(tmp_path: Path) -> 
         tty.until("interrupted  say").until("idle").until("› a draft")
 
 
-# --- completion ------------------------------------------------------------------------------------------------------
+# --- Completion ------------------------------------------------------------------------------------------------------
 
 
 COMPLETED = {

@@ -40,7 +40,7 @@ def texts(rows: list[Line]) -> list[str]:
     return [plain(row).rstrip() for row in rows]
 
 
-# --- figures ---------------------------------------------------------------------------------------------------------
+# --- Figures ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_times(seconds: float, told: str, since: str) -> None:
     assert (text_format.elapsed(seconds), text_format.live_elapsed(seconds)) == (told, since)
 
 
-# --- acts ------------------------------------------------------------------------------------------------------------
+# --- Acts ------------------------------------------------------------------------------------------------------------
 
 LOOK = ToolCall("c1.0", "Read", {"file_path": f"src/{EVIL}.py"})
 RUN = ToolCall("c1.1", "Bash", {"command": "make\ntest"})
@@ -88,7 +88,7 @@ def test_an_act_in_one_line(event: Any, told: str) -> None:
     assert acts.activity_text(event) == told
 
 
-# --- when they begin and end -----------------------------------------------------------------------------------------
+# --- When they begin and end -----------------------------------------------------------------------------------------
 
 NPM = TaskStarted("b1", f"npm run {EVIL}\nmore")
 CHILD = ChildStarted("one", "explore", description="find it")
@@ -143,7 +143,7 @@ def test_a_beginning_or_an_end_in_words(rows: list[Line], expected: list[str]) -
     assert texts(rows) == expected
 
 
-# --- live ------------------------------------------------------------------------------------------------------------
+# --- Live ------------------------------------------------------------------------------------------------------------
 
 
 def agent_view(n: int, state: str = "running", **now: Any) -> AgentView:
@@ -235,7 +235,7 @@ def test_live_rows_fit_any_terminal(width: int, rows: int) -> None:
     assert len(drawn) <= max(rows // 4, 1) + 3
 
 
-# --- lists -----------------------------------------------------------------------------------------------------------
+# --- Lists -----------------------------------------------------------------------------------------------------------
 
 
 def test_the_list_of_tasks() -> None:
@@ -332,7 +332,7 @@ def test_a_goal_that_changed_is_a_line() -> None:
     assert texts([row for row in rows if isinstance(row, tuple)]) == ["", f"goal [x] #3 tests {SHOWN}  (after #1)"]
 
 
-# --- the fold --------------------------------------------------------------------------------------------------------
+# --- The fold --------------------------------------------------------------------------------------------------------
 
 
 def of(heard: Any, child: str = "one", label: str = "a3") -> OfChild:

@@ -37,7 +37,7 @@ class TaskRow(msgspec.Struct, frozen=True):
     task: Spooled
 
 
-# --- what there is -----------------------------------------------------------------------------------------------
+# --- What there is ---------------------------------------------------------------------------------------------------
 
 
 def tasks_in_log(past: Past) -> dict[str, tuple[Entry, TaskEnded | None]]:
@@ -102,7 +102,7 @@ def find_task(rows: Sequence[TaskRow], wanted: str) -> TaskRow:
     raise UsageError(f"{where} no task {name!r} that runs; `longrein tasks` lists them")
 
 
-# --- output ------------------------------------------------------------------------------------------------------
+# --- Output ----------------------------------------------------------------------------------------------------------
 
 
 def last_lines(read: Read, size_bytes: int, lines: int) -> str:
@@ -142,7 +142,7 @@ def _last(pieces: Sequence[bytes] | Iterator[bytes], lines: int) -> str:
     return b"\n".join(kept).decode("utf-8", "replace")
 
 
-# --- pages -------------------------------------------------------------------------------------------------------
+# --- Pages -----------------------------------------------------------------------------------------------------------
 
 
 def as_json(rows: Sequence[TaskRow]) -> bytes:

@@ -1,4 +1,4 @@
-"""What a command result is put on the screen, into the input, or to the session; and how the terminal is left."""
+"""Effects of commands on the conversation, and leaving while background tasks run."""
 
 from collections.abc import Awaitable, Sequence
 from functools import partial
@@ -26,7 +26,7 @@ from longrein.frontends.terminal.interface import Outcome
 from longrein.frontends.terminal.task_rows import RunningTask
 from longrein.frontends.text_format import escape_line
 
-# --- Leaving while tasks run: what becomes of them is the user's word, or what the settings say ----------------------
+# --- Question about running tasks, also used by the plain terminal ---------------------------------------------------
 
 
 COMMAND_CHARS_MAX = 40
@@ -34,14 +34,14 @@ SHOWN_MAX = 3
 
 
 def exit_question(running: Sequence[RunningTask]) -> str:
-    """The title of the question."""
+    """Title of the question about running tasks."""
     names = ", ".join(_name(one) for one in running[:SHOWN_MAX]) + (", …" if len(running) > SHOWN_MAX else "")
     verb, them = ("runs", "it") if len(running) == 1 else ("run", "them")
     return f"{text_format.counted(len(running), 'task')} still {verb} ({names}): what becomes of {them}?"
 
 
 def exit_choices(count: int) -> tuple[Row, ...]:
-    """What may become of so many."""
+    """Answers to it for `count` tasks."""
     them, takes = ("it", "takes it up") if count == 1 else ("them", "takes them up")
     how = f"`longrein tasks` lists and stops {them}; `longrein -c` {takes} again"
     return (
@@ -52,8 +52,11 @@ def exit_choices(count: int) -> tuple[Row, ...]:
 
 
 async def choose_task_fate(session: SessionPort, outcome: Outcome, choice: str) -> Outcome:
-    """How it is left, with the answer. Between two turns the session writes it down itself; in the middle of one it is
-    carried out when the session is closed, so that the turn can be gone on with. Raises our own errors."""
+    """Apply the answer and return the outcome with it.
+
+    Between turns the session stores the answer itself; during a turn it takes effect when the session is closed, so
+    that the turn can be resumed. Raises `LongreinError`.
+    """
     kept: Literal["stop", "keep"] = "keep" if choice == "keep" else "stop"
     if not session.busy:
         await session.leave(kept)
@@ -61,7 +64,7 @@ async def choose_task_fate(session: SessionPort, outcome: Outcome, choice: str) 
 
 
 def exit_progress(count: int, choice: str) -> str:
-    """The line while the answer is carried out."""
+    """Line shown while the answer takes effect."""
     tasks = text_format.counted(count, "task")
     return f"{tasks} kept running" if choice == "keep" else f"ending {tasks}; Ctrl-C leaves at once"
 
@@ -72,11 +75,11 @@ def _name(one: RunningTask) -> str:
     return f"{escape_line(one.started.task)} {shown}"
 
 
-# --- obey ------------------------------------------------------------------------------------------------------------
+# --- Running commands ------------------------------------------------------------------------------------------------
 
 
 def run_command(conversation: Conversation, typed: ParsedCommand) -> None:
-    """Carry out one command."""
+    """Run a command and apply its result."""
     command = typed.command
     if command is None:
         conversation.notice(commands.unknown_command_text(typed.name))
@@ -89,7 +92,7 @@ def run_command(conversation: Conversation, typed: ParsedCommand) -> None:
 
 
 def choose_session(conversation: Conversation) -> None:
-    """Let the user choose another session of this folder, if there is one."""
+    """Open the list of other sessions of this folder, if there are any."""
     run_command(conversation, ParsedCommand(commands.command_named("resume"), "resume", ""))
 
 
@@ -131,7 +134,7 @@ def _choose(conversation: Conversation, command: Command, choices: Choices) -> N
 
 
 def edit_last_queued(conversation: Conversation) -> None:
-    """The newest message that waits goes back into the input."""
+    """Take the newest waiting message back into the input."""
     taken = conversation.context.messages.take()
     if taken is None:
         conversation.warn(TOO_LATE)
@@ -140,16 +143,16 @@ def edit_last_queued(conversation: Conversation) -> None:
 
 
 def background(conversation: Conversation) -> None:
-    """The running command goes to the background."""
+    """Move the running command to the background."""
     if not conversation.session.background():
         conversation.warn(NOTHING_RUNS)
 
 
-# --- leaving -----------------------------------------------------------------------------------------------------
+# --- Leaving ---------------------------------------------------------------------------------------------------------
 
 
 def request_exit(conversation: Conversation, outcome: Outcome) -> None:
-    """The user wants to leave: while tasks run, they are asked what becomes of those. Said twice it is done at once."""
+    """Leave; while tasks run, ask about them first. A second request leaves at once."""
     running = list(conversation.view.activity.tasks.values())
     if conversation.leaving is not None or not running:
         conversation.leave(conversation.leaving or outcome)

@@ -1,4 +1,4 @@
-"""The commands that begin with `/`: one table, each row with its function. A screen and lines alike obey it."""
+"""The slash commands: one table of names, help texts and functions, for the screen and the plain terminal."""
 
 from collections.abc import Awaitable, Callable, Sequence
 
@@ -35,10 +35,10 @@ from longrein.frontends.terminal.view_model import ViewModel
 from longrein.frontends.text_format import escape, escape_line, key_argument
 
 MODES = ("default", "acceptEdits", "plan")
-"""What Shift-Tab goes through. `bypassPermissions` must be asked for by name."""
+"""Modes that Shift-Tab cycles through. `bypassPermissions` must be typed."""
 EVERY_MODE = (*MODES, "bypassPermissions")
 TAIL_LINES = 20
-"""Of a task's output, when it is not said how many."""
+"""Default number of lines of a task's output."""
 TAIL_LINES_MAX = 1_000
 NUMBER_DIGITS_MAX = 15
 HELP_CELLS = 24
@@ -50,18 +50,18 @@ NOTHING_SAID = "nothing was said yet, so there is nothing to go back to"
 
 
 class Choices(msgspec.Struct, frozen=True):
-    """A list to choose a row of. Without a screen each row is shown as the command to type."""
+    """A list to choose from. The plain terminal shows each row as the command to type."""
 
     title: str
     rows: Sequence[Row]
     chosen: "Callable[[str], MaybeAwaitable] | None" = None
-    """What comes of the value of a row; None: the same command with the value as its argument."""
+    """Called with the value of a row; None: run the same command with the value as its argument."""
     hint: str = ""
-    """Said under the rows without a screen."""
+    """Text under the rows on the plain terminal."""
 
 
 class CommandResult(msgspec.Struct, frozen=True):
-    """What a command answers, and what it wants done."""
+    """Output of a command, and the actions it asks for."""
 
     title: str = ""
     rows: Sequence[Line] = ()
@@ -70,14 +70,14 @@ class CommandResult(msgspec.Struct, frozen=True):
     edit: str = ""
     """Text for the input."""
     word: Word | None = None
-    """A word for the session. What comes of it is heard, or stands in `notice`."""
+    """A message to the session. Its effect arrives as an update, or is described by `notice`."""
     choices: Choices | None = None
     outcome: Outcome | None = None
-    """The session is left."""
+    """Leave the session with this outcome."""
 
 
 MaybeAwaitable = CommandResult | Awaitable[CommandResult]
-"""What is known at once is told at once, so that words reach the session in the order in which they were typed."""
+"""Commands that need not wait return directly, so that messages reach the session in the order typed."""
 
 
 class Command(msgspec.Struct, frozen=True):
@@ -85,36 +85,36 @@ class Command(msgspec.Struct, frozen=True):
 
     name: str
     argument: str
-    """How its argument is called in the help; '' for none."""
+    """Argument as shown in the help; '' for none."""
     summary: str
     run: "Callable[[CommandContext, str], MaybeAwaitable]"
-    """Carries it out, given its argument. May raise our own errors."""
+    """Function of the context and the argument. May raise `LongreinError`."""
     idle_only: bool = False
-    """Whether it cannot be given on a screen while a turn goes on; without a screen, lines run ahead of turns."""
+    """Whether the screen refuses it while a turn runs. The plain terminal accepts it: its lines run ahead of turns."""
     many_lines: bool = False
     """Whether its argument may have several lines."""
 
 
 class CommandContext:
-    """One session, and what its user may know and do of it and of what works beside it."""
+    """Session, facts and view model for the commands, and the commands about background work and messages."""
 
     def __init__(self, session: SessionPort, facts: TerminalFacts, view: ViewModel) -> None:
         self.session, self.facts, self.view = session, facts, view
         self.messages = MessageQueue(session)
 
     def label(self, child: str) -> str:
-        """How a subagent is called; '' for one that is not known."""
+        """Label of a subagent; '' when unknown."""
         worker = self.view.activity.subagents.get(child)
         return worker.label if worker else next((v.label for v in self.session.agents() if v.child == child), "")
 
     def command_line_for(self, taken: Pending) -> str:
-        """A message that was taken back, as it is typed again."""
+        """Input text that sends a message again after it was taken back."""
         return f"/agents tell {self.label(taken.to)} {taken.text}" if taken.to else taken.text
 
-    # --- tasks -----------------------------------------------------------------------------------------------
+    # --- Tasks -------------------------------------------------------------------------------------------------------
 
     async def tasks(self, argument: str) -> CommandResult:
-        """Background tasks, the end of one's output, or `stop` and one."""
+        """/tasks: list tasks, show the end of a task's output, or stop a task."""
         views = self.session.tasks()
         word, _, rest = argument.partition(" ")
         if not word:
@@ -138,10 +138,10 @@ class CommandContext:
             f"task {view.id}", [task_rows.task_line(view), *(rows or [line(("dim", "  no output yet"))])]
         )
 
-    # --- subagents -------------------------------------------------------------------------------------------
+    # --- Subagents ---------------------------------------------------------------------------------------------------
 
     async def agents(self, argument: str) -> CommandResult:
-        """Subagents, one of them, or `stop` or `tell` and one."""
+        """/agents: list subagents, show one, stop one, or send one a message."""
         views = self.session.agents()
         word, _, rest = argument.partition(" ")
         if not word:
@@ -173,7 +173,7 @@ class CommandContext:
         stored = self.session.tell(Said((Text(text),), "steer", view.child))
         waits = any(one.to == view.child and one.text == text for one in self.session.pending)
         await stored
-        return CommandResult() if waits else CommandResult(edit=again)  # it has just ended
+        return CommandResult() if waits else CommandResult(edit=again)  # the subagent has just ended
 
     def _agent_page(self, view: AgentView) -> CommandResult:
         worker, now = self.view.activity.subagents.get(view.child), self.session.state.children.get(view.child)
@@ -182,10 +182,10 @@ class CommandContext:
         acts = [*self.view.activity.acts.get(view.child, ())]
         return CommandResult(f"subagent {view.label}", task_rows.agent_page(view, task, report, acts))
 
-    # --- stopping one thing --------------------------------------------------------------------------------------
+    # --- Stop --------------------------------------------------------------------------------------------------------
 
     def running(self) -> list[Row]:
-        """All that can be stopped alone: calls, subagents, tasks."""
+        """Calls, subagents and tasks that can be stopped."""
         calls = [(call, one) for call, one in self.session.state.calls.items() if one.started]
         return [
             *(Row(call, f"{one.call.name} {key_argument(one.call.arguments)}".rstrip(), "call") for call, one in calls),
@@ -194,7 +194,7 @@ class CommandContext:
         ]
 
     def stop(self, wanted: str) -> MaybeAwaitable:
-        """Stop one thing that runs; without its name, choose."""
+        """/stop: stop a call, subagent or task; without an id, choose."""
         rows = self.running()
         if not wanted and rows:
             return CommandResult(choices=Choices("stop which?", rows))
@@ -209,16 +209,16 @@ class CommandContext:
             return self.agents(f"stop {wanted}")
         return self.tasks(f"stop {wanted}")
 
-    # --- goals, messages -------------------------------------------------------------------------------------
+    # --- Goals, messages ---------------------------------------------------------------------------------------------
 
     async def goals(self, argument: str) -> CommandResult:
-        """Goals of the project."""
+        """/goals: list or change goals of the project."""
         if self.facts.goals is None:
             return CommandResult(notice="goals are kept by project, and here is none")
         return CommandResult("goals", [line(f"  {row}") for row in await goal_rows(self.facts.goals, argument)])
 
     def queue(self, argument: str) -> CommandResult:
-        """Messages that wait; one is taken back or thrown away."""
+        """/queue: list waiting messages, take one back, or drop one."""
         drop, _, number = argument.partition(" ") if argument.startswith("drop ") else ("", "", argument)
         if not number:
             numbered = self.messages.numbered()
@@ -236,11 +236,11 @@ class CommandContext:
         )
 
     def background(self, _: str) -> CommandResult:
-        """Send the running command to the background."""
+        """/background: move the running command to the background."""
         return CommandResult(notice="" if self.session.background() else NOTHING_RUNS)
 
 
-# --- the session itself --------------------------------------------------------------------------------------------
+# --- Session commands ------------------------------------------------------------------------------------------------
 
 
 def _help(_: CommandContext, __: str) -> CommandResult:
@@ -360,7 +360,7 @@ def _cost(context: CommandContext, _: str) -> CommandResult:
 
 
 def _number(text: str) -> int:
-    """The number that `text` is; negative when it is none."""
+    """`text` as a number; -1 when it is not a number."""
     return int(text) if text.isascii() and text.isdigit() and len(text) <= NUMBER_DIGITS_MAX else -1
 
 
@@ -409,16 +409,16 @@ KEYS = (
 
 
 class ParsedCommand(msgspec.Struct, frozen=True):
-    """A command as it was typed."""
+    """A parsed command line."""
 
     command: Command | None
-    """None for an unknown one."""
+    """None for an unknown command."""
     name: str
     argument: str
 
 
 def parse(text: str) -> ParsedCommand | None:
-    """The command in `text`; None when it is something to say (`/usr/bin/x fails` is)."""
+    """Parse `text` as a command; None when it is a message, such as `/usr/bin/x fails`."""
     if not text.startswith("/"):
         return None
     name, _, argument = text[1:].partition(" ")
@@ -432,19 +432,19 @@ def parse(text: str) -> ParsedCommand | None:
 
 
 def command_named(name: str) -> Command:
-    """The command of this name."""
+    """The command called `name`."""
     return next(command for command in COMMANDS if command.name == name)
 
 
 def unknown_command_text(name: str) -> str:
-    """The line for a command that there is not."""
+    """Error text for an unknown command, with the nearest name."""
     near = [command.name for command in COMMANDS if command.name[:2] == name[:2] or name in command.name]
     hint = f"did you mean /{near[0]}?" if near else "/help lists them"
     return f"there is no command /{escape_line(name)}; {hint}"
 
 
 def help_lines() -> list[Line]:
-    """All commands and keys, in two columns that fit 80; a long name stands above what it means."""
+    """All commands and keys in two columns that fit 80 cells; a long name gets a line of its own."""
     rows: list[Line] = []
     for command in COMMANDS:
         rows += _help_rows(f"/{command.name} {command.argument}".rstrip(), command.summary)
@@ -459,7 +459,7 @@ def _help_rows(name: str, summary: str) -> list[Line]:
 
 
 def cost_lines(state: State) -> list[Line]:
-    """What the session used."""
+    """Requests, tokens and money that the session used."""
     used = state.usage
     share = f" ({100 * used.cache_read_tokens / used.context_tokens:.0f}% of input)" if used.context_tokens else ""
     rows = (
@@ -474,7 +474,7 @@ def cost_lines(state: State) -> list[Line]:
 
 
 def context_lines(report: Report) -> list[Line]:
-    """A row a module with a bar, what is free, then the largest items."""
+    """One bar for each module, the free space, then the largest items."""
     modules, window = report.modules(), report.usable_tokens
     most = max(window, report.total_tokens, 1)
     wide = max([len(name) for name, _ in modules] + [5])
@@ -500,5 +500,5 @@ def _share(name: str, count: int, most: int, wide: int, style: str) -> Line:
 
 
 def next_mode(mode: str) -> str:
-    """The mode after `mode`."""
+    """The mode that Shift-Tab selects after `mode`."""
     return MODES[(MODES.index(mode) + 1) % len(MODES)] if mode in MODES else MODES[0]

@@ -1,6 +1,6 @@
-"""The conversation as the terminal holds it: view, panel and input brought together, drawn at most ten times a second.
+"""One session on one terminal: view model, question panel and input, redrawn at most ten times a second.
 
-Nothing here waits for the session but `pulse`; words go to it by tasks, in the order they were said.
+Methods never wait for the session: messages go to it in tasks, in the order in which they were sent.
 """
 
 import asyncio
@@ -27,21 +27,21 @@ from longrein.frontends.terminal.view_model import EMPTY, Piece, ViewModel
 from longrein.frontends.text_format import counted, escape_line
 
 FRAME_S = 0.1
-"""Shortest time between two redraws of ours."""
+"""Shortest time between two redraws, seconds."""
 QUIET_S = 0.5
-"""A question takes the keys only after it has stood so long, and so long without a key, so that what is typed for the
-input answers nothing."""
+"""Seconds that a question is shown, and seconds without a key, before it gets the focus: keys that were meant for the
+input must not answer it."""
 DRAFT_QUIET_S = 2.0
-"""The same while there is something in the input: who has begun a line is thinking, not done."""
+"""The same while the input holds text."""
 AGAIN_S = 3.0
-"""Within so long a second Ctrl-C, and nothing in between, leaves. The screen says so meanwhile."""
+"""Seconds in which a second Ctrl-C leaves, when no other key comes between."""
 
 Chosen = Callable[[str], None]
 How = Literal["prompt", "steer", "queued"]
 
 
 class Conversation:
-    """One terminal on one session. `attach` gives it its screen."""
+    """View model, panel and input of one session on one terminal. `attach` sets its screen."""
 
     screen: Screen
 
@@ -65,26 +65,26 @@ class Conversation:
         )
         self.approval: Approval | None = None
         self._shown_s = self._answered_s = -AGAIN_S
-        """When the question came up, unless one was answered just before; and when that was."""
+        """Time the question appeared (earlier when another was answered just before), and time of the last answer."""
         self.chooser: Chooser | None = None
         self._chosen: Chosen = lambda _: None
         self.feedback: Question | None = None
-        """The question that the input's text says no to."""
+        """The question that is being denied; the input holds the reason."""
         self._draft = ""
         self.flash = ""
         """A hint above the input until the next key."""
         self.last_key_s = -DRAFT_QUIET_S
         self.warned = False
-        """Whether the flash said, until this key, that Ctrl-C leaves."""
+        """Whether the hint was on the screen when the last key came."""
         self.outcome: Outcome | None = None
         self.leaving: Outcome | None = None
-        """How it will be left, while the user is asked what becomes of running tasks."""
+        """Outcome of the pending exit, while the user decides about running tasks."""
         self.ready = asyncio.Event()
-        """Set when the screen takes rows."""
+        """Set when the screen is running."""
         self._painter = MarkdownPainter(colour=facts.colour)
         self._outbox: list[Piece] = []
         self._live: list[Line] = []
-        """Rows of what is not finished, as they were when what is finished was last shown: a key never runs ahead."""
+        """Live rows of the last redraw. A key press redraws these and does not run ahead of the finished pieces."""
         self._news = asyncio.Event()
         self._ticking: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -93,17 +93,17 @@ class Conversation:
         """Draw on `screen` from now on."""
         self.screen = screen
 
-    # --- hearing ---------------------------------------------------------------------------------------------
+    # --- Showing -----------------------------------------------------------------------------------------------------
 
     def print_header(self) -> None:
-        """The first rows, before anything is redrawn: what is redrawn never begins at the top of the terminal."""
+        """Print the first rows, so that the redrawn area never begins at the top of the terminal."""
         facts = self.facts
         head = line(("bold", "longrein"), ("dim", f" {facts.version} · {escape_line(facts.cwd)} · /help"))
         rows = [head, *(event_lines.notice_line(text) for text in facts.notices)]
         self.screen.write([text for row in rows for text in self._paint(row)])
 
     def show_history(self, pieces: Sequence[Piece]) -> None:
-        """The end of an old session, as it is opened again."""
+        """Show the end of a resumed session."""
         if self.view.prompts:
             self.show(
                 [
@@ -116,20 +116,20 @@ class Conversation:
             self.show([EMPTY, line(("warn", "the last turn was cut off"), ("dim", "  Enter goes on with it"))])
 
     def show(self, pieces: Sequence[Piece]) -> None:
-        """Show `pieces` once."""
+        """Queue `pieces` for the scrollback."""
         self._outbox += pieces
         self.request_redraw()
 
     def notice(self, text: str) -> None:
-        """One line for the user."""
+        """Show a one-line notice."""
         self.show(self.view.spaced("note", [event_lines.notice_line(text)]))
 
     def request_redraw(self) -> None:
-        """Draw soon."""
+        """Request a redraw."""
         self._news.set()
 
     async def redraw_loop(self) -> None:
-        """Draw whenever there is news, and while something goes on; never when idle."""
+        """Redraw on requests and while a turn runs; never when idle."""
         loop = asyncio.get_running_loop()
         while True:
             await self._news.wait()
@@ -143,13 +143,13 @@ class Conversation:
                 self._tick(tick_s)
 
     def _tick(self, after_s: float) -> None:
-        """Draw after a while, if nothing was drawn before."""
+        """Request a redraw in `after_s` seconds, in place of an earlier request."""
         if self._ticking is not None:
             self._ticking.cancel()
         self._ticking = asyncio.get_running_loop().call_later(after_s, self._news.set)
 
     def redraw(self) -> None:
-        """Draw now."""
+        """Print finished pieces and redraw now."""
         self._follow_questions()
         pieces, self._outbox = self._outbox, []
         rows = [row for piece in pieces for row in self._paint(piece)]
@@ -165,7 +165,7 @@ class Conversation:
             return self._painter.paint(piece, width)
         return [ansi(row, colour=self.facts.colour) for row in fit(piece, width)]
 
-    # --- questions and lists ---------------------------------------------------------------------------------
+    # --- Questions and lists -----------------------------------------------------------------------------------------
 
     @property
     def _panel_wanted(self) -> bool:
@@ -176,7 +176,7 @@ class Conversation:
         return self.screen.panel_has_focus
 
     def _follow_questions(self) -> None:
-        """Show the first open question; give it the keys once nobody is typing."""
+        """Show the first open question, and focus it once the user has stopped typing."""
         questions = self.view.questions
         if not questions:
             self.approval = None
@@ -192,21 +192,21 @@ class Conversation:
 
     @property
     def subagent_question_has_focus(self) -> bool:
-        """Whether the question that has the keys is a subagent's."""
+        """Whether a question of a subagent has the focus."""
         return self.approval is not None and bool(self.approval.question.session) and self._panel_has_focus
 
     def key_pressed(self) -> None:
-        """A key came, wherever it went."""
+        """Note a key press, in the panel or the input."""
         self.warned, self.flash = bool(self.flash), ""
         if not self.screen.panel_has_focus:
             self.last_key_s = self.mono_s()
 
     def end_typing(self) -> None:
-        """Nobody is in the middle of a line: a question may take the keys at once."""
+        """Let a question get the focus at once."""
         self.last_key_s = -DRAFT_QUIET_S
 
     def warn(self, text: str) -> None:
-        """Say `text` above the input until the next key, or for a little while."""
+        """Show `text` above the input until the next key, at most `AGAIN_S` seconds."""
         self.flash = text
         self.request_redraw()
         asyncio.get_running_loop().call_later(AGAIN_S, self._clear_flash, text)
@@ -217,7 +217,7 @@ class Conversation:
             self.request_redraw()
 
     def focus(self) -> None:
-        """Send the keys where they belong now."""
+        """Focus the panel or the input, whichever should have the keys now."""
         wanted = self._panel_wanted
         quiet_s = self.mono_s() - max(self.last_key_s, self._shown_s)
         typing = self.chooser is None and quiet_s < (DRAFT_QUIET_S if self.buffer.text else QUIET_S)
@@ -228,12 +228,12 @@ class Conversation:
             self.approval.explaining = self.feedback is not None
 
     def choose(self, title: str, rows: Sequence[Row], chosen: Chosen) -> None:
-        """Let the user choose one of `rows`; `chosen` gets its value."""
+        """Open a list of `rows`; `chosen` is called with the value of the chosen one."""
         self.chooser, self._chosen = Chooser(title, rows), chosen
         self.redraw()
 
     def close_chooser(self, *, chosen: bool) -> None:
-        """Take the list away, with or without a choice."""
+        """Close the list, with or without a choice."""
         chooser, self.chooser = self.chooser, None
         if chooser is not None and chosen:
             self._chosen(chooser.chosen)
@@ -242,29 +242,29 @@ class Conversation:
         self.redraw()
 
     def begin_denial_reason(self, question: Question) -> None:
-        """What is typed next is the answer to why not."""
+        """Let the user type the reason of a denial; the draft in the input is kept."""
         self.feedback, self._draft = question, self.buffer.text
         self.buffer.reset()
 
-    def submit_answer(self, question: Question, state_word: Answer) -> None:
-        """The user has decided; the next question may be answered at once."""
+    def submit_answer(self, question: Question, answer: Answer) -> None:
+        """Send the answer to a question; the next question can be answered at once."""
         self.view.remove_question(question)
         self.last_key_s, self._answered_s = -DRAFT_QUIET_S, self.mono_s()
-        self.tell(state_word)
+        self.tell(answer)
 
     def end_denial_reason(self) -> None:
-        """What was typed before stands in the input again."""
+        """Put the kept draft back into the input."""
         if self.feedback is not None:
             self.feedback = None
             self.buffer.reset()
             self.buffer.insert_text(self._draft)
 
-    # --- saying ----------------------------------------------------------------------------------------------
+    # --- Messages to the session -------------------------------------------------------------------------------------
 
-    def tell(self, state_word: Word) -> None:
-        """Put a word into the session's inbox, now; an error of ours becomes a line."""
+    def tell(self, word: Word) -> None:
+        """Put a message into the session's inbox now; a `LongreinError` becomes a notice."""
         try:
-            stored = self.session.tell(state_word)
+            stored = self.session.tell(word)
         except LongreinError as error:
             self.notice(str(error))
             return
@@ -278,14 +278,14 @@ class Conversation:
         self.request_redraw()
 
     def edit(self, text: str) -> None:
-        """Put `text` into the input, before what stands there."""
+        """Insert `text` at the start of the input."""
         self.buffer.cursor_position = 0
         drafted = "\n" if self.buffer.text else ""
         self.buffer.insert_text(self.pastes.fold(text) + drafted)
         self.request_redraw()
 
     def say(self, text: str, *, steer: bool = False) -> None:
-        """The user's words: a prompt, or into the turn that goes on, or after it."""
+        """Send the user's text: as a prompt when idle, else queued, or with the next request (`steer`)."""
         sent = self.pastes.expand(text).encode("utf-8", "replace").decode().replace("\0", "\ufffd")
         self.buffer.history.append_string(sent)
         self.end_typing()
@@ -294,7 +294,7 @@ class Conversation:
         self.tell(Said((Text(sent),), how))
 
     def spawn(self, act: Coroutine[Any, Any, None]) -> None:
-        """Run `act` beside the keys; it is kept until done."""
+        """Run `act` as a task that is referenced until it ends."""
         task = asyncio.get_running_loop().create_task(act)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -311,7 +311,7 @@ class Conversation:
             app.exit()
 
     def print_resume_hint(self) -> None:
-        """After the screen has gone: how to go on, or room for the next session."""
+        """Print how to resume, after the screen is closed; an empty line before another session."""
         output = self.screen.app.output
         if self.outcome is None or self.outcome.kind != "exit":
             output.write("\n")
@@ -324,16 +324,16 @@ class Conversation:
                 output.write("its tasks go on; `longrein tasks` lists them\n")
         output.flush()
 
-    # --- drawing ---------------------------------------------------------------------------------------------
+    # --- Drawing -----------------------------------------------------------------------------------------------------
 
     @property
     def prompt(self) -> str:
-        """What stands before the input."""
+        """Text before the input."""
         return "why not › " if self.feedback else "› "
 
     @property
     def hint(self) -> str:
-        """What stands in an empty input."""
+        """Placeholder of the empty input."""
         if self.feedback:
             return "what to do instead"
         if self._panel_wanted:
@@ -341,7 +341,7 @@ class Conversation:
         return "Enter queues, Ctrl-S steers" if self.view.busy else "say something, / commands, @ files"
 
     def panel_lines(self, width: int, room: int) -> list[Line]:
-        """The rows above the input."""
+        """Rows above the input, at most `room`."""
         below = [*self._waiting(width), *([line(("warn", self.flash))] if self.flash else [])]
         room -= len(below)
         if self.chooser is not None:
@@ -356,7 +356,7 @@ class Conversation:
         return live_area.live_rows(self.view, self._agents(), now)
 
     def _agents(self) -> Sequence[AgentView]:
-        """Subagents, where there ever were any, with what they did last as it was heard."""
+        """Subagents with their last acts; empty when there never were any."""
         beside = self.view.activity
         views = self.session.agents() if beside.subagents else ()
         return [structs.replace(v, last=beside.acts[v.child][-1]) if beside.acts.get(v.child) else v for v in views]

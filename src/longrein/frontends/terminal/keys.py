@@ -1,4 +1,4 @@
-"""What each key does, at the input and at a question or list."""
+"""Key bindings of the input and of the panel (questions and lists), and job control."""
 
 import asyncio
 import os
@@ -24,11 +24,11 @@ from longrein.frontends.terminal.input import Pastes
 from longrein.frontends.terminal.interface import Outcome
 from longrein.frontends.terminal.view_model import EMPTY
 
-# --- What is done at a question: a key that answers it, a reason for a no, a line that is begun instead --------------
+# --- Questions -------------------------------------------------------------------------------------------------------
 
 
 def answer(conversation: Conversation, key: str) -> None:
-    """A key was pressed on the question."""
+    """Answer the question with `key`."""
     if conversation.approval is None:
         return
     question = conversation.approval.question
@@ -40,7 +40,7 @@ def answer(conversation: Conversation, key: str) -> None:
 
 
 def start_typing(conversation: Conversation, text: str) -> None:
-    """What is no answer was typed at the question: it begins a line, the rest of which answers nothing."""
+    """Move a key that is no answer, and the focus, to the input."""
     if text.isprintable():
         conversation.last_key_s = conversation.mono_s()
         conversation.buffer.insert_text(text)
@@ -49,14 +49,14 @@ def start_typing(conversation: Conversation, text: str) -> None:
 
 
 def print_question(conversation: Conversation) -> None:
-    """The whole question goes into the scrollback, where the terminal's own scrolling reaches it."""
+    """Print the whole question into the scrollback, for the terminal's own scrolling."""
     if conversation.approval is not None:
         conversation.show([EMPTY, *conversation.approval.content])
         conversation.redraw()
 
 
 def send_denial_reason(conversation: Conversation, text: str) -> None:
-    """The text that goes with a no."""
+    """Deny the call with `text` as the reason."""
     question = conversation.feedback
     conversation.end_denial_reason()
     if question is not None and (word := answer_for(question, "f", text)):
@@ -65,21 +65,19 @@ def send_denial_reason(conversation: Conversation, text: str) -> None:
 
 
 def cancel_denial_reason(conversation: Conversation) -> None:
-    """Back to the question, which may be answered at once."""
+    """Return to the question, which can be answered at once."""
     conversation.end_denial_reason()
     conversation.end_typing()
     conversation.redraw()
 
 
-# ---------------------------------------------------------------------------------------------------------------------
+# --- Job control -----------------------------------------------------------------------------------------------------
 #
-# Job control: stopped, the terminal is the shell's again; continued, it is ours, and what stood there is drawn anew.
-#
-# Only this process stops. Commands go on: they and their supervisor are in sessions of their own.
+# Only this process stops. Commands continue: they and their supervisor are in process sessions of their own.
 
 
 def suspend(conversation: Conversation) -> None:
-    """Give the terminal back as it was and stop, with whatever was started beside us in one job, until `fg`."""
+    """Restore the terminal and stop the job of this process until `fg`."""
     app = conversation.screen.app
     if os.getsid(0) == os.getpid():
         conversation.warn("Ctrl-Z: longrein was not started from a shell that could bring it back")
@@ -96,18 +94,18 @@ def _stop() -> None:
 
 
 def _resume(conversation: Conversation) -> None:
-    """Continued after a stop that could not be caught: the shell has had the terminal and leaves it as it likes it."""
+    """Enter raw mode again after a stop that could not be caught, as the shell has changed the terminal."""
     app = conversation.screen.app
     with suppress(termios.error, OSError):  # the terminal is gone
         if app.is_running and termios.tcgetattr(sys.stdin.fileno())[3] & termios.ICANON:
-            app.input.raw_mode().__enter__()  # left by the one that `app` has entered
+            app.input.raw_mode().__enter__()  # the exit of the raw mode that `app` entered restores the terminal
             app.renderer.reset()
             conversation.request_redraw()
 
 
 @contextmanager
 def job_control(loop: asyncio.AbstractEventLoop, conversation: Conversation) -> Iterator[None]:
-    """Obey stops from outside like Ctrl-Z."""
+    """Handle SIGTSTP like Ctrl-Z, and SIGCONT."""
     loop.add_signal_handler(signal.SIGTSTP, suspend, conversation)
     loop.add_signal_handler(signal.SIGCONT, _resume, conversation)
     try:
@@ -117,7 +115,7 @@ def job_control(loop: asyncio.AbstractEventLoop, conversation: Conversation) -> 
         loop.remove_signal_handler(signal.SIGCONT)
 
 
-# --- keys ------------------------------------------------------------------------------------------------------------
+# --- Bindings --------------------------------------------------------------------------------------------------------
 
 
 Action = Callable[[Conversation], None]
@@ -125,7 +123,7 @@ Bind = Callable[..., None]
 
 
 def bind_keys(conversation: Conversation) -> KeyBindings:
-    """Keys that count everywhere, and those of the input."""
+    """Global keys and keys of the input."""
     keys = KeyBindings()
     buffer = conversation.buffer
     completing = Condition(lambda: bool(buffer.complete_state and buffer.complete_state.current_completion))
@@ -152,7 +150,7 @@ def bind_keys(conversation: Conversation) -> KeyBindings:
 
 
 def bind_panel_keys(conversation: Conversation) -> KeyBindings:
-    """Keys of a question or a list; they count only while it has the keys."""
+    """Keys of a question or a list, active while the panel has the focus."""
     keys = KeyBindings()
     choosing = Condition(lambda: conversation.chooser is not None)
     add = _binder(keys, conversation)
@@ -168,18 +166,18 @@ def bind_panel_keys(conversation: Conversation) -> KeyBindings:
 
 def _binder(keys: KeyBindings, conversation: Conversation) -> Bind:
     def add(act: Action, *names: str, when: Condition | bool = True) -> None:
-        keys.add(*names, filter=when)(lambda event: act(conversation))  # noqa: ARG005 - what a key does depends on the talk
+        keys.add(*names, filter=when)(lambda event: act(conversation))  # noqa: ARG005 - the event is not needed
 
     return add
 
 
-# --- stopping ----------------------------------------------------------------------------------------------------
+# --- Stopping --------------------------------------------------------------------------------------------------------
 
 
 def stop(conversation: Conversation) -> None:
-    """Ctrl-C: what is going on is stopped; with nothing left to stop, the second one leaves.
+    """Ctrl-C: stop what runs; a second one leaves.
 
-    At the question what becomes of running tasks it leaves too: then each task's own policy holds.
+    At the question about running tasks it leaves too, and each task's own policy applies.
     """
     if conversation.leaving is not None:
         conversation.leave(conversation.leaving)
@@ -198,7 +196,7 @@ def stop(conversation: Conversation) -> None:
 
 
 def _cancel_current(conversation: Conversation) -> bool:
-    """Leave what is open, or interrupt; False when there was nothing to do."""
+    """Close the list or question, or interrupt; False when there was nothing to do."""
     if conversation.chooser is not None:
         conversation.close_chooser(chosen=False)
     elif conversation.feedback is not None:
@@ -216,7 +214,7 @@ def _escape(conversation: Conversation) -> None:
     if conversation.buffer.complete_state:
         conversation.buffer.cancel_completion()
     elif conversation.subagent_question_has_focus and conversation.feedback is None and conversation.chooser is None:
-        answer(conversation, "n")  # that one call only: neither its subagent nor the turn is stopped
+        answer(conversation, "n")  # denies this call only; the subagent and the turn continue
     else:
         _cancel_current(conversation)
 
@@ -228,11 +226,11 @@ def _ctrl_d(conversation: Conversation) -> None:
         request_exit(conversation, Outcome("exit"))
 
 
-# --- sending -----------------------------------------------------------------------------------------------------
+# --- Sending ---------------------------------------------------------------------------------------------------------
 
 
 def enter(conversation: Conversation, *, into_turn: bool = False) -> None:
-    """What was typed is sent, obeyed, or the answer to why not."""
+    """Send the input, run it as a command, or use it as the reason of a denial."""
     buffer = conversation.buffer
     text = buffer.text
     if conversation.feedback is not None:
@@ -257,11 +255,11 @@ def _send(conversation: Conversation, text: str, *, into_turn: bool) -> None:
 
 
 def steer(conversation: Conversation) -> None:
-    """What was typed goes with the next request of the turn that goes on."""
+    """Send the input with the next request of the running turn."""
     enter(conversation, into_turn=True)
 
 
-# --- editing -----------------------------------------------------------------------------------------------------
+# --- Editing ---------------------------------------------------------------------------------------------------------
 
 
 def _new_line(conversation: Conversation) -> None:
@@ -284,7 +282,7 @@ def _complete(conversation: Conversation) -> None:
 
 
 async def _complete_first(buffer: Buffer) -> None:
-    """Take the first completion, also while those of the last key are still looked for."""
+    """Take the first completion, also while the completions of the last key are not there yet."""
     document = buffer.document
     event = CompleteEvent(completion_requested=True)
     found = [completion async for completion in buffer.completer.get_completions_async(document, event)]
@@ -305,7 +303,7 @@ def _backspace(conversation: Conversation) -> None:
         conversation.buffer.start_completion()
 
 
-# --- the panel ---------------------------------------------------------------------------------------------------
+# --- The panel -------------------------------------------------------------------------------------------------------
 
 
 def _choose(conversation: Conversation) -> None:

@@ -1,4 +1,4 @@
-"""The rows above the input that are drawn again while something goes on. Pure."""
+"""The rows above the input that are redrawn while a turn or background work runs, and the footer. Pure."""
 
 from collections.abc import Sequence
 
@@ -12,32 +12,32 @@ from longrein.frontends.terminal.event_lines import Line, crop, fold, line, wrap
 from longrein.frontends.terminal.view_model import EMPTY, ViewModel
 from longrein.frontends.text_format import escape_line
 
-# --- The two lines that say where we are: what goes on now, and the session's figures --------------------------------
+# --- State line and footer -------------------------------------------------------------------------------------------
 
 
 SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 FRAME_S = 0.2
 LONG_S = 3.0
-"""A command that has run so long may be sent to the background: the line says so then."""
+"""Seconds after which the state line offers Ctrl-B for a running command."""
 
 
 class Figures(msgspec.Struct, frozen=True):
-    """What the footer shows."""
+    """Figures of the footer."""
 
     model: str
     mode: str
     context_percent: int
-    """Negative when the window is unknown."""
+    """Share of the usable window in percent; negative when the window is unknown."""
     cache_percent: int
-    """Of the last request's input; negative before there was one."""
+    """Cached share of the last request's input; negative before the first request."""
     usd: float
     queued: int
     background: str = ""
-    """Tasks and subagents that work beside, counted."""
+    """Counts of working tasks and subagents."""
 
 
 def figures(state: State, model: str, window_tokens: int, queued: int, background: str = "") -> Figures:
-    """The figures of `state`; `model` stands in until the log names one."""
+    """Figures of `state`; `model` is used until the log names one."""
     last = state.last_usage
     named = f"{state.prefix.provider}/{state.prefix.model}" if state.prefix else model
     return Figures(
@@ -52,7 +52,7 @@ def figures(state: State, model: str, window_tokens: int, queued: int, backgroun
 
 
 def footer_line(figures: Figures, state: str, width: int) -> Line:
-    """State, model, mode, context, cache, cost, queue; in a narrow terminal the least urgent go first."""
+    """Footer of state, model, mode, context, cache, cost, queue; a narrow terminal hides the least urgent."""
     parts = [
         (0, state, _WORD_STYLES.get(state, "run")),
         (5, escape_line(figures.model), "dim"),
@@ -84,7 +84,7 @@ def _fullness(percent: int) -> str:
 
 
 def state_line(view: ViewModel, now_s: float) -> Line:
-    """What goes on, how long, and how to stop it; empty when idle."""
+    """Current phase, elapsed time and keys; empty when idle."""
     if not view.busy:
         return ()
     spin = SPINNER[int(now_s / FRAME_S) % len(SPINNER)]
@@ -95,7 +95,7 @@ def state_line(view: ViewModel, now_s: float) -> Line:
 
 
 def _can_background(view: ViewModel, now_s: float) -> bool:
-    """Whether a command runs long enough that one would rather go on without it."""
+    """Whether a command has run long enough to offer Ctrl-B."""
     rows = view.calls.values()
     return any(row.name == "Bash" and row.status == "running" and now_s - row.since_s > LONG_S for row in rows)
 
@@ -121,7 +121,7 @@ def state_word(view: ViewModel) -> str:
     return "running" if view.phase in ("calling", "writing") else view.phase
 
 
-# --- live ------------------------------------------------------------------------------------------------------------
+# --- Live rows -------------------------------------------------------------------------------------------------------
 
 
 CALLS_SHOWN_MAX = 6
@@ -130,17 +130,17 @@ AGENTS_SHOWN_MAX = 8
 
 
 class DrawContext(msgspec.Struct, frozen=True):
-    """When and where it is drawn."""
+    """Time and size of a drawing."""
 
     mono_s: float
     wall_us: int
     width: int
     rows: int
-    """Of the terminal."""
+    """Rows of the terminal."""
 
 
 def live_rows(view: ViewModel, agents: Sequence[AgentView], now: DrawContext) -> list[Line]:
-    """What is being written, what runs, what works beside, and what goes on at all."""
+    """Rows of the unfinished reply, running calls, background work, and the state line."""
     calls, state = _calls(view, now.mono_s) if view.busy else [], state_line(view, now.mono_s)
     most = max(min(AGENTS_SHOWN_MAX, now.rows // 4), 1)
     background = [
@@ -153,7 +153,7 @@ def live_rows(view: ViewModel, agents: Sequence[AgentView], now: DrawContext) ->
 
 
 def tick_s(view: ViewModel, agents: Sequence[AgentView], wall_us: int, mono_s: float = 0.0) -> float:
-    """How soon what works beside an idle conversation is drawn again; 0 for not before there is news."""
+    """Seconds until background work is redrawn while the session is idle; 0 for no redraw."""
     if any(agent.state in task_rows.OPEN for agent in agents):
         return 1.0
     ages = [running.age_s(wall_us, mono_s) for running in view.activity.tasks.values()]
@@ -161,7 +161,7 @@ def tick_s(view: ViewModel, agents: Sequence[AgentView], wall_us: int, mono_s: f
 
 
 def waiting_rows(waiting: Sequence[Pending], labels: dict[str, str], width: int) -> list[Line]:
-    """Messages that were said and not delivered yet, and when they go."""
+    """Rows of waiting messages with their time of delivery."""
     shown = [one for one in waiting if one.to or one.how in ("queued", "steer")]
     words = [(task_rows.delivery_note(one, labels.get(one.to, "")), one.text) for one in shown]
     rows = [crop(line(("warn", f"{when}: "), escape_line(text)), width) for when, text in words]
@@ -189,6 +189,6 @@ def _calls(view: ViewModel, now_s: float) -> list[Line]:
 
 
 def _last_output_line(view: ViewModel) -> str:
-    """The last line that the one running call has printed."""
+    """Last output line of the only running call."""
     output = next(iter(view.calls.values())).output.decode("utf-8", "replace").rstrip()
     return escape_line(output.rpartition("\n")[2].rpartition("\r")[2])

@@ -1,4 +1,4 @@
-"""Without a screen: lines in, lines out, nothing redrawn. For pipes, dumb terminals and screen readers."""
+"""The plain terminal: lines in, lines out, no redrawing. For pipes, dumb terminals and screen readers."""
 
 import asyncio
 import os
@@ -19,7 +19,7 @@ from longrein.frontends.terminal.view_model import Piece, ViewModel
 from longrein.frontends.text_format import activity_text, escape, escape_line
 
 NOBODY = "stdin has ended, so nobody can approve this"
-"""What the model is told with a denial after the end of stdin."""
+"""Message to the model with a denial after the end of stdin."""
 
 INVITATION = "\n> "
 
@@ -29,17 +29,17 @@ _ASCII = str.maketrans(
 
 
 class PlainOutput:
-    """Where lines go: `fd`, in an encoding that may know ASCII only. Deaf once nobody reads."""
+    """Output to `fd` in an encoding that may be ASCII only. Writes nothing after an error."""
 
     def __init__(self, fd: int, encoding: str) -> None:
         self._fd, self._encoding = fd, encoding
         self._wide = encoding.lower().replace("-", "") == "utf8"
         self.closed = False
         self.last = ""
-        """What stands last on the screen."""
+        """The last text written or typed."""
 
     def put(self, text: str) -> None:
-        """Write `text`, which was escaped; what the encoding does not know becomes ASCII or `\\uXXXX`."""
+        """Write escaped `text`; characters missing in the encoding become ASCII or `\\uXXXX`."""
         self.last = text
         known = text if self._wide else text.translate(_ASCII)
         data = known.encode(self._encoding, "backslashreplace")
@@ -53,7 +53,7 @@ class PlainOutput:
 async def run_plain(
     session: SessionPort, *, facts: TerminalFacts, prompt: str, mono_s: Callable[[], float], fd: int = 0
 ) -> Outcome:
-    """Talk by lines from `fd` until they end and nothing is left to do, or somebody leaves."""
+    """Read lines from `fd` until they end and the session is idle, or the user leaves."""
     out = PlainOutput(1, sys.stdout.encoding or "ascii")
     conversation = _PlainConversation(session, facts, out, mono_s, interactive=os.isatty(fd))
     loop = asyncio.get_running_loop()
@@ -73,7 +73,7 @@ async def run_plain(
     finally:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             loop.remove_signal_handler(number)
-        await session.close()  # ends the walk; an act may take a mere cancel for an interrupt and go on
+        await session.close()  # ends the loop; a tool may take a mere cancel for an interrupt and continue
         for task in tasks:
             task.cancel()
         ended = await asyncio.gather(*tasks, return_exceptions=True)
@@ -96,16 +96,16 @@ class _PlainConversation:
         self.session, self.facts, self.out, self.mono_s = session, facts, out, mono_s
         self.view = ViewModel(facts.file_text)
         self.interactive = interactive
-        """Whether a person types, so that a mark invites them."""
+        """Whether a person types, so that prompts are printed."""
         self.stdin_ended = False
         """Whether stdin has ended."""
         self.exited = asyncio.Event()
         self.outcome = Outcome("exit")
         self.context = CommandContext(session, facts, self.view)
         self._shown_question: Question | None = None
-        """What was last asked."""
+        """The question that was printed last."""
         self._leaving: Outcome | None = None
-        """How it will be left, while somebody is asked what becomes of running tasks."""
+        """Outcome of the pending exit, while the user decides about running tasks."""
 
     def print(self, pieces: Sequence[Piece]) -> None:
         for piece in pieces:
@@ -125,10 +125,10 @@ class _PlainConversation:
         else:
             self.exit(Outcome("exit", code=128 + number))
 
-    # --- hearing ---------------------------------------------------------------------------------------------
+    # --- Output ------------------------------------------------------------------------------------------------------
 
     async def print_updates(self) -> None:
-        """Print what is heard from now on; what was before is only counted."""
+        """Print updates; the history of a resumed session is folded but not printed."""
         head = f"longrein {self.facts.version}, {self.facts.model}, {self.facts.cwd}; /help lists commands"
         self.print([line(escape(head)), *(event_lines.notice_line(text) for text in self.facts.notices)])
         start = self.session.state.seq
@@ -187,10 +187,10 @@ class _PlainConversation:
     async def _deny(self, question: Question, message: str) -> None:
         await self.session.tell(Answer(question.asked.call, "deny", message=message, session=question.session))
 
-    # --- saying ----------------------------------------------------------------------------------------------
+    # --- Input -------------------------------------------------------------------------------------------------------
 
     async def run_session(self, prompt: str) -> None:
-        """Say the first words and run the session."""
+        """Send the first prompt, if any, and run the session."""
         if prompt:
             await self._say(prompt)
         elif self.facts.choosing:
@@ -199,10 +199,10 @@ class _PlainConversation:
         await self.session.run(once=False)
 
     async def read_input(self, fd: int) -> None:
-        """Take lines until they end; then wait until all is done."""
+        """Handle lines until stdin ends; then leave once the session is idle."""
         async for raw in read_lines(fd):
             text = raw.decode("utf-8", "replace").replace("\0", "\ufffd").strip()
-            self.out.last = text  # which the terminal has shown
+            self.out.last = text  # the terminal has echoed it
             try:
                 await self._line(text)
             except LongreinError as error:
@@ -238,7 +238,7 @@ class _PlainConversation:
         await self._ask()
 
     async def _request_exit(self, outcome: Outcome) -> None:
-        """Leave; while tasks run, somebody who is there is asked what becomes of them."""
+        """Leave; while tasks run, ask an interactive user about them first."""
         running = list(self.view.activity.tasks.values())
         policy = self.facts.leave_policy
         if not running or not self.interactive:
@@ -253,7 +253,7 @@ class _PlainConversation:
         self.out.put("answer> ")
 
     async def _exit_with(self, choice: str) -> None:
-        """The answer to it; what is none of the choices is `stay`."""
+        """Handle the answer about running tasks; any other text means `stay`."""
         outcome, self._leaving = self._leaving, None
         if outcome is None or choice not in ("stop", "keep"):
             self._print_prompt()
@@ -277,12 +277,12 @@ class _PlainConversation:
             self.print(choice_lines(command, told.choices))
         if told.outcome is not None:
             await self._request_exit(told.outcome)
-        elif told.word is None:  # what comes of a word is heard, and invites
+        elif told.word is None:  # the effect of a message arrives as an update
             self._print_prompt()
 
 
 def choice_lines(command: Command, choices: Choices) -> list[Line]:
-    """Each row as the command to type."""
+    """One line for each row: the command to type."""
     rows: list[Line] = []
     for row in choices.rows:
         told = [one for one in (row.label, row.note) if one and one != row.value]

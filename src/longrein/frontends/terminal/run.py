@@ -1,4 +1,4 @@
-"""The interactive terminal: what is heard is drawn, what is typed is told, until somebody leaves."""
+"""Run the interactive terminal on a session until the user leaves."""
 
 import asyncio
 import os
@@ -30,7 +30,7 @@ from longrein.frontends.terminal.screen import Screen
 from longrein.frontends.terminal.view_model import Piece
 
 REPLAYED_PROMPTS = 3
-"""Of an old session so many of the user's words, and what followed, are shown again."""
+"""Newest prompts of a resumed session that are shown again with what followed."""
 
 
 async def run_terminal(
@@ -43,12 +43,12 @@ async def run_terminal(
     prompt: str = "",
     mono_s: Callable[[], float] = time.monotonic,
 ) -> Outcome:
-    """Talk with the user until they leave. The session must be open and not running; it is closed here.
+    """Run the terminal until the user leaves. The session must be open and not running; it is closed here.
 
-    `history` is the file that keeps what was sent in this project; `prompt` is said at once. With `plain`, or when
-    stdin or stdout is no terminal, or its encoding is not UTF-8, nothing is ever redrawn. The terminal's settings are
-    put back however it ends; SIGTERM and SIGHUP give 128 + their number. Raises our own errors (`StoreFull` …) after
-    that. Needs the main thread.
+    `history` is the file of sent messages of this project; `prompt` is sent at once. With `plain`, or when stdin or
+    stdout is not a terminal, or the encoding is not UTF-8, the plain terminal is used. The terminal settings are
+    always restored. SIGTERM and SIGHUP give the exit code 128 + their number. Raises `LongreinError` (such as
+    `StoreFull`) after that. Needs the main thread.
     """
     with _settings_kept():
         try:
@@ -94,7 +94,7 @@ async def _run_screen(conversation: Conversation, prompt: str) -> Outcome:
     _take_early_keys(conversation)
     conversation.print_header()
 
-    def begin() -> None:  # before what was typed early
+    def begin() -> None:  # before keys that were typed early
         conversation.ready.set()
         if prompt:
             conversation.say(prompt)
@@ -123,7 +123,7 @@ async def _run_screen(conversation: Conversation, prompt: str) -> Outcome:
             raw.close()
             await (
                 conversation.session.close()
-            )  # ends the walk; an act may take a mere cancel for an interrupt and go on
+            )  # ends the loop; a tool may take a mere cancel for an interrupt and continue
             for task in tasks[1:]:
                 task.cancel()
             ended = await asyncio.gather(*tasks, return_exceptions=True)
@@ -136,10 +136,10 @@ async def _run_screen(conversation: Conversation, prompt: str) -> Outcome:
 
 
 def _take_early_keys(conversation: Conversation) -> None:
-    """Hand keys that were typed before the terminal was ours to the input. The kernel has made an Enter a line break.
+    """Hand keys that were typed before raw mode to the input. The kernel has made an Enter a line break.
 
-    Empty lines are left out: an Enter on an empty input goes on with a turn that was cut, which nobody has seen yet.
-    With a list to choose from nothing is sent, as it would go to another session.
+    Empty lines are dropped: an Enter on an empty input would resume a cut turn that the user has not seen yet. When a
+    list of sessions opens first, nothing is sent, as it would go to another session.
     """
     fd, data = sys.stdin.fileno(), b""
     with suppress(OSError):  # the terminal is gone
@@ -156,7 +156,7 @@ def _take_early_keys(conversation: Conversation) -> None:
 
 
 async def _while_there(conversation: Conversation, act: Coroutine[Any, Any, None]) -> None:
-    """Do `act`; a terminal that goes away under it is one that hung up, with or without its signal."""
+    """Await `act`; when the terminal disappears, leave as after SIGHUP."""
     try:
         await act
     except (EOFError, OSError):
@@ -169,7 +169,7 @@ async def _drive(conversation: Conversation) -> None:
 
 
 async def _listen(conversation: Conversation) -> None:
-    """Draw what is heard; of what was said before the terminal was opened only the end."""
+    """Show updates; of the history of a resumed session only the end."""
     await conversation.ready.wait()
     start = conversation.session.state.seq
     old: deque[list[Piece]] = deque([[]], maxlen=REPLAYED_PROMPTS)
@@ -194,7 +194,7 @@ async def _listen(conversation: Conversation) -> None:
 
 @contextmanager
 def _settings_kept() -> Iterator[None]:
-    """Put the terminal's settings back as they were, whatever happens."""
+    """Restore the terminal settings in every case."""
     kept: list[Any] | None = None
     with suppress(termios.error, OSError, ValueError):  # no terminal
         kept = termios.tcgetattr(sys.stdin.fileno())
@@ -208,7 +208,7 @@ def _settings_kept() -> Iterator[None]:
 
 
 def _drop_unwritten() -> None:
-    """Forget what a terminal that is gone did not take, so that no later flush trips over it."""
+    """Discard output that a closed terminal did not take, so that a later flush cannot fail."""
     try:
         sys.stdout.flush()
     except OSError:

@@ -1,6 +1,6 @@
-"""The terminal as it is drawn: what is finished goes into the scrollback once, the few rows below it are redrawn.
+"""Drawing on the terminal: finished lines go into the scrollback once, a few rows below them are redrawn.
 
-Nothing above those rows is ever touched again, so a session of any length costs the same per redraw.
+The scrollback is never drawn again, so a redraw costs the same in a session of any length.
 """
 
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ from longrein.frontends.terminal.event_lines import Line, cells, crop
 
 INPUT_ROWS_MAX = 10
 SYNC_ON, SYNC_OFF = "\x1b[?2026h", "\x1b[?2026l"
-"""Synchronised output: terminals that know it draw all between at once, others ignore it."""
+"""Synchronised output: terminals that know it draw all between at once; others ignore it."""
 
 STYLE = Style.from_dict(
     {
@@ -56,18 +56,18 @@ STYLE = Style.from_dict(
 
 
 class ScreenContent(Protocol):
-    """What the screen draws."""
+    """Content that the screen draws."""
 
     buffer: Buffer
 
     @property
     def prompt(self) -> str:
-        """What stands before the input."""
+        """Text before the input."""
         ...
 
     @property
     def hint(self) -> str:
-        """What stands in an empty input."""
+        """Placeholder of the empty input."""
         ...
 
     def panel_lines(self, width: int, room: int) -> Sequence[Line]:
@@ -80,7 +80,7 @@ class ScreenContent(Protocol):
 
 
 class _App(Application[None]):
-    """Knows that a terminal made narrower has wrapped what stands on it."""
+    """Application that handles the wrapped rows of a terminal that was made narrower."""
 
     def _on_resize(self) -> None:
         extra = _wrapped_rows(self)
@@ -90,7 +90,7 @@ class _App(Application[None]):
 
 
 def _wrapped_rows(app: Application[None]) -> int:
-    """Rows that the lines above the cursor take beyond their own, now that the terminal has another width."""
+    """Additional rows above the cursor that wrapping at the new width has made."""
     screen, width = app.renderer.last_rendered_screen, app.output.get_size().columns
     if screen is None or width <= 0:
         return 0
@@ -103,7 +103,7 @@ def _wrapped_rows(app: Application[None]) -> int:
 
 
 class Screen:
-    """The rows at the bottom and the way into the scrollback."""
+    """The redrawn rows at the bottom, and output to the scrollback."""
 
     def __init__(
         self, content: ScreenContent, keys: KeyBindings, panel_keys: KeyBindings, output: Output, *, colour: bool
@@ -141,11 +141,11 @@ class Screen:
         self.app.timeoutlen = 0.1
         self._drawn: Sequence[Line] = ()
         self._cleared = False
-        """Whether what is cleared is not drawn again yet."""
+        """Whether the rows are cleared and not drawn again yet."""
 
     @property
     def size(self) -> Size:
-        """Columns and rows; a terminal that says 0 is taken for 80×24."""
+        """Columns and rows; a reported 0 counts as 80×24."""
         size = self.app.output.get_size()
         return Size(rows=size.rows or 24, columns=size.columns or 80)
 
@@ -154,11 +154,11 @@ class Screen:
         return len(self._drawn)
 
     def write(self, rows: Sequence[str]) -> None:
-        """Put ANSI lines where the cursor is; only while nothing is redrawn."""
+        """Write ANSI lines at the cursor; only while no rows are drawn."""
         self.app.output.write_raw("".join(f"{row}\r\n" for row in rows))
 
     def commit(self, rows: Sequence[str]) -> None:
-        """Put ANSI lines into the scrollback above the redrawn rows, and redraw those."""
+        """Write ANSI lines into the scrollback above the redrawn rows, and redraw those."""
         if not self.app.is_running:
             return
         self._clear()
@@ -171,18 +171,18 @@ class Screen:
 
     @property
     def panel_has_focus(self) -> bool:
-        """Whether keys go to the panel."""
+        """Whether the panel has the focus."""
         return self.app.layout.current_window is self._panel
 
     def focus(self, *, panel: bool) -> None:
-        """Let the keys go to the panel above the input, or back to the input."""
+        """Focus the panel above the input, or the input."""
         if panel != self.panel_has_focus:
             self.app.layout.focus(self._panel if panel else self._input)
 
-    # --- drawing ---------------------------------------------------------------------------------------------
+    # --- Drawing -----------------------------------------------------------------------------------------------------
 
     def _before_render(self, app: Application[None]) -> None:
-        """Compute the rows once a redraw; when they are fewer than before, clear what was there."""
+        """Compute the rows once for each redraw; clear the old ones when there are fewer now."""
         size = self.size
         room = max(size.rows - min(self._buffer.document.line_count, INPUT_ROWS_MAX) - 3, 1)
         self._drawn = [crop(row, size.columns - 1) for row in self._content.panel_lines(size.columns - 1, room)][-room:]
@@ -194,7 +194,7 @@ class Screen:
             self._clear()
 
     def _clear(self) -> None:
-        """Clear what is redrawn, unseen until it stands again."""
+        """Clear the redrawn rows inside synchronised output."""
         self._cleared = True
         self.app.output.write_raw(SYNC_ON)
         self.app.renderer.erase(leave_alternate_screen=False)

@@ -1,7 +1,7 @@
-"""What works beside the conversation, as it is heard: background tasks, and what subagents below it do.
+"""Background tasks, subagents and waiting messages: their state (`BackgroundActivity`) and their lines.
 
-Folded from entries like everything on the screen. What a subagent does is heard as `OfChild`. Its replies are not
-painted, its own log has them; its questions are, and what it was told, and its last acts are remembered.
+The state is a fold of entries. Updates of a subagent arrive as `OfChild`: its questions and the messages to it are
+shown and its last acts kept, but not its replies, which are in its own log.
 """
 
 from collections import deque
@@ -33,50 +33,48 @@ from longrein.frontends.terminal.event_lines import NO_WRAP, Line, fold, indente
 from longrein.frontends.text_format import activity_text, escape, escape_line, key_argument
 from longrein.tools import TaskView
 
-# ---------------------------------------------------------------------------------------------------------------------
-#
-# Tasks, subagents and waiting words as lines: committed when they begin and end, live while they work. Pure.
+# --- Data ------------------------------------------------------------------------------------------------------------
 
 
 COMMAND_CHARS_MIN, COMMAND_CHARS_MAX = 8, 60
-"""Of a command in the one line of all tasks."""
+"""Characters of a command in the line of all tasks."""
 TASK_CELLS = 16
-"""What else stands of a task there: its id, its time, what parts it from the next."""
+"""Cells of a task in that line beside its command: id, time, separator."""
 TEXT_LINES_MAX = 12
-"""Of a task that was given to a subagent, or of its report."""
+"""Lines shown of a subagent's task or report."""
 OPEN = ("queued", "running", "asking")
-"""States of what is not over."""
+"""States of tasks and subagents that have not ended."""
 
 _PROMOTED = {"timeout": "passed its time and goes on", "user": "goes on"}
 
 
 class KnownSubagent(msgspec.Struct, frozen=True):
-    """A subagent as the log of its parent tells of it."""
+    """A subagent, from the log of its parent."""
 
     label: str
     started: ChildStarted
 
 
 class RunningTask(msgspec.Struct, frozen=True):
-    """A background task that is not over."""
+    """A background task that has not ended."""
 
     started: TaskStarted
-    """As it is now: `running` or `queued`."""
+    """Newest start event; its state is `running` or `queued`."""
     at: int
-    """Since when, microseconds UTC."""
+    """Start, microseconds UTC."""
     since_s: float | None = None
-    """The same, monotonic; None for one that began before it was watched."""
+    """Start in monotonic seconds; None when it began before the terminal was opened."""
 
     def age_s(self, now_us: int, now_s: float) -> float:
-        """How long it has run."""
+        """Running time in seconds."""
         return (now_us - self.at) / 1e6 if self.since_s is None else now_s - self.since_s
 
 
-# --- when they begin and end -------------------------------------------------------------------------------------
+# --- Lines of starts and ends ----------------------------------------------------------------------------------------
 
 
 def started_task(event: TaskStarted, *, waited: bool) -> Line:
-    """A task began, waits for its turn, or was a command that went on in the background."""
+    """Line of a task that was queued, started, or moved to the background."""
     details, style = "started", "run"
     if event.state == "queued":
         details, style = "waits for its turn", "dim"
@@ -88,7 +86,7 @@ def started_task(event: TaskStarted, *, waited: bool) -> Line:
 
 
 def ended_task(event: TaskEnded, started: TaskStarted | None) -> list[Line]:
-    """A task is over: how, after what time, with how much output; of one that went wrong the last line it printed."""
+    """Lines of a task that ended; a failure shows its last line of output."""
     word, style = status_word(event.state)
     facts = [
         f"exit code {event.code}" if event.code else "",
@@ -106,7 +104,7 @@ def ended_task(event: TaskEnded, started: TaskStarted | None) -> list[Line]:
 
 
 def started_child(event: ChildStarted, label: str) -> list[Line]:
-    """A subagent began, or was asked again; what was granted otherwise than asked for."""
+    """Lines of a subagent that was started or resumed, with a note when it got other limits than requested."""
     details = "is asked again" if event.again else "started"
     where = "  in the background" if event.background else ""
     head = line(
@@ -119,7 +117,7 @@ def started_child(event: ChildStarted, label: str) -> list[Line]:
 
 
 def ended_child(event: ChildEnded, subagent: KnownSubagent | None) -> list[Line]:
-    """A subagent is over: what it took, why it did not finish, what it left."""
+    """Lines of a subagent that ended: usage, reason of a failure, worktree."""
     word, style = status_word(event.status)
     used = event.usage.context_tokens + event.usage.output_tokens
     facts = [
@@ -139,11 +137,11 @@ def ended_child(event: ChildEnded, subagent: KnownSubagent | None) -> list[Line]
     return [head, *(line(("dim", f"  {escape_line(text)}")) for text in more)]
 
 
-# --- while they work ---------------------------------------------------------------------------------------------
+# --- Live lines ------------------------------------------------------------------------------------------------------
 
 
 def live_agents(agents: Sequence[AgentView], most: int) -> list[Line]:
-    """At most `most` lines of subagents that are not over; those that ask first, the rest counted."""
+    """At most `most` lines of working subagents, those with a question first; the rest are counted."""
     here = [view for view in agents if view.state in OPEN]
     if len(here) <= most:
         return [agent_line(view) for view in here]
@@ -156,7 +154,7 @@ def live_agents(agents: Sequence[AgentView], most: int) -> list[Line]:
 
 
 def agent_line(view: AgentView, mark: str = "○") -> Line:
-    """One subagent: state and time before what it does, so that a narrow terminal hides the least of it."""
+    """Line of one subagent. State and time come first, so that a narrow terminal does not hide them."""
     word, style = status_word(view.state)
     time = text_format.live_elapsed(view.elapsed_s) if view.elapsed_s >= 1 else ""
     facts = [_first_line(view.description), escape_line(view.last) if view.last else "", _usage_text(view)]
@@ -179,7 +177,7 @@ def _usage_text(view: AgentView) -> str:
 
 
 def live_tasks(tasks: Mapping[str, RunningTask], now_us: int, width: int, now_s: float = 0.0) -> list[Line]:
-    """One line for all background tasks, in which they share the width; none when there are none."""
+    """One line for all background tasks; no line when there are none."""
     if not tasks:
         return []
     room = min(max(width // len(tasks) - TASK_CELLS, COMMAND_CHARS_MIN), COMMAND_CHARS_MAX)
@@ -196,7 +194,7 @@ def _task_text(running: RunningTask, age_s: float, room: int) -> str:
 
 
 def counts(tasks: int, agents: int) -> str:
-    """`2 tasks, 3 agents` for the footer; '' when nothing works beside."""
+    """`2 tasks, 3 agents` for the footer; '' when there are none."""
     details = (
         text_format.counted(tasks, "task") if tasks else "",
         text_format.counted(agents, "agent") if agents else "",
@@ -204,17 +202,17 @@ def counts(tasks: int, agents: int) -> str:
     return ", ".join(filter(None, details))
 
 
-# --- lists -------------------------------------------------------------------------------------------------------
+# --- Lists and pages -------------------------------------------------------------------------------------------------
 
 
 def task_list(views: Sequence[TaskView]) -> list[Line]:
-    """A line a task."""
+    """One line for each task."""
     rows = [task_line(view) for view in views]
     return rows or [line(("dim", "  no background tasks; Ctrl-B sends a running command to the background"))]
 
 
 def task_line(view: TaskView) -> Line:
-    """One task with all that is known of it in a line."""
+    """Line of one task: id, state, facts, command."""
     word, style = status_word(view.state)
     facts = [
         f"exit code {view.code}" if view.code else "",
@@ -230,13 +228,13 @@ def task_line(view: TaskView) -> Line:
 
 
 def agent_list(views: Sequence[AgentView]) -> list[Line]:
-    """A line a subagent, each followed by its own."""
+    """One line for each subagent, followed by its own subagents."""
     rows = [agent_line(view, "○" if view.state in OPEN else "●") for view in views]
     return indented(rows) or [line(("dim", "  no subagents; the model starts them with its tool Agent"))]
 
 
 def agent_page(view: AgentView, task: str, report: str, acts: Sequence[str]) -> list[Line]:
-    """One subagent: its task, what it did last, its report."""
+    """Page of one subagent: task, last acts, report."""
     rows = [agent_line(view, "○" if view.state in OPEN else "●")]
     rows += [line(("dim", f"model {escape_line(view.model)}"))] if view.model else []
     for title, text in (("task", task), ("last acts", "\n".join(acts)), ("report", report)):
@@ -246,18 +244,18 @@ def agent_page(view: AgentView, task: str, report: str, acts: Sequence[str]) -> 
     return indented(rows)
 
 
-# --- words that wait ---------------------------------------------------------------------------------------------
+# --- Waiting messages ------------------------------------------------------------------------------------------------
 
 
 def delivery_note(pending: Pending, label: str) -> str:
-    """When a waiting message goes, and to whom."""
+    """Time of delivery and recipient of a waiting message, in words."""
     if pending.to:
         return f"to {escape_line(label or 'a subagent')}, with its next request"
     return {"queued": "after this turn", "steer": "with the next request"}.get(pending.how, "at once")
 
 
 def queue_list(numbered: Sequence[tuple[int, Pending]], labels: Mapping[str, str]) -> list[Line]:
-    """Waiting messages with their numbers."""
+    """Numbered lines of waiting messages, with a hint."""
     rows = [
         line(
             ("name", f"  {number} "), ("warn", f"{delivery_note(one, labels.get(one.to, ''))}: "), _first_line(one.text)
@@ -275,44 +273,44 @@ def _first_line(text: str) -> str:
     return escape_line(first[:500]) + (" …" if newline else "")
 
 
-# --- beside ----------------------------------------------------------------------------------------------------------
+# --- State -----------------------------------------------------------------------------------------------------------
 
 
 ACTS_MAX = 12
-"""Acts of one subagent that are remembered."""
+"""Acts kept for each subagent."""
 
 
 class BackgroundActivity:
-    """See the module."""
+    """State of background tasks and subagents, folded from updates."""
 
     def __init__(self) -> None:
         self.tasks: dict[str, RunningTask] = {}
-        """Those that are not over, of this session and its subagents, in the order in which they began."""
+        """Unfinished tasks of this session and its subagents, in order of their start."""
         self.subagents: dict[str, KnownSubagent] = {}
-        """Subagents by their session, also those that are over."""
+        """All subagents by session id, ended ones too."""
         self._ended_early: set[str] = set()
-        """Tasks whose end was shown before its entry came."""
+        """Tasks whose end was shown before its entry arrived."""
         self.acts: dict[str, deque[str]] = {}
-        """What each subagent did last, newest last, escaped lines."""
+        """Last acts of each subagent, newest last, escaped."""
         self.questions: dict[tuple[str, str], Question] = {}
-        """Calls of subagents that wait for the user's word, in order."""
+        """Calls of subagents that wait for permission, in order."""
         self._calls: dict[tuple[str, str], dict[str, Any] | None] = {}
         self._call_starts: dict[tuple[str, str], tuple[int, float | None]] = {}
-        """When calls that run began, as `RunningTask` has it, by session ('' for this one) and call."""
+        """Start of running calls (wall µs, monotonic s), by session ('' for this one) and call."""
         self.now_s: float | None = None
-        """When what comes is heard, monotonic; None while an old log is read."""
+        """Time of the current update, monotonic; None while an old log is replayed."""
 
-    # --- of this session -------------------------------------------------------------------------------------
+    # --- Updates of this session -------------------------------------------------------------------------------------
 
     def apply(self, entry: Entry) -> list[Line]:
-        """Lines for a task or subagent that began or is over."""
+        """Apply an entry; return lines for a task or subagent that started or ended."""
         match entry.event:
             case TaskStarted() as task:
                 waited = task.task in self.tasks
                 self._add_task(task, "", entry.at)
                 return [started_task(task, waited=waited)]
             case TaskEnded() as task:
-                return self._log_task_end(task)
+                return self._end_logged_task(task)
             case ChildStarted() as child:
                 return started_child(child, self._add_subagent(child, entry.seq).label)
             case ChildEnded() as child:
@@ -322,7 +320,7 @@ class BackgroundActivity:
                 return []
 
     def _track_call(self, entry: Entry, session: str) -> None:
-        """Keep when a call began as long as it runs."""
+        """Remember the start of a running call."""
         match entry.event:
             case ToolStarted(call=call):
                 self._call_starts[session, call] = entry.at, self.now_s
@@ -332,13 +330,13 @@ class BackgroundActivity:
                 pass
 
     def end_task(self, ended: TaskEnded) -> list[Line]:
-        """Lines for a task that has ended and whose entry is yet to come."""
+        """Return lines for a task that ended and whose entry has not arrived yet."""
         if ended.task not in self.tasks:
             return []
         self._ended_early.add(ended.task)
         return ended_task(ended, self.tasks.pop(ended.task).started)
 
-    def _log_task_end(self, ended: TaskEnded) -> list[Line]:
+    def _end_logged_task(self, ended: TaskEnded) -> list[Line]:
         if ended.task in self._ended_early:
             self._ended_early.remove(ended.task)
             return []
@@ -346,20 +344,20 @@ class BackgroundActivity:
         return ended_task(ended, running.started if running else None)
 
     def _add_task(self, task: TaskStarted, session: str, at: int) -> None:
-        """A task began: one that was a command before it went on in the background began as that."""
+        """Add a task. A promoted command keeps the start of its call."""
         now = at, self.now_s
         self.tasks[task.task] = RunningTask(
             task, *(self._call_starts.get((session, task.call), now) if task.promoted else now)
         )
 
     def _add_subagent(self, event: ChildStarted, seq: int, parent_label: str = "") -> KnownSubagent:
-        """A subagent began in the log of the one labelled `parent_label` ('' for this session)."""
+        """Add a subagent; `parent_label` is the label of its parent ('' for this session)."""
         label = f"a{event.again or seq}"
         self.subagents[event.child] = KnownSubagent(f"{parent_label}.{label}" if parent_label else label, event)
         return self.subagents[event.child]
 
     def _end_subagent(self, child: str) -> KnownSubagent | None:
-        """A subagent is over, and what is below it: nobody waits for an answer there any more."""
+        """Drop the questions of an ended subagent and of its own subagents."""
         subagent = self.subagents.get(child)
         below = f"{subagent.label}." if subagent else "."
         ended = {child, *(session for session, one in self.subagents.items() if one.label.startswith(below))}
@@ -367,10 +365,10 @@ class BackgroundActivity:
         self._calls = {key: value for key, value in self._calls.items() if key[0] not in ended}
         return subagent
 
-    # --- of subagents ----------------------------------------------------------------------------------------
+    # --- Updates of subagents ----------------------------------------------------------------------------------------
 
     def apply_subagent(self, update: OfChild) -> list[Line]:
-        """Lines for what a subagent made heard; none for most of it."""
+        """Apply an update of a subagent; most give no lines."""
         if isinstance(update.heard, Pausing):
             self._remember_act(update.child, event_lines.retry_text(update.heard, 0))
         if isinstance(update.heard, Noticed):
@@ -407,7 +405,7 @@ class BackgroundActivity:
         self._remember_act(update.child, activity_text(entry.event))
 
     def _remember_act(self, child: str, act: str) -> None:
-        """Remember an act; the same twice in a row, such as a call and its start, is one."""
+        """Remember an act; repeats, such as a call and its start, count once."""
         acts = self.acts.setdefault(child, deque(maxlen=ACTS_MAX))
         if act and (not acts or acts[-1] != act):
             acts.append(act)

@@ -1,6 +1,6 @@
-"""What is going on, folded from what is heard: finished pieces come out once, the rest can be drawn at any time.
+"""The view model of one session: a fold of its updates, used by the screen and by the plain terminal.
 
-Knows no terminal. Both the screen and the plain loop stand on it.
+Finished pieces are returned once, to be printed; everything else can be drawn at any time. Knows no terminal.
 """
 
 from collections.abc import Sequence
@@ -55,13 +55,13 @@ Group = Literal["", "user", "text", "call", "note", "answer"]
 
 EMPTY: Line = ()
 REPLAYED_MAX = 2_000
-"""Entries of an old log that are heard again; what lies before them is taken from its fold."""
+"""Newest entries of an old log that are replayed. Older ones are taken from the folded state."""
 OUTPUT_BYTES_MAX = 4_000
-"""How much of a running call's output is looked at for its last line."""
+"""Bytes of a running call's output that are kept to show its last line."""
 
 
 class CallRow(msgspec.Struct):
-    """A call that is not over."""
+    """A tool call that has not ended."""
 
     name: str
     argument: str
@@ -73,70 +73,70 @@ class CallRow(msgspec.Struct):
 
 
 class Prompt(msgspec.Struct, frozen=True):
-    """What the user said, to go back to."""
+    """A user's message, as a target of /rewind."""
 
     seq: int
     text: str
 
 
 class ViewModel:
-    """One session as it is watched. `now_s` is monotonic."""
+    """State of the display of one session. `now_s` is monotonic seconds."""
 
     def __init__(self, file_text: FileText | None = None) -> None:
         self._file_text = file_text
         self._splitter: Splitter | None = None
         self._streamed: list[str] = []
         self._purposes: dict[int, str] = {}
-        """Of requests that are not answered yet."""
+        """Purpose of each unanswered request, by its seq."""
         self._early: list[Streaming] = []
-        """Deltas of a request whose `Asked` has not been heard yet."""
+        """Deltas of a request whose `Asked` has not arrived yet."""
         self._group: Group = ""
         self._thought: list[str] = []
         self._in_turn = False
-        """Whether what goes on is a turn; `/compact` alone is none."""
+        """Whether a turn is open; `/compact` alone opens none."""
         self.phase: Phase = "idle"
         self.since_s = 0.0
-        """When the phase began."""
+        """Start of the phase."""
         self.turn_since_s = 0.0
         self.writing_call = ""
-        """Name of the call that is being written."""
+        """Name of the call that the model is writing."""
         self.calls: dict[str, CallRow] = {}
         self._questions: dict[str, Question] = {}
         self.activity = BackgroundActivity()
-        """What works beside the conversation."""
+        """Background tasks and subagents."""
         self.steps = 0
         """Requests of this turn so far."""
         self.pausing: Pausing | None = None
-        """Why the request is made again; kept until the model answers."""
+        """Reason of the current retry; kept until the model answers."""
         self.pause_until_s = 0.0
         self.prompts: list[Prompt] = []
         self.live = False
-        """Whether what is heard happens now (False while an old log is read)."""
+        """Whether updates happen now; False while an old log is replayed."""
 
     @property
     def busy(self) -> bool:
-        """Whether something is going on."""
+        """Whether a turn or a compaction runs."""
         return self.phase != "idle"
 
     @property
     def questions(self) -> list[Question]:
-        """Calls that wait for the user's word, in order; those of subagents follow."""
+        """Calls that wait for permission, in order; those of subagents follow."""
         return [*self._questions.values(), *self.activity.questions.values()]
 
     def remove_question(self, question: Question) -> None:
-        """It was answered: its entry comes when that is on disk, the next question may be asked now."""
+        """Remove an answered question before its entry arrives, so that the next one can be shown."""
         if question.session:
             self.activity.questions.pop(question.key, None)
         else:
             self._questions.pop(question.asked.call, None)
 
     def thinking_line(self) -> str:
-        """The last line of the reasoning, while it comes."""
+        """The last line of the streamed reasoning."""
         text = "".join(self._thought[-200:]).rstrip()
         return escape_line(text.rpartition("\n")[2])
 
     def tail(self, lines: int) -> str:
-        """The unfinished block, escaped."""
+        """The last `lines` lines of the unfinished block, escaped."""
         return escape(self._splitter.tail(lines)) if self._splitter else ""
 
     @property
@@ -145,15 +145,17 @@ class ViewModel:
         return self._splitter is None or self._splitter.gap or self._group != "text"
 
     def go_live(self, *, busy: bool, now_s: float) -> None:
-        """The log was read to its end: what is heard from now on happens now. A turn that was cut waits: not `busy`."""
+        """Switch from replaying to live updates. `busy` is False when the last turn was cut off."""
         self.live = True
         if not busy:
             self._in_turn = False
             self._enter("idle", now_s)
 
     def resume(self, state: State) -> int:
-        """Take the prompts, tasks and subagents of an old log from its fold; gives the last entry that is not to be
-        heard again, 0 where all are."""
+        """Take prompts, tasks and subagents of an old log from its state.
+
+        Returns the seq of the last entry that need not be replayed; 0 when all must be.
+        """
         skipped = max(0, state.seq - REPLAYED_MAX)
         self.prompts = [Prompt(word.seq, word.text) for word in state.words if word.origin != "steer"]
         self.prompts = [prompt for prompt in self.prompts if prompt.seq <= skipped]
@@ -166,7 +168,7 @@ class ViewModel:
         return skipped
 
     def apply(self, heard: Heard, now_s: float) -> list[Piece]:
-        """What is finished by it, to be shown once."""
+        """Apply one update and return the pieces that it finishes, to be printed once."""
         self.activity.now_s = now_s if self.live else None
         match heard:
             case Entry():
@@ -197,14 +199,14 @@ class ViewModel:
             self.phase, self.since_s = phase, now_s
 
     def spaced(self, group: Group, rows: Sequence[Piece]) -> list[Piece]:
-        """`rows` with an empty line above them where something else begins."""
+        """`rows` with an empty line above them when another group begins."""
         if not rows:
             return []
         gap = group != self._group or group in ("user", "answer")
         self._group = group
         return [EMPTY, *rows] if gap else list(rows)
 
-    # --- entries ---------------------------------------------------------------------------------------------
+    # --- Entries -----------------------------------------------------------------------------------------------------
 
     def _entry(self, entry: Entry, now_s: float) -> list[Piece]:
         match entry.event:
@@ -226,7 +228,7 @@ class ViewModel:
                 return self.spaced("note", _other_lines(entry))
 
     def _begin_turn(self, entry: Entry, now_s: float) -> list[Piece]:
-        """A turn begins by the user's words or by a wake, or words go into one; of those that waited: to where."""
+        """Begin a turn with a message or a wake, or add a steering message to the open turn."""
         is_steering = isinstance(entry.event, UserSpoke) and entry.event.origin == "steer" and self._in_turn
         if not is_steering:
             self.steps = 0
@@ -245,7 +247,7 @@ class ViewModel:
 
     def _end_turn(self, ended: TurnEnded | Interrupted, now_s: float) -> list[Line]:
         if isinstance(ended, Interrupted):
-            return []  # the end of the turn follows
+            return []  # TurnEnded follows
         self.calls.clear()
         self._questions.clear()
         self.pausing = None
@@ -278,7 +280,7 @@ class ViewModel:
         is_turn = asked.purpose == "turn"
         self._in_turn = self._in_turn or is_turn
         self.steps += is_turn
-        if not is_turn and asked.reason != "ahead":  # a summary made ahead leaves the work as it is
+        if not is_turn and asked.reason != "ahead":  # a summary in the background does not change the phase
             self.pausing = None
             self._enter("compacting", now_s)
         elif is_turn and self.pausing is None:
@@ -292,7 +294,7 @@ class ViewModel:
         return self.spaced("note", rows)
 
     def _end_retries(self, now_s: float) -> None:
-        """The model answers, so the request is not made again."""
+        """Leave the retry phase: the model answers."""
         if self.pausing is not None:
             self.pausing = None
             self._enter("thinking", now_s)
@@ -316,7 +318,7 @@ class ViewModel:
             rows += self.spaced("note", [line(("warn", f"the reply was {why}"))])
         return rows
 
-    # --- calls -----------------------------------------------------------------------------------------------
+    # --- Calls -------------------------------------------------------------------------------------------------------
 
     def _call(self, entry: Entry, now_s: float) -> list[Piece]:
         match entry.event:
@@ -355,7 +357,7 @@ class ViewModel:
         if row := self.calls.get(call):
             row.status, row.since_s = status, now_s
 
-    # --- the reply as it comes -------------------------------------------------------------------------------
+    # --- Streamed reply ----------------------------------------------------------------------------------------------
 
     def _stream(self, streaming: Streaming, now_s: float) -> list[Piece]:
         purpose = self._purposes.get(streaming.asked)
@@ -387,7 +389,7 @@ class ViewModel:
         return self._blocks(self._splitter.feed(text))
 
     def finish_reply(self) -> list[Piece]:
-        """The end of a reply, or what there is of it: no more of it is heard."""
+        """Return the remaining blocks of a reply and reset the streaming state."""
         left = self._splitter.finish() if self._splitter else []
         self._splitter, self._streamed, self._thought, self.writing_call = None, [], [], ""
         return self._blocks(left)
