@@ -1,4 +1,4 @@
-"""Headless: one prompt (or a stream of them) in, text or JSON lines out, nobody there to ask."""
+"""Headless runs: one prompt or a stream of prompts in, text or JSON lines out, no questions to the user."""
 
 from longrein.frontends.headless.output import BufferedOutput
 from longrein.frontends.headless.run import run_headless

@@ -1,4 +1,4 @@
-"""Lines of stdin with `--input-format stream-json`, read as words to the session. Pure."""
+"""Parser of stdin lines for `--input-format stream-json`. Pure."""
 
 from collections.abc import Callable
 from typing import Any, Literal
@@ -10,30 +10,30 @@ from longrein.events import AnyPart, Image, Text, UsageError, decode_json
 How = Literal["queued", "steer", "now"]
 
 KeepImage = Callable[[bytes, str], Image]
-"""Stores the bytes of a picture of a media type and gives its part."""
+"""(bytes, media type) of a picture -> its stored part."""
 
 
 class UserMessage(msgspec.Struct, frozen=True):
     """A user message."""
 
     parts: tuple[AnyPart, ...]
-    """What was said."""
+    """Content of the message."""
     how: How
-    """`queued` goes after the running turn, `steer` with its next request, `now` interrupts it."""
+    """`queued`: after the running turn; `steer`: with its next request; `now`: interrupts it."""
 
 
 class ControlRequest(msgspec.Struct, frozen=True):
     """A control request, which longrein does not serve yet."""
 
     request: str
-    """Its id."""
+    """Id of the request."""
 
 
 PRIORITIES: dict[str, How] = {"later": "queued", "next": "steer", "now": "now"}
 
 
 def parse_line(line: bytes, keep_image: KeepImage | None) -> UserMessage | ControlRequest | None:
-    """What a line says; None for a kind of line that is not for us. Raises `UsageError` when it is no such line."""
+    """Parse one line; None for kinds of lines that are ignored. Raises `UsageError` for a malformed line."""
     try:
         data = decode_json(line)
     except msgspec.DecodeError:

@@ -1,4 +1,4 @@
-"""stdout that never stops the loop: what the reader does not take yet waits here, and a reader that left is noticed."""
+"""Output of a headless run: a buffered stdout that never blocks the loop, and the reporter of updates."""
 
 import asyncio
 import os
@@ -33,19 +33,19 @@ PIECE_BYTES = 4096
 
 
 class BufferedOutput:
-    """Bytes to a file descriptor, in order, at once where possible."""
+    """Buffered writer to a file descriptor that never blocks, and notices when the reader has left."""
 
     def __init__(self, fd: int) -> None:
-        """`fd` stays the caller's; it is not made non-blocking, for others may share it."""
+        """`fd` belongs to the caller. It is not made non-blocking, as other processes may share it."""
         self._fd = fd
         self._buffer = bytearray()
         self._poll: select.poll | None = None
         self._ready: asyncio.Future[None] | None = None
         self._no_wait = False
         self._terminal = False
-        """Whether `fd` is a terminal, which must not obey what a model or a provider wrote."""
+        """Whether `fd` is a terminal: then control characters are escaped."""
         self.write_error = ""
-        """Why nothing can be written any more: `closed` when the reader left, else the system's words."""
+        """Reason why writing has failed: `closed` when the reader left, else the system's error; '' while it works."""
         try:
             mode = os.fstat(fd).st_mode
         except OSError as error:
@@ -58,24 +58,26 @@ class BufferedOutput:
 
     @property
     def waiting_bytes(self) -> int:
-        """What has not been taken yet."""
+        """Number of bytes not written yet."""
         return len(self._buffer)
 
     def put(self, data: bytes) -> None:
-        """Write `data`, whole lines in UTF-8, as far as that needs no waiting; the rest stays. Drops it when there is
-        no reader. On a terminal escapes and controls are shown, not obeyed."""
+        """Write `data`, whole lines in UTF-8, as far as possible without waiting; buffer the rest.
+
+        Drops `data` after a write error. Escapes control characters on a terminal.
+        """
         if self.write_error:
             return
         self._buffer += escape_bytes(data) if self._terminal else data
         self._push()
 
     def stop_waiting(self) -> None:
-        """From now on, `drain` without a limit does not wait."""
+        """Make `drain` without a limit return at once from now on."""
         self._no_wait = True
         self._wake()
 
     async def drain(self, limit_s: float | None = None) -> None:
-        """Wait until all is written, the reader has left, or `limit_s` is over. Never raises for these."""
+        """Wait until all is written, writing has failed, or `limit_s` seconds are over. Does not raise for these."""
         try:
             async with asyncio.timeout(limit_s):
                 while self._buffer and not self.write_error and not (self._no_wait and limit_s is None):
@@ -112,17 +114,15 @@ class BufferedOutput:
             self._ready.set_result(None)
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-#
-# What the run says while it goes on: lines on stdout for `stream-json`, progress on stderr with `--verbose`.
+# --- Reporter: stdout lines, and progress on stderr ------------------------------------------------------------------
 
 
 PAUSE_SAID_S = 2.0
-"""A pause that is longer is told on stderr: without a word it would look as if the run hung."""
+"""Seconds above which a pause is reported on stderr, so that the run does not look hung."""
 
 
 class RunReporter:
-    """Draws what is heard. Keeps no fact: those are in the tally."""
+    """Writes updates as lines. Keeps no facts: those are in the run state."""
 
     def __init__(
         self, facts: SessionFacts, style: Style, out: BufferedOutput, start: int, note: Callable[[str], None]
@@ -133,24 +133,24 @@ class RunReporter:
         self._count = 0
 
     def begin(self) -> None:
-        """The init line."""
+        """Write the init line."""
         if self._style.output == "stream-json":
             self._put([draw_init(self._facts, self._start)])
 
     @property
     def partial(self) -> bool:
-        """Whether replies are drawn while they grow."""
+        """Whether partial messages are written."""
         return self._style.partial
 
     def apply(self, heard: Heard, run_state: RunState) -> None:
-        """Draw one thing; `tally` holds what was before it."""
+        """Write one update; `run_state` is the state before it."""
         for line in self._stderr_lines(heard):
             self._note(line)
         if self._style.output == "stream-json":
             self._put(self._lines(heard, run_state))
 
     def apply_subagent(self, of: OfChild, subagents: SubagentStreams) -> None:
-        """Draw what a subagent made heard, before its tally has it."""
+        """Write an update of a subagent, before its state has it."""
         heard, run_state = of.heard, subagents.run_state(of)
         for line in self._stderr_lines(heard):
             self._note(f"{of.label} {of.kind}: {line}")
@@ -166,19 +166,19 @@ class RunReporter:
                     self._put(self._lines(heard, run_state) if isinstance(heard, Pausing) else [])
 
     def answer(self, request: str) -> None:
-        """Say that a control request is not served."""
+        """Write an error response to a control request."""
         error = {"subtype": "error", "request_id": request, "error": "control requests are not available yet"}
         self._put([{"type": "control_response", "response": error}])
 
     def end(self, run_state: RunState, stop: Stop) -> None:
-        """The result: a line, one object, or the text of the answer."""
+        """Write the result: a line, one object, or the text of the answer."""
         if self._style.output != "text":
             self._put([draw_result(self._facts, run_state, stop, self._key("result"))])
         elif not (stop.signal or stop.error):
             self.print_answer(run_state)
 
     def print_answer(self, run_state: RunState) -> None:
-        """As text: the answer of the turn that has just ended well, unless it was said; work may go on beside it."""
+        """Print the answer of a successful turn in text mode, unless it was printed."""
         if self._style.output != "text" or run_state.ended is None or run_state.ended.reason not in ("done", "blocked"):
             return
         text = run_state.unprinted_text.encode("utf-8", "replace")
@@ -186,7 +186,7 @@ class RunReporter:
         self._out.put(text if text.endswith(b"\n") or not text else text + b"\n")
 
     def _stderr_lines(self, heard: Heard) -> list[str]:
-        """Lines for stderr: all that goes on when that is wished, else what explains a wait or a difference."""
+        """Lines for stderr: all progress when verbose, else pauses and notices."""
         if self._style.verbose:
             return progress(heard)
         return trouble(heard) if self._style.output != "stream-json" else []
@@ -228,7 +228,7 @@ class RunReporter:
 
 
 def progress(heard: Heard) -> list[str]:
-    """Lines for stderr that say what goes on."""
+    """Progress lines for stderr."""
     match heard:
         case Entry(event=Replied() as reply):
             calls = [unwrapped(part) for part in reply.parts if isinstance(part, ToolCall)]
@@ -250,7 +250,7 @@ def progress(heard: Heard) -> list[str]:
 
 
 def trouble(heard: Heard) -> list[str]:
-    """Those of them that nobody has to wish for."""
+    """Progress lines that are also written without --verbose: long pauses and notices."""
     match heard:
         case Pausing() if heard.delay_s > PAUSE_SAID_S:
             return progress(heard)

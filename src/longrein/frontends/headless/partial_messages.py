@@ -1,4 +1,4 @@
-"""The reply while it grows, as the events of the Messages API: blocks open, take deltas and close."""
+"""Partial messages: a streamed reply as events of the Messages API (blocks open, take deltas, close)."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -13,30 +13,30 @@ Delta = TextDelta | ThinkingDelta | CallDelta
 
 
 class PartialReply:
-    """What of the reply to one request has been drawn so far."""
+    """Progress of one streamed reply."""
 
     def __init__(self, asked: int) -> None:
         self.asked = asked
         self.lines = 0
-        """Events drawn."""
+        """Number of events written."""
         self.blocks = 0
-        """Blocks begun."""
+        """Number of blocks begun."""
         self.kind = ""
         """Kind of the open text block: `text`, `thinking` or none."""
         self.calls: dict[int, int] = {}
-        """Call index to its block; calls stay open to the end, their deltas may alternate."""
+        """Call index -> block. Calls stay open to the end, as their deltas may alternate."""
 
 
 class PartialMessages:
-    """Draws `stream_event` lines. One reply grows at a time; a new request forgets the one before."""
+    """Makes `stream_event` lines of one reply at a time; a new request drops the last reply."""
 
     def __init__(self) -> None:
         self._reply: PartialReply | None = None
         self._early_deltas: list[Delta] = []
-        """Deltas that came before their `Asked` was committed: what they are for is not known yet."""
+        """Deltas that arrived before their `Asked`, so that their purpose is not known yet."""
 
     def draw(self, heard: Streaming, run_state: RunState) -> list[Line]:
-        """Lines for a batch of deltas; none for those of a summary."""
+        """Lines of a batch of deltas; none for a summary."""
         if heard.asked not in run_state.open_requests:
             self._early_deltas += heard.deltas
             return []
@@ -45,14 +45,14 @@ class PartialMessages:
         return self._lines(heard.asked, run_state, self._events(heard.asked, heard.deltas, run_state))
 
     def open(self, asked: int, purpose: str, run_state: RunState) -> list[Line]:
-        """Lines for what came before request `asked` was on disk."""
+        """Lines of deltas that arrived before request `asked` was stored."""
         early, self._early_deltas = self._early_deltas, []
         return (
             self._lines(asked, run_state, self._events(asked, early, run_state)) if early and purpose == "turn" else []
         )
 
     def close(self, reply: Replied, run_state: RunState) -> list[Line]:
-        """Lines that end the reply; all of them when none of it was streamed."""
+        """Lines that end the reply; the whole reply when none of it was streamed."""
         if run_state.purpose(reply.asked) == "summary":
             return []
         deltas = () if self._is_open(reply.asked) else _deltas(reply)
@@ -61,7 +61,7 @@ class PartialMessages:
         return lines
 
     def forget(self) -> None:
-        """The request failed: what came of it is no reply."""
+        """Drop the partial reply of a failed request."""
         self._reply, self._early_deltas = None, []
 
     def _is_open(self, asked: int) -> bool:
@@ -114,7 +114,7 @@ def _empty_message(asked: int, run_state: RunState) -> Line:
 
 
 def _merge_deltas(deltas: Iterable[Delta]) -> list[Delta]:
-    """Neighbours that say more of the same are one: what came in one read is one line."""
+    """Merge adjacent text deltas, so that one read from the network gives one line."""
     merged: list[Delta] = []
     texts: list[str] = []
     for delta in deltas:
@@ -129,7 +129,7 @@ def _merge_deltas(deltas: Iterable[Delta]) -> list[Delta]:
 
 
 def _append_text(merged: list[Delta], texts: list[str]) -> None:
-    """Put `texts` behind the last of `merged`."""
+    """Append `texts` to the last delta of `merged`."""
     if texts:
         last = merged[-1]
         assert isinstance(last, TextDelta | ThinkingDelta)
@@ -170,7 +170,7 @@ def _stop_prose(reply: PartialReply) -> Iterator[Line]:
 
 
 def _deltas(reply: Replied) -> Sequence[Delta]:
-    """The whole reply as if it had been streamed."""
+    """Deltas of a whole reply, as if it had been streamed."""
     deltas: list[Delta] = []
     for part in reply.parts:
         match part:
@@ -193,14 +193,14 @@ def _compact(call: ToolCall) -> str:
     return encode(call.arguments).decode()
 
 
-# --- The subagents of one run: for each a tally and a reply that grows, found by its session -------------------------
+# --- Subagents of a run -------------------------
 
 
 class SubagentStreams:
-    """Everybody below one session."""
+    """Run state and partial messages of each subagent of a session."""
 
     def __init__(self, root: RunState, state: State) -> None:
-        """`state` is that of the session as the run begins: what was started before is known from it."""
+        """`state` is the state of the session at the start of the run; it names earlier subagents."""
         self._root = root
         self._states: dict[str, RunState] = {}
         self._partials: dict[str, PartialMessages] = {}
@@ -208,7 +208,7 @@ class SubagentStreams:
             root.children[child] = Subagent(f"a{now.seq}", now.started.call, now.started)
 
     def run_state(self, heard: OfChild) -> RunState:
-        """That of the subagent which was heard."""
+        """Run state of the subagent of an update."""
         found = self._states.get(heard.child)
         if found is None:
             child = self._known(heard)
@@ -216,11 +216,11 @@ class SubagentStreams:
         return found
 
     def partial(self, heard: OfChild) -> PartialMessages:
-        """Its reply while it grows."""
+        """Partial messages of the subagent of an update."""
         return self._partials.setdefault(heard.child, PartialMessages())
 
     def _known(self, heard: OfChild) -> Subagent:
-        """What its parent told of it; of one whose parent's word was not heard, the call that is known above it."""
+        """The subagent as its parent started it; if that start was not seen, with the call of its ancestor."""
         for run_state in (self._root, *self._states.values()):
             if heard.child in run_state.children:
                 return run_state.children[heard.child]

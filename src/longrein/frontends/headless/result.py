@@ -1,4 +1,4 @@
-"""The end of a run: one `result` line, one line on stderr when it did not go well, one exit code. Pure."""
+"""The end of a run: the `result` line, an error line for stderr, and the exit code. Pure."""
 
 import msgspec
 
@@ -7,21 +7,21 @@ from longrein.frontends.headless.run_state import DeniedCall, RunState, SessionF
 from longrein.frontends.headless.stream_json_blocks import STOPS, Line, tail, tool_input, usage_line
 
 SUBTYPES = {"limit": "error_max_turns", "budget": "error_max_budget_usd"}
-"""`TurnEnded.reason` to the subtype of the result; all others but `done` and `blocked` are errors of the run."""
+"""`TurnEnded.reason` -> subtype of the result; other reasons but `done` and `blocked` are execution errors."""
 
 BLOCKED, LIMIT, TRY_AGAIN = 3, 4, 75
-"""Exit codes; 0, 1 and 2 are as everywhere."""
+"""Exit codes beside the usual 0, 1 and 2."""
 
 
 class Stop(msgspec.Struct, frozen=True):
-    """What ended the run from outside; all empty when nothing did."""
+    """External cause of the end of a run; all fields are empty without one."""
 
     signal: int = 0
-    """Signal that came."""
+    """Number of the signal."""
     error: LongreinError | None = None
-    """Error of ours that the loop raised."""
+    """Error that the loop raised."""
     write_error: str = ""
-    """Why stdout takes no more; `closed` when its reader simply left."""
+    """Reason why stdout failed; `closed` when its reader left."""
 
 
 def exit_code(run_state: RunState, stop: Stop) -> int:
@@ -46,7 +46,7 @@ def exit_code(run_state: RunState, stop: Stop) -> int:
 
 
 def error_line(run_state: RunState, stop: Stop) -> str:
-    """The line for stderr; '' when all went well or nobody needs to be told."""
+    """Error line for stderr; '' for a success and for a closed stdout."""
     if stop.error is not None:
         return str(stop.error)
     if stop.write_error:
@@ -58,7 +58,7 @@ def error_line(run_state: RunState, stop: Stop) -> str:
 
 
 def draw_result(facts: SessionFacts, run_state: RunState, stop: Stop, key: str) -> Line:
-    """The `result` line; `key` tells it from the other results of the session."""
+    """The `result` line; `key` makes its id unique in the session."""
     reason = run_state.ended.reason if run_state.ended else "error"
     cut = bool(stop.signal or stop.error or stop.write_error)
     fine = reason in ("done", "blocked") and not cut
@@ -121,7 +121,7 @@ def _denial(denial: DeniedCall) -> Line:
 
 
 def _model_usage(facts: SessionFacts, run_state: RunState) -> Line:
-    """By model."""
+    """Usage by model."""
     own = (facts.window_tokens, facts.max_output_tokens)
     sizes = {model: own if model == facts.model else facts.sizes(model) for model in run_state.spent}
     return {

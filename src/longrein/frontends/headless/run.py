@@ -1,4 +1,4 @@
-"""One headless run: a prompt in, lines out, nobody there to ask, an exit code at the end."""
+"""One headless run: a prompt in, lines out, an exit code at the end. Permission questions are denied."""
 
 import asyncio
 import signal
@@ -27,12 +27,12 @@ DENIAL = (
     "Nobody is here to approve this. Go on with what you may do without it; if it cannot be done without, "
     "stop and say exactly what needs permission."
 )
-"""What the model is told with each denial."""
+"""Message to the model with each denial."""
 
 WAITING_SAID_S = 3.0
-"""A run that has its answer and stays longer than this says what for."""
+"""Seconds after the answer until a run that still waits for background work says so on stderr."""
 FAREWELL_S = 2.0
-"""How long the reader of stdout gets to take the last lines after a signal."""
+"""Seconds that the reader of stdout has to take the last lines after a signal."""
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -48,12 +48,12 @@ async def run_headless(
     lines: AsyncIterator[bytes] | None = None,
     keep_image: KeepImage | None = None,
 ) -> int:
-    """Say `prompt` (() goes on with an open turn), then each of `lines`, and wait for the turns to end.
+    """Send `prompt` (() resumes an open turn), then each of `lines`, wait for the turns, and return the exit code.
 
-    The session must be open and idle; it is closed here, before the last result is said. What asks for permission is
-    denied. `out` gets UTF-8 lines of `style.output`, `err` gets one line a call, without newline. SIGINT, SIGTERM and
-    SIGHUP interrupt the turn (a second one drops it where it is) and give 128 + their number. Errors of ours become a
-    result, a line on `err` and their exit code. Needs the main thread.
+    The session must be open and idle; it is closed here, before the last result is written. Permission questions are
+    denied. `out` gets UTF-8 lines of `style.output`, `err` gets one line per call, without newline. SIGINT, SIGTERM and
+    SIGHUP interrupt the turn (a second one cancels it) and give 128 + their number. A `LongreinError` becomes a result,
+    a line on `err` and its exit code. Needs the main thread.
     """
     run = _Run(session, facts, style, out, err)
     with _signals(run.stop):
@@ -76,19 +76,19 @@ class _Run:
         self.error: LongreinError | None = None
         self.main_task: asyncio.Task[None] | None = None
         self.work_ready = asyncio.Event()
-        """Set when there is something to run for, or nothing will come any more."""
+        """Set when a message waits, or when no more will come."""
         self.streams_input = False
-        """Whether each turn gets a result of its own (stream-json input)."""
+        """Whether stdin is stream-json, so that each turn gets a result of its own."""
         self.input_error: UsageError | None = None
-        """The first line of stdin that could not be read: the run goes on, and is no success."""
+        """Error of the first malformed line of stdin: the run continues, and its exit code is not 0."""
         self.waiting_notice: asyncio.TimerHandle | None = None
         self.code: int | None = None
-        """Exit code of the last turn that has its result."""
+        """Exit code of the last turn whose result was written."""
 
     async def go(
         self, prompt: tuple[AnyPart, ...], lines: AsyncIterator[bytes] | None, keep_image: KeepImage | None
     ) -> int:
-        """The whole run."""
+        """Do the whole run; return the exit code."""
         self.streams_input = lines is not None
         self.session.stay(self.style.background, self.style.background_s)
         self.reporter.begin()
@@ -97,17 +97,17 @@ class _Run:
         listening = asyncio.create_task(self._listen())
         self.main_task = asyncio.create_task(self._drive(prompt, lines, keep_image))
         await asyncio.wait({self.main_task, listening}, return_when=asyncio.FIRST_COMPLETED)
-        if not self.main_task.done():  # the log cannot be followed any more
+        if not self.main_task.done():  # following the log has failed
             self.session.interrupt()
         await _wait_end(self.main_task)
         await self._close(listening)
         return await self._finish()
 
     async def _close(self, listening: asyncio.Task[None]) -> None:
-        """Close the session, so that who follows it has heard all and the next run may open it at once."""
+        """Close the session, so that its followers get all updates and the next run can open it."""
         if self.waiting_notice is not None:
             self.waiting_notice.cancel()
-        for act in (self._report_left_work, self.session.close):  # closed in any case, so that nobody else has to
+        for act in (self._report_left_work, self.session.close):  # closed in any case
             try:
                 await act()
             except LongreinError as error:
@@ -116,8 +116,8 @@ class _Run:
         await _wait_end(listening)
 
     async def _report_left_work(self) -> None:
-        """Say what goes on without us."""
-        stored = not isinstance(self.error, SessionError)  # else nobody knows whether they are in the log
+        """Report on stderr what continues without this process."""
+        stored = not isinstance(self.error, SessionError)  # else they may be missing in the log
         for agent in self.session.agents() if stored else ():
             if agent.depth == 1 and agent.state in ("queued", "running", "asking"):
                 self.err(f"subagent {agent.label} has not ended; it goes on with `longrein -c`")
@@ -131,7 +131,7 @@ class _Run:
         return f"goes on in the background{most}"
 
     def stop(self, number: int) -> None:
-        """A signal came."""
+        """Handle a signal."""
         if self.signal and self.main_task is not None:
             self.main_task.cancel()
         self.signal = self.signal or number
@@ -143,7 +143,7 @@ class _Run:
     async def _drive(
         self, prompt: tuple[AnyPart, ...], lines: AsyncIterator[bytes] | None, keep_image: KeepImage | None
     ) -> None:
-        """Put the words in and run the loop; an error of ours is kept for the result."""
+        """Send the messages and run the loop; a `LongreinError` is kept for the result."""
         try:
             for call, opened in list(self.session.state.calls.items()):
                 if opened.asked is not None and opened.answer is None:  # asked before a crash
@@ -165,7 +165,7 @@ class _Run:
             self.error = error
 
     async def _run_input(self, lines: AsyncIterator[bytes], keep_image: KeepImage | None) -> None:
-        """Run a turn whenever a line has come, until stdin ends."""
+        """Run a turn whenever a line arrives, until stdin ends."""
         pump = asyncio.create_task(self._read_input(lines, keep_image))
         try:
             while not self.signal and not self.out.write_error:
@@ -196,7 +196,7 @@ class _Run:
             asyncio.get_running_loop().call_soon(self.work_ready.set)  # when this task counts as done
 
     def _skip_line(self, error: UsageError) -> None:
-        """A line that cannot be read harms no other: it is told, and the run goes on."""
+        """Report a malformed line and continue with the next."""
         self.input_error = self.input_error or error
         self.err(str(error))
         if self.style.output == "stream-json":
@@ -244,7 +244,7 @@ class _Run:
                 pass
 
     async def _apply_subagent(self, of: OfChild) -> None:
-        """Something of a subagent: what it asks is denied like what the session itself asks."""
+        """Handle an update of a subagent; its permission questions are denied too."""
         self.reporter.apply_subagent(of, self.subagents)
         if isinstance(of.heard, Entry):
             self.subagents.run_state(of).step(of.heard)
@@ -252,7 +252,7 @@ class _Run:
                 await self._deny(of.heard.event.call, of.child)
 
     def _say_waiting(self) -> None:
-        """What the run still stays for although it has its answer: without a word it would look as if it hung."""
+        """Say on stderr which tasks the run still waits for, so that it does not look hung."""
         tasks = [task for task in self.session.tasks() if task.state in ("queued", "running")]
         if tasks and not (self.session.busy or self.signal):
             names = ", ".join(f"{task.id} ({escape_line(task.command)[:80]})" for task in tasks[:5])
@@ -269,7 +269,7 @@ class _Run:
         self.run_state.reset_turn()
 
     async def _finish(self) -> int:
-        """Say how it ended, unless the last turn has said it."""
+        """Write the result, unless the last turn has written it; return the exit code."""
         if self.streams_input and self.code is None and not (self.signal or self.error or self.run_state.replies):
             self.error = self.input_error or UsageError("the prompt is empty: stdin held no user message")
         if self.code is None or self.error or self.run_state.replies or self.run_state.failure:
@@ -291,7 +291,7 @@ class _Run:
 
 
 async def _wait_end(task: asyncio.Task[None]) -> None:
-    """Wait for `task`, which may have been cancelled; raises what it raised."""
+    """Wait for `task`, which may have been cancelled; raise its exception."""
     await asyncio.wait({task})
     if not task.cancelled():
         task.result()
@@ -299,7 +299,7 @@ async def _wait_end(task: asyncio.Task[None]) -> None:
 
 @contextmanager
 def _signals(stop: Callable[[int], None]) -> Iterator[None]:
-    """Send signals to `stop`; those that were ignored from outside (`nohup`, a script's `&`) stay ignored."""
+    """Send signals to `stop`; inherited ignores (`nohup`, `&` in a script) stay."""
     loop = asyncio.get_running_loop()
     caught = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
     for number in caught:

@@ -1,4 +1,4 @@
-"""The fold of one headless run: what its lines and its result must know of the entries before."""
+"""State of a headless run, folded from entries: what output lines and the result need to know of earlier ones."""
 
 from collections.abc import Callable
 from typing import Literal
@@ -26,92 +26,92 @@ from longrein.frontends.headless.stream_json_blocks import Line, tail
 
 
 class DeniedCall(msgspec.Struct, frozen=True):
-    """A call that was not permitted."""
+    """A call that was denied."""
 
     call: ToolCall
     """The call."""
     asked: PermissionAsked | None
-    """What was asked; None when a rule or the mode refused it."""
+    """The question; None when a rule or the mode denied the call."""
     agent: str = ""
-    """Which subagent made it, such as `a398`; '' for the session itself."""
+    """Label of the subagent that made the call, such as `a398`; '' for the session itself."""
 
 
 class Subagent(msgspec.Struct, frozen=True):
-    """A subagent as its parent tells of it."""
+    """A subagent, from the log of its parent."""
 
     label: str
-    """How it is called, such as `a398`; of one further down `a398.a12`."""
+    """Label, such as `a398`; `a398.a12` for a subagent of a subagent."""
     call: str
-    """The `Agent` call that started it, as it is named in the lines; '' when that is not known."""
+    """Qualified id of the `Agent` call that started it; '' when unknown."""
     started: ChildStarted
 
 
 class RunState:
-    """Folded from the entries of one run. A line is drawn from an entry and the tally of those before it.
+    """Fold of the entries of one run. A line is a function of an entry and the state before it.
 
-    A subagent has one of its own; what it spends and is denied counts in those above it, too.
+    Each subagent has its own state; its costs and denials count in the state of the session, too.
     """
 
     def __init__(
         self, session: str, model: str, root: "RunState | None" = None, subagent: Subagent | None = None
     ) -> None:
-        """`above` and `child` are given for a subagent: the tally of the session itself, and what is known of it."""
+        """`root` (the state of the session itself) and `subagent` are given for a subagent."""
         self.session = session
         self.root, self.subagent = root, subagent
         self.label = subagent.label if subagent else ""
         self.parent = subagent.call or None if subagent else None
-        """The call that everything here belongs to."""
+        """The call that started the subagent; None for the session itself."""
         self.children: dict[str, Subagent] = {}
-        """Subagents that this session started itself, by their session."""
+        """Subagents that this session started, by session id."""
         self.call_count = 0
-        """Calls that were made."""
+        """Number of calls made."""
         self.model = model
         """`provider/model` of the next reply."""
         self.calls: dict[str, ToolCall] = {}
         """Calls without a result."""
         self.questions: dict[str, PermissionAsked] = {}
-        """Questions about them, by call id."""
+        """Open permission questions, by call id."""
         self.open_requests: dict[int, Entry] = {}
         """Requests without an answer, by seq."""
         self.spent: dict[str, tuple[Usage, float]] = {}
-        """Model to what it used and cost, in the whole run."""
+        """Usage and cost by model, in the whole run."""
         self.tasks: dict[str, None] = {}
-        """Background tasks that a line was drawn of; one that waited in a queue is begun twice."""
+        """Background tasks that have a `task_started` line; a queued task has two start events."""
         self.last = 0
         """Seq of the last entry."""
         self.reset_turn()
 
     def reset_turn(self) -> None:
-        """Forget what the next result is not about."""
+        """Reset the figures of one result."""
         self.first_at = self.last_at = 0
         self.asking_us = 0
-        """Time that requests took."""
+        """Time of requests, microseconds."""
         self.replies = 0
-        """Replies of purpose turn."""
+        """Number of replies of purpose `turn`."""
         self.usage = Usage()
         self.reply: Replied | None = None
-        """The last one of purpose turn."""
+        """The last of them."""
         self.failure: tuple[int, AskFailed] | None = None
-        """Seq and event of the last request when it failed."""
+        """Seq and event of the last request if it failed."""
         self.denials: list[DeniedCall] = []
         self.ended: TurnEnded | None = None
         self._answers: list[str] = []
         self.printed_chars = 0
-        """How much of `text` was said already."""
+        """Number of characters of `text` that were printed."""
 
     @property
     def text(self) -> str:
-        """The visible text of the last reply; before it, the answers of turns after which the run went on by itself."""
+        """Text of the last reply, after the answers of earlier turns that a wake has continued."""
         return "\n\n".join(filter(None, (*self._answers, self._last_text)))
 
     @property
     def has_background_work(self) -> bool:
-        """Whether anything was started in the background."""
+        """Whether tasks or background subagents were started."""
         return bool(self.tasks) or any(child.started.background for child in self.children.values())
 
     @property
     def unprinted_text(self) -> str:
-        """What of it was not said."""
+        """The part of `text` that was not printed."""
         return (
             self.text[self.printed_chars :]
             if not self.printed_chars
@@ -124,25 +124,25 @@ class RunState:
 
     @property
     def cost_usd(self) -> float:
-        """Of the whole run."""
+        """Cost of the whole run."""
         return sum(cost for _, cost in self.spent.values())
 
     def qualified_id(self, call: str) -> str:
-        """How call `call` is called in the lines: a subagent's with its label, for ids are unique in a session only."""
+        """Call id in the output: with the label of a subagent, as ids are unique only within a session."""
         return f"{self.label}.{call}" if self.label and call else call
 
     def tail(self, key: int | str) -> Line:
-        """The end of a line: its id, and the session that the run is about."""
+        """Last fields of a line: its id and the session of the run."""
         line = tail(self.session, key)
         return line | {"session_id": self.root.session} if self.root else line
 
     def subagent_started(self, seq: int, started: ChildStarted) -> Subagent:
-        """A subagent that began at entry `seq`."""
+        """The subagent that was started by entry `seq`."""
         label = f"a{started.again or seq}"
         return Subagent(f"{self.label}.{label}" if self.label else label, self.qualified_id(started.call), started)
 
     def step(self, entry: Entry) -> None:
-        """Take the next entry."""
+        """Fold the next entry."""
         self.last, self.last_at = entry.seq, entry.at
         self.first_at = self.first_at or entry.at
         match entry.event:
@@ -178,7 +178,7 @@ class RunState:
             self.tasks[event.task] = None
 
     def purpose(self, asked: int) -> str:
-        """What an unanswered request is for; `turn` when it was made before this run."""
+        """Purpose of an unanswered request; `turn` when it was made before this run."""
         entry = self.open_requests.get(asked)
         return entry.event.purpose if entry and isinstance(entry.event, Asked) else "turn"
 
@@ -213,11 +213,11 @@ class RunState:
             (self.root or self).denials.append(DeniedCall(call, question, self.label))
 
 
-# --- What a headless run is told about the session and about how to speak --------------------------------------------
+# --- Facts and options of a run --------------------------------------------
 
 
 class SessionFacts(msgspec.Struct, frozen=True):
-    """What stands in the `system/init` line and is not in the log's events as they come."""
+    """Facts for the `system/init` line and the result that are not in the events."""
 
     session: str
     """UUID of the session."""
@@ -238,24 +238,24 @@ class SessionFacts(msgspec.Struct, frozen=True):
     max_output_tokens: int = 0
     """Largest output of the model."""
     sizes: Callable[[str], tuple[int, int]] = lambda _: (0, 0)
-    """(context window, largest output) of another model that came to work: the fallback, a subagent's."""
+    """(context window, largest output) of another model: the fallback, or the model of a subagent."""
     notes: tuple[str, ...] = ()
-    """What happened before anybody listened (a repair at open, a degraded mode), a line each."""
+    """Notices from opening the session (a repair, a degraded mode), one line each."""
     nested: bool = False
-    """Whether a command of another longrein started this one: what it leaves running ends with that one."""
+    """Whether a command of another longrein started this one: its background work ends with the other."""
 
 
 class Style(msgspec.Struct, frozen=True):
-    """How the run speaks."""
+    """Output options of a run."""
 
     output: Literal["text", "json", "stream-json"] = "text"
-    """What stdout carries."""
+    """Format of stdout."""
     partial: bool = False
-    """`stream-json`: whether the reply is drawn while it grows."""
+    """`stream-json`: whether partial messages are written."""
     background: str = "exit"
-    """What becomes of background work when the answer is done: `exit` leaves it, `drain` waits for its end, `steer`
-    lets each end begin a turn."""
+    """Background work after the answer: `exit` leaves it, `drain` waits for its end, `steer` lets each end begin a
+    turn."""
     background_s: float = 600.0
-    """How long it is waited for at most."""
+    """Longest wait for background work, seconds."""
     verbose: bool = False
     """Whether stderr carries a line for each call, retry and notice."""

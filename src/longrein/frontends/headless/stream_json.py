@@ -1,4 +1,4 @@
-"""Entries as stream-json lines: a function of an entry and the tally of those before it."""
+"""Entries as stream-json lines: a function of an entry and the run state before it."""
 
 from collections.abc import Sequence
 from typing import assert_never
@@ -53,18 +53,16 @@ from longrein.frontends.headless.stream_json_blocks import (
     usage_line,
 )
 
-# ---------------------------------------------------------------------------------------------------------------------
-#
-# What works beside the conversation, as `system` lines: background tasks, and subagents as tasks of their own.
+# --- Background tasks and subagents, as `system` lines ---------------------------------------------------------------
 
 
 SUMMARY_CHARS_MAX = 500
 STATUSES = {"done": "completed", "killed": "stopped", "interrupted": "stopped"}
-"""States of tasks and subagents as the stream spells them; all others failed."""
+"""State of a task or subagent -> status in the stream; other states are `failed`."""
 
 
 def background_lines(entry: Entry, run_state: RunState) -> list[Line]:
-    """What the line of an entry holds; `tally` is that of the entries before it."""
+    """Fields of the line of an entry about background work."""
     match entry.event:
         case TaskStarted() as task:
             return [] if task.task in run_state.tasks else [_task_started(task, run_state)]
@@ -79,7 +77,7 @@ def background_lines(entry: Entry, run_state: RunState) -> list[Line]:
 
 
 def progress_fields(run_state: RunState, entry: Entry) -> Line:
-    """How far a subagent is with its reply `entry`, which is not in its `tally` yet."""
+    """Fields of the progress line of a subagent's reply `entry`, which is not in `run_state` yet."""
     reply, child = entry.event, run_state.subagent
     assert isinstance(reply, Replied)
     assert child is not None
@@ -156,15 +154,15 @@ def _usage(usage: Usage, call_count: int, elapsed_ms: int) -> Line:
     }
 
 
-# --- Draw ------------------------------------------------------------------------------------------------------------
+# --- Lines of an entry ------------------------------------------------------------------------------------------------------------
 
 
 NOTIFICATIONS = ("bg_done", "bg_lost", "bg_stalled", "subagent_done", "subagent_failed")
-"""Kinds of reminders that tell of work beside the conversation."""
+"""Kinds of reminders about background work."""
 
 
 def draw(entry: Entry, run_state: RunState) -> list[Line]:
-    """The lines that `entry` is seen as. Most entries are one line or none."""
+    """Lines of `entry`; most entries give one line or none."""
     match entry.event:
         case Replied() | ToolEnded() | Reminded() | Interrupted() | TurnEnded():
             return _conversation_lines(entry, run_state)
@@ -187,7 +185,7 @@ def draw(entry: Entry, run_state: RunState) -> list[Line]:
 
 
 def _conversation_lines(entry: Entry, run_state: RunState) -> list[Line]:
-    """Lines of the conversation."""
+    """Lines of messages and tool results."""
     match entry.event:
         case Replied() as reply:
             return _replied(entry, reply, run_state)
@@ -211,10 +209,10 @@ def _conversation_lines(entry: Entry, run_state: RunState) -> list[Line]:
 
 
 def _system_fields(entry: Entry, run_state: RunState) -> list[Line]:
-    """What the `system` lines of an entry hold."""
+    """Fields of the `system` lines of an entry."""
     match entry.event:
         case Asked(purpose="summary", reason="ahead") | Cleared(reason="micro_compact" | "rent" | "cold"):
-            return []  # nobody waits for it
+            return []  # does not delay the turn
         case Asked(purpose="summary"):
             return [{"subtype": "status", "status": "compacting"}]
         case AskFailed(asked=asked) if run_state.purpose(asked) == "summary":
@@ -284,12 +282,12 @@ def _replied(entry: Entry, reply: Replied, run_state: RunState) -> list[Line]:
 
 
 def _shown(reply: Replied) -> Sequence[AnyPart]:
-    """What counts of a reply: calls and thinking of one that was interrupted do not."""
+    """Parts of a reply to show; of an interrupted one only the text."""
     return [part for part in reply.parts if isinstance(part, Text)] if reply.stop == "interrupted" else reply.parts
 
 
 def _failure(seq: int, failed: AskFailed, run_state: RunState) -> Line:
-    """The request that ended the turn, as a message that the harness and not a model wrote."""
+    """The failed request that ended the turn, as a synthetic message."""
     line: Line = {
         "type": "assistant",
         "message": {

@@ -1,4 +1,4 @@
-"""The tree of subagents of a session, folded from its database while others may write it; for people or programs."""
+"""The tree of subagents of a stored session, as text or JSON. The session may be open in another process."""
 
 from collections.abc import Sequence
 
@@ -24,7 +24,7 @@ from longrein.store import Past, SessionInfo
 
 OVER = ("done", "failed", "limit", "interrupted")
 CUT_OFF = "left"
-"""State of one that was cut with its longrein: it goes on when the session is resumed."""
+"""State of a subagent that was cut off with its session; resuming the session continues it."""
 _WORDS = {"limit": "limit reached", "asking": "asks the user", CUT_OFF: "cut off; goes on with `longrein -r`"}
 _KINDS = ("UserSpoke", "Asked", "Replied", "AskFailed", "PermissionAsked", "PermissionAnswered", "ToolEnded")
 
@@ -37,7 +37,7 @@ class SessionSubagents(msgspec.Struct, frozen=True):
 
 
 def tree(past: Past, now_us: int, *, open: bool, above: str = "", depth: int = 1) -> list[AgentView]:  # noqa: A002
-    """Subagents in the order in which they were started, each followed by its own. `open`: whether they may work."""
+    """Subagents in order of their start, each followed by its own. `open`: whether the session is open."""
     first: dict[str, int] = {}
     last: dict[str, Entry] = {}
     ends: dict[str, ChildEnded] = {}
@@ -63,7 +63,7 @@ def tree(past: Past, now_us: int, *, open: bool, above: str = "", depth: int = 1
 
 
 def unfinished(views: Sequence[AgentView]) -> list[AgentView]:
-    """Those that are not over."""
+    """Subagents that have not ended."""
     return [view for view in views if view.state not in OVER]
 
 
@@ -86,7 +86,7 @@ def _over(entry: Entry, end: ChildEnded) -> AgentView:
 
 
 def _working(entry: Entry, past: Past | None, now_us: int, *, open: bool) -> AgentView:  # noqa: A002
-    """One that is not over, from its own log; of one that was asked again what came since."""
+    """View of an unfinished subagent from its own log, since its newest task."""
     entries = _of_task(own_entries(past, *_KINDS)) if past else []
     steps = tokens = 0
     usd = 0.0
@@ -121,19 +121,19 @@ def _working(entry: Entry, past: Past | None, now_us: int, *, open: bool) -> Age
 
 
 def _of_task(entries: list[Entry]) -> list[Entry]:
-    """Those since it was given its present task, by their order: clocks are set."""
+    """Entries since the newest task, found by order and not by time, as clocks can be changed."""
     given = [n for n, one in enumerate(entries) if isinstance(one.event, UserSpoke) and one.event.origin == "prompt"]
     return entries[given[-1] :] if given else entries
 
 
 def as_json(every: Sequence[SessionSubagents]) -> bytes:
-    """One JSON array, an object a session."""
+    """One JSON array with one object per session."""
     found = [{"session": one.info.session, "open": one.info.open, "agents": one.agents} for one in every]
     return msgspec.json.format(msgspec.json.encode(found)) + b"\n"
 
 
 def as_text(every: Sequence[SessionSubagents]) -> bytes:
-    """Under each session its subagents, a line each."""
+    """Sessions, each followed by one line per subagent."""
     return "".join(_session(one) for one in every).encode("utf-8", "replace")
 
 

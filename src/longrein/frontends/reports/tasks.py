@@ -1,4 +1,4 @@
-"""Background tasks of every session, for people or programs: what runs from the spools, what is over from the logs."""
+"""Background tasks of all sessions, as text or JSON: running ones from the spools, ended ones from the logs."""
 
 import os
 from collections import deque
@@ -13,14 +13,14 @@ from longrein.store import Past
 from longrein.workspace import SPOOL, Spooled, read_output, spooled_tasks
 
 TAIL_LINES = 20
-"""Of a task's output, when it is not said how many."""
+"""Default number of lines of a task's output."""
 TAIL_BYTES = 256 * 1024
-"""Of a growing output, that is looked at for its last lines."""
+"""Bytes read from the end of an output for its last lines."""
 SESSION_CHARS = 8
-"""Of a session's id in the table; the beginning of an id is enough everywhere."""
+"""Characters of a session id in the table; a unique beginning is accepted everywhere."""
 
 Read = Callable[[int, int], tuple[int, bytes]]
-"""(offset, size) -> (offset where it begins, bytes); b"" at the end."""
+"""(offset, size) -> (actual offset, bytes); b"" at the end."""
 
 
 class TaskRow(msgspec.Struct, frozen=True):
@@ -29,19 +29,19 @@ class TaskRow(msgspec.Struct, frozen=True):
     session: str
     """UUID."""
     folder: str
-    """Where the session was started."""
+    """Folder of the session."""
     open: bool
-    """Whether a longrein has the session open."""
+    """Whether a process has the session open."""
     supervised: bool
-    """Whether a live supervisor looks after it."""
+    """Whether its supervisor runs."""
     task: Spooled
 
 
-# --- What there is ---------------------------------------------------------------------------------------------------
+# --- Finding tasks ---------------------------------------------------------------------------------------------------
 
 
 def tasks_in_log(past: Past) -> dict[str, tuple[Entry, TaskEnded | None]]:
-    """Tasks of a session and of its subagents by id: the entry that holds the `TaskStarted`, and the end."""
+    """Tasks of a session and its subagents by id: the entry of the `TaskStarted`, and the end."""
     found: dict[str, tuple[Entry, TaskEnded | None]] = {}
     for entry in own_entries(past, "TaskStarted", "TaskEnded"):
         event = entry.event
@@ -56,7 +56,7 @@ def tasks_in_log(past: Past) -> dict[str, tuple[Entry, TaskEnded | None]]:
 
 
 def own_entries(past: Past, *kinds: str) -> list[Entry]:
-    """Entries of these kinds that are the session's own, in order: not what a fork shares with its original."""
+    """Entries of these kinds in order, without those that a fork shares with its original."""
     first = next((entry.seq for entry in past.of_kind("Opened")), 1)
     found: list[Entry] = []
     for entry in past.of_kind(*kinds):
@@ -67,13 +67,13 @@ def own_entries(past: Past, *kinds: str) -> list[Entry]:
 
 
 def children(past: Past) -> list[str]:
-    """Sessions of the subagents that a session started itself."""
+    """Session ids of the subagents that a session started."""
     names = [entry.event.child for entry in own_entries(past, "ChildStarted") if hasattr(entry.event, "child")]
     return list(dict.fromkeys(names))
 
 
 def spooled_from_log(entry: Entry, ended: TaskEnded | None) -> Spooled:
-    """A task that the spool does not hold, as the log tells of it."""
+    """A task that is no longer in the spool, from the log."""
     started = entry.event
     assert isinstance(started, TaskStarted)
     state = ended.state if ended else started.state
@@ -91,7 +91,7 @@ def spooled_from_log(entry: Entry, ended: TaskEnded | None) -> Spooled:
 
 
 def find_task(rows: Sequence[TaskRow], wanted: str) -> TaskRow:
-    """The task that `wanted` (`b3`, or `SESSION/b3` with the beginning of an id) names. Raises `UsageError`."""
+    """The task named `b3`, or `SESSION/b3` with the beginning of a session id. Raises `UsageError`."""
     session, slash, name = wanted.rpartition("/")
     found = [row for row in rows if row.task.task == name and row.session.startswith(session.lower())]
     if len(found) == 1:
@@ -121,7 +121,7 @@ def last_lines(read: Read, size_bytes: int, lines: int) -> str:
 
 
 def output_tail(past: Past, folder: str, task: str, lines: int = TAIL_LINES) -> str:
-    """The last `lines` of the output of a task of the session that is stored in `folder`; '' when there is none."""
+    """Last `lines` of the output of a task of the session stored in `folder`; '' without output."""
     spooled = next((one for one in spooled_tasks(folder) if one.task == task), None)
     if spooled is not None:
         spool = os.path.join(folder, SPOOL)
@@ -146,7 +146,7 @@ def _last(pieces: Sequence[bytes] | Iterator[bytes], lines: int) -> str:
 
 
 def as_json(rows: Sequence[TaskRow]) -> bytes:
-    """One JSON array, an object a task."""
+    """One JSON array with one object per task."""
     flat = [
         {**msgspec.to_builtins(row.task), "session": row.session, "folder": row.folder, "open": row.open}
         | {"supervised": row.supervised}
@@ -156,7 +156,7 @@ def as_json(rows: Sequence[TaskRow]) -> bytes:
 
 
 def as_table(rows: Sequence[TaskRow]) -> bytes:
-    """One line a task."""
+    """Table with one line per task."""
     if not rows:
         return b"no background tasks\n"
     table = [("task", "state", "time", "output", "looked after by", "command"), *map(_cells, rows)]
@@ -207,7 +207,7 @@ def _state(task: Spooled) -> str:
 
 
 def _keeper(row: TaskRow) -> str:
-    """Who looks after a task that is not over."""
+    """The process that reads the output of an unfinished task."""
     if row.task.state not in ("running", "queued"):
         return ""
     if not row.supervised:
