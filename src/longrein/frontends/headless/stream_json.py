@@ -154,7 +154,7 @@ def _usage(usage: Usage, call_count: int, elapsed_ms: int) -> Line:
     }
 
 
-# --- Lines of an entry ------------------------------------------------------------------------------------------------------------
+# --- Lines of an entry -----------------------------------------------------------------------------------------------
 
 
 NOTIFICATIONS = ("bg_done", "bg_lost", "bg_stalled", "subagent_done", "subagent_failed")
